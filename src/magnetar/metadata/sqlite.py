@@ -1,0 +1,237 @@
+"""The embedded metadata store: one SQLite file that knows when it has been damaged.
+
+Write-ahead log with ``synchronous=FULL``, so a write that returned survives power loss. Three things protect it:
+every row carries a crc32c over path, version and value; one row, written in every transaction, holds the number of
+rows, the xor of their checksums and the number of commits, so lost and resurrected rows are noticed; and the seal
+beside the file (`magnetar.metadata.seal`) covers what rows do not. Other processes may read while a broker writes.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from magnetar.metadata.errors import BadVersion, MetadataCorrupt, MetadataUnavailable, NotFound
+from magnetar.metadata.lock import DirectoryLock
+from magnetar.metadata.port import MetadataStore, Stored, below, check_path, child_names
+from magnetar.metadata.seal import SealFile
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS node (
+    path TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, crc INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS digest (
+    id INTEGER PRIMARY KEY CHECK (id = 1), nodes INTEGER NOT NULL, crcs INTEGER NOT NULL, commits INTEGER NOT NULL
+);
+INSERT OR IGNORE INTO digest VALUES (1, 0, 0, 0);
+"""
+_LAST = "\U0010ffff"
+_DISK = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_BUSY,
+}
+_VERSION = struct.Struct(">q")
+
+
+class Digest(NamedTuple):
+    """What all rows together amount to, and how many transactions led there."""
+
+    nodes: int
+    crcs: int
+    commits: int
+
+
+def row_crc(path: str, value: bytes, version: int) -> int:
+    """Give the checksum that a row carries."""
+    return crc32c(value, crc32c(_VERSION.pack(version), crc32c(path.encode("utf-8", "surrogateescape"))))
+
+
+class SqliteStore(MetadataStore):
+    """Open the store in ``file``, and lock its directory unless ``read_only``.
+
+    Raises `DirectoryInUse`, or `MetadataCorrupt` with the damaged node or file. Threads may share one store.
+    """
+
+    def __init__(self, file: Path, *, read_only: bool = False) -> None:
+        self._file = file
+        self._guard = threading.RLock()
+        self._depth = 0
+        self._closed = False
+        self._digest = Digest(0, 0, 0)
+        self._lock = None if read_only else DirectoryLock(file.parent)
+        self._seal: SealFile | None = None
+        try:
+            if read_only:
+                self._db = self._connect(f"{file.resolve().as_uri()}?mode=ro")
+            else:
+                self._open_sealed()
+        except BaseException:
+            self._release()
+            raise
+
+    def get(self, path: str) -> Stored | None:
+        row = self._row(check_path(path))
+        return None if row is None else _checked(path, *row)
+
+    def put(self, path: str, value: bytes, expected_version: int | None = None) -> int:
+        with self.transaction():
+            row = self._row(check_path(path))
+            actual = -1 if row is None else row[1]
+            if expected_version is not None and expected_version != actual:
+                raise BadVersion(path, expected_version, actual)
+            value, version = bytes(value), actual + 1
+            crc = row_crc(path, value, version)
+            with self._translated():
+                self._db.execute(
+                    "INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?)", (path, value, version, crc)
+                )
+            nodes, crcs, commits = self._digest
+            old_crc = 0 if row is None else row[2]
+            self._digest = Digest(nodes + (row is None), crcs ^ old_crc ^ crc, commits)
+            return version
+
+    def delete(self, path: str, expected_version: int | None = None) -> None:
+        with self.transaction():
+            row = self._row(check_path(path))
+            if row is None:
+                raise NotFound(path)
+            if expected_version is not None and expected_version != row[1]:
+                raise BadVersion(path, expected_version, row[1])
+            with self._translated():
+                self._db.execute("DELETE FROM node WHERE path = ?", (path,))
+            nodes, crcs, commits = self._digest
+            self._digest = Digest(nodes - 1, crcs ^ row[2], commits)
+
+    def children(self, path: str) -> list[str]:
+        prefix = below(path)
+        with self._translated():
+            rows = self._db.execute(
+                "SELECT path FROM node WHERE path >= ? AND path < ?", (prefix, prefix + _LAST)
+            )
+            return child_names(path, (row[0] for row in rows.fetchall()))
+
+    def scan(self, prefix: str) -> Iterator[tuple[str, Stored]]:
+        query = "SELECT path, value, version, crc FROM node WHERE path >= ? AND path < ? ORDER BY path"
+        with self._translated():
+            rows = self._db.execute(query, (prefix, prefix + _LAST)).fetchall()
+        return iter([(row[0], _checked(*row)) for row in rows])
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with self._guard:
+            if self._depth:
+                yield
+                return
+            with self._translated():
+                self._db.execute("BEGIN IMMEDIATE")
+            before, self._depth = self._digest, 1
+            try:
+                yield
+                self._commit(changed=self._digest != before)
+            except BaseException:
+                self._digest = before
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+            finally:
+                self._depth = 0
+
+    def close(self) -> None:
+        with self._guard:
+            if self._closed:
+                return
+            self._closed = True
+            if self._seal is None:
+                self._db.close()
+                return
+            with self._translated():
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._db.close()
+            self._seal.close()
+            self._seal = None
+            self._release()
+
+    def _commit(self, *, changed: bool) -> None:
+        with self._translated():
+            if changed:
+                self._digest = self._digest._replace(commits=self._digest.commits + 1)
+                self._db.execute("UPDATE digest SET nodes = ?, crcs = ?, commits = ?", self._digest)
+            self._db.execute("COMMIT")
+        if changed and self._seal is not None:
+            self._seal.follow(self._digest.commits)
+
+    def _row(self, path: str) -> tuple[bytes, int, int] | None:
+        with self._translated():
+            row: tuple[bytes, int, int] | None = self._db.execute(
+                "SELECT value, version, crc FROM node WHERE path = ?", (path,)
+            ).fetchone()
+        return row
+
+    def _open_sealed(self) -> None:
+        self._seal = SealFile(self._file)
+        known = self._seal.verify()
+        self._seal.break_open(known.commits)
+        self._db = self._connect(self._file.resolve().as_uri())
+        with self._translated():
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._db.executescript(_SCHEMA)
+            self._digest = self._verified_digest()
+            if (health := self._db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+                raise MetadataCorrupt(str(self._file), str(health))
+        if self._digest.commits < known.commits:
+            lost = known.commits - self._digest.commits
+            raise MetadataCorrupt(str(self._file) + "-wal", f"{lost} committed transactions are missing")
+
+    def _connect(self, uri: str) -> sqlite3.Connection:
+        with self._translated():
+            db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5)
+            # A damaged path must still be readable enough to be named.
+            db.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
+            return db
+
+    def _verified_digest(self) -> Digest:
+        """Check each row, then that they are the rows of the last commit."""
+        nodes = crcs = 0
+        for row in self._db.execute("SELECT path, value, version, crc FROM node"):
+            _checked(*row)
+            nodes, crcs = nodes + 1, crcs ^ row[3]
+        row = self._db.execute("SELECT nodes, crcs, commits FROM digest").fetchone()
+        if row is None or row[:2] != (nodes, crcs):
+            raise MetadataCorrupt(str(self._file), f"its {nodes} rows are not those of the last commit")
+        return Digest(*row)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn SQLite's errors into this package's words."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            # The low byte is the class of the error, the rest says which kind.
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+            if code in _DISK:
+                raise MetadataUnavailable(f"{self._file}: {error}") from error
+            raise MetadataCorrupt(str(self._file), str(error)) from error
+
+    def _release(self) -> None:
+        if self._seal is not None:
+            self._seal.abandon()
+        if self._lock is not None:
+            self._lock.release()
+
+
+def _checked(path: str, value: bytes, version: int, crc: int) -> Stored:
+    # Damage can change even the type of a column.
+    if not (type(value) is bytes and type(version) is int and crc == row_crc(path, value, version)):
+        raise MetadataCorrupt(path, "the row's checksum does not match")
+    return Stored(value, version)
