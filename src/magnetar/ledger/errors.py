@@ -1,0 +1,35 @@
+"""What storage can say went wrong. Protocols translate these once; here are storage's own words."""
+
+from __future__ import annotations
+
+
+class LedgerError(Exception):
+    """The root of all that storage raises."""
+
+
+class LedgerNotFound(LedgerError):
+    """No managed ledger, or no ledger, of that name."""
+
+
+class LedgerClosed(LedgerError):
+    """The managed ledger was closed or deleted while in use."""
+
+
+class LedgerFenced(LedgerError):
+    """Another owner took the ledger over; this writer must not write again."""
+
+
+class StorageFull(LedgerError):
+    """The disk has no room. Nothing was written; trying again later may succeed."""
+
+
+class StorageFailed(LedgerError):
+    """The disk failed to write or to read. What was under way may or may not be kept."""
+
+
+class LedgerCorrupt(LedgerError):
+    """Bytes on disk are not what was written. The message names the file and the place in it."""
+
+
+class OffsetOutOfRange(LedgerError):
+    """The offset lies before the first or behind the last one that is kept."""

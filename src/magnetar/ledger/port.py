@@ -1,0 +1,171 @@
+"""The port: what a storage engine gives to the broker. Engines: ``files`` (embedded) and ``memory``.
+
+A managed ledger is one endless log. Its entries are addressed by ``Position``; its messages by their *index*,
+one counter without gaps (PIP-70), which Kafka calls the offset.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from magnetar.records.compression import Buffer
+
+
+class Position(NamedTuple):
+    """Where an entry lies."""
+
+    ledger_id: int
+    entry_id: int
+
+
+class Appended(NamedTuple):
+    """What became of an append. ``durable`` is None if the flush policy is already met, else it tells when."""
+
+    position: Position
+    base_offset: int
+    durable: asyncio.Future[None] | None
+
+
+class StoredEntry(NamedTuple):
+    """One entry as read: its position, the offset of its last message, and its bytes (a view, checked by CRC)."""
+
+    ledger_id: int
+    entry_id: int
+    last_offset: int
+    data: memoryview
+
+
+class Flush(StrEnum):
+    """When an append is acknowledged: once on disk, at once with a flush every so often, or at once."""
+
+    always = "always"
+    interval = "interval"
+    os = "os"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPolicy:
+    """How one managed ledger is kept. Sizes in bytes, times in ms; 0 or less means no bound."""
+
+    flush: Flush = Flush.always
+    max_ledger_bytes: int = 1 << 30
+    max_ledger_entries: int = 0
+    max_ledger_ms: int = 7 * 24 * 3600 * 1000
+    retention_ms: int = -1
+    retention_bytes: int = -1
+
+
+@dataclass(slots=True)
+class LedgerSummary:
+    """What is known of one ledger of a managed ledger without opening its file."""
+
+    ledger_id: int
+    first_offset: int
+    last_offset: int = -1
+    entries: int = 0
+    size: int = 0
+    max_timestamp: int = -1
+    created_ms: int = 0
+    sealed: bool = False
+
+
+class ManagedLedger(ABC):
+    """The endless log of one partition. One event loop uses it, so appends never overlap."""
+
+    name: str
+    policy: LedgerPolicy
+    first_offset: int
+    """The first offset that may be read (Kafka's log start offset)."""
+    next_offset: int
+    """The offset that the next message gets (Kafka's log end offset)."""
+    visible_offset: int
+    """All messages below it may be read (Kafka's high watermark)."""
+    attachment: bytes
+    """What the owner of the log last had kept beside a checkpoint (see ``attach``)."""
+    attachment_offset: int
+    """The next offset at the time of ``attachment``: what came later must be read again."""
+    on_visible: Callable[[], None] | None
+    """Called after ``visible_offset`` or ``first_offset`` moved."""
+    attach: Callable[[], bytes] | None
+    """Asked, at every checkpoint, for the bytes to keep as ``attachment``."""
+
+    @abstractmethod
+    def append(self, message: Sequence[Buffer], *, messages: int, timestamp_ms: int) -> Appended:
+        """Write one entry of so many messages, the latest of ``timestamp_ms``; offsets are given here.
+
+        ``message`` is all that follows the broker's entry metadata. Raises ``StorageFull`` with nothing
+        written, ``StorageFailed`` or ``LedgerClosed``.
+        """
+
+    @abstractmethod
+    async def read(self, offset: int, *, max_bytes: int, up_to: int | None = None) -> list[StoredEntry]:
+        """Give the entries from the one that holds ``offset``, below ``up_to`` (default: what is visible).
+
+        At least one entry comes, if there is one, then as many as fit ``max_bytes``; they may end at the end
+        of a ledger. Raises ``OffsetOutOfRange`` or ``LedgerCorrupt``.
+        """
+
+    @abstractmethod
+    async def find_by_time(self, timestamp_ms: int) -> StoredEntry | None:
+        """Give the first entry that holds a message of ``timestamp_ms`` or later, or None."""
+
+    @abstractmethod
+    async def find_max_timestamp(self) -> StoredEntry | None:
+        """Give the first entry that holds the latest timestamp of all."""
+
+    @abstractmethod
+    async def find_first(self, wanted: Callable[[StoredEntry], bool]) -> StoredEntry | None:
+        """Give the first entry for which ``wanted`` holds, if it holds for all later ones too (OpFindNewest)."""
+
+    @abstractmethod
+    async def entry(self, position: Position) -> StoredEntry:
+        """Give the entry at ``position``; raise ``LedgerNotFound``."""
+
+    @abstractmethod
+    def trim(self, before: int) -> None:
+        """Let go of all messages below offset ``before`` (DeleteRecords); whole ledgers leave the disk."""
+
+    @abstractmethod
+    def retain(self, now_ms: int) -> None:
+        """Let go of the ledgers that the policy's retention no longer holds; roll an old one over."""
+
+    @abstractmethod
+    def ledgers(self) -> list[LedgerSummary]:
+        """Give the ledgers, oldest first; the last one is open."""
+
+    @abstractmethod
+    def size(self) -> int:
+        """Give how many bytes the ledgers take on disk."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Make everything durable, keep a checkpoint, and let go."""
+
+
+class LedgerEngine(ABC):
+    """All managed ledgers of one broker."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Recover what a crash left behind; only then may ledgers be opened."""
+
+    @abstractmethod
+    async def open(self, name: str, policy: LedgerPolicy) -> ManagedLedger:
+        """Open or create the managed ledger ``name`` (``tenant/ns/persistent/topic``); give the same one each time."""
+
+    @abstractmethod
+    async def delete(self, name: str) -> None:
+        """Delete the managed ledger with all it holds; unknown names are no error."""
+
+    @abstractmethod
+    def opened(self) -> list[ManagedLedger]:
+        """Give the managed ledgers that are open now."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close every managed ledger, then the storage."""

@@ -1,0 +1,269 @@
+"""Kafka's record batch, version 2 (KIP-98), and the records in it.
+
+    offset  size  field
+         0     8  base offset                     } the broker owns these two; the CRC leaves them out
+         8     4  length of what follows          }
+        12     4  partition leader epoch          } and this
+        16     1  magic, 2
+        17     4  CRC32C of all that follows
+        21     2  attributes: 0-2 codec, 3 log append time, 4 transactional, 5 control
+        23     4  last offset delta
+        27     8  base timestamp, ms
+        35     8  max timestamp, ms
+        43     8  producer id, -1 for none
+        51     2  producer epoch
+        53     4  base sequence
+        57     4  number of records
+        61        records, compressed together
+
+A record: length, attributes (1 byte), timestamp delta, offset delta, key, value, headers; all numbers
+zigzag varints, -1 as a length for null.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from magnetar.records.compression import Buffer, Codec, compress, decompress
+from magnetar.records.errors import CorruptBatch, InvalidRecord
+from magnetar.records.varint import decode_zigzag, encode_zigzag
+
+HEADER_BYTES = 61
+MAGIC = 2
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+NO_PRODUCER = -1
+NO_SEQUENCE = -1
+NO_TIMESTAMP = -1
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_LENGTH_OFFSET = 12  # the length field counts from behind itself
+_CRC_FROM = 21
+
+
+class BatchHeader(NamedTuple):
+    """The fixed part of a batch, field by field."""
+
+    base_offset: int
+    length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+    @property
+    def size(self) -> int:
+        """How many bytes the whole batch takes."""
+        return self.length + _LENGTH_OFFSET
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def codec(self) -> Codec:
+        return Codec.of(self.attributes)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record; sequences wrap from 2^31-1 to 0."""
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+
+class Header(NamedTuple):
+    """One header of a record."""
+
+    key: str
+    value: bytes | None
+
+
+class Record(NamedTuple):
+    """One record as people think of it: timestamp in ms, offset absolute."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header] = ()
+    timestamp: int = NO_TIMESTAMP
+    offset: int = 0
+
+
+def read_header(data: Buffer, at: int = 0) -> BatchHeader:
+    """Give the header at ``at``; raise ``CorruptBatch`` if it is not all there or not version 2."""
+    try:
+        header = BatchHeader._make(_HEADER.unpack_from(data, at))
+    except struct.error:
+        raise CorruptBatch("record batch header is cut short") from None
+    if header.magic != MAGIC:
+        raise InvalidRecord(f"record batch has magic {header.magic}; only {MAGIC} is accepted")
+    if header.length < HEADER_BYTES - _LENGTH_OFFSET:
+        raise CorruptBatch(f"record batch claims only {header.length} bytes")
+    return header
+
+
+def check_crc(data: Buffer, header: BatchHeader) -> None:
+    """Raise ``CorruptBatch`` unless ``data`` is exactly this batch and its CRC holds."""
+    if len(data) != header.size:
+        raise CorruptBatch(f"record batch claims {header.size} bytes, and {len(data)} are there")
+    if crc32c(memoryview(data)[_CRC_FROM:]) != header.crc:
+        raise CorruptBatch("record batch CRC does not match")
+
+
+def batches(data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Walk whole batches laid end to end; a cut last one (as Fetch may answer) ends the walk."""
+    view = memoryview(data)
+    at = 0
+    while len(view) - at >= HEADER_BYTES:
+        header = read_header(view, at)
+        if at + header.size > len(view):
+            return
+        yield header, view[at : at + header.size]
+        at += header.size
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    codec: Codec = Codec.none,
+    attributes: int = 0,
+    producer_id: int = NO_PRODUCER,
+    producer_epoch: int = -1,
+    base_sequence: int = NO_SEQUENCE,
+    leader_epoch: int = 0,
+    level: int | None = None,
+) -> bytes:
+    """Lay out ``records`` as one batch; their offsets are counted from ``base_offset`` anew."""
+    base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
+    body = b"".join(_encode_record(r, i, base_timestamp) for i, r in enumerate(records))
+    header = BatchHeader(
+        base_offset=base_offset,
+        length=0,
+        partition_leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=attributes | codec,
+        last_offset_delta=max(len(records) - 1, 0),
+        base_timestamp=base_timestamp,
+        max_timestamp=max((r.timestamp for r in records), default=NO_TIMESTAMP),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        records_count=len(records),
+    )
+    return seal(header, compress(codec, body, level=level))
+
+
+def seal(header: BatchHeader, body: Buffer) -> bytes:
+    """Give the batch of ``header`` and ``body`` with its length and CRC put right."""
+    draft = bytearray(_HEADER.pack(*header._replace(length=HEADER_BYTES - _LENGTH_OFFSET + len(body))))
+    draft += body
+    struct.pack_into(">I", draft, 17, crc32c(memoryview(draft)[_CRC_FROM:]))
+    return bytes(draft)
+
+
+def with_log_append_time(data: Buffer, header: BatchHeader, now_ms: int) -> bytes:
+    """Give the batch stamped with the broker's clock, as topics with LogAppendTime want it."""
+    stamped = header._replace(attributes=header.attributes | LOG_APPEND_TIME, max_timestamp=now_ms)
+    return seal(stamped, memoryview(data)[HEADER_BYTES:])
+
+
+def recompressed(data: Buffer, header: BatchHeader, codec: Codec, *, level: int | None = None) -> bytes:
+    """Give the same records under another codec."""
+    body = decompress(header.codec, memoryview(data)[HEADER_BYTES:])
+    return seal(header._replace(attributes=header.attributes & ~0x07 | codec), compress(codec, body, level=level))
+
+
+def _encode_record(record: Record, delta: int, base_timestamp: int) -> bytes:
+    parts = [
+        b"\0",
+        encode_zigzag(record.timestamp - base_timestamp),
+        encode_zigzag(delta),
+        _encode_bytes(record.key),
+        _encode_bytes(record.value),
+        encode_zigzag(len(record.headers)),
+    ]
+    for key, value in record.headers:
+        parts += (_encode_bytes(key.encode()), _encode_bytes(value))
+    body = b"".join(parts)
+    return encode_zigzag(len(body)) + body
+
+
+def _encode_bytes(value: bytes | None) -> bytes:
+    return b"\1" if value is None else encode_zigzag(len(value)) + value
+
+
+def decode_records(data: Buffer) -> list[Record]:
+    """Give the records of one whole batch with absolute offsets; for tools and coordinators, not for Fetch."""
+    header = read_header(data)
+    body = decompress(header.codec, memoryview(data)[HEADER_BYTES : header.size])
+    return list(_decode(body, header))
+
+
+def _decode(body: memoryview, header: BatchHeader) -> Iterator[Record]:
+    at = 0
+    for _ in range(header.records_count):
+        length, at = decode_zigzag(body, at)
+        end = at + length
+        if length < 0 or end > len(body):
+            raise InvalidRecord("a record claims more bytes than its batch holds")
+        yield _decode_record(body[at:end], header)
+        at = end
+    if at != len(body):
+        raise InvalidRecord(f"{len(body) - at} bytes follow the last record")
+
+
+def _decode_record(body: memoryview, header: BatchHeader) -> Record:
+    timestamp_delta, at = decode_zigzag(body, 1, most_bytes=10)
+    offset_delta, at = decode_zigzag(body, at)
+    key, at = _decode_bytes(body, at)
+    value, at = _decode_bytes(body, at)
+    count, at = decode_zigzag(body, at)
+    if count < 0 or count > len(body):
+        raise InvalidRecord(f"a record claims {count} headers")
+    headers = []
+    for _ in range(count):
+        name, at = _decode_bytes(body, at)
+        if name is None:
+            raise InvalidRecord("a header has no key")
+        content, at = _decode_bytes(body, at)
+        headers.append(Header(name.decode(errors="replace"), content))
+    if at != len(body):
+        raise InvalidRecord("a record's fields do not fill its length")
+    timestamp = header.base_timestamp + timestamp_delta
+    if header.attributes & LOG_APPEND_TIME:
+        timestamp = header.max_timestamp
+    return Record(key, value, headers, timestamp, header.base_offset + offset_delta)
+
+
+def _decode_bytes(body: memoryview, at: int) -> tuple[bytes | None, int]:
+    length, at = decode_zigzag(body, at)
+    if length == -1:
+        return None, at
+    if length < 0 or at + length > len(body):
+        raise InvalidRecord("a field claims more bytes than its record holds")
+    return bytes(body[at : at + length]), at + length
+
+
+def total_size(parts: Iterable[Buffer]) -> int:
+    """Give how many bytes ``parts`` hold together."""
+    return sum(len(part) for part in parts)

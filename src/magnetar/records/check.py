@@ -1,0 +1,179 @@
+"""Whether a producer's batch may be stored: every field of every record is looked at, few of them one by one.
+
+Producers mostly send runs of records of one shape. For such a run the same field lies at the same distance from
+record to record, so a strided slice of the batch holds that field of the whole run, and one comparison in C checks
+it. Records that fall out of the run are walked singly, so any batch is checked in full; only the price differs.
+"""
+
+from __future__ import annotations
+
+from magnetar.records.batch import CONTROL, HEADER_BYTES, BatchHeader, check_crc, read_header
+from magnetar.records.compression import Codec, decompress
+from magnetar.records.errors import CorruptBatch, InvalidRecord
+from magnetar.records.varint import decode_zigzag
+
+_CONTINUED = bytes(range(0x80, 0x100))  # bytes of a varint that more bytes follow
+_FEW = 4  # a run this short is not worth the slices
+
+
+def check_batch(data: memoryview) -> BatchHeader:
+    """Give the header of a batch that a producer may store; raise ``RecordsError`` saying what is wrong with it."""
+    header = read_header(data)
+    if len(data) > header.size:
+        raise InvalidRecord("a partition's records must be exactly one batch")
+    check_crc(data, header)
+    if header.attributes & CONTROL:
+        raise InvalidRecord("clients may not write control batches")
+    count = header.records_count
+    if count <= 0 or header.last_offset_delta != count - 1:
+        raise InvalidRecord(f"batch of {count} records ends at offset delta {header.last_offset_delta}")
+    if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
+        raise InvalidRecord("an idempotent batch needs an epoch and a sequence")
+    codec = Codec.of(header.attributes)
+    body = data[HEADER_BYTES:]
+    check_records(body if codec is Codec.none else decompress(codec, body), count)
+    return header
+
+
+def check_records(records: memoryview, count: int) -> None:
+    """Raise ``InvalidRecord`` unless ``records`` holds exactly ``count`` well-formed ones with deltas 0, 1, 2 ..."""
+    body = bytes(records)  # indexing and strided slices of bytes are far quicker than a view's
+    at = delta = misses = 0
+    try:
+        while delta < count:
+            shape = _check_one(body, at, delta)
+            at += shape[0]
+            delta += 1
+            if misses < 3 and count - delta >= _FEW:
+                run = _run_length(body, at, delta, count - delta, shape)
+                at += run * shape[0]
+                delta += run
+                misses = 0 if run else misses + 1
+    except (IndexError, CorruptBatch):
+        raise InvalidRecord("a record is cut short") from None
+    if at != len(body):
+        raise InvalidRecord(f"{len(body) - at} bytes follow the last record")
+
+
+def _check_one(body: bytes, start: int, delta: int) -> tuple[int, int, int, int, int, int, int]:
+    """Check one record; give its shape: its size, and where in it lie the body, the offset delta, key, value, headers.
+
+    The one-byte case of each number is written out: this runs for every record that falls out of a run.
+    """
+    length = body[start]
+    if length < 0x80:
+        length, first = (length >> 1) ^ -(length & 1), start + 1
+    else:
+        length, first = decode_zigzag(body, start)
+    end = first + length
+    if length < 6 or end > len(body):
+        raise InvalidRecord("a record claims more bytes than its batch holds")
+    offset_at = first + 2 if body[first + 1] < 0x80 else decode_zigzag(body, first + 1, most_bytes=10)[1]
+    number = body[offset_at]
+    if number < 0x80:
+        number, key_at = (number >> 1) ^ -(number & 1), offset_at + 1
+    else:
+        number, key_at = decode_zigzag(body, offset_at)
+    if number != delta:
+        raise InvalidRecord(f"offset delta {number} where {delta} is due")
+    number = body[key_at]
+    if number == 1:
+        value_at = key_at + 1
+    elif number < 0x80 and not number & 1:
+        value_at = key_at + 1 + (number >> 1)
+    else:
+        value_at = _skip_bytes(body, key_at, end)
+    headers_at = _skip_bytes(body, value_at, end)
+    headers = body[headers_at]
+    if headers or headers_at + 1 != end:
+        headers = _check_headers(body, headers_at, end)
+    return end - start, first - start, offset_at - start, key_at - start, value_at - start, headers_at - start, headers
+
+
+def _check_headers(body: bytes, at: int, end: int) -> int:
+    """Check that the headers, and nothing else, fill the record up to ``end``; give how many they are."""
+    count, at = decode_zigzag(body, at)
+    if count < 0 or count > end - at:
+        raise InvalidRecord(f"a record claims {count} headers")
+    for _ in range(count):
+        if body[at] & 1:
+            raise InvalidRecord("a header has no key")
+        at = _skip_bytes(body, _skip_bytes(body, at, end), end)
+    if at != end:
+        raise InvalidRecord("a record's fields do not fill its length")
+    return count
+
+
+def _skip_bytes(body: bytes, at: int, end: int) -> int:
+    length = body[at]
+    if length < 0x80:
+        length, at = (length >> 1) ^ -(length & 1), at + 1
+    else:
+        length, at = decode_zigzag(body, at)
+    if length < -1 or at + length > end:
+        raise InvalidRecord("a field claims more bytes than its record holds")
+    return at if length == -1 else at + length
+
+
+def _run_length(body: bytes, at: int, delta: int, most: int, shape: tuple[int, ...]) -> int:
+    """Give how many of the next ``most`` records surely have the shape of the one before ``at``."""
+    stride, first, offset_at, key_at, value_at, headers_at, headers = shape
+    count = min(most, (len(body) - at) // stride)
+    offset_bytes = key_at - offset_at
+    if headers or offset_bytes > 2:
+        return 0  # headers differ too easily, and so long a batch has its runs elsewhere
+    count = min(count, (64 if offset_bytes == 1 else 8192) - delta)
+    if count < _FEW:
+        return 0
+    before = at - stride
+    for field in (0, key_at, value_at, headers_at):
+        for place in range(field, _varint_end(body, before + field) - before):
+            column = body[at + place : at + (count - 1) * stride + place + 1 : stride]
+            count = _same(column[:count], body[before + place])
+            if count < _FEW:
+                return 0
+    count = _same_width(body, at, stride, first + 1, offset_at, count)
+    return _counting(body, at, stride, offset_at, offset_bytes, delta, count) if count >= _FEW else 0
+
+
+def _varint_end(body: bytes, at: int) -> int:
+    while body[at] >= 0x80:
+        at += 1
+    return at + 1
+
+
+def _same(column: bytes, byte: int) -> int:
+    """Give for how many places from the start ``column`` is just ``byte``."""
+    return len(column) - len(column.lstrip(bytes((byte,))))
+
+
+def _same_width(body: bytes, at: int, stride: int, start: int, end: int, count: int) -> int:
+    """Give for how many records the varint at ``start`` ends right before ``end``."""
+    for place in range(start, end):
+        column = body[at + place : at + (count - 1) * stride + place + 1 : stride]
+        if place < end - 1:
+            count = len(column) - len(column.lstrip(_CONTINUED))
+        elif not column.isascii():
+            count = next(i for i, byte in enumerate(column) if byte >= 0x80)
+        if count < _FEW:
+            return 0
+    return count
+
+
+def _counting(body: bytes, at: int, stride: int, offset_at: int, width: int, delta: int, count: int) -> int:
+    """Give for how many records the offset deltas go on by one: 0 or all ``count``."""
+    for place in range(width):
+        column = body[at + offset_at + place : at + (count - 1) * stride + offset_at + place + 1 : stride]
+        if column != _DELTA_COLUMNS[width][place][delta : delta + count]:
+            return 0
+    return count
+
+
+def _delta_columns() -> dict[int, tuple[bytes, ...]]:
+    """Give, by width of the varint, the bytes that offset deltas 0, 1, 2 ... have at each place."""
+    zigzag = [delta << 1 for delta in range(8192)]
+    one = bytes(value if value < 0x80 else 0 for value in zigzag)
+    return {1: (one,), 2: (bytes(v & 0x7F | 0x80 for v in zigzag), bytes(v >> 7 for v in zigzag))}
+
+
+_DELTA_COLUMNS = _delta_columns()

@@ -1,0 +1,115 @@
+"""Kafka's five codecs on whole batches, with a bound on what a few bytes may blow up to.
+
+Numbers are those of a record batch's attributes (bits 0-2): 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
+Snappy comes in two dresses: the Java clients' (magic, then length-prefixed blocks) and plain blocks.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import TypeAlias
+
+import cramjam
+
+from magnetar.records.errors import CorruptBatch, InvalidRecord, UnsupportedCompression
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+MOST_DECOMPRESSED_BYTES = 64 << 20
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_BYTES = 16
+_XERIAL_BLOCK_BYTES = 32 << 10
+
+
+class Codec(IntEnum):
+    """A batch's compression, by its number in the attributes."""
+
+    none = 0
+    gzip = 1
+    snappy = 2
+    lz4 = 3
+    zstd = 4
+
+    @classmethod
+    def of(cls, attributes: int) -> Codec:
+        """Give the codec that a batch's attributes name; raise ``UnsupportedCompression`` for 5-7."""
+        try:
+            return cls(attributes & 0x07)
+        except ValueError:
+            raise UnsupportedCompression(f"compression codec {attributes & 0x07} does not exist") from None
+
+
+def decompress(codec: Codec, data: Buffer, *, most_bytes: int = MOST_DECOMPRESSED_BYTES) -> memoryview:
+    """Give the bytes behind ``data``; raise on damage, or once they would be more than ``most_bytes``."""
+    if codec is Codec.none:
+        return memoryview(data)
+    if codec is Codec.snappy:
+        return memoryview(_decompress_snappy(data, most_bytes))
+    return _decompress_growing(getattr(cramjam, codec.name), data, most_bytes)
+
+
+def compress(codec: Codec, data: Buffer, *, level: int | None = None) -> bytes:
+    """Give ``data`` compressed as Kafka's own clients would write it."""
+    if codec is Codec.none:
+        return bytes(data)
+    if codec is Codec.snappy:
+        return _compress_snappy(data)
+    module = getattr(cramjam, codec.name)
+    return bytes(module.compress(data) if level is None else module.compress(data, level))
+
+
+def _decompress_growing(module: object, data: Buffer, most_bytes: int) -> memoryview:
+    """Try into ever larger buffers: the codecs' frames do not say reliably how long they will become."""
+    room = min(max(4 * len(data), 64 << 10), most_bytes)
+    while True:
+        out = bytearray(room)
+        try:
+            return memoryview(out)[: module.decompress_into(data, out)]  # type: ignore[attr-defined]
+        except (cramjam.DecompressionError, ValueError) as error:
+            if not _says_too_small(error):
+                raise CorruptBatch(f"records do not decompress: {error}") from None
+        if room >= most_bytes:
+            raise InvalidRecord(f"records decompress to more than {most_bytes} bytes")
+        room = min(room * 8, most_bytes)
+
+
+def _says_too_small(error: Exception) -> bool:
+    words = str(error).lower()
+    return "whole buffer" in words or "too small" in words or "insufficient" in words
+
+
+def _decompress_snappy(data: Buffer, most_bytes: int) -> bytes:
+    if bytes(data[:8]) != _XERIAL_MAGIC:
+        return _snappy_block(data, most_bytes)
+    blocks = []
+    at = _XERIAL_HEADER_BYTES
+    while at < len(data):
+        if at + 4 > len(data):
+            raise CorruptBatch("snappy block length is cut short")
+        (length,) = struct.unpack_from(">i", data, at)
+        at += 4
+        if length < 0 or at + length > len(data):
+            raise CorruptBatch("snappy block is cut short")
+        blocks.append(_snappy_block(data[at : at + length], most_bytes))
+        most_bytes -= len(blocks[-1])
+        at += length
+    return b"".join(blocks)
+
+
+def _snappy_block(data: Buffer, most_bytes: int) -> bytes:
+    try:
+        if cramjam.snappy.decompress_raw_len(data) > most_bytes:
+            raise InvalidRecord("records decompress to more than the limit")
+        return bytes(cramjam.snappy.decompress_raw(data))
+    except cramjam.DecompressionError as error:
+        raise CorruptBatch(f"records do not decompress: {error}") from None
+
+
+def _compress_snappy(data: Buffer) -> bytes:
+    view = memoryview(data)
+    parts = [_XERIAL_MAGIC, struct.pack(">ii", 1, 1)]
+    for at in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[at : at + _XERIAL_BLOCK_BYTES]))
+        parts += (struct.pack(">i", len(block)), block)
+    return b"".join(parts)
