@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from message_importer.reader import flexible_or_not, form_name, runs, segment_versions, struct_format
-from message_importer.schema import FIXED, Field, MessageSchema, StructSchema
+from message_importer.schema import FIXED, Field, MessageSchema, StructSchema, Versions
 from message_importer.source import Source
 
 
