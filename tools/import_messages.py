@@ -18,9 +18,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from message_importer.catalog import catalog_source
 from message_importer.module import module_source
+from message_importer.outline import outline_source  # noqa: E402
 from message_importer.schema import MessageSchema, parse_message, snake_case
 
 TARGET = Path(__file__).parent.parent / "src/magnetar/kafka/wire/messages"
+OUTLINE = Path(__file__).parent.parent / "tests/wire/outline.json"
 DATA = {
     "AbortedTxn",
     "ConsumerProtocolAssignment",
@@ -44,6 +46,7 @@ def main(sources: list[str]) -> None:
         (TARGET / f"{snake_case(message.name)}.py").write_text(source)
     version = definitions["ApiVersionsRequest"][1]
     (TARGET / "__init__.py").write_text(catalog_source(wanted, version))
+    OUTLINE.write_text(outline_source(wanted))
     print(f"wrote {len(wanted)} messages to {TARGET}")
 
 

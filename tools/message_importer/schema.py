@@ -172,13 +172,15 @@ class _Builder:
 def _default(definition: dict[str, Any], made: Field) -> str:
     """Give the field's default as Python source, by Kafka's rules for those without one."""
     given = definition.get("default", ...)
-    if given is None or given == "null" or (made.kind == "records" and given is ...):
+    if given is None:
+        given = ...  # what Kafka's own generator takes JSON's null for; only the string "null" means null
+    if given == "null" or (made.kind == "records" and given is ...):
         return "None"
     if made.array:
         return "EMPTY"
     if made.struct is not None:
         # A tagged struct is simply absent; to build a default one for every partition would cost much.
-        return "None" if made.tagged else f"{made.kind}()"
+        return "None" if made.tagged and not made.nullable else f"{made.kind}()"
     if made.kind == "string":
         return repr("" if given is ... else given)
     if made.kind == "bytes":
