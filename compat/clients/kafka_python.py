@@ -1,0 +1,378 @@
+"""kafka-python 3: pure Python, its own encoder of every message."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import kafka
+from harness import COMPRESSIBLE, HEADERS, LARGE, NULLS, T0, fresh, run, same, until
+from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import errors as kafka_errors
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyPartitionAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.structs import OffsetAndMetadata
+
+
+@cache
+def admin(bootstrap: str) -> KafkaAdminClient:
+    return KafkaAdminClient(bootstrap_servers=bootstrap)
+
+
+def new_topic(bootstrap: str, prefix: str, partitions: int = 1, config: dict[str, str] | None = None) -> str:
+    name = fresh(prefix)
+    options = {"num_partitions": partitions, "replication_factor": 1, "configs": config or {}}
+    admin(bootstrap).create_topics({name: options}, wait_for_metadata=True)
+    return name
+
+
+def produce(bootstrap: str, topic: str, records: list[dict[str, Any]], **config: Any) -> list[Any]:
+    """Send all; what the broker answered for each."""
+    producer = KafkaProducer(bootstrap_servers=bootstrap, **config)
+    try:
+        futures = [producer.send(topic, **record) for record in records]
+        producer.flush(30)
+        return [future.get(30) for future in futures]
+    finally:
+        producer.close()
+
+
+def consumer(bootstrap: str, group: str | None = None, **config: Any) -> KafkaConsumer:
+    settings = {"auto_offset_reset": "earliest", "enable_auto_commit": False, "heartbeat_interval_ms": 300}
+    return KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, **{**settings, **config})
+
+
+def read(source: KafkaConsumer, count: int) -> list[Any]:
+    got: list[Any] = []
+
+    def more() -> bool:
+        for records in source.poll(200, max_records=count - len(got)).values():
+            got.extend(records)
+        return len(got) >= count
+
+    until(f"{count} records", more)
+    same(len(got), count, "records read")
+    return got
+
+
+def read_topic(bootstrap: str, topic: str, count: int, partitions: int = 1) -> list[Any]:
+    source = consumer(bootstrap)
+    source.assign([TopicPartition(topic, p) for p in range(partitions)])
+    try:
+        return read(source, count)
+    finally:
+        source.close()
+
+
+def produce_consume(bootstrap: str) -> str:
+    topic = new_topic(bootstrap, "basic", partitions=4)
+    sent = [{"key": b"key-%d" % (i % 10), "value": b"value-%d" % i} for i in range(500)]
+    produce(bootstrap, topic, sent)
+    got = read_topic(bootstrap, topic, 500, partitions=4)
+    for key in {r["key"] for r in sent}:
+        same([m.value for m in got if m.key == key], [r["value"] for r in sent if r["key"] == key], str(key))
+    return f"{len({m.partition for m in got})} partitions"
+
+
+def headers(bootstrap: str) -> None:
+    topic = new_topic(bootstrap, "headers")
+    produce(bootstrap, topic, [{"value": b"x", "headers": HEADERS}])
+    same([tuple(h) for h in read_topic(bootstrap, topic, 1)[0].headers], HEADERS, "headers")
+
+
+def nulls(bootstrap: str) -> None:
+    topic = new_topic(bootstrap, "nulls")
+    pairs = [pair for pair in NULLS if pair != (None, None)]  # this producer refuses a record of nothing
+    produce(bootstrap, topic, [{"key": k, "value": v} for k, v in pairs])
+    same([(m.key, m.value) for m in read_topic(bootstrap, topic, len(pairs))], pairs, "keys and values")
+
+
+def codec(name: str) -> Callable[[str], None]:
+    def check(bootstrap: str) -> None:
+        topic = new_topic(bootstrap, name)
+        compression = None if name == "none" else name
+        produce(bootstrap, topic, [{"value": v} for v in COMPRESSIBLE], compression_type=compression, linger_ms=100)
+        got = read_topic(bootstrap, topic, len(COMPRESSIBLE))
+        same([m.value for m in got], COMPRESSIBLE, "values")
+
+    check.__name__ = f"codec_{name}"
+    return check
+
+
+def timestamps(bootstrap: str) -> None:
+    topic = new_topic(bootstrap, "timestamps", config={"message.timestamp.before.max.ms": "9223372036854775807"})
+    produce(bootstrap, topic, [{"value": b"x", "timestamp_ms": T0 + i} for i in range(10)])
+    got = [(m.timestamp_type, m.timestamp) for m in read_topic(bootstrap, topic, 10)]
+    same(got, [(0, T0 + i) for i in range(10)], "timestamps")
+
+
+def large_message(bootstrap: str) -> None:
+    topic = new_topic(bootstrap, "large")
+    produce(bootstrap, topic, [{"value": LARGE}])
+    same(read_topic(bootstrap, topic, 1)[0].value == LARGE, True, "the large value is equal")
+
+
+def acks(name: str) -> Callable[[str], None]:
+    def check(bootstrap: str) -> None:
+        topic = new_topic(bootstrap, f"acks-{name}")
+        value = name if name == "all" else int(name)
+        records = [{"value": b"%d" % i} for i in range(50)]
+        delivered = produce(bootstrap, topic, records, acks=value, enable_idempotence=False)
+        if name != "0":
+            same([m.offset for m in delivered], list(range(50)), "offsets told to the producer")
+        same([m.value for m in read_topic(bootstrap, topic, 50)], [b"%d" % i for i in range(50)], "values")
+
+    check.__name__ = f"acks_{name}"
+    return check
+
+
+def idempotent(bootstrap: str) -> None:
+    topic = new_topic(bootstrap, "idempotent")
+    records = [{"value": b"%d" % i} for i in range(1000)]
+    delivered = produce(bootstrap, topic, records, enable_idempotence=True, batch_size=512)
+    same([m.offset for m in delivered], list(range(1000)), "offsets told to the producer")
+    same([m.value for m in read_topic(bootstrap, topic, 1000)], [b"%d" % i for i in range(1000)], "values")
+
+
+class Revocations(ConsumerRebalanceListener):
+    def __init__(self) -> None:
+        self.counts: list[int] = []
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        if revoked:
+            self.counts.append(len(revoked))
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        pass
+
+
+def two_members(bootstrap: str, assignor: type, expected_revoked: int) -> str:
+    topic, group = new_topic(bootstrap, "group", partitions=4), fresh("group")
+    listener = Revocations()
+    config = {"partition_assignment_strategy": [assignor]}
+    first, second = consumer(bootstrap, group, **config), consumer(bootstrap, group, **config)
+    seen: list[Any] = []
+
+    def share(*members: KafkaConsumer) -> list[int]:
+        for member in members:
+            for records in member.poll(100).values():
+                seen.extend(records)
+        return [len(member.assignment()) for member in members]
+
+    first.subscribe([topic], listener=listener)
+    until("the first member to own everything", lambda: share(first) == [4])
+    second.subscribe([topic])
+    until("both to own two partitions", lambda: share(first, second) == [2, 2])
+    same(listener.counts, [expected_revoked], "partitions taken from the first member")
+    produce(bootstrap, topic, [{"key": b"%d" % i, "value": b"%d" % i} for i in range(100)])
+    until("all 100 records", lambda: share(first, second) and len(seen) >= 100)
+    same(sorted(int(m.value) for m in seen), list(range(100)), "records of the group")
+    second.close()
+    until("the first member to own everything again", lambda: share(first) == [4])
+    first.close()
+    return f"4, then 2 + 2, then 4; {expected_revoked} revoked"
+
+
+def group_eager(bootstrap: str) -> str:
+    return two_members(bootstrap, RangePartitionAssignor, 4)
+
+
+def group_cooperative(bootstrap: str) -> str:
+    return two_members(bootstrap, CooperativeStickyPartitionAssignor, 2)
+
+
+def group_static(bootstrap: str) -> None:
+    topic, group = new_topic(bootstrap, "static", partitions=4), fresh("group")
+    listener = Revocations()
+
+    def member(name: str) -> KafkaConsumer:
+        created = consumer(bootstrap, group, group_instance_id=name, session_timeout_ms=30000)
+        created.subscribe([topic], listener=listener if name == "a" else None)
+        return created
+
+    def owned(*members: KafkaConsumer) -> list[int]:
+        for each in members:
+            each.poll(100)
+        return [len(each.assignment()) for each in members]
+
+    first, second = member("a"), member("b")
+    until("both to own two partitions", lambda: owned(first, second) == [2, 2])
+    listener.counts.clear()
+    second.close()
+    second = member("b")
+    until("the second member to be back", lambda: owned(first, second) == [2, 2])
+    same(listener.counts, [], "partitions taken from the first member meanwhile")
+    first.close()
+    second.close()
+
+
+def commit_resume(bootstrap: str) -> None:
+    topic, group = new_topic(bootstrap, "commit"), fresh("group")
+    produce(bootstrap, topic, [{"value": b"%d" % i} for i in range(20)])
+    first = consumer(bootstrap, group)
+    first.subscribe([topic])
+    read(first, 10)
+    first.commit({TopicPartition(topic, 0): OffsetAndMetadata(10, "half way", -1)})
+    first.close()
+    second = consumer(bootstrap, group)
+    found = second.committed(TopicPartition(topic, 0), metadata=True)
+    same((found.offset, found.metadata), (10, "half way"), "committed offset and metadata")
+    second.subscribe([topic])
+    same([m.offset for m in read(second, 10)], list(range(10, 20)), "offsets after resuming")
+    second.close()
+
+
+def seek_ends(bootstrap: str) -> None:
+    topic = new_topic(bootstrap, "seek")
+    produce(bootstrap, topic, [{"value": b"%d" % i} for i in range(10)])
+    source, tp = consumer(bootstrap), TopicPartition(topic, 0)
+    source.assign([tp])
+    same((source.beginning_offsets([tp])[tp], source.end_offsets([tp])[tp]), (0, 10), "ends")
+    for place, expected in ((lambda: source.seek(tp, 5), 5), (lambda: source.seek_to_beginning(tp), 0)):
+        place()
+        same(read(source, 1)[0].offset, expected, "offset")
+    source.seek_to_end(tp)
+    same(source.position(tp), 10, "latest position")
+    produce(bootstrap, topic, [{"value": b"new"}])
+    same(read(source, 1)[0].offset, 10, "latest offset")
+    source.close()
+
+
+def seek_timestamp(bootstrap: str) -> None:
+    topic = new_topic(bootstrap, "times", config={"message.timestamp.before.max.ms": "9223372036854775807"})
+    for i in range(10):
+        produce(bootstrap, topic, [{"value": b"x", "timestamp_ms": T0 + 1000 * i}])
+    source, tp = consumer(bootstrap), TopicPartition(topic, 0)
+    found = [source.offsets_for_times({tp: T0 + t})[tp].offset for t in (0, 2500, 9000)]
+    same(found, [0, 3, 9], "offsets by time")
+    same(source.offsets_for_times({tp: T0 + 99000})[tp], None, "offset after the last timestamp")
+    source.close()
+
+
+def topics(bootstrap: str) -> None:
+    client, name = admin(bootstrap), new_topic(bootstrap, "topics", partitions=3)
+    until("the topic to be listed", lambda: name in client.list_topics())
+    same(len(client.describe_topics([name])[0]["partitions"]), 3, "partitions")
+    same(len(client.describe_topic_partitions([name])["topics"][0]["partitions"]), 3, "partitions by KIP-966")
+    client.delete_topics([name])
+    until("the topic to be gone", lambda: name not in client.list_topics())
+
+
+def partitions(bootstrap: str) -> None:
+    client, name = admin(bootstrap), new_topic(bootstrap, "partitions", partitions=2)
+    client.create_partitions({name: 5})
+    until("five partitions", lambda: len(client.describe_topics([name])[0]["partitions"]) == 5)
+
+
+def settings_of(bootstrap: str, kind: ConfigResourceType, name: str) -> dict[str, Any]:
+    found = admin(bootstrap).describe_configs([ConfigResource(kind, name)], config_filter="all")
+    return dict(found[kind.name.lower()][name])
+
+
+def configs_describe(bootstrap: str) -> str:
+    name = new_topic(bootstrap, "configs", config={"retention.ms": "12345678"})
+    topic = settings_of(bootstrap, ConfigResourceType.TOPIC, name)
+    same(topic["retention.ms"]["value"], "12345678", "retention.ms")
+    same(topic["cleanup.policy"]["value"], "delete", "cleanup.policy")
+    node = admin(bootstrap).describe_cluster()["brokers"][0]
+    broker = settings_of(bootstrap, ConfigResourceType.BROKER, str(node.get("node_id", node.get("broker_id"))))
+    return f"{len(topic)} topic settings, {len(broker)} broker settings"
+
+
+def configs_alter(bootstrap: str) -> None:
+    client, name = admin(bootstrap), new_topic(bootstrap, "alter")
+
+    def value() -> str:
+        return str(settings_of(bootstrap, ConfigResourceType.TOPIC, name)["retention.ms"]["value"])
+
+    for incremental, wanted in ((True, "7654321"), (False, "7654322")):
+        resource = ConfigResource(ConfigResourceType.TOPIC, name, configs={"retention.ms": wanted})
+        client.alter_configs([resource], incremental=incremental)
+        until("the new value", lambda wanted=wanted: value() == wanted)
+
+
+def committed_group(bootstrap: str) -> tuple[str, str]:
+    topic, group = new_topic(bootstrap, "groups"), fresh("group")
+    produce(bootstrap, topic, [{"value": b"x"}])
+    member = consumer(bootstrap, group)
+    member.subscribe([topic])
+    read(member, 1)
+    member.commit()
+    member.close()
+    return topic, group
+
+
+def groups(bootstrap: str) -> None:
+    client, (topic, group) = admin(bootstrap), committed_group(bootstrap)
+    same(group in [g["group_id"] for g in client.list_groups()], True, "the group is listed")
+    member = consumer(bootstrap, group)
+    member.subscribe([topic])
+    until("the assignment", lambda: member.poll(100) is not None and len(member.assignment()) == 1)
+    described = client.describe_groups([group])[group]
+    same((described["group_state"], len(described["members"])), ("Stable", 1), "state and members")
+    member.close()
+    offsets = client.list_group_offsets({group: None})[group]
+    same(offsets[TopicPartition(topic, 0)].offset, 1, "offset")
+
+
+def groups_delete(bootstrap: str) -> None:
+    client, (topic, group) = admin(bootstrap), committed_group(bootstrap)
+    tp = TopicPartition(topic, 0)
+    client.alter_group_offsets(group, {tp: OffsetAndMetadata(0, "", -1)})
+    same(client.list_group_offsets({group: None})[group][tp].offset, 0, "altered offset")
+    client.delete_group_offsets(group, [tp])
+    same(tp in client.list_group_offsets({group: None})[group], False, "the offset is still there")
+    client.delete_groups([group])
+    same(group in [g["group_id"] for g in client.list_groups()], False, "the group is still listed")
+
+
+def delete_records(bootstrap: str) -> None:
+    topic = new_topic(bootstrap, "delete-records")
+    for i in range(5):
+        produce(bootstrap, topic, [{"value": b"%d" % i}])
+    tp = TopicPartition(topic, 0)
+    result = admin(bootstrap).delete_records({tp: 2})
+    same(result[tp]["low_watermark"], 2, "low watermark")
+    same(read_topic(bootstrap, topic, 3)[0].offset, 2, "first offset left")
+
+
+def cluster(bootstrap: str) -> str:
+    described = admin(bootstrap).describe_cluster()
+    same(len(described["brokers"]) >= 1 and bool(described["cluster_id"]), True, "nodes and a cluster id")
+    return f"cluster {described['cluster_id']}"
+
+
+def log_dirs(bootstrap: str) -> None:
+    topic = new_topic(bootstrap, "log-dirs")
+    produce(bootstrap, topic, [{"value": LARGE[:10000]}])
+    found = admin(bootstrap).describe_log_dirs([topic])
+    same(topic in str(found), True, "the topic is in a log directory")
+
+
+def errors(bootstrap: str) -> None:
+    client, name = admin(bootstrap), new_topic(bootstrap, "errors", partitions=2)
+
+    def raised(call: Callable[[], object]) -> str:
+        try:
+            call()
+        except kafka_errors.KafkaError as error:
+            return type(error).__name__
+        return "none"
+
+    same(raised(lambda: client.create_topics({name: {}})), "TopicAlreadyExistsError", "creating it again")
+    same(raised(lambda: client.delete_topics([fresh("none")])), "UnknownTopicOrPartitionError", "an unknown topic")
+    same(raised(lambda: client.create_partitions({name: 1})), "InvalidPartitionsError", "fewer partitions")
+
+
+CODECS = [codec(name) for name in ("none", "gzip", "snappy", "lz4", "zstd")]
+ACKS = [acks(name) for name in ("0", "1", "all")]
+CHECKS = [produce_consume, headers, nulls, *CODECS, timestamps, large_message, *ACKS, idempotent, group_eager,
+          group_cooperative, group_static, commit_resume, seek_ends, seek_timestamp, topics, partitions,
+          configs_describe, configs_alter, groups, groups_delete, delete_records, cluster, log_dirs, errors]  # fmt: skip
+
+if __name__ == "__main__":
+    run("kafka-python", kafka.__version__, CHECKS)
+    os._exit(0)  # a client thread that hangs must not keep the run
