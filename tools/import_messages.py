@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from message_importer.catalog import catalog_source
 from message_importer.module import module_source
-from message_importer.outline import outline_source  # noqa: E402
+from message_importer.outline import outline_source
 from message_importer.schema import MessageSchema, parse_message, snake_case
 
 TARGET = Path(__file__).parent.parent / "src/magnetar/kafka/wire/messages"

@@ -91,7 +91,8 @@ class ReaderWriter:
             return
         assert f.nullable.covers(out.reachable), "a struct that becomes nullable is not foreseen"
         out("n = data[at]", "at += 1")
-        with out.block("if n > 127:"):
+        # The byte before a nullable struct says whether there is one: -1 for none in line, but 0 in a tag.
+        with out.block("if n == 0:" if f.tagged else "if n > 127:"):
             out(f"item.{f.name} = None")
         with out.block("else:"):
             out(read)

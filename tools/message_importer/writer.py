@@ -88,8 +88,9 @@ class WriterWriter:
         if not f.nullable:
             out(write)
             return
+        null = "\\0" if f.tagged else "\\xff"
         with out.block(f"if item.{f.name} is None:"):
-            out(f'{out.sink}(b"\\xff")')
+            out(f'{out.sink}(b"{null}")')
         with out.block("else:"):
             out(f'{out.sink}(b"\\x01")', write)
 

@@ -220,7 +220,7 @@ def _read_consumer_group_member_metadata_value(data: Any, at: int, version: int,
                 if tag == 0:
                     n = data[at]
                     at += 1
-                    if n > 127:
+                    if n == 0:
                         item.classic_member_metadata = None
                     else:
                         (item.classic_member_metadata,), at = _read_classic_member_metadata(data, at, version, 1)
@@ -285,7 +285,7 @@ def _write_consumer_group_member_metadata_value(items: Sequence[ConsumerGroupMem
             if item.classic_member_metadata != ClassicMemberMetadata():
                 value_0: list[Buffer] = []
                 if item.classic_member_metadata is None:
-                    value_0.append(b"\xff")
+                    value_0.append(b"\0")
                 else:
                     value_0.append(b"\x01")
                     _write_classic_member_metadata((item.classic_member_metadata,), value_0.append, version)
