@@ -53,7 +53,10 @@ class Digest(NamedTuple):
 
 def row_crc(path: str, value: bytes, version: int) -> int:
     """Give the checksum that a row carries."""
-    return crc32c(value, crc32c(_VERSION.pack(version), crc32c(path.encode("utf-8", "surrogateescape"))))
+    crc: int = crc32c(path.encode("utf-8", "surrogateescape"))
+    crc = crc32c(_VERSION.pack(version), crc)
+    crc = crc32c(value, crc)
+    return crc
 
 
 class SqliteStore(MetadataStore):

@@ -1,0 +1,1 @@
+"""Tenants, namespaces, topics and policies, and the port through which protocols serve them."""

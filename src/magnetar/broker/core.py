@@ -1,0 +1,341 @@
+"""The broker core: topics in their namespaces, what is in force for each, and who wants to know when that changes.
+
+Everything is held in memory and written through to the metadata store before a call returns. Those that keep
+something per topic (partitions, groups) subscribe to `Events`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from magnetar.broker.dynamic import DynamicSettings, check_dynamic
+from magnetar.broker.effective import Authority, with_overrides
+from magnetar.broker.errors import (
+    BrokerError,
+    InvalidPartitions,
+    NamespaceNotFound,
+    TopicExists,
+    TopicNotFound,
+)
+from magnetar.broker.identity import Identity, new_id, take_identity
+from magnetar.broker.names import CONSUMER_OFFSETS, INTERNAL_TOPICS, Naming, TopicName
+from magnetar.broker.namespaces import Namespaces
+from magnetar.broker.policies import NamespacePolicies
+from magnetar.broker.settings import Settings
+from magnetar.broker.topic import Topic, decode_topic, encode_topic
+from magnetar.broker.topic_config import TopicConfig, check_overrides
+from magnetar.ledger.port import LedgerEngine, LedgerPolicy
+from magnetar.metadata import MetadataStore
+
+_TOPICS = "/admin/partitioned-topics"
+_NO_POLICIES = NamespacePolicies()
+
+
+class NewTopic(NamedTuple):
+    """A topic to be made; ``partitions`` None means the broker's default."""
+
+    name: TopicName
+    partitions: int | None = None
+    configs: Mapping[str, str | None] = {}
+
+
+@dataclass(slots=True)
+class Events:
+    """Who is called when something changed; on the event loop, after it was stored."""
+
+    topic_created: list[Callable[[Topic], None]] = field(default_factory=list)
+    topic_deleted: list[Callable[[Topic], Awaitable[None]]] = field(default_factory=list)
+    """Awaited before the topic's ledgers are deleted; by then nobody finds the topic any more."""
+    topic_changed: list[Callable[[Topic], None]] = field(default_factory=list)
+    """Its partitions or its configuration in force."""
+    settings_changed: list[Callable[[Settings], None]] = field(default_factory=list)
+
+
+class Broker:
+    """One broker. ``await start()`` before use; the engine must have been started before that."""
+
+    def __init__(self, settings: Settings, store: MetadataStore, engine: LedgerEngine) -> None:
+        self.settings = settings
+        """What is in force now, with all that was changed while running."""
+        self.store = store
+        self.engine = engine
+        self.events = Events()
+        self.namespaces = Namespaces(store)
+        self.naming = Naming(
+            settings.kafka_tenant,
+            settings.kafka_namespace,
+            settings.kafka_metadata_tenant,
+            settings.kafka_metadata_namespace,
+        )
+        self.identity: Identity
+        self.authority: Authority
+        self.version = 0
+        """Grows whenever a topic comes, goes or changes, so that answers can be cached."""
+        self._static = settings
+        self._topics: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+        self._base: dict[str, TopicConfig] = {}
+        self._leaving: dict[str, Topic] = {}
+        self._gate = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Read everything that is stored, and finish what a crash interrupted."""
+        self.identity = take_identity(self.store, self.settings.node_id)
+        self._apply(DynamicSettings(self.store, self.settings.node_id))
+        self.namespaces.load()
+        self.namespaces.create(f"{self.naming.tenant}/{self.naming.namespace}")
+        self.namespaces.create(f"{self.naming.metadata_tenant}/{self.naming.metadata_namespace}")
+        self._load_topics()
+        for topic in list(self._leaving.values()):
+            await self._finish_deletion(topic)
+
+    # Asking.
+
+    def get(self, name: str) -> Topic | None:
+        """Give the topic that a client means by any of the three forms of its name."""
+        found = self._topics.get(name)
+        if found is None and "/" in name:
+            found = self._topics.get(self.naming.kafka_name(self.naming.parse(name)))
+        return found
+
+    def get_by_id(self, topic_id: bytes) -> Topic | None:
+        """Give the topic with this id."""
+        return self._by_id.get(topic_id)
+
+    def topic(self, name: str) -> Topic:
+        """Give a topic, or raise `TopicNotFound`."""
+        found = self.get(name)
+        if found is None:
+            raise TopicNotFound(f"topic {name} does not exist")
+        return found
+
+    def topics(self) -> list[Topic]:
+        """Give all topics."""
+        return list(self._topics.values())
+
+    def visible(self, topic: Topic) -> bool:
+        """Whether Kafka's clients may see the topic (``kopAllowedNamespaces``)."""
+        allowed = self.settings.kop_allowed_namespaces
+        return not allowed or topic.internal or topic.name.namespace_name in allowed
+
+    def ledger_policy(self, topic: Topic) -> LedgerPolicy:
+        """Give how the topic's managed ledgers are kept, as things stand."""
+        return self.authority.ledger_policy(topic, self.namespaces.policies(topic.name.namespace_name))
+
+    # Changing.
+
+    async def create_topic(
+        self,
+        name: TopicName | str,
+        partitions: int | None = None,
+        configs: Mapping[str, str | None] | None = None,
+    ) -> Topic:
+        """Make one topic and give it; raise what `plan` raises, or `TopicExists`."""
+        parsed = self.naming.parse(name) if isinstance(name, str) else name
+        (made,) = await self.create_topics([NewTopic(parsed, partitions, configs or {})])
+        if isinstance(made, BrokerError):
+            raise made
+        return made
+
+    async def create_topics(self, wanted: Iterable[NewTopic]) -> list[Topic | BrokerError]:
+        """Make topics with one write to disk; each fails or succeeds for itself."""
+        async with self._gate:
+            made: list[Topic | BrokerError] = []
+            seen: set[TopicName] = set()
+            for new in wanted:
+                try:
+                    topic = self.plan(new)
+                    if topic.name in seen:
+                        raise TopicExists(f"Topic '{topic.kafka_name}' already exists.")
+                    if (leaving := self._leaving.get(topic.kafka_name)) is not None:
+                        await self._finish_deletion(leaving)
+                    seen.add(topic.name)
+                    made.append(topic)
+                except BrokerError as error:
+                    made.append(error)
+            self._store_new([topic for topic in made if isinstance(topic, Topic)])
+        return made
+
+    def plan(self, new: NewTopic) -> Topic:
+        """Give the topic as it would be, without making it.
+
+        Raises `TopicExists`, `InvalidPartitions`, `InvalidConfig` or `NamespaceNotFound`.
+        """
+        kafka_name = self.naming.kafka_name(new.name)
+        if kafka_name in self._topics:
+            raise TopicExists(f"Topic '{kafka_name}' already exists.")
+        partitions = self.settings.num_partitions if new.partitions is None else new.partitions
+        if partitions <= 0:
+            raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
+        namespace = new.name.namespace_name
+        if namespace not in self.namespaces and not self.settings.auto_create_namespaces_enable:
+            raise NamespaceNotFound(f"namespace {namespace} does not exist")
+        overrides = check_overrides(new.configs.items())
+        config = with_overrides(self._namespace_config(namespace), overrides)
+        return Topic(new.name, kafka_name, new_id(), partitions, overrides, config)
+
+    async def auto_create(self, name: str) -> Topic | None:
+        """Make an unknown topic that a client asked for, or give None where settings forbid it."""
+        if not self.settings.auto_create_topics_enable:
+            return None
+        try:
+            return (
+                await self.create_internal(name) if name in INTERNAL_TOPICS else await self.create_topic(name)
+            )
+        except TopicExists:
+            return self.get(name)
+
+    async def create_internal(self, name: str) -> Topic:
+        """Give one of the coordinators' topics, made with their settings if it was not there."""
+        if (found := self._topics.get(name)) is not None:
+            return found
+        offsets = name == CONSUMER_OFFSETS
+        settings = self.settings
+        partitions = (
+            settings.offsets_topic_num_partitions
+            if offsets
+            else settings.transaction_state_log_num_partitions
+        )
+        configs = {"cleanup.policy": "compact", "segment.bytes": str(settings.offsets_topic_segment_bytes)}
+        return await self.create_topic(name, partitions, configs | {"compression.type": "producer"})
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic with all it holds; raise `TopicNotFound`.
+
+        It is gone for everybody at once; should the broker die before its ledgers are deleted, the next start
+        deletes them.
+        """
+        async with self._gate:
+            topic = self.topic(name)
+            topic.deleted = True
+            try:
+                self.store.put(_path(topic.name), encode_topic(topic))
+            except BaseException:
+                topic.deleted = False
+                raise
+            del self._topics[topic.kafka_name]
+            del self._by_id[topic.topic_id]
+            self._leaving[topic.kafka_name] = topic
+            self.version += 1
+            for gone in self.events.topic_deleted:
+                await gone(topic)
+            await self._finish_deletion(topic)
+
+    def grow_topic(self, name: str, partitions: int, *, validate_only: bool = False) -> Topic:
+        """Give a topic more partitions, to be ``partitions`` in all; raise `TopicNotFound` or `InvalidPartitions`."""
+        topic = self.topic(name)
+        if partitions == topic.partitions:
+            raise InvalidPartitions(f"Topic already has {partitions} partition(s).")
+        if partitions < topic.partitions:
+            raise InvalidPartitions(
+                f"The topic {topic.kafka_name} currently has {topic.partitions} partition(s); "
+                f"{partitions} would not be an increase."
+            )
+        if not validate_only:
+            self._change(topic, partitions, topic.overrides)
+        return topic
+
+    def set_topic_config(
+        self, name: str, overrides: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> Topic:
+        """Replace all of a topic's own configuration; raise `TopicNotFound` or `InvalidConfig`."""
+        topic = self.topic(name)
+        checked = check_overrides(overrides.items())
+        if not validate_only and checked != topic.overrides:
+            self._change(topic, topic.partitions, checked)
+        return topic
+
+    def set_dynamic(self, texts: Mapping[str, str], *, for_all: bool, validate_only: bool = False) -> None:
+        """Replace the settings changed while running, of this broker or of all; raise `InvalidConfig`."""
+        for name, text in texts.items():
+            check_dynamic(name, text)
+        if not validate_only:
+            self.authority.dynamic.replace(texts, for_all=for_all)
+            self._apply(self.authority.dynamic)
+            self._refresh(self._topics.values())
+            for changed in self.events.settings_changed:
+                changed(self.settings)
+
+    def set_policies(self, namespace: str, text: bytes) -> None:
+        """Replace a namespace's policies (Pulsar's JSON); raise `NamespaceNotFound` or `InvalidPolicy`."""
+        self.namespaces.set_policies(namespace, text)
+        self._base.pop(namespace, None)
+        self._refresh(topic for topic in self.topics() if topic.name.namespace_name == namespace)
+
+    # How it is kept.
+
+    def _load_topics(self) -> None:
+        for path, stored in self.store.scan(_TOPICS + "/"):
+            tenant, namespace, domain, encoded = path.removeprefix(_TOPICS + "/").split("/", 3)
+            if domain != "persistent":
+                continue
+            name = TopicName.from_metadata(tenant, namespace, encoded)
+            topic = decode_topic(path, stored.value, name, self.naming.kafka_name(name))
+            if topic.deleted:
+                self._leaving[topic.kafka_name] = topic
+                continue
+            topic.config = with_overrides(self._namespace_config(name.namespace_name), topic.overrides)
+            self._topics[topic.kafka_name] = topic
+            self._by_id[topic.topic_id] = topic
+
+    def _store_new(self, topics: list[Topic]) -> None:
+        with self.store.transaction():
+            for topic in topics:
+                self.namespaces.create(topic.name.namespace_name)
+                self.store.put(_path(topic.name), encode_topic(topic), expected_version=-1)
+        for topic in topics:
+            self._topics[topic.kafka_name] = topic
+            self._by_id[topic.topic_id] = topic
+        self.version += 1
+        for topic in topics:
+            for created in self.events.topic_created:
+                created(topic)
+
+    def _change(self, topic: Topic, partitions: int, overrides: dict[str, str]) -> None:
+        config = with_overrides(self._namespace_config(topic.name.namespace_name), overrides)
+        before = topic.partitions, topic.overrides
+        topic.partitions, topic.overrides = partitions, overrides
+        try:
+            self.store.put(_path(topic.name), encode_topic(topic))
+        except BaseException:
+            topic.partitions, topic.overrides = before
+            raise
+        topic.config = config
+        self.version += 1
+        for changed in self.events.topic_changed:
+            changed(topic)
+
+    async def _finish_deletion(self, topic: Topic) -> None:
+        for ledger in topic.ledger_names():
+            await self.engine.delete(ledger)
+        self.store.delete(_path(topic.name))
+        del self._leaving[topic.kafka_name]
+
+    def _apply(self, dynamic: DynamicSettings) -> None:
+        self.settings = dynamic.settings(self._static)
+        self.authority = Authority(self._static, self.settings, dynamic)
+        self._base.clear()
+
+    def _refresh(self, topics: Iterable[Topic]) -> None:
+        self.version += 1
+        for topic in topics:
+            topic.config = with_overrides(self._namespace_config(topic.name.namespace_name), topic.overrides)
+            for changed in self.events.topic_changed:
+                changed(topic)
+
+    def _namespace_config(self, namespace: str) -> TopicConfig:
+        """Give what topics of a namespace share; one object for all that say nothing themselves."""
+        if namespace not in self.namespaces:
+            return self.authority.namespace_config(_NO_POLICIES)
+        if (base := self._base.get(namespace)) is None:
+            base = self._base[namespace] = self.authority.namespace_config(
+                self.namespaces.policies(namespace)
+            )
+        return base
+
+
+def _path(name: TopicName) -> str:
+    return f"{_TOPICS}/{name.tenant}/{name.namespace}/persistent/{name.metadata_name}"

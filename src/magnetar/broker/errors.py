@@ -1,0 +1,43 @@
+"""What the broker core may say instead of an answer. Protocols translate these once."""
+
+from __future__ import annotations
+
+
+class BrokerError(Exception):
+    """The root of all that this package raises."""
+
+
+class InvalidTopic(BrokerError):
+    """The name cannot be a topic's."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"topic name {name!r} is illegal: {why}")
+        self.name = name
+
+
+class TopicNotFound(BrokerError):
+    """No topic has this name or id."""
+
+
+class TopicExists(BrokerError):
+    """The name is taken."""
+
+
+class NamespaceNotFound(BrokerError):
+    """The tenant or the namespace of a topic does not exist, and settings do not allow creating it."""
+
+
+class InvalidPartitions(BrokerError):
+    """A number of partitions that cannot be: not positive, over the limit, or not more than there are."""
+
+
+class InvalidConfig(BrokerError):
+    """A setting or a topic's configuration has a value that it cannot have, or a name that nobody knows."""
+
+
+class InvalidPolicy(BrokerError):
+    """A namespace's policies are not what they should be."""
+
+
+class HandlerError(BrokerError):
+    """A protocol handler cannot be found, loaded or started."""

@@ -1,0 +1,64 @@
+"""A namespace's policies: Pulsar's JSON, of which some parts take effect here and all parts are kept.
+
+Effective: ``retention_policies`` (minutes and MB, -1 for no bound) for topics without their own, and our extension
+``magnetar``: ``{"flush": "always|interval|os", "entryFormat": "kafka"}``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from magnetar.broker.errors import InvalidPolicy
+
+FLUSHES = ("always", "interval", "os")
+ENTRY_FORMATS = ("kafka",)
+_MINUTE_MS, _MB = 60_000, 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class NamespacePolicies:
+    """What a namespace decides for its topics; None leaves it to the broker."""
+
+    retention_ms: int | None = None
+    retention_bytes: int | None = None
+    flush: str | None = None
+    entry_format: str = "kafka"
+
+
+def decode_policies(namespace: str, text: bytes) -> NamespacePolicies:
+    """Read Pulsar's policies; raise `InvalidPolicy` for what cannot be."""
+    try:
+        content = json.loads(text) if text else {}
+        retention: dict[str, Any] = content.get("retention_policies") or {}
+        own: dict[str, Any] = content.get("magnetar") or {}
+        return _checked(
+            namespace,
+            NamespacePolicies(
+                _scaled(retention.get("retentionTimeInMinutes"), _MINUTE_MS),
+                _scaled(retention.get("retentionSizeInMB"), _MB),
+                own.get("flush"),
+                own.get("entryFormat", "kafka"),
+            ),
+        )
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InvalidPolicy(f"policies of namespace {namespace} cannot be read: {error}") from error
+
+
+def _scaled(number: int | None, factor: int) -> int | None:
+    if number is None:
+        return None
+    return int(number) * factor if number >= 0 else -1
+
+
+def _checked(namespace: str, policies: NamespacePolicies) -> NamespacePolicies:
+    if policies.flush is not None and policies.flush not in FLUSHES:
+        raise InvalidPolicy(
+            f"namespace {namespace}: flush is one of {', '.join(FLUSHES)}, not {policies.flush!r}"
+        )
+    if policies.entry_format not in ENTRY_FORMATS:
+        raise InvalidPolicy(
+            f"namespace {namespace}: entryFormat {policies.entry_format!r} is not one of {ENTRY_FORMATS}"
+        )
+    return policies

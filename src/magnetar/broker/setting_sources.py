@@ -1,0 +1,138 @@
+"""Where settings come from: defaults, then a file, then ``MAGNETAR_*`` in the environment, then ``--set``.
+
+The file may be Kafka's server.properties, Pulsar's or KoP's standalone.conf or broker.conf, or use the settings' own
+names; what it is shows in its names alone. What has no meaning here is not an error in a file that was written
+for another broker: it is collected in `Loaded.ignored`, to be named in one warning. A wrong value always is one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from magnetar.broker.errors import InvalidConfig
+from magnetar.broker.kafka_setting_names import KAFKA_SETTINGS
+from magnetar.broker.setting import SettingDef
+from magnetar.broker.settings import SETTINGS, Settings, find
+from magnetar.broker.values import Value
+
+ENVIRONMENT_PREFIX = "MAGNETAR_"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings, and the names that were given but mean nothing here."""
+
+    settings: Settings
+    ignored: tuple[str, ...] = ()
+
+    def warning(self) -> str | None:
+        """One line that names all that was ignored, or None."""
+        if not self.ignored:
+            return None
+        return f"{len(self.ignored)} settings have no meaning here and are ignored: {', '.join(self.ignored)}"
+
+
+def load(
+    file: Path | None = None,
+    overrides: Iterable[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Merge all sources; ``overrides`` are ``NAME=VALUE``. Raise `InvalidConfig` for what cannot be.
+
+    Inside one source the finer of Kafka's three retention settings wins (ms, minutes, hours), as in Kafka.
+    """
+    environment = os.environ if environment is None else environment
+    chosen: dict[str, Value] = {}
+    ignored: list[str] = []
+    if file is not None:
+        chosen |= _values(read_properties(file), str(file), ignored)
+    chosen |= _values(_from_environment(environment), "the environment", ignored)
+    chosen |= _values(_from_overrides(overrides), "--set", ignored)
+    # The fields are typed by their definitions, which parsed the values.
+    settings = Settings(**chosen, given=frozenset(chosen))  # type: ignore[arg-type]
+    return Loaded(settings, tuple(dict.fromkeys(ignored)))
+
+
+def read_properties(file: Path) -> dict[str, str]:
+    """Read ``name=value`` lines (Java properties): ``#`` and ``!`` begin comments, a backslash joins lines."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidConfig(f"cannot read the configuration file {file}: {error}") from error
+    found: dict[str, str] = {}
+    for number, line in _logical_lines(text):
+        name, separator, value = line.partition("=")
+        if not separator:
+            name, separator, value = line.partition(":")
+        if not separator or not name.strip():
+            raise InvalidConfig(f"{file}, line {number}: expected name=value, not {line!r}")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
+    pending, first = "", 0
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = raw.strip()
+        if not pending and (not line or line[0] in "#!"):
+            continue
+        first = first or number
+        if line.endswith("\\"):
+            pending += line[:-1]
+            continue
+        yield first, pending + line
+        pending, first = "", 0
+    if pending:
+        yield first, pending
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(ENVIRONMENT_PREFIX)}
+
+
+def _from_overrides(overrides: Iterable[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for override in overrides:
+        name, separator, value = override.partition("=")
+        name = name.strip()
+        if not separator:
+            raise InvalidConfig(f"--set {override}: expected NAME=VALUE")
+        if find(name) is None and name not in KAFKA_SETTINGS:
+            raise InvalidConfig(f"--set {override}: no setting is called {name}{_near(name)}")
+        found[name] = value.strip()
+    return found
+
+
+def _values(texts: Mapping[str, str], source: str, ignored: list[str]) -> dict[str, Value]:
+    """Turn one source into values by field; of several names for one setting the strongest wins."""
+    best: dict[str, tuple[int, SettingDef, str]] = {}
+    for name, text in texts.items():
+        found = find(name.removeprefix(ENVIRONMENT_PREFIX))
+        if found is None:
+            ignored.extend([name] if text else [])
+            continue
+        definition, feed = found
+        converted = feed.convert(text) if text or feed.name == definition.name else None
+        if converted is None:
+            continue
+        rank = definition.feeds.index(feed)
+        if definition.field not in best or rank < best[definition.field][0]:
+            best[definition.field] = (rank, definition, converted)
+    return {field: _parsed(definition, text, source) for field, (_, definition, text) in best.items()}
+
+
+def _parsed(definition: SettingDef, text: str, source: str) -> Value:
+    try:
+        return definition.parse(text)
+    except InvalidConfig as error:
+        raise InvalidConfig(f"{error} (from {source})") from None
+
+
+def _near(name: str) -> str:
+    names = [feed.name for each in SETTINGS.values() for feed in each.feeds]
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {close[0]}?" if close else ""

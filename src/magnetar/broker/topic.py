@@ -1,0 +1,73 @@
+"""A topic as the broker knows it, and the JSON that keeps it in the metadata store.
+
+The node lies where Pulsar keeps partitioned topics, and holds what Pulsar expects (``partitions``, ``properties``,
+``deleted``); what Kafka needs besides lies in ``properties``: ``kafka.topic.id`` (base64) and ``kafka.config.<name>``.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from magnetar.broker.names import INTERNAL_TOPICS, TopicName
+from magnetar.broker.topic_config import TopicConfig
+from magnetar.metadata import MetadataCorrupt
+
+_ID = "kafka.topic.id"
+_CONFIG = "kafka.config."
+
+
+@dataclass(slots=True, eq=False)
+class Topic:
+    """One topic. There is one object for it while it exists; partitions and configuration change in place."""
+
+    name: TopicName
+    kafka_name: str
+    topic_id: bytes
+    partitions: int
+    overrides: dict[str, str] = field(default_factory=dict)
+    """Its own configuration, by Kafka's names, as it was given."""
+    config: TopicConfig = field(default_factory=TopicConfig)
+    """What is in force; the broker replaces it when anything it depends on changes."""
+    deleted: bool = False
+
+    @property
+    def internal(self) -> bool:
+        """Whether it is one of the coordinators' own."""
+        return self.name.local in INTERNAL_TOPICS and self.kafka_name == self.name.local
+
+    def ledger_names(self) -> list[str]:
+        """The managed ledgers of its partitions."""
+        return [self.name.ledger_name(partition) for partition in range(self.partitions)]
+
+
+def encode_topic(topic: Topic) -> bytes:
+    """Write what the metadata store keeps of a topic."""
+    properties = {_ID: base64.b64encode(topic.topic_id).decode()}
+    properties |= {_CONFIG + name: value for name, value in topic.overrides.items()}
+    content: dict[str, object] = {"partitions": topic.partitions, "properties": properties}
+    if topic.deleted:
+        content["deleted"] = True
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def decode_topic(path: str, value: bytes, name: TopicName, kafka_name: str) -> Topic:
+    """Read a topic back; one that Pulsar made gets an id that follows from its name."""
+    try:
+        content = json.loads(value)
+        partitions = int(content["partitions"])
+        properties: Mapping[str, str] = content.get("properties") or {}
+        topic_id = (
+            base64.b64decode(properties[_ID])
+            if _ID in properties
+            else uuid.uuid5(uuid.NAMESPACE_URL, str(name)).bytes
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise MetadataCorrupt(path, f"not a topic: {error!r}") from error
+    overrides = {
+        key.removeprefix(_CONFIG): text for key, text in properties.items() if key.startswith(_CONFIG)
+    }
+    return Topic(name, kafka_name, topic_id, partitions, overrides, deleted=bool(content.get("deleted")))

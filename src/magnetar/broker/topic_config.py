@@ -1,0 +1,199 @@
+"""What can be set for one topic: Kafka's names, types, defaults and limits, and whether it takes effect here.
+
+`CONFIGS` is the only table. A configuration that has no meaning on this storage is still stored and shown, since
+Kafka's tools set it and look for it. The value in force comes from the topic, else from the broker setting named
+``setting``, else from ``default``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from magnetar.broker.errors import InvalidConfig
+from magnetar.broker.values import MAX_LONG, Kind, Rule, Value, at_least, between, each_of, one_of, parse
+
+COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigDef:
+    """One configuration of a topic."""
+
+    name: str
+    kind: Kind
+    default: Value
+    doc: str
+    rule: Rule | None = None
+    setting: str | None = None
+    """The field of `Settings` that topics without a value of their own follow."""
+    synonym: str | None = None
+    """Kafka's broker-wide name of the same thing."""
+    honoured: bool = True
+    """Whether it changes what this broker does."""
+
+    def parse(self, text: str | None) -> Value:
+        """Give the value that ``text`` stands for, or raise `InvalidConfig`."""
+        if text is None:
+            raise InvalidConfig(f"Null value not supported for topic configs: {self.name}")
+        return parse(self.name, self.kind, text, self.rule)
+
+
+def _kept(
+    name: str, kind: Kind, default: Value, synonym: str | None, doc: str, rule: Rule | None = None
+) -> TopicConfigDef:
+    return TopicConfigDef(name, kind, default, doc, rule, None, synonym, honoured=False)
+
+
+_DEFINITIONS = (
+    TopicConfigDef(
+        "cleanup.policy", Kind.LIST, ("delete",),
+        "What happens to old records: delete lets go of whole ledgers by time and size; compact is kept and shown, "
+        "but nothing is compacted yet and nothing of such a topic is deleted by time or size.",
+        each_of("compact", "delete"), "log_cleanup_policy", "log.cleanup.policy",
+    ),
+    TopicConfigDef(
+        "compression.type", Kind.STRING, "producer",
+        "Codec of what is stored; producer keeps what the producer chose.",
+        one_of(*COMPRESSIONS), "compression_type", "compression.type",
+    ),
+    TopicConfigDef(
+        "flush.messages", Kind.LONG, MAX_LONG,
+        "1 makes every append of the topic durable before it is acknowledged, whatever the broker's flush policy.",
+        at_least(1), None, "log.flush.interval.messages",
+    ),
+    TopicConfigDef(
+        "max.message.bytes", Kind.INT, 1048588,
+        "The largest record batch that producers may send, in bytes, as sent.",
+        at_least(0), "message_max_bytes", "message.max.bytes",
+    ),
+    TopicConfigDef(
+        "message.timestamp.after.max.ms", Kind.LONG, 3600000,
+        "How far, in ms, a record's create time may lie after the broker's clock.",
+        at_least(0), "log_message_timestamp_after_max_ms", "log.message.timestamp.after.max.ms",
+    ),
+    TopicConfigDef(
+        "message.timestamp.before.max.ms", Kind.LONG, MAX_LONG,
+        "How far, in ms, a record's create time may lie before the broker's clock.",
+        at_least(0), "log_message_timestamp_before_max_ms", "log.message.timestamp.before.max.ms",
+    ),
+    TopicConfigDef(
+        "message.timestamp.type", Kind.STRING, "CreateTime",
+        "Whether a record's timestamp is the producer's or the time of the append.",
+        one_of("CreateTime", "LogAppendTime"), "log_message_timestamp_type", "log.message.timestamp.type",
+    ),
+    TopicConfigDef(
+        "min.insync.replicas", Kind.INT, 1,
+        "Replicas that must have a record before acks=all is answered. One broker holds every partition; "
+        "more than 1 makes acks=all fail with NOT_ENOUGH_REPLICAS.",
+        at_least(1), "min_insync_replicas", "min.insync.replicas",
+    ),
+    TopicConfigDef(
+        "retention.bytes", Kind.LONG, -1,
+        "Size of a partition, in bytes, past which its oldest ledgers go; -1 for no bound.",
+        at_least(-1), "log_retention_bytes", "log.retention.bytes",
+    ),
+    TopicConfigDef(
+        "retention.ms", Kind.LONG, 604800000,
+        "Age of its newest record, in ms, at which a ledger goes; -1 for no bound.",
+        at_least(-1), "log_retention_ms", "log.retention.ms",
+    ),
+    TopicConfigDef(
+        "segment.bytes", Kind.INT, 1 << 30,
+        "Size in bytes at which a ledger is sealed and the next one begun.",
+        at_least(1048576), "log_segment_bytes", "log.segment.bytes",
+    ),
+    TopicConfigDef(
+        "segment.ms", Kind.LONG, 604800000,
+        "Age in ms at which a ledger is sealed and the next one begun, so that retention can let go of it.",
+        at_least(1), "log_roll_ms", "log.roll.ms",
+    ),
+    _kept("compression.gzip.level", Kind.INT, -1, "compression.gzip.level", "Level of gzip; the default is used.",
+          Rule("between 1 and 9, or -1", lambda v: isinstance(v, int) and (1 <= v <= 9 or v == -1))),
+    _kept("compression.lz4.level", Kind.INT, 9, "compression.lz4.level", "Level of lz4; the default is used.",
+          between(1, 17)),
+    _kept("compression.zstd.level", Kind.INT, 3, "compression.zstd.level", "Level of zstd; the default is used.",
+          between(-131072, 22)),
+    _kept("delete.retention.ms", Kind.LONG, 86400000, "log.cleaner.delete.retention.ms",
+          "How long, in ms, compaction would keep tombstones.", at_least(0)),
+    _kept("file.delete.delay.ms", Kind.LONG, 60000, "log.segment.delete.delay.ms",
+          "Delay before a file is removed; ledgers are removed at once.", at_least(0)),
+    _kept("flush.ms", Kind.LONG, MAX_LONG, None,
+          "Kafka's time between flushes; here the flush policy of the broker and the namespace rules.", at_least(0)),
+    _kept("follower.replication.throttled.replicas", Kind.LIST, (), None, "Throttled followers; there are none."),
+    _kept("index.interval.bytes", Kind.INT, 4096, "log.index.interval.bytes",
+          "Bytes between two entries of Kafka's offset index; ledgers have their own.", at_least(0)),
+    _kept("leader.replication.throttled.replicas", Kind.LIST, (), None, "Throttled leaders; nothing replicates."),
+    _kept("local.retention.bytes", Kind.LONG, -2, "log.local.retention.bytes",
+          "What tiered storage keeps locally; nothing is tiered.", at_least(-2)),
+    _kept("local.retention.ms", Kind.LONG, -2, "log.local.retention.ms",
+          "How long tiered storage keeps locally; nothing is tiered.", at_least(-2)),
+    _kept("max.compaction.lag.ms", Kind.LONG, MAX_LONG, "log.cleaner.max.compaction.lag.ms",
+          "Longest time, in ms, that a record may stay uncompacted.", at_least(1)),
+    _kept("min.cleanable.dirty.ratio", Kind.DOUBLE, 0.5, "log.cleaner.min.cleanable.ratio",
+          "Share of uncompacted bytes at which compaction would begin.", between(0, 1)),
+    _kept("min.compaction.lag.ms", Kind.LONG, 0, "log.cleaner.min.compaction.lag.ms",
+          "Shortest time, in ms, that a record stays uncompacted.", at_least(0)),
+    _kept("preallocate", Kind.BOOLEAN, False, "log.preallocate", "Whether files take their full size at once."),
+    _kept("remote.log.copy.disable", Kind.BOOLEAN, False, None, "Tiered storage; nothing is tiered."),
+    _kept("remote.log.delete.on.disable", Kind.BOOLEAN, False, None, "Tiered storage; nothing is tiered."),
+    _kept("remote.storage.enable", Kind.BOOLEAN, False, None, "Whether the topic is tiered; it cannot be.",
+          Rule("false: tiered storage is not enabled in this cluster", lambda value: value is False)),
+    _kept("segment.index.bytes", Kind.INT, 10485760, "log.index.size.max.bytes",
+          "Size of Kafka's offset index; ledgers have their own.", at_least(4)),
+    _kept("segment.jitter.ms", Kind.LONG, 0, None, "Random part taken from segment.ms; none is taken.", at_least(0)),
+    _kept("unclean.leader.election.enable", Kind.BOOLEAN, False, "unclean.leader.election.enable",
+          "Whether a replica that lags may lead; there is one replica."),
+)  # fmt: skip
+
+CONFIGS: dict[str, TopicConfigDef] = {each.name: each for each in sorted(_DEFINITIONS, key=lambda d: d.name)}
+
+
+def definition(name: str) -> TopicConfigDef:
+    """Give the definition of a topic configuration, or raise `InvalidConfig`."""
+    found = CONFIGS.get(name)
+    if found is None:
+        raise InvalidConfig(f"Unknown topic config name: {name}")
+    return found
+
+
+def check_overrides(overrides: Iterable[tuple[str, str | None]]) -> dict[str, str]:
+    """Give validated overrides as they are stored, or raise `InvalidConfig` for the first wrong one."""
+    checked: dict[str, str] = {}
+    for name, text in overrides:
+        definition(name).parse(text)
+        assert text is not None
+        checked[name] = text
+    return checked
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """What is in force for one topic, ready to use. Sizes in bytes, times in ms."""
+
+    cleanup_policy: tuple[str, ...] = ("delete",)
+    compression_type: str = "producer"
+    flush_messages: int = MAX_LONG
+    max_message_bytes: int = 1048588
+    message_timestamp_after_max_ms: int = 3600000
+    message_timestamp_before_max_ms: int = MAX_LONG
+    message_timestamp_type: str = "CreateTime"
+    min_insync_replicas: int = 1
+    retention_bytes: int = -1
+    retention_ms: int = 604800000
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 604800000
+
+    @property
+    def compacted(self) -> bool:
+        """Whether the topic is to keep the last record of each key; then every record must have a key."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def log_append_time(self) -> bool:
+        """Whether the broker's clock gives the timestamps."""
+        return self.message_timestamp_type == "LogAppendTime"
+
+
+HONOURED = tuple(each for each in CONFIGS.values() if each.honoured)
+assert {each.name.replace(".", "_") for each in HONOURED} == set(TopicConfig.__dataclass_fields__)

@@ -1,0 +1,282 @@
+"""Topics come, change, go, and are back after a restart; those who subscribed are told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from magnetar.broker.core import Broker, NewTopic
+from magnetar.broker.effective import Source
+from magnetar.broker.errors import (
+    BrokerError,
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidPolicy,
+    InvalidTopic,
+    NamespaceNotFound,
+    TopicExists,
+    TopicNotFound,
+)
+from magnetar.broker.names import CONSUMER_OFFSETS, TopicName
+from magnetar.broker.settings import SETTINGS, Settings
+from magnetar.broker.topic import Topic
+from magnetar.broker.topic_config import CONFIGS
+from magnetar.ledger.port import Flush
+from magnetar.metadata import MemoryStore
+from tests.broker.engine import NoLedgers
+
+
+async def started(
+    store: MemoryStore | None = None, engine: NoLedgers | None = None, **settings: str
+) -> Broker:
+    texts = {name.replace("_", "."): text for name, text in settings.items()}
+    broker = Broker(Settings().with_values(texts), store or MemoryStore(), engine or NoLedgers())
+    await broker.start()
+    return broker
+
+
+async def test_a_topic_is_found_by_every_form_of_its_name_and_its_id() -> None:
+    broker = await started()
+    topic = await broker.create_topic("flights", 4)
+    assert len(topic.topic_id) == 16
+    for name in ("flights", "public/default/flights", "persistent://public/default/flights"):
+        assert broker.get(name) is topic
+    assert broker.get_by_id(topic.topic_id) is topic
+    assert topic.kafka_name == "flights"
+    assert topic.ledger_names()[3] == "public/default/persistent/flights-partition-3"
+    assert broker.get("elsewhere") is None
+
+
+async def test_topics_of_other_namespaces_keep_their_long_name() -> None:
+    broker = await started()
+    topic = await broker.create_topic("acme/shop/orders", 1)
+    assert topic.kafka_name == "acme/shop/orders"
+    assert broker.get("persistent://acme/shop/orders") is topic
+    assert "acme/shop" in broker.namespaces
+    strict = await started(auto_create_namespaces_enable="false")
+    with pytest.raises(NamespaceNotFound):
+        await strict.create_topic("acme/shop/orders", 1)
+
+
+async def test_everything_is_back_after_a_restart() -> None:
+    store = MemoryStore()
+    before = await started(store)
+    made = await before.create_topic("t", 2, {"retention.ms": "5000"})
+    before.set_dynamic({"num.partitions": "7"}, for_all=True)
+    after = await started(store)
+    topic = after.topic("t")
+    assert (topic.topic_id, topic.partitions, topic.overrides) == (made.topic_id, 2, {"retention.ms": "5000"})
+    assert topic.config.retention_ms == 5000
+    assert after.settings.num_partitions == 7
+    assert after.identity.cluster_id == before.identity.cluster_id
+    assert len(after.identity.cluster_id) == 22
+    assert after.identity.epoch == before.identity.epoch + 1
+
+
+async def test_the_stored_form_is_pulsars() -> None:
+    store = MemoryStore()
+    broker = await started(store)
+    await broker.create_topic("public/default/ä b", 3, {"segment.ms": "10"})
+    stored = store.get("/admin/partitioned-topics/public/default/persistent/%C3%A4%20b")
+    assert stored is not None
+    content = json.loads(stored.value)
+    assert content["partitions"] == 3
+    assert content["properties"]["kafka.config.segment.ms"] == "10"
+    store.put("/admin/partitioned-topics/public/default/persistent/from-pulsar", b'{"partitions":2}')
+    again = await started(store)
+    assert again.topic("from-pulsar").partitions == 2
+    assert again.topic("from-pulsar").topic_id == (await started(store)).topic("from-pulsar").topic_id
+
+
+async def test_what_cannot_be_created_is_refused() -> None:
+    broker = await started()
+    await broker.create_topic("t", 1)
+    with pytest.raises(TopicExists):
+        await broker.create_topic("public/default/t", 1)
+    with pytest.raises(InvalidPartitions):
+        await broker.create_topic("u", 0)
+    with pytest.raises(InvalidConfig, match=r"retention\.ms"):
+        await broker.create_topic("u", 1, {"retention.ms": "soon"})
+    with pytest.raises(InvalidConfig, match="Unknown topic config name: nonsense"):
+        await broker.create_topic("u", 1, {"nonsense": "1"})
+    with pytest.raises(InvalidTopic):
+        await broker.create_topic("no blanks", 1)
+    assert broker.get("u") is None
+
+
+async def test_topics_made_together_fail_each_for_itself() -> None:
+    broker = await started()
+    names = [TopicName("public", "default", name) for name in ("a", "a", "b")]
+    made = await broker.create_topics([NewTopic(names[0], 1), NewTopic(names[1], 1), NewTopic(names[2], -5)])
+    assert isinstance(made[0], Topic)
+    assert isinstance(made[1], TopicExists)
+    assert isinstance(made[2], BrokerError)
+
+
+async def test_a_topic_only_grows() -> None:
+    broker = await started()
+    await broker.create_topic("t", 2)
+    assert broker.grow_topic("t", 5, validate_only=True).partitions == 2
+    assert broker.grow_topic("t", 5).partitions == 5
+    for count in (5, 4, 0):
+        with pytest.raises(InvalidPartitions):
+            broker.grow_topic("t", count)
+    with pytest.raises(TopicNotFound):
+        broker.grow_topic("u", 2)
+
+
+async def test_deleting_takes_the_ledgers_along() -> None:
+    engine = NoLedgers()
+    broker = await started(engine=engine)
+    topic = await broker.create_topic("t", 2)
+    order: list[str] = []
+
+    async def gone(deleted: Topic) -> None:
+        order.append(f"{deleted.kafka_name} found: {broker.get('t')}, ledgers deleted: {len(engine.deleted)}")
+
+    broker.events.topic_deleted.append(gone)
+    await broker.delete_topic("t")
+    assert order == ["t found: None, ledgers deleted: 0"]
+    assert engine.deleted == topic.ledger_names()
+    assert broker.get_by_id(topic.topic_id) is None
+    again = await broker.create_topic("t", 1)
+    assert again.topic_id != topic.topic_id
+
+
+async def test_a_deletion_that_was_interrupted_is_finished_at_the_next_start() -> None:
+    store, engine = MemoryStore(), NoLedgers()
+    broker = await started(store, engine)
+    await broker.create_topic("t", 2)
+    engine.fails = True
+    with pytest.raises(OSError, match="gone"):
+        await broker.delete_topic("t")
+    assert broker.get("t") is None
+    engine.fails = False
+    again = await started(store, engine)
+    assert again.get("t") is None
+    assert len(engine.deleted) == 2
+    assert (await again.create_topic("t", 1)).partitions == 1
+
+
+async def test_a_name_can_be_reused_once_a_failed_deletion_is_finished() -> None:
+    engine = NoLedgers()
+    broker = await started(engine=engine)
+    await broker.create_topic("t", 2)
+    engine.fails = True
+    with pytest.raises(OSError, match="gone"):
+        await broker.delete_topic("t")
+    engine.fails = False
+    await broker.create_topic("t", 1)
+    assert len(engine.deleted) == 2
+
+
+async def test_subscribers_hear_of_changes() -> None:
+    broker = await started()
+    heard: list[str] = []
+    broker.events.topic_created.append(lambda topic: heard.append(f"created {topic.kafka_name}"))
+    broker.events.topic_changed.append(lambda topic: heard.append(f"changed {topic.config.retention_ms}"))
+    broker.events.settings_changed.append(
+        lambda settings: heard.append(f"settings {settings.log_retention_ms}")
+    )
+    await broker.create_topic("t", 1)
+    broker.set_topic_config("t", {"retention.ms": "1000"})
+    broker.set_topic_config("t", {"retention.ms": "1000"})
+    broker.set_topic_config("t", {"retention.ms": "2000"}, validate_only=True)
+    broker.set_topic_config("t", {})
+    broker.set_dynamic({"log.retention.ms": "99"}, for_all=False)
+    assert heard == ["created t", "changed 1000", "changed 604800000", "changed 99", "settings 99"]
+
+
+async def test_the_nearest_source_is_in_force() -> None:
+    broker = await started(log_retention_ms="400")
+    topic = await broker.create_topic("t", 1)
+    retention = CONFIGS["retention.ms"]
+
+    def why() -> list[tuple[str | None, Source]]:
+        policies = broker.namespaces.policies("public/default")
+        return [(o.value, o.source) for o in broker.authority.topic_origins(retention, topic, policies)]
+
+    assert why() == [("400", Source.STATIC_BROKER), ("604800000", Source.DEFAULT)]
+    broker.set_dynamic({"log.retention.ms": "300"}, for_all=True)
+    assert topic.config.retention_ms == 300
+    broker.set_dynamic({"log.retention.ms": "200"}, for_all=False)
+    assert topic.config.retention_ms == 200
+    broker.set_policies(
+        "public/default", b'{"retention_policies":{"retentionTimeInMinutes":1,"retentionSizeInMB":-1}}'
+    )
+    assert topic.config.retention_ms == 60_000
+    broker.set_topic_config("t", {"retention.ms": "100"})
+    assert topic.config.retention_ms == 100
+    assert [source for _, source in why()] == [
+        Source.TOPIC,
+        Source.DYNAMIC_DEFAULT_BROKER,
+        Source.DYNAMIC_BROKER,
+        Source.DYNAMIC_DEFAULT_BROKER,
+        Source.STATIC_BROKER,
+        Source.DEFAULT,
+    ]
+
+
+async def test_the_ledger_policy_follows_topic_and_namespace() -> None:
+    broker = await started(flush="os", ledger_max_entries="9")
+    topic = await broker.create_topic("t", 1, {"segment.bytes": "2000000", "retention.bytes": "7"})
+    policy = broker.ledger_policy(topic)
+    assert (policy.flush, policy.max_ledger_bytes, policy.retention_bytes) == (Flush.os, 2000000, 7)
+    assert policy.max_ledger_entries == 9
+    broker.set_policies("public/default", b'{"magnetar":{"flush":"interval"}}')
+    assert broker.ledger_policy(topic).flush == Flush.interval
+    broker.set_topic_config("t", {"flush.messages": "1", "cleanup.policy": "compact", "retention.ms": "5"})
+    assert broker.ledger_policy(topic).flush == Flush.always
+    assert broker.ledger_policy(topic).retention_ms == -1
+
+
+async def test_wrong_policies_and_settings_change_nothing() -> None:
+    broker = await started()
+    for text in (b'{"magnetar":{"flush":"never"}}', b"[]", b"{", b'{"magnetar":{"entryFormat":"csv"}}'):
+        with pytest.raises(InvalidPolicy):
+            broker.set_policies("public/default", text)
+    with pytest.raises(InvalidConfig, match="Cannot update these configs dynamically"):
+        broker.set_dynamic({"listeners": "PLAINTEXT://:1"}, for_all=False)
+    with pytest.raises(InvalidConfig, match=r"log\.retention\.ms"):
+        broker.set_dynamic({"log.retention.ms": "x"}, for_all=False)
+    assert broker.settings == (await started()).settings
+
+
+async def test_automatic_creation_asks_the_settings() -> None:
+    broker = await started(num_partitions="3")
+    topic = await broker.auto_create("t")
+    assert topic is not None
+    assert topic.partitions == 3
+    assert await broker.auto_create("t") is topic
+    assert await (await started(auto_create_topics_enable="false")).auto_create("t") is None
+    both = await asyncio.gather(broker.auto_create("u"), broker.auto_create("u"))
+    assert both[0] is both[1]
+
+
+async def test_internal_topics_lie_in_the_metadata_namespace() -> None:
+    broker = await started(offsets_topic_num_partitions="5")
+    topic = await broker.create_internal(CONSUMER_OFFSETS)
+    assert str(topic.name) == "persistent://public/__kafka/__consumer_offsets"
+    assert (topic.internal, topic.partitions, topic.config.compacted) == (True, 5, True)
+    assert broker.get(CONSUMER_OFFSETS) is await broker.create_internal(CONSUMER_OFFSETS)
+
+
+async def test_ten_thousand_topics_load_quickly() -> None:
+    store = MemoryStore()
+    broker = await started(store)
+    names = [TopicName("public", "default", f"topic-{number}") for number in range(10_000)]
+    await broker.create_topics([NewTopic(name, 1) for name in names])
+    begun = time.perf_counter()
+    again = await started(store)
+    assert time.perf_counter() - begun < 0.6
+    assert len(again.topics()) == 10_000
+
+
+def test_topic_configurations_follow_settings_that_exist() -> None:
+    for config in CONFIGS.values():
+        if config.setting is not None:
+            setting = SETTINGS[config.setting]
+            assert (setting.default, setting.kind) == (config.default, config.kind)
