@@ -14,6 +14,7 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 Check = Callable[[str], object]
 
@@ -78,8 +79,10 @@ def bounded(check: Check, bootstrap: str, limit_s: float) -> tuple[bool, str]:
         try:
             outcome.append((True, str(check(bootstrap) or "")))
         except BaseException as error:
-            lines = [str(f.lineno) for f in traceback.extract_tb(error.__traceback__) if f.filename == sys.argv[0]]
-            outcome.append((False, f"{type(error).__name__}: {error} (lines {', '.join(lines)})"[:500]))
+            program = Path(sys.argv[0]).name
+            frames = traceback.extract_tb(error.__traceback__)
+            lines = ", ".join(str(f.lineno) for f in frames if Path(f.filename).name == program)
+            outcome.append((False, f"{type(error).__name__}: {error} (lines {lines})"[:500]))
 
     thread = threading.Thread(target=body, daemon=True)
     thread.start()

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Kafka's own command-line tools, and Java programs, against any address.
+#   kafka-tools.sh topics --bootstrap-server HOST:PORT --list      a tool, by its release name without "kafka-" and ".sh"
+#   kafka-tools.sh compat/clients/JavaClient.java --bootstrap ...  a single-file Java program with Kafka's client at hand
+#   kafka-tools.sh --install                                       only fetch the jars
+# The jars come from Maven into $MAGNETAR_COMPAT_HOME/kafka-tools; an existing directory can be named with KAFKA_LIBS.
+set -eu
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+home="${MAGNETAR_COMPAT_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/magnetar/compat}"
+libs="${KAFKA_LIBS:-$home/kafka-tools}"
+
+if [ -z "${KAFKA_LIBS:-}" ] && [ ! -e "$libs/.complete" ]; then
+  mvn -q -B -f "$here/kafka-tools/pom.xml" org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
+    -DoutputDirectory="$libs" -DincludeScope=runtime >&2
+  touch "$libs/.complete"
+fi
+
+tools=org.apache.kafka.tools
+name="${1:?which tool?}"; shift
+case "$name" in
+  --install)              exit 0 ;;
+  *.java)                 main="$name" ;;
+  *.*)                    main="$name" ;;
+  topics)                 main=$tools.TopicCommand ;;
+  configs)                main=kafka.admin.ConfigCommand ;;
+  console-producer)       main=$tools.ConsoleProducer ;;
+  console-consumer)       main=$tools.consumer.ConsoleConsumer ;;
+  consumer-groups)        main=$tools.consumer.group.ConsumerGroupCommand ;;
+  groups)                 main=$tools.GroupsCommand ;;
+  get-offsets)            main=$tools.GetOffsetShell ;;
+  delete-records)         main=$tools.DeleteRecordsCommand ;;
+  log-dirs)               main=$tools.LogDirsCommand ;;
+  broker-api-versions)    main=$tools.BrokerApiVersionsCommand ;;
+  verifiable-producer)    main=$tools.VerifiableProducer ;;
+  verifiable-consumer)    main=$tools.VerifiableConsumer ;;
+  producer-perf-test)     main=$tools.ProducerPerformance ;;
+  consumer-perf-test)     main=$tools.ConsumerPerformance ;;
+  e2e-latency)            main=$tools.EndToEndLatency ;;
+  cluster)                main=$tools.ClusterTool ;;
+  *) echo "unknown tool $name" >&2; exit 2 ;;
+esac
+exec java ${KAFKA_HEAP_OPTS:--Xmx256M} -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$libs/*" "$main" "$@"
