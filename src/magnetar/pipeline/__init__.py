@@ -1,0 +1,1 @@
+"""Topics to tables: Spark reads the ledgers where they lie. It needs the extra ``spark``."""

@@ -1,0 +1,123 @@
+"""What Spark's driver learns from a data directory: topics, their partitions, and the ledgers of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from magnetar.broker.names import Naming, TopicName
+from magnetar.broker.topic import decode_topic
+from magnetar.ledger.errors import LedgerCorrupt
+from magnetar.ledger.info import ManagedLedgerInfo, decode_info, path_of
+from magnetar.ledger.port import LedgerSummary
+from magnetar.metadata import SqliteStore
+from magnetar.pipeline.ledgers import LedgerMap
+
+_TOPICS = "/admin/partitioned-topics/"
+_NAMING = Naming()
+
+
+class TopicPartition(NamedTuple):
+    """One partition, by the name that Kafka's clients use."""
+
+    topic: str
+    partition: int
+
+
+class Catalog:
+    """A data directory, opened to read beside a broker that may be writing. Raises ``FileNotFoundError``."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        file = data / "metadata.sqlite"
+        if not file.exists():
+            raise FileNotFoundError(f"{data} is not a data directory of magnetar: it has no metadata.sqlite")
+        self._store = SqliteStore(file, read_only=True)
+
+    def topics(self) -> dict[str, int]:
+        """Give the number of partitions of every topic."""
+        found = {}
+        for path, stored in self._store.scan(_TOPICS):
+            tenant, namespace, _, encoded = path.removeprefix(_TOPICS).split("/")
+            name = TopicName.from_metadata(tenant, namespace, encoded)
+            topic = decode_topic(path, stored.value, name, _NAMING.kafka_name(name))
+            if not topic.deleted:
+                found[topic.kafka_name] = topic.partitions
+        return found
+
+    def log(self, which: TopicPartition, *, live: bool) -> PartitionLog:
+        """Give the ledgers of one partition; a partition that nothing was written to has none."""
+        name = _NAMING.parse(which.topic).ledger_name(which.partition)
+        stored = self._store.get(path_of(name))
+        info = ManagedLedgerInfo() if stored is None else decode_info(stored.value, name=name)
+        return PartitionLog(self.data, which, info, live=live)
+
+    def close(self) -> None:
+        self._store.close()
+
+    def __enter__(self) -> Catalog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def matching(topics: Iterable[str], pattern: str) -> list[str]:
+    """Give the topics whose whole name matches the regular expression, as subscribePattern has it."""
+    return sorted(topic for topic in topics if re.fullmatch(pattern, topic))
+
+
+class PartitionLog:
+    """The ledgers of one partition, mapped when they are first asked about."""
+
+    def __init__(self, root: Path, which: TopicPartition, info: ManagedLedgerInfo, *, live: bool) -> None:
+        self.which = which
+        self._root = root
+        self._live = live
+        self._ledgers = info.ledgers
+        self._maps: dict[int, LedgerMap] = {}
+        self._start = int(info.properties.get("first_offset", 0))
+
+    @property
+    def first_offset(self) -> int:
+        """The first offset that may be read."""
+        first = next((ledger.first_offset for ledger in self._ledgers), 0)
+        return max(first, self._start, 0)
+
+    def next_offset(self) -> int:
+        """Give the offset behind the last whole entry on disk."""
+        if not self._ledgers:
+            return self.first_offset
+        last = self._ledgers[-1]
+        return max(last.last_offset + 1 if last.sealed else self.map(last).next_offset, self.first_offset)
+
+    def overlapping(self, low: int, high: int) -> Iterator[LedgerMap]:
+        """Give the ledgers that hold some of ``[low, high)``; raise ``LedgerCorrupt`` where offsets are missing."""
+        expected = None
+        for ledger in self._ledgers:
+            if expected is not None and ledger.first_offset != expected:
+                raise LedgerCorrupt(
+                    f"{self.which}: ledger {ledger.ledger_id} begins at offset {ledger.first_offset}, not {expected}"
+                )
+            expected = ledger.last_offset + 1 if ledger.sealed else None
+            if ledger.first_offset < high and (expected is None or expected > low):
+                yield self.map(ledger)
+
+    def offset_at_time(self, timestamp_ms: int) -> int | None:
+        """Give the offset of the first record of ``timestamp_ms`` or later, or None."""
+        for ledger in self._ledgers:
+            if ledger.sealed and ledger.max_timestamp < timestamp_ms:
+                continue
+            found = self.map(ledger).offset_at_time(timestamp_ms)
+            if found is not None:
+                return max(found, self.first_offset)
+        return None
+
+    def map(self, ledger: LedgerSummary) -> LedgerMap:
+        """Give where the offsets of one ledger lie."""
+        found = self._maps.get(ledger.ledger_id)
+        if found is None:
+            found = self._maps[ledger.ledger_id] = LedgerMap(self._root, ledger, live=self._live)
+        return found

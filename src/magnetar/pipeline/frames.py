@@ -1,0 +1,223 @@
+"""Walking a ledger's file in machine code: frames, entries and the heads of their record batches, into one table.
+
+The layouts are those of `magnetar.ledger.files.layout`, `magnetar.records.entry` and `magnetar.records.batch`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+
+from magnetar.records import kernel
+from magnetar.records.arrow import Bytes, Table
+from magnetar.records.kernel import BYTES, TABLE, big_endian, compiled, crc32c, unsigned
+
+# Columns of a row: first those that `kernel.decode_rows` reads, then these.
+FRAME_AT, ENTRY_ID, LAST_OFFSET = range(kernel.BATCH_FIELDS, kernel.BATCH_FIELDS + 3)
+ROW_FIELDS = kernel.BATCH_FIELDS + 3
+ROWS = 8192
+
+_i8 = types.int64
+
+
+class FrameFault(IntEnum):
+    """Why a walk ended before its time; 0 means it did not."""
+
+    NONE = 0
+    CUT_SHORT = 1
+    WRONG_ENTRY = 2
+    BAD_CRC = 3
+    BAD_ENTRY = 4
+    FOREIGN_FORMAT = 5
+    BAD_BATCH = 6
+
+
+WORDS = {
+    FrameFault.CUT_SHORT: "it is cut short",
+    FrameFault.WRONG_ENTRY: "another entry's id stands there",
+    FrameFault.BAD_CRC: "its checksum does not match",
+    FrameFault.BAD_ENTRY: "its metadata cannot be read",
+    FrameFault.FOREIGN_FORMAT: "it is not in entry format kafka, the only one that is read here",
+    FrameFault.BAD_BATCH: "it does not hold exactly one record batch with the offsets of its index",
+}
+
+_CUT_SHORT, _WRONG_ENTRY, _BAD_CRC, _BAD_ENTRY, _FOREIGN, _BAD_BATCH = 1, 2, 3, 4, 5, 6
+_FORMAT = np.frombuffer(b"entry.format", np.uint8)
+_KAFKA = np.frombuffer(b"kafka", np.uint8)
+
+
+@compiled(types.UniTuple(_i8, 4)(BYTES, _i8, _i8))
+def _next_field(data: Any, at: Any, end: Any) -> Any:
+    """Give (number, value or start, end of bytes or -1, position after) of a protobuf field; 0 as number is a fault."""
+    key, at = unsigned(data, at, end, 10)
+    if at > 0 and key & 7 == 0:
+        value, at = unsigned(data, at, end, 10)
+        if at > 0:
+            return key >> 3, value, np.int64(-1), at
+    elif at > 0 and key & 7 == 2:
+        size, at = unsigned(data, at, end, 10)
+        if at > 0 and 0 <= size <= end - at:
+            return key >> 3, at, at + size, at + size
+    elif at > 0 and (key & 7 == 1 or key & 7 == 5):
+        at += 8 if key & 7 == 1 else 4
+        if at <= end:
+            return key >> 3, np.int64(0), np.int64(-1), at
+    return np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+
+
+@compiled(types.boolean(BYTES, _i8, _i8, BYTES))
+def _equal(data: Any, start: Any, end: Any, text: Any) -> Any:
+    if end - start != len(text):
+        return False
+    for i in range(len(text)):  # noqa: SIM110  (numba has no generators here)
+        if data[start + i] != text[i]:
+            return False
+    return True
+
+
+@compiled(types.boolean(BYTES, _i8, _i8))
+def _says_kafka(data: Any, at: Any, end: Any) -> Any:
+    """Tell whether this property is ``entry.format`` = ``kafka``."""
+    key = value = False
+    while at < end:
+        number, start, stop, at = _next_field(data, at, end)
+        if number == 0:
+            return False
+        key |= number == 1 and _equal(data, start, stop, _FORMAT)
+        value |= number == 2 and _equal(data, start, stop, _KAFKA)
+    return key and value
+
+
+@compiled(types.UniTuple(_i8, 3)(BYTES, _i8, _i8))
+def _open_entry(data: Any, at: Any, end: Any) -> Any:
+    """Give (offset of the last message, where the payload begins, fault) of one entry."""
+    last_offset = np.int64(-1)
+    bad = np.int64(-1), np.int64(0), np.int64(_BAD_ENTRY)
+    if end - at < 10 or data[at] != 0x0E or data[at + 1] != 0x02:
+        return bad
+    stop = at + 6 + big_endian(data, at + 2, 4)
+    at += 6
+    if stop < at or stop + 4 > end:
+        return bad
+    while at < stop:
+        number, value, _, at = _next_field(data, at, stop)
+        if number == 0:
+            return bad
+        if number == 2:
+            last_offset = value
+    if data[at] == 0x0E and data[at + 1] == 0x01:
+        at += 6
+    if last_offset < 0 or at + 4 > end:
+        return bad
+    stop = at + 4 + big_endian(data, at, 4)
+    at += 4
+    if stop < at or stop > end:
+        return bad
+    kafka = False
+    while at < stop:
+        number, start, after, at = _next_field(data, at, stop)
+        if number == 0:
+            return bad
+        kafka |= number == 4 and _says_kafka(data, start, after)
+    return last_offset, stop, np.int64(0 if kafka else _FOREIGN)
+
+
+@compiled(types.boolean(BYTES, _i8, _i8, TABLE, _i8))
+def _open_batch(data: Any, at: Any, end: Any, rows: Any, row: Any) -> Any:
+    """Note the head of the record batch that must fill ``data[at:end]``; tell whether it does."""
+    if end - at < 61 or data[at + 16] != 2 or big_endian(data, at + 8, 4) != end - at - 12:
+        return False
+    rows[row, kernel.INFLATED] = 0
+    rows[row, kernel.START] = at + 61
+    rows[row, kernel.END] = end
+    rows[row, kernel.BASE_OFFSET] = big_endian(data, at, 8)
+    rows[row, kernel.LAST_DELTA] = big_endian(data, at + 23, 4)
+    rows[row, kernel.BASE_TIME] = big_endian(data, at + 27, 8)
+    rows[row, kernel.MAX_TIME] = big_endian(data, at + 35, 8)
+    rows[row, kernel.ATTRIBUTES] = big_endian(data, at + 21, 2)
+    rows[row, kernel.COUNT] = big_endian(data, at + 57, 4)
+    return rows[row, kernel.COUNT] >= 0
+
+
+@compiled(types.UniTuple(_i8, 4)(BYTES, _i8, _i8, _i8, _i8, types.boolean, _i8, _i8, TABLE))
+def _walk(
+    data: Any,
+    at: Any,
+    end: Any,
+    ledger_id: Any,
+    entry_id: Any,
+    verify: Any,
+    most_rows: Any,
+    most_bytes: Any,
+    rows: Any,
+) -> Any:
+    place = np.zeros(20, np.uint8)
+    for i in range(8):
+        place[i] = ledger_id >> (56 - 8 * i) & 0xFF
+    start = at
+    count = records = np.int64(0)
+    while at < end and count < rows.shape[0] and records < most_rows and at - start < most_bytes:
+        if end - at < 16:
+            return count, at, entry_id, np.int64(_CUT_SHORT)
+        size = big_endian(data, at, 4) & 0xFFFFFFFF
+        stop = at + 16 + size
+        if big_endian(data, at + 8, 8) != entry_id:
+            return count, at, entry_id, np.int64(_WRONG_ENTRY)
+        if stop > end:
+            return count, at, entry_id, np.int64(_CUT_SHORT)
+        if verify:
+            for i in range(8):
+                place[8 + i] = data[at + 8 + i]
+            for i in range(4):
+                place[16 + i] = data[at + i]
+            if crc32c(data, at + 16, stop, crc32c(place, 0, 20, 0)) != np.uint32(big_endian(data, at + 4, 4)):
+                return count, at, entry_id, np.int64(_BAD_CRC)
+        last_offset, payload, fault = _open_entry(data, at + 16, stop)
+        if fault:
+            return count, at, entry_id, fault
+        if not _open_batch(data, payload, stop, rows, count):
+            return count, at, entry_id, np.int64(_BAD_BATCH)
+        if rows[count, kernel.BASE_OFFSET] + rows[count, kernel.LAST_DELTA] != last_offset:
+            return count, at, entry_id, np.int64(_BAD_BATCH)
+        rows[count, FRAME_AT] = at
+        rows[count, ENTRY_ID] = entry_id
+        rows[count, LAST_OFFSET] = last_offset
+        records += rows[count, kernel.COUNT]
+        count += 1
+        at = stop
+        entry_id += 1
+    return count, at, entry_id, np.int64(0)
+
+
+class Walk(NamedTuple):
+    """The frames that were found, where the walk ended, and why it could not go on."""
+
+    rows: Table
+    at: int
+    entry_id: int
+    fault: FrameFault
+
+
+def walk_frames(
+    data: Bytes,
+    at: int,
+    end: int,
+    *,
+    ledger_id: int,
+    entry_id: int,
+    verify: bool,
+    most_rows: int = 1 << 62,
+    most_bytes: int = 1 << 62,
+) -> Walk:
+    """Give the frames in ``data[at:end]``, up to about so many records or bytes, at most `ROWS` of them.
+
+    ``verify`` has the checksums looked at; without it only a few bytes of each frame are read.
+    """
+    rows = np.empty((ROWS, ROW_FIELDS), np.int64)
+    count, at, entry_id, fault = _walk(
+        data, at, end, ledger_id, entry_id, verify, most_rows, most_bytes, rows
+    )
+    return Walk(rows[:count], int(at), int(entry_id), FrameFault(int(fault)))

@@ -1,0 +1,220 @@
+"""Record batches to Arrow: the columns of Spark's Kafka source, without a Python object per record.
+
+    key binary, value binary, topic string, partition int, offset bigint, timestamp (UTC), timestampType int
+    and, when asked for, headers array<struct<key string, value binary>>, null where a record has none
+
+Timestamps keep Kafka's milliseconds (those of LogAppendTime batches are the broker's); times that microseconds
+in 64 bits cannot hold are cut to the nearest that they can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from magnetar.records import kernel
+from magnetar.records.compression import Codec, decompress
+from magnetar.records.errors import InvalidRecord, RecordsError
+
+Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
+Table: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+FIELDS = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    "headers": pa.list_(pa.field("element", _HEADER)),
+}
+COLUMNS = tuple(FIELDS)[:-1]
+"""What is read unless headers are asked for."""
+
+_INFLATED_BYTES = 32 << 20
+_WORDS = {
+    kernel.Fault.CUT_SHORT: "the records are cut short",
+    kernel.Fault.BAD_NUMBER: "a number in a record is cut or too long",
+    kernel.Fault.RECORD_TOO_LONG: "a record claims more bytes than its batch holds",
+    kernel.Fault.FIELD_TOO_LONG: "a field claims more bytes than its record holds",
+    kernel.Fault.NOT_FILLED: "a record's fields do not fill its length",
+    kernel.Fault.BYTES_LEFT: "bytes follow the last record",
+    kernel.Fault.BAD_OFFSET: "a record's offset lies outside of its batch",
+    kernel.Fault.BAD_HEADERS: "a record's headers cannot be read",
+}
+
+
+class BatchUnreadable(RecordsError):
+    """One batch of several cannot be read; ``batch`` is its number in the table."""
+
+    def __init__(self, batch: int, why: object) -> None:
+        super().__init__(str(why))
+        self.batch = batch
+
+
+def schema(columns: Sequence[str]) -> pa.Schema:
+    """Give the Arrow schema of these columns, in this order."""
+    return pa.schema([pa.field(name, FIELDS[name]) for name in columns])
+
+
+def arrow_batches(
+    stored: Bytes, batches: Table, *, topic: str, partition: int, low: int, high: int, columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Give the records of ``batches`` (rows as `kernel.decode_rows` wants them) with offsets in ``[low, high)``.
+
+    ``START`` and ``END`` span each batch's records in ``stored``, compressed or not. What unpacks to much comes in
+    several Arrow batches, so that memory stays bounded. Raises `BatchUnreadable`.
+    """
+    constants = {
+        "topic": lambda rows: pa.repeat(pa.scalar(topic), rows),
+        "partition": lambda rows: pa.repeat(pa.scalar(partition, pa.int32()), rows),
+    }
+    for first, inflated, some in _inflated(stored, batches):
+        try:
+            decoded = _Decoded(stored, inflated, some, low, high, columns)
+        except BatchUnreadable as error:
+            raise BatchUnreadable(first + error.batch, error) from None
+        if decoded.rows:
+            arrays = [constants[n](decoded.rows) if n in constants else decoded.column(n) for n in columns]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema(columns))
+
+
+def _inflated(stored: Bytes, batches: Table) -> Iterator[tuple[int, Bytes, Table]]:
+    """Give (number of the first, what was decompressed, the table pointing there) of some batches after the other."""
+    if not (batches[:, kernel.ATTRIBUTES] & 0x07).any():
+        yield 0, stored[:0], batches
+        return
+    batches = batches.copy()
+    parts: list[memoryview] = []
+    first = at = 0
+    for number, row in enumerate(batches):
+        if row[kernel.ATTRIBUTES] & 0x07:
+            part = _decompressed(stored, row, number)
+            row[kernel.INFLATED], row[kernel.START], row[kernel.END] = 1, at, at + len(part)
+            parts.append(part)
+            at += len(part)
+        if at >= _INFLATED_BYTES or number == len(batches) - 1:
+            yield first, np.frombuffer(b"".join(parts), np.uint8), batches[first : number + 1]
+            parts, first, at = [], number + 1, 0
+
+
+def _decompressed(stored: Bytes, row: Table, number: int) -> memoryview:
+    try:
+        codec = Codec.of(int(row[kernel.ATTRIBUTES]))
+        return decompress(codec, stored[row[kernel.START] : row[kernel.END]].data)
+    except RecordsError as error:
+        raise BatchUnreadable(number, error) from None
+
+
+class _Decoded:
+    """What the kernel filled in. Room is taken for the worst case; pages that stay empty cost nothing."""
+
+    def __init__(
+        self, stored: Bytes, inflated: Bytes, batches: Table, low: int, high: int, columns: Sequence[str]
+    ) -> None:
+        room = int((batches[:, kernel.END] - batches[:, kernel.START]).sum())
+        # The smallest record takes 7 bytes: a count beyond that is a lie, and must not take memory.
+        most_rows = min(int(batches[:, kernel.COUNT].clip(0).sum()), room // 7 + 1)
+        if room >= 1 << 31:
+            raise InvalidRecord(f"{room} bytes of records are too many for one Arrow batch")
+        wants = sum(
+            flag
+            for name, flag in (
+                ("key", kernel.WANT_KEY),
+                ("value", kernel.WANT_VALUE),
+                ("headers", kernel.WANT_HEADERS),
+            )
+            if name in columns
+        )
+        most_headers = room // 2 if wants & kernel.WANT_HEADERS else 0
+        self.totals = np.zeros(kernel.TOTALS, np.int64)
+        self.offsets = np.empty(most_rows, np.int64)
+        self.times = np.empty(most_rows, np.int64)
+        self.time_types = np.empty(most_rows, np.int32)
+        self.key = _Strings(most_rows, room if wants & kernel.WANT_KEY else 0)
+        self.value = _Strings(most_rows, room if wants & kernel.WANT_VALUE else 0)
+        self.header_ends, self.header_bits = np.zeros(most_rows + 1, np.int32), _bits(most_rows)
+        self.names = _Strings(most_headers, room if most_headers else 0)
+        self.contents = _Strings(most_headers, room if most_headers else 0)
+        kernel.decode_rows(
+            stored, inflated, batches, low, high, wants, self.totals,
+            self.offsets, self.times, self.time_types,
+            self.key.ends, self.key.data, self.key.bits,
+            self.value.ends, self.value.data, self.value.bits,
+            self.header_ends, self.header_bits,
+            self.names.ends, self.names.data, self.contents.ends, self.contents.data, self.contents.bits,
+        )  # fmt: skip
+        if self.totals[kernel.FAULT]:
+            why = _WORDS[kernel.Fault(int(self.totals[kernel.FAULT]))]
+            place = int(self.totals[kernel.FAULT_AT])
+            raise BatchUnreadable(
+                int(self.totals[kernel.FAULT_BATCH]), f"{why} (byte {place} of its records)"
+            )
+        self.rows = int(self.totals[kernel.ROWS])
+
+    def column(self, name: str) -> pa.Array:
+        """Give one column of `FIELDS` that is not the same in every row."""
+        totals = self.totals
+        if name == "key":
+            return self.key.array(pa.binary(), self.rows, totals[kernel.KEY_BYTES], totals[kernel.NULL_KEYS])
+        if name == "value":
+            return self.value.array(
+                pa.binary(), self.rows, totals[kernel.VALUE_BYTES], totals[kernel.NULL_VALUES]
+            )
+        if name == "headers":
+            return self._headers()
+        plain: dict[str, np.ndarray[Any, Any]] = {
+            "offset": self.offsets,
+            "timestamp": self.times,
+            "timestampType": self.time_types,
+        }
+        return pa.Array.from_buffers(
+            FIELDS[name], self.rows, [None, pa.py_buffer(plain[name][: self.rows])], 0
+        )
+
+    def _headers(self) -> pa.Array:
+        totals, count = self.totals, int(self.totals[kernel.HEADERS])
+        names = self.names.array(pa.string(), count, totals[kernel.NAME_BYTES], 0)
+        if totals[kernel.FOREIGN_NAMES]:
+            names = _as_utf8(names)
+        contents = self.contents.array(
+            pa.binary(), count, totals[kernel.CONTENT_BYTES], totals[kernel.NULL_CONTENTS]
+        )
+        pairs = pa.StructArray.from_arrays([names, contents], fields=list(_HEADER))
+        bare = int(totals[kernel.BARE_ROWS])
+        buffers = [pa.py_buffer(self.header_bits) if bare else None, pa.py_buffer(self.header_ends)]
+        return pa.Array.from_buffers(FIELDS["headers"], self.rows, buffers, bare, children=[pairs])
+
+
+class _Strings:
+    """Room for one column of bytes, as Arrow lays it out: ends, data, validity bits."""
+
+    def __init__(self, most: int, room: int) -> None:
+        self.ends = np.zeros(most + 1, np.int32)
+        self.data = np.empty(room, np.uint8)
+        self.bits = _bits(most)
+
+    def array(self, kind: pa.DataType, count: int, size: int, nulls: int) -> pa.Array:
+        """Give the first ``count`` of them, ``size`` bytes in all."""
+        bits = pa.py_buffer(self.bits) if nulls else None
+        buffers = [bits, pa.py_buffer(self.ends), pa.py_buffer(self.data[: int(size)])]
+        return pa.Array.from_buffers(kind, count, buffers, int(nulls))
+
+
+def _bits(count: int) -> Bytes:
+    return np.zeros((count + 7) // 8, np.uint8)
+
+
+def _as_utf8(names: pa.Array) -> pa.Array:
+    """Replace what is not UTF-8 in header keys as every Kafka client does when it reads them."""
+    try:
+        names.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = names.cast(pa.binary()).to_pylist()
+        return pa.array([name.decode(errors="replace") for name in raw], pa.string())
+    return names
