@@ -84,6 +84,13 @@ def test_more_than_a_million_elements_are_refused_even_when_the_bytes_are_there(
         MetadataRequest.decode(data, 0)
 
 
+def test_a_million_elements_is_the_limit_of_all_arrays_together() -> None:
+    assignment = struct.pack(">i", 0) + b"\x01\x00"
+    topic = b"\x01" + bytes(6) + varint(300_001) + assignment * 300_000 + b"\x01\x00"
+    with pytest.raises(WireError, match="300000"):
+        CreateTopicsRequest.decode(varint(5) + topic * 4 + bytes(6), 5)
+
+
 def test_more_than_ten_thousand_tagged_fields_are_refused() -> None:
     request = ApiVersionsRequest().encode(3)
     tags = b"".join(varint(tag) + b"\0" for tag in range(10_001))

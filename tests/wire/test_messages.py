@@ -12,6 +12,7 @@ from magnetar.kafka.wire.malformed import UnsupportedVersion, WireError
 from magnetar.kafka.wire.messages import API_KEYS, request_class, response_class
 from magnetar.kafka.wire.messages.describe_configs_request import DescribeConfigsRequest
 from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from magnetar.kafka.wire.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
 from magnetar.kafka.wire.messages.metadata_request import MetadataRequest
 from magnetar.kafka.wire.messages.offset_commit_response import OffsetCommitResponse
 from magnetar.kafka.wire.messages.produce_request import (
@@ -118,6 +119,16 @@ def test_record_batches_are_not_copied_into_the_parts() -> None:
     batch = bytes(100_000)
     topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(records=batch)])
     assert any(part is batch for part in ProduceRequest(topic_data=[topic]).encode_parts(12))
+
+
+def test_record_batches_of_an_answer_may_be_given_in_pieces() -> None:
+    def answer(records: bytes | list[bytes | memoryview]) -> FetchResponse:
+        topic = FetchableTopicResponse(topic="t", partitions=[PartitionData(records=records)])
+        return FetchResponse(responses=[topic])
+
+    pieces: list[bytes | memoryview] = [b"first", memoryview(b"second" * 100)]
+    for version in (4, 12):
+        assert answer(pieces).encode(version) == answer(b"".join(pieces)).encode(version)
 
 
 def test_bytes_come_as_memoryviews() -> None:

@@ -10,7 +10,7 @@ from message_importer.writer import WriterWriter
 
 _MALFORMED = ("bad_tag", "not_in_version", "null_field", "too_many")
 _PRIMITIVES = (
-    "EMPTY", "MAX_ELEMENTS", "NEVER_FLEXIBLE", "ONE_BYTE", "ZERO_UUID", "Append", "Buffer", "compact_string_length",
+    "EMPTY", "NEVER_FLEXIBLE", "ONE_BYTE", "ZERO_UUID", "Append", "Buffer", "Records", "compact_string_length",
     "pack_int16", "pack_int32", "read_long_length", "read_long_string_length", "read_numbers", "read_tag_count",
     "read_varint", "skip_tags", "tagged_fields", "unpack_int16", "unpack_int32", "varint", "wrong_uuid",
 )  # fmt: skip
@@ -22,9 +22,13 @@ def module_source(message: MessageSchema, kafka_version: str) -> str:
     reader, writer = ReaderWriter(message, formats), WriterWriter(message, formats)
     blocks = []
     for struct in message.structs:
-        blocks += [_class(struct, "Record", []), reader.function(struct), writer.function(struct)]
+        blocks += [_class(struct, "Record", [], message), reader.function(struct), writer.function(struct)]
     root = message.root
-    blocks += [reader.function(root), writer.function(root), _class(root, "Message", _constants(message))]
+    blocks += [
+        reader.function(root),
+        writer.function(root),
+        _class(root, "Message", _constants(message), message),
+    ]
     body = "\n".join("\n\n" + "\n".join(block) for block in blocks)
     constants = [line for form in sorted(formats) for line in _format_lines(form)]
     head = [
@@ -77,23 +81,24 @@ def _constants(message: MessageSchema) -> list[str]:
     ]
 
 
-def _class(struct: StructSchema, base: str, constants: list[str]) -> list[str]:
+def _class(struct: StructSchema, base: str, constants: list[str], message: MessageSchema) -> list[str]:
     slots = "".join(f'"{f.name}", ' for f in struct.fields)
     lines = [f"class {struct.name}({base}):", f"    __slots__ = ({slots.rstrip()})", *constants]
     if struct.fields:
         lines += ["", "    def __init__(", "        self,", "        *,"]
-        lines += [f"        {f.name}: {_type(f)} = {_parameter_default(f)}," for f in struct.fields]
+        lines += [f"        {f.name}: {_type(f, message)} = {_parameter_default(f)}," for f in struct.fields]
         lines += ["    ) -> None:", *(f"        self.{f.name} = {_initial(f)}" for f in struct.fields)]
     return lines
 
 
-def _type(f: Field) -> str:
+def _type(f: Field, message: MessageSchema) -> str:
     if f.kind in FIXED:
         kind = FIXED[f.kind][2]
     elif f.struct is not None:
         kind = f.kind
     else:
-        kind = "str" if f.kind == "string" else "Buffer"
+        records = "Records" if message.in_pieces else "Buffer"
+        kind = {"string": "str", "bytes": "Buffer", "records": records}[f.kind]
     if f.array:
         kind = f"list[{kind}]"
     optional = f.nullable or f.default == "None" or _is_new_struct(f)

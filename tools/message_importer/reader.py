@@ -9,9 +9,10 @@ from message_importer.source import Source
 
 
 class ReaderWriter:
-    """Generates ``_read_<struct>(data, at, version, count) -> (list of structs, at)``.
+    """Generates ``_read_<struct>(data, at, version, count, budget) -> (list of structs, at)``.
 
-    Reading many at once saves a call per element; a lone struct is a list of one.
+    Reading many at once saves a call per element; a lone struct is a list of one. ``budget`` holds how many more
+    elements the message may have in all its arrays together: a few bytes of input each become a Python object.
     """
 
     def __init__(self, message: MessageSchema, formats: set[str]) -> None:
@@ -20,8 +21,9 @@ class ReaderWriter:
 
     def function(self, struct: StructSchema) -> list[str]:
         out = Source(struct.versions & self._message.versions)
-        head = f"def _read_{struct.function}(data: Any, at: int, version: int, count: int)"
-        with out.block(f"{head} -> tuple[list[{struct.name}], int]:"):
+        out(f"def _read_{struct.function}(")
+        out("    data: Any, at: int, version: int, count: int, budget: list[int]")
+        with out.block(f") -> tuple[list[{struct.name}], int]:"):
             out("items = []")
             with out.block("for _ in range(count):"):
                 out(f"item = _new({struct.name})")
@@ -85,7 +87,7 @@ class ReaderWriter:
 
     def _struct(self, out: Source, struct: StructSchema, f: Field) -> None:
         assert f.struct is not None
-        read = f"(item.{f.name},), at = _read_{f.struct.function}(data, at, version, 1)"
+        read = f"(item.{f.name},), at = _read_{f.struct.function}(data, at, version, 1, budget)"
         if not f.nullable:
             out(read)
             return
@@ -125,10 +127,11 @@ class ReaderWriter:
         if not f.array:
             out(f"item.{f.name} = {self._slice(f.kind, 'at', 'at + n')}", "at += n")
             return
-        with out.block("if n > len(data) - at or n > MAX_ELEMENTS:"):
+        out("budget[0] -= n")
+        with out.block("if n > len(data) - at or budget[0] < 0:"):
             out(f'raise too_many("{struct.name}.{f.name}", n)')
         if f.struct is not None:
-            out(f"item.{f.name}, at = _read_{f.struct.function}(data, at, version, n)")
+            out(f"item.{f.name}, at = _read_{f.struct.function}(data, at, version, n, budget)")
         elif f.kind == "string":
             self._strings(out, struct, f)
         elif f.kind == "uuid":

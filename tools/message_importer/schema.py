@@ -104,6 +104,11 @@ class MessageSchema:
         """Tell whether it carries record batches, which must not be copied."""
         return any(f.kind == "records" for s in (self.root, *self.structs) for f in s.fields)
 
+    @property
+    def in_pieces(self) -> bool:
+        """Tell whether its record batches may be given in pieces: so a broker answers without joining them."""
+        return self.type == "response"
+
 
 def snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

@@ -116,6 +116,9 @@ class WriterWriter:
         if not f.array and f.kind == "string":
             self._string(out, f"item.{f.name}")
             return
+        if f.kind == "records" and self._message.in_pieces:
+            self._records(out, f)
+            return
         out(f"n = len(item.{f.name})")
         self._length(out, f)
         if not f.array:
@@ -132,6 +135,17 @@ class WriterWriter:
                 out(f"{out.sink}(each)")
         else:
             out(f'{out.sink}(pack(f">{{n}}{FIXED[f.kind][0]}", *item.{f.name}))')
+
+    def _records(self, out: Source, f: Field) -> None:
+        with out.block(f"if isinstance(item.{f.name}, list):"):
+            out(f"n = sum(map(len, item.{f.name}))")
+            self._length(out, f)
+            with out.block(f"for each in item.{f.name}:"):
+                out(f"{out.sink}(each)")
+        with out.block("else:"):
+            out(f"n = len(item.{f.name})")
+            self._length(out, f)
+            out(f"{out.sink}(item.{f.name})")
 
     def _string(self, out: Source, value: str) -> None:
         out(f"text = {value}.encode()", "n = len(text)")

@@ -6,6 +6,7 @@ import struct
 from typing import Any, ClassVar, Self
 
 from magnetar.kafka.wire.malformed import WireError, unknown_version
+from magnetar.kafka.wire.primitives import MAX_ELEMENTS
 
 _MALFORMED = (IndexError, struct.error, UnicodeError)
 _UNSAYABLE = (struct.error, UnicodeError, TypeError, AttributeError)
@@ -59,7 +60,7 @@ class Message(Record):
         elif type(data) is not bytes:
             data = bytes(data)  # slices of bytes are much cheaper than those of a memoryview
         try:
-            messages, end = cls._read(data, 0, version, 1)
+            messages, end = cls._read(data, 0, version, 1, [MAX_ELEMENTS])
         except _MALFORMED as error:
             raise WireError(f"{cls.__name__} version {version}: {error}") from error
         if end > len(data):

@@ -16,6 +16,7 @@ from typing import Any
 
 from magnetar.kafka.wire.malformed import WireError
 
+#: Kafka allows so many in one array; we, in all arrays of a message, as each may take 100 bytes and a microsecond.
 MAX_ELEMENTS = 1_000_000
 MAX_TAGS = 10_000
 MAX_STRING_BYTES = 0x7FFF
@@ -26,6 +27,8 @@ ZERO_UUID = bytes(16)
 EMPTY: list[Any] = []
 
 Buffer = bytes | memoryview
+#: Record batches of an answer may be given in pieces, which are not joined before they are sent.
+Records = bytes | memoryview | list[Buffer]
 Append = Callable[[Buffer], object]
 
 pack_int16 = Struct(">h").pack

@@ -17,7 +17,9 @@ _unpack_qqqq = _struct_qqqq.unpack_from
 _pack_qqqq = _struct_qqqq.pack
 
 
-def _read_aborted_txn(data: Any, at: int, version: int, count: int) -> tuple[list[AbortedTxn], int]:
+def _read_aborted_txn(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AbortedTxn], int]:
     items = []
     for _ in range(count):
         item = _new(AbortedTxn)

@@ -23,7 +23,9 @@ _unpack_qh = _struct_qh.unpack_from
 _pack_qh = _struct_qh.pack
 
 
-def _read_add_offsets_to_txn_request(data: Any, at: int, version: int, count: int) -> tuple[list[AddOffsetsToTxnRequest], int]:
+def _read_add_offsets_to_txn_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AddOffsetsToTxnRequest], int]:
     items = []
     for _ in range(count):
         item = _new(AddOffsetsToTxnRequest)

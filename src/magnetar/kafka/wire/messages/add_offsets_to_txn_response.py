@@ -17,7 +17,9 @@ _unpack_ih = _struct_ih.unpack_from
 _pack_ih = _struct_ih.pack
 
 
-def _read_add_offsets_to_txn_response(data: Any, at: int, version: int, count: int) -> tuple[list[AddOffsetsToTxnResponse], int]:
+def _read_add_offsets_to_txn_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AddOffsetsToTxnResponse], int]:
     items = []
     for _ in range(count):
         item = _new(AddOffsetsToTxnResponse)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -46,7 +45,9 @@ class AddPartitionsToTxnTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_add_partitions_to_txn_topic(data: Any, at: int, version: int, count: int) -> tuple[list[AddPartitionsToTxnTopic], int]:
+def _read_add_partitions_to_txn_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AddPartitionsToTxnTopic], int]:
     items = []
     for _ in range(count):
         item = _new(AddPartitionsToTxnTopic)
@@ -74,7 +75,8 @@ def _read_add_partitions_to_txn_topic(data: Any, at: int, version: int, count: i
         if n < 0:
             raise null_field("AddPartitionsToTxnTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AddPartitionsToTxnTopic.partitions", n)
             item.partitions, at = read_numbers(data, at, "i", 4, n)
         if version >= 3:
@@ -124,7 +126,9 @@ class AddPartitionsToTxnTransaction(Record):
         self.topics = [] if topics is EMPTY else topics
 
 
-def _read_add_partitions_to_txn_transaction(data: Any, at: int, version: int, count: int) -> tuple[list[AddPartitionsToTxnTransaction], int]:
+def _read_add_partitions_to_txn_transaction(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AddPartitionsToTxnTransaction], int]:
     items = []
     for _ in range(count):
         item = _new(AddPartitionsToTxnTransaction)
@@ -146,9 +150,10 @@ def _read_add_partitions_to_txn_transaction(data: Any, at: int, version: int, co
         if n < 0:
             raise null_field("AddPartitionsToTxnTransaction.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AddPartitionsToTxnTransaction.topics", n)
-            item.topics, at = _read_add_partitions_to_txn_topic(data, at, version, n)
+            item.topics, at = _read_add_partitions_to_txn_topic(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -170,7 +175,9 @@ def _write_add_partitions_to_txn_transaction(items: Sequence[AddPartitionsToTxnT
         append(b"\0")
 
 
-def _read_add_partitions_to_txn_request(data: Any, at: int, version: int, count: int) -> tuple[list[AddPartitionsToTxnRequest], int]:
+def _read_add_partitions_to_txn_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AddPartitionsToTxnRequest], int]:
     items = []
     for _ in range(count):
         item = _new(AddPartitionsToTxnRequest)
@@ -182,9 +189,10 @@ def _read_add_partitions_to_txn_request(data: Any, at: int, version: int, count:
             if n < 0:
                 raise null_field("AddPartitionsToTxnRequest.transactions")
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("AddPartitionsToTxnRequest.transactions", n)
-                item.transactions, at = _read_add_partitions_to_txn_transaction(data, at, version, n)
+                item.transactions, at = _read_add_partitions_to_txn_transaction(data, at, version, n, budget)
         else:
             item.transactions = []
         if version <= 3:
@@ -221,9 +229,10 @@ def _read_add_partitions_to_txn_request(data: Any, at: int, version: int, count:
             if n < 0:
                 raise null_field("AddPartitionsToTxnRequest.v3_and_below_topics")
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("AddPartitionsToTxnRequest.v3_and_below_topics", n)
-                item.v3_and_below_topics, at = _read_add_partitions_to_txn_topic(data, at, version, n)
+                item.v3_and_below_topics, at = _read_add_partitions_to_txn_topic(data, at, version, n, budget)
         else:
             item.v3_and_below_topics = []
         if version >= 3:

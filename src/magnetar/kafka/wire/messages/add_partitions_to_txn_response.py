@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -45,7 +44,9 @@ class AddPartitionsToTxnPartitionResult(Record):
         self.partition_error_code = partition_error_code
 
 
-def _read_add_partitions_to_txn_partition_result(data: Any, at: int, version: int, count: int) -> tuple[list[AddPartitionsToTxnPartitionResult], int]:
+def _read_add_partitions_to_txn_partition_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AddPartitionsToTxnPartitionResult], int]:
     items = []
     for _ in range(count):
         item = _new(AddPartitionsToTxnPartitionResult)
@@ -80,7 +81,9 @@ class AddPartitionsToTxnTopicResult(Record):
         self.results_by_partition = [] if results_by_partition is EMPTY else results_by_partition
 
 
-def _read_add_partitions_to_txn_topic_result(data: Any, at: int, version: int, count: int) -> tuple[list[AddPartitionsToTxnTopicResult], int]:
+def _read_add_partitions_to_txn_topic_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AddPartitionsToTxnTopicResult], int]:
     items = []
     for _ in range(count):
         item = _new(AddPartitionsToTxnTopicResult)
@@ -108,9 +111,10 @@ def _read_add_partitions_to_txn_topic_result(data: Any, at: int, version: int, c
         if n < 0:
             raise null_field("AddPartitionsToTxnTopicResult.results_by_partition")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AddPartitionsToTxnTopicResult.results_by_partition", n)
-            item.results_by_partition, at = _read_add_partitions_to_txn_partition_result(data, at, version, n)
+            item.results_by_partition, at = _read_add_partitions_to_txn_partition_result(data, at, version, n, budget)
         if version >= 3:
             if data[at]:
                 at = skip_tags(data, at)
@@ -152,7 +156,9 @@ class AddPartitionsToTxnResult(Record):
         self.topic_results = [] if topic_results is EMPTY else topic_results
 
 
-def _read_add_partitions_to_txn_result(data: Any, at: int, version: int, count: int) -> tuple[list[AddPartitionsToTxnResult], int]:
+def _read_add_partitions_to_txn_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AddPartitionsToTxnResult], int]:
     items = []
     for _ in range(count):
         item = _new(AddPartitionsToTxnResult)
@@ -172,9 +178,10 @@ def _read_add_partitions_to_txn_result(data: Any, at: int, version: int, count: 
         if n < 0:
             raise null_field("AddPartitionsToTxnResult.topic_results")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AddPartitionsToTxnResult.topic_results", n)
-            item.topic_results, at = _read_add_partitions_to_txn_topic_result(data, at, version, n)
+            item.topic_results, at = _read_add_partitions_to_txn_topic_result(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -195,7 +202,9 @@ def _write_add_partitions_to_txn_result(items: Sequence[AddPartitionsToTxnResult
         append(b"\0")
 
 
-def _read_add_partitions_to_txn_response(data: Any, at: int, version: int, count: int) -> tuple[list[AddPartitionsToTxnResponse], int]:
+def _read_add_partitions_to_txn_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AddPartitionsToTxnResponse], int]:
     items = []
     for _ in range(count):
         item = _new(AddPartitionsToTxnResponse)
@@ -214,9 +223,10 @@ def _read_add_partitions_to_txn_response(data: Any, at: int, version: int, count
             if n < 0:
                 raise null_field("AddPartitionsToTxnResponse.results_by_transaction")
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("AddPartitionsToTxnResponse.results_by_transaction", n)
-                item.results_by_transaction, at = _read_add_partitions_to_txn_result(data, at, version, n)
+                item.results_by_transaction, at = _read_add_partitions_to_txn_result(data, at, version, n, budget)
         else:
             item.results_by_transaction = []
         if version <= 3:
@@ -231,9 +241,10 @@ def _read_add_partitions_to_txn_response(data: Any, at: int, version: int, count
             if n < 0:
                 raise null_field("AddPartitionsToTxnResponse.results_by_topic_v3_and_below")
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("AddPartitionsToTxnResponse.results_by_topic_v3_and_below", n)
-                item.results_by_topic_v3_and_below, at = _read_add_partitions_to_txn_topic_result(data, at, version, n)
+                item.results_by_topic_v3_and_below, at = _read_add_partitions_to_txn_topic_result(data, at, version, n, budget)
         else:
             item.results_by_topic_v3_and_below = []
         if version >= 3:

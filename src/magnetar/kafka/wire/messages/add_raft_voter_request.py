@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -48,7 +47,9 @@ class Listener(Record):
         self.port = port
 
 
-def _read_listener(data: Any, at: int, version: int, count: int) -> tuple[list[Listener], int]:
+def _read_listener(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[Listener], int]:
     items = []
     for _ in range(count):
         item = _new(Listener)
@@ -94,7 +95,9 @@ def _write_listener(items: Sequence[Listener], append: Append, version: int) -> 
         append(b"\0")
 
 
-def _read_add_raft_voter_request(data: Any, at: int, version: int, count: int) -> tuple[list[AddRaftVoterRequest], int]:
+def _read_add_raft_voter_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AddRaftVoterRequest], int]:
     items = []
     for _ in range(count):
         item = _new(AddRaftVoterRequest)
@@ -116,9 +119,10 @@ def _read_add_raft_voter_request(data: Any, at: int, version: int, count: int) -
         if n < 0:
             raise null_field("AddRaftVoterRequest.listeners")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AddRaftVoterRequest.listeners", n)
-            item.listeners, at = _read_listener(data, at, version, n)
+            item.listeners, at = _read_listener(data, at, version, n, budget)
         if version >= 1:
             (item.ack_when_committed,) = _unpack_t(data, at)
             at += 1

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -45,7 +44,9 @@ class EntityData(Record):
         self.entity_name = entity_name
 
 
-def _read_entity_data(data: Any, at: int, version: int, count: int) -> tuple[list[EntityData], int]:
+def _read_entity_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[EntityData], int]:
     items = []
     for _ in range(count):
         item = _new(EntityData)
@@ -125,7 +126,9 @@ class EntryData(Record):
         self.entity = [] if entity is EMPTY else entity
 
 
-def _read_entry_data(data: Any, at: int, version: int, count: int) -> tuple[list[EntryData], int]:
+def _read_entry_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[EntryData], int]:
     items = []
     for _ in range(count):
         item = _new(EntryData)
@@ -155,9 +158,10 @@ def _read_entry_data(data: Any, at: int, version: int, count: int) -> tuple[list
         if n < 0:
             raise null_field("EntryData.entity")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("EntryData.entity", n)
-            item.entity, at = _read_entity_data(data, at, version, n)
+            item.entity, at = _read_entity_data(data, at, version, n, budget)
         if version >= 1:
             if data[at]:
                 at = skip_tags(data, at)
@@ -193,7 +197,9 @@ def _write_entry_data(items: Sequence[EntryData], append: Append, version: int) 
             append(b"\0")
 
 
-def _read_alter_client_quotas_response(data: Any, at: int, version: int, count: int) -> tuple[list[AlterClientQuotasResponse], int]:
+def _read_alter_client_quotas_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AlterClientQuotasResponse], int]:
     items = []
     for _ in range(count):
         item = _new(AlterClientQuotasResponse)
@@ -210,9 +216,10 @@ def _read_alter_client_quotas_response(data: Any, at: int, version: int, count: 
         if n < 0:
             raise null_field("AlterClientQuotasResponse.entries")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AlterClientQuotasResponse.entries", n)
-            item.entries, at = _read_entry_data(data, at, version, n)
+            item.entries, at = _read_entry_data(data, at, version, n, budget)
         if version >= 1:
             if data[at]:
                 at = skip_tags(data, at)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -45,7 +44,9 @@ class AlterableConfig(Record):
         self.value = value
 
 
-def _read_alterable_config(data: Any, at: int, version: int, count: int) -> tuple[list[AlterableConfig], int]:
+def _read_alterable_config(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AlterableConfig], int]:
     items = []
     for _ in range(count):
         item = _new(AlterableConfig)
@@ -125,7 +126,9 @@ class AlterConfigsResource(Record):
         self.configs = [] if configs is EMPTY else configs
 
 
-def _read_alter_configs_resource(data: Any, at: int, version: int, count: int) -> tuple[list[AlterConfigsResource], int]:
+def _read_alter_configs_resource(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AlterConfigsResource], int]:
     items = []
     for _ in range(count):
         item = _new(AlterConfigsResource)
@@ -155,9 +158,10 @@ def _read_alter_configs_resource(data: Any, at: int, version: int, count: int) -
         if n < 0:
             raise null_field("AlterConfigsResource.configs")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AlterConfigsResource.configs", n)
-            item.configs, at = _read_alterable_config(data, at, version, n)
+            item.configs, at = _read_alterable_config(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)
@@ -187,7 +191,9 @@ def _write_alter_configs_resource(items: Sequence[AlterConfigsResource], append:
             append(b"\0")
 
 
-def _read_alter_configs_request(data: Any, at: int, version: int, count: int) -> tuple[list[AlterConfigsRequest], int]:
+def _read_alter_configs_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AlterConfigsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(AlterConfigsRequest)
@@ -202,9 +208,10 @@ def _read_alter_configs_request(data: Any, at: int, version: int, count: int) ->
         if n < 0:
             raise null_field("AlterConfigsRequest.resources")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AlterConfigsRequest.resources", n)
-            item.resources, at = _read_alter_configs_resource(data, at, version, n)
+            item.resources, at = _read_alter_configs_resource(data, at, version, n, budget)
         (item.validate_only,) = _unpack_t(data, at)
         at += 1
         if version >= 2:

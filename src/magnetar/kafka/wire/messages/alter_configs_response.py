@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -52,7 +51,9 @@ class AlterConfigsResourceResponse(Record):
         self.resource_name = resource_name
 
 
-def _read_alter_configs_resource_response(data: Any, at: int, version: int, count: int) -> tuple[list[AlterConfigsResourceResponse], int]:
+def _read_alter_configs_resource_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AlterConfigsResourceResponse], int]:
     items = []
     for _ in range(count):
         item = _new(AlterConfigsResourceResponse)
@@ -123,7 +124,9 @@ def _write_alter_configs_resource_response(items: Sequence[AlterConfigsResourceR
             append(b"\0")
 
 
-def _read_alter_configs_response(data: Any, at: int, version: int, count: int) -> tuple[list[AlterConfigsResponse], int]:
+def _read_alter_configs_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AlterConfigsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(AlterConfigsResponse)
@@ -140,9 +143,10 @@ def _read_alter_configs_response(data: Any, at: int, version: int, count: int) -
         if n < 0:
             raise null_field("AlterConfigsResponse.responses")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AlterConfigsResponse.responses", n)
-            item.responses, at = _read_alter_configs_resource_response(data, at, version, n)
+            item.responses, at = _read_alter_configs_resource_response(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)

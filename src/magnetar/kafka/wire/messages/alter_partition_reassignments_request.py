@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -42,7 +41,9 @@ class ReassignablePartition(Record):
         self.replicas = replicas
 
 
-def _read_reassignable_partition(data: Any, at: int, version: int, count: int) -> tuple[list[ReassignablePartition], int]:
+def _read_reassignable_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ReassignablePartition], int]:
     items = []
     for _ in range(count):
         item = _new(ReassignablePartition)
@@ -55,7 +56,8 @@ def _read_reassignable_partition(data: Any, at: int, version: int, count: int) -
         if n < 0:
             item.replicas = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ReassignablePartition.replicas", n)
             item.replicas, at = read_numbers(data, at, "i", 4, n)
         if data[at]:
@@ -91,7 +93,9 @@ class ReassignableTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_reassignable_topic(data: Any, at: int, version: int, count: int) -> tuple[list[ReassignableTopic], int]:
+def _read_reassignable_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ReassignableTopic], int]:
     items = []
     for _ in range(count):
         item = _new(ReassignableTopic)
@@ -111,9 +115,10 @@ def _read_reassignable_topic(data: Any, at: int, version: int, count: int) -> tu
         if n < 0:
             raise null_field("ReassignableTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ReassignableTopic.partitions", n)
-            item.partitions, at = _read_reassignable_partition(data, at, version, n)
+            item.partitions, at = _read_reassignable_partition(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -134,7 +139,9 @@ def _write_reassignable_topic(items: Sequence[ReassignableTopic], append: Append
         append(b"\0")
 
 
-def _read_alter_partition_reassignments_request(data: Any, at: int, version: int, count: int) -> tuple[list[AlterPartitionReassignmentsRequest], int]:
+def _read_alter_partition_reassignments_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AlterPartitionReassignmentsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(AlterPartitionReassignmentsRequest)
@@ -152,9 +159,10 @@ def _read_alter_partition_reassignments_request(data: Any, at: int, version: int
         if n < 0:
             raise null_field("AlterPartitionReassignmentsRequest.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AlterPartitionReassignmentsRequest.topics", n)
-            item.topics, at = _read_reassignable_topic(data, at, version, n)
+            item.topics, at = _read_reassignable_topic(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

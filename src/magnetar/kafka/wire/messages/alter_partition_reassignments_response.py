@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -43,7 +42,9 @@ class ReassignablePartitionResponse(Record):
         self.error_message = error_message
 
 
-def _read_reassignable_partition_response(data: Any, at: int, version: int, count: int) -> tuple[list[ReassignablePartitionResponse], int]:
+def _read_reassignable_partition_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ReassignablePartitionResponse], int]:
     items = []
     for _ in range(count):
         item = _new(ReassignablePartitionResponse)
@@ -92,7 +93,9 @@ class ReassignableTopicResponse(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_reassignable_topic_response(data: Any, at: int, version: int, count: int) -> tuple[list[ReassignableTopicResponse], int]:
+def _read_reassignable_topic_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ReassignableTopicResponse], int]:
     items = []
     for _ in range(count):
         item = _new(ReassignableTopicResponse)
@@ -112,9 +115,10 @@ def _read_reassignable_topic_response(data: Any, at: int, version: int, count: i
         if n < 0:
             raise null_field("ReassignableTopicResponse.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ReassignableTopicResponse.partitions", n)
-            item.partitions, at = _read_reassignable_partition_response(data, at, version, n)
+            item.partitions, at = _read_reassignable_partition_response(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -135,7 +139,9 @@ def _write_reassignable_topic_response(items: Sequence[ReassignableTopicResponse
         append(b"\0")
 
 
-def _read_alter_partition_reassignments_response(data: Any, at: int, version: int, count: int) -> tuple[list[AlterPartitionReassignmentsResponse], int]:
+def _read_alter_partition_reassignments_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AlterPartitionReassignmentsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(AlterPartitionReassignmentsResponse)
@@ -162,9 +168,10 @@ def _read_alter_partition_reassignments_response(data: Any, at: int, version: in
         if n < 0:
             raise null_field("AlterPartitionReassignmentsResponse.responses")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AlterPartitionReassignmentsResponse.responses", n)
-            item.responses, at = _read_reassignable_topic_response(data, at, version, n)
+            item.responses, at = _read_reassignable_topic_response(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -40,7 +39,9 @@ class AlterReplicaLogDirTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_alter_replica_log_dir_topic(data: Any, at: int, version: int, count: int) -> tuple[list[AlterReplicaLogDirTopic], int]:
+def _read_alter_replica_log_dir_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AlterReplicaLogDirTopic], int]:
     items = []
     for _ in range(count):
         item = _new(AlterReplicaLogDirTopic)
@@ -68,7 +69,8 @@ def _read_alter_replica_log_dir_topic(data: Any, at: int, version: int, count: i
         if n < 0:
             raise null_field("AlterReplicaLogDirTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AlterReplicaLogDirTopic.partitions", n)
             item.partitions, at = read_numbers(data, at, "i", 4, n)
         if version >= 2:
@@ -112,7 +114,9 @@ class AlterReplicaLogDir(Record):
         self.topics = [] if topics is EMPTY else topics
 
 
-def _read_alter_replica_log_dir(data: Any, at: int, version: int, count: int) -> tuple[list[AlterReplicaLogDir], int]:
+def _read_alter_replica_log_dir(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AlterReplicaLogDir], int]:
     items = []
     for _ in range(count):
         item = _new(AlterReplicaLogDir)
@@ -140,9 +144,10 @@ def _read_alter_replica_log_dir(data: Any, at: int, version: int, count: int) ->
         if n < 0:
             raise null_field("AlterReplicaLogDir.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AlterReplicaLogDir.topics", n)
-            item.topics, at = _read_alter_replica_log_dir_topic(data, at, version, n)
+            item.topics, at = _read_alter_replica_log_dir_topic(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)
@@ -171,7 +176,9 @@ def _write_alter_replica_log_dir(items: Sequence[AlterReplicaLogDir], append: Ap
             append(b"\0")
 
 
-def _read_alter_replica_log_dirs_request(data: Any, at: int, version: int, count: int) -> tuple[list[AlterReplicaLogDirsRequest], int]:
+def _read_alter_replica_log_dirs_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AlterReplicaLogDirsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(AlterReplicaLogDirsRequest)
@@ -186,9 +193,10 @@ def _read_alter_replica_log_dirs_request(data: Any, at: int, version: int, count
         if n < 0:
             raise null_field("AlterReplicaLogDirsRequest.dirs")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AlterReplicaLogDirsRequest.dirs", n)
-            item.dirs, at = _read_alter_replica_log_dir(data, at, version, n)
+            item.dirs, at = _read_alter_replica_log_dir(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)

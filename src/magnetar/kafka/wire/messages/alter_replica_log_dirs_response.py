@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -45,7 +44,9 @@ class AlterReplicaLogDirPartitionResult(Record):
         self.error_code = error_code
 
 
-def _read_alter_replica_log_dir_partition_result(data: Any, at: int, version: int, count: int) -> tuple[list[AlterReplicaLogDirPartitionResult], int]:
+def _read_alter_replica_log_dir_partition_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AlterReplicaLogDirPartitionResult], int]:
     items = []
     for _ in range(count):
         item = _new(AlterReplicaLogDirPartitionResult)
@@ -80,7 +81,9 @@ class AlterReplicaLogDirTopicResult(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_alter_replica_log_dir_topic_result(data: Any, at: int, version: int, count: int) -> tuple[list[AlterReplicaLogDirTopicResult], int]:
+def _read_alter_replica_log_dir_topic_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AlterReplicaLogDirTopicResult], int]:
     items = []
     for _ in range(count):
         item = _new(AlterReplicaLogDirTopicResult)
@@ -108,9 +111,10 @@ def _read_alter_replica_log_dir_topic_result(data: Any, at: int, version: int, c
         if n < 0:
             raise null_field("AlterReplicaLogDirTopicResult.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AlterReplicaLogDirTopicResult.partitions", n)
-            item.partitions, at = _read_alter_replica_log_dir_partition_result(data, at, version, n)
+            item.partitions, at = _read_alter_replica_log_dir_partition_result(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)
@@ -139,7 +143,9 @@ def _write_alter_replica_log_dir_topic_result(items: Sequence[AlterReplicaLogDir
             append(b"\0")
 
 
-def _read_alter_replica_log_dirs_response(data: Any, at: int, version: int, count: int) -> tuple[list[AlterReplicaLogDirsResponse], int]:
+def _read_alter_replica_log_dirs_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AlterReplicaLogDirsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(AlterReplicaLogDirsResponse)
@@ -156,9 +162,10 @@ def _read_alter_replica_log_dirs_response(data: Any, at: int, version: int, coun
         if n < 0:
             raise null_field("AlterReplicaLogDirsResponse.results")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AlterReplicaLogDirsResponse.results", n)
-            item.results, at = _read_alter_replica_log_dir_topic_result(data, at, version, n)
+            item.results, at = _read_alter_replica_log_dir_topic_result(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)

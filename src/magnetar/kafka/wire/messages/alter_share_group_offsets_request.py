@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -38,7 +37,9 @@ class AlterShareGroupOffsetsRequestPartition(Record):
         self.start_offset = start_offset
 
 
-def _read_alter_share_group_offsets_request_partition(data: Any, at: int, version: int, count: int) -> tuple[list[AlterShareGroupOffsetsRequestPartition], int]:
+def _read_alter_share_group_offsets_request_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AlterShareGroupOffsetsRequestPartition], int]:
     items = []
     for _ in range(count):
         item = _new(AlterShareGroupOffsetsRequestPartition)
@@ -71,7 +72,9 @@ class AlterShareGroupOffsetsRequestTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_alter_share_group_offsets_request_topic(data: Any, at: int, version: int, count: int) -> tuple[list[AlterShareGroupOffsetsRequestTopic], int]:
+def _read_alter_share_group_offsets_request_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AlterShareGroupOffsetsRequestTopic], int]:
     items = []
     for _ in range(count):
         item = _new(AlterShareGroupOffsetsRequestTopic)
@@ -91,9 +94,10 @@ def _read_alter_share_group_offsets_request_topic(data: Any, at: int, version: i
         if n < 0:
             raise null_field("AlterShareGroupOffsetsRequestTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AlterShareGroupOffsetsRequestTopic.partitions", n)
-            item.partitions, at = _read_alter_share_group_offsets_request_partition(data, at, version, n)
+            item.partitions, at = _read_alter_share_group_offsets_request_partition(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -114,7 +118,9 @@ def _write_alter_share_group_offsets_request_topic(items: Sequence[AlterShareGro
         append(b"\0")
 
 
-def _read_alter_share_group_offsets_request(data: Any, at: int, version: int, count: int) -> tuple[list[AlterShareGroupOffsetsRequest], int]:
+def _read_alter_share_group_offsets_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AlterShareGroupOffsetsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(AlterShareGroupOffsetsRequest)
@@ -134,9 +140,10 @@ def _read_alter_share_group_offsets_request(data: Any, at: int, version: int, co
         if n < 0:
             raise null_field("AlterShareGroupOffsetsRequest.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AlterShareGroupOffsetsRequest.topics", n)
-            item.topics, at = _read_alter_share_group_offsets_request_topic(data, at, version, n)
+            item.topics, at = _read_alter_share_group_offsets_request_topic(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

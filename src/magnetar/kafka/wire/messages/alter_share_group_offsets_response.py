@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -45,7 +44,9 @@ class AlterShareGroupOffsetsResponsePartition(Record):
         self.error_message = error_message
 
 
-def _read_alter_share_group_offsets_response_partition(data: Any, at: int, version: int, count: int) -> tuple[list[AlterShareGroupOffsetsResponsePartition], int]:
+def _read_alter_share_group_offsets_response_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AlterShareGroupOffsetsResponsePartition], int]:
     items = []
     for _ in range(count):
         item = _new(AlterShareGroupOffsetsResponsePartition)
@@ -96,7 +97,9 @@ class AlterShareGroupOffsetsResponseTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_alter_share_group_offsets_response_topic(data: Any, at: int, version: int, count: int) -> tuple[list[AlterShareGroupOffsetsResponseTopic], int]:
+def _read_alter_share_group_offsets_response_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AlterShareGroupOffsetsResponseTopic], int]:
     items = []
     for _ in range(count):
         item = _new(AlterShareGroupOffsetsResponseTopic)
@@ -118,9 +121,10 @@ def _read_alter_share_group_offsets_response_topic(data: Any, at: int, version: 
         if n < 0:
             raise null_field("AlterShareGroupOffsetsResponseTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AlterShareGroupOffsetsResponseTopic.partitions", n)
-            item.partitions, at = _read_alter_share_group_offsets_response_partition(data, at, version, n)
+            item.partitions, at = _read_alter_share_group_offsets_response_partition(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -144,7 +148,9 @@ def _write_alter_share_group_offsets_response_topic(items: Sequence[AlterShareGr
         append(b"\0")
 
 
-def _read_alter_share_group_offsets_response(data: Any, at: int, version: int, count: int) -> tuple[list[AlterShareGroupOffsetsResponse], int]:
+def _read_alter_share_group_offsets_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AlterShareGroupOffsetsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(AlterShareGroupOffsetsResponse)
@@ -166,9 +172,10 @@ def _read_alter_share_group_offsets_response(data: Any, at: int, version: int, c
         if n < 0:
             raise null_field("AlterShareGroupOffsetsResponse.responses")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AlterShareGroupOffsetsResponse.responses", n)
-            item.responses, at = _read_alter_share_group_offsets_response_topic(data, at, version, n)
+            item.responses, at = _read_alter_share_group_offsets_response_topic(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     Buffer,
@@ -42,7 +41,9 @@ class ScramCredentialDeletion(Record):
         self.mechanism = mechanism
 
 
-def _read_scram_credential_deletion(data: Any, at: int, version: int, count: int) -> tuple[list[ScramCredentialDeletion], int]:
+def _read_scram_credential_deletion(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ScramCredentialDeletion], int]:
     items = []
     for _ in range(count):
         item = _new(ScramCredentialDeletion)
@@ -94,7 +95,9 @@ class ScramCredentialUpsertion(Record):
         self.salted_password = salted_password
 
 
-def _read_scram_credential_upsertion(data: Any, at: int, version: int, count: int) -> tuple[list[ScramCredentialUpsertion], int]:
+def _read_scram_credential_upsertion(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ScramCredentialUpsertion], int]:
     items = []
     for _ in range(count):
         item = _new(ScramCredentialUpsertion)
@@ -151,7 +154,9 @@ def _write_scram_credential_upsertion(items: Sequence[ScramCredentialUpsertion],
         append(b"\0")
 
 
-def _read_alter_user_scram_credentials_request(data: Any, at: int, version: int, count: int) -> tuple[list[AlterUserScramCredentialsRequest], int]:
+def _read_alter_user_scram_credentials_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AlterUserScramCredentialsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(AlterUserScramCredentialsRequest)
@@ -162,9 +167,10 @@ def _read_alter_user_scram_credentials_request(data: Any, at: int, version: int,
         if n < 0:
             raise null_field("AlterUserScramCredentialsRequest.deletions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AlterUserScramCredentialsRequest.deletions", n)
-            item.deletions, at = _read_scram_credential_deletion(data, at, version, n)
+            item.deletions, at = _read_scram_credential_deletion(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -172,9 +178,10 @@ def _read_alter_user_scram_credentials_request(data: Any, at: int, version: int,
         if n < 0:
             raise null_field("AlterUserScramCredentialsRequest.upsertions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AlterUserScramCredentialsRequest.upsertions", n)
-            item.upsertions, at = _read_scram_credential_upsertion(data, at, version, n)
+            item.upsertions, at = _read_scram_credential_upsertion(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -43,7 +42,9 @@ class AlterUserScramCredentialsResult(Record):
         self.error_message = error_message
 
 
-def _read_alter_user_scram_credentials_result(data: Any, at: int, version: int, count: int) -> tuple[list[AlterUserScramCredentialsResult], int]:
+def _read_alter_user_scram_credentials_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AlterUserScramCredentialsResult], int]:
     items = []
     for _ in range(count):
         item = _new(AlterUserScramCredentialsResult)
@@ -92,7 +93,9 @@ def _write_alter_user_scram_credentials_result(items: Sequence[AlterUserScramCre
         append(b"\0")
 
 
-def _read_alter_user_scram_credentials_response(data: Any, at: int, version: int, count: int) -> tuple[list[AlterUserScramCredentialsResponse], int]:
+def _read_alter_user_scram_credentials_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AlterUserScramCredentialsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(AlterUserScramCredentialsResponse)
@@ -105,9 +108,10 @@ def _read_alter_user_scram_credentials_response(data: Any, at: int, version: int
         if n < 0:
             raise null_field("AlterUserScramCredentialsResponse.results")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AlterUserScramCredentialsResponse.results", n)
-            item.results, at = _read_alter_user_scram_credentials_result(data, at, version, n)
+            item.results, at = _read_alter_user_scram_credentials_result(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

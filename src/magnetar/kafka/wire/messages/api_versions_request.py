@@ -21,7 +21,9 @@ _unpack_i = _struct_i.unpack_from
 _pack_i = _struct_i.pack
 
 
-def _read_api_versions_request(data: Any, at: int, version: int, count: int) -> tuple[list[ApiVersionsRequest], int]:
+def _read_api_versions_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ApiVersionsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(ApiVersionsRequest)

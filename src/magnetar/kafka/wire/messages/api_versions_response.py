@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import bad_tag, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     Buffer,
@@ -61,7 +60,9 @@ class ApiVersion(Record):
         self.max_version = max_version
 
 
-def _read_api_version(data: Any, at: int, version: int, count: int) -> tuple[list[ApiVersion], int]:
+def _read_api_version(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ApiVersion], int]:
     items = []
     for _ in range(count):
         item = _new(ApiVersion)
@@ -98,7 +99,9 @@ class SupportedFeatureKey(Record):
         self.max_version = max_version
 
 
-def _read_supported_feature_key(data: Any, at: int, version: int, count: int) -> tuple[list[SupportedFeatureKey], int]:
+def _read_supported_feature_key(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[SupportedFeatureKey], int]:
     items = []
     for _ in range(count):
         item = _new(SupportedFeatureKey)
@@ -146,7 +149,9 @@ class FinalizedFeatureKey(Record):
         self.min_version_level = min_version_level
 
 
-def _read_finalized_feature_key(data: Any, at: int, version: int, count: int) -> tuple[list[FinalizedFeatureKey], int]:
+def _read_finalized_feature_key(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[FinalizedFeatureKey], int]:
     items = []
     for _ in range(count):
         item = _new(FinalizedFeatureKey)
@@ -179,7 +184,9 @@ def _write_finalized_feature_key(items: Sequence[FinalizedFeatureKey], append: A
         append(b"\0")
 
 
-def _read_api_versions_response(data: Any, at: int, version: int, count: int) -> tuple[list[ApiVersionsResponse], int]:
+def _read_api_versions_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ApiVersionsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(ApiVersionsResponse)
@@ -196,9 +203,10 @@ def _read_api_versions_response(data: Any, at: int, version: int, count: int) ->
         if n < 0:
             raise null_field("ApiVersionsResponse.api_keys")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ApiVersionsResponse.api_keys", n)
-            item.api_keys, at = _read_api_version(data, at, version, n)
+            item.api_keys, at = _read_api_version(data, at, version, n, budget)
         if version >= 1:
             (item.throttle_time_ms,) = _unpack_i(data, at)
             at += 4
@@ -223,9 +231,10 @@ def _read_api_versions_response(data: Any, at: int, version: int, count: int) ->
                         if n < 0:
                             raise null_field("ApiVersionsResponse.supported_features")
                         else:
-                            if n > len(data) - at or n > MAX_ELEMENTS:
+                            budget[0] -= n
+                            if n > len(data) - at or budget[0] < 0:
                                 raise too_many("ApiVersionsResponse.supported_features", n)
-                            item.supported_features, at = _read_supported_feature_key(data, at, version, n)
+                            item.supported_features, at = _read_supported_feature_key(data, at, version, n, budget)
                         if at != stop:
                             raise bad_tag("ApiVersionsResponse.supported_features")
                     elif tag == 1:
@@ -241,9 +250,10 @@ def _read_api_versions_response(data: Any, at: int, version: int, count: int) ->
                         if n < 0:
                             raise null_field("ApiVersionsResponse.finalized_features")
                         else:
-                            if n > len(data) - at or n > MAX_ELEMENTS:
+                            budget[0] -= n
+                            if n > len(data) - at or budget[0] < 0:
                                 raise too_many("ApiVersionsResponse.finalized_features", n)
-                            item.finalized_features, at = _read_finalized_feature_key(data, at, version, n)
+                            item.finalized_features, at = _read_finalized_feature_key(data, at, version, n, budget)
                         if at != stop:
                             raise bad_tag("ApiVersionsResponse.finalized_features")
                     elif tag == 3:

@@ -16,7 +16,9 @@ from magnetar.kafka.wire.primitives import (
 _new = object.__new__
 
 
-def _read_consumer_group_current_member_assignment_key(data: Any, at: int, version: int, count: int) -> tuple[list[ConsumerGroupCurrentMemberAssignmentKey], int]:
+def _read_consumer_group_current_member_assignment_key(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ConsumerGroupCurrentMemberAssignmentKey], int]:
     items = []
     for _ in range(count):
         item = _new(ConsumerGroupCurrentMemberAssignmentKey)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import bad_tag, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -48,7 +47,9 @@ class TopicPartitions(Record):
         self.assignment_epochs = [] if assignment_epochs is EMPTY else assignment_epochs
 
 
-def _read_topic_partitions(data: Any, at: int, version: int, count: int) -> tuple[list[TopicPartitions], int]:
+def _read_topic_partitions(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicPartitions], int]:
     items = []
     for _ in range(count):
         item = _new(TopicPartitions)
@@ -61,7 +62,8 @@ def _read_topic_partitions(data: Any, at: int, version: int, count: int) -> tupl
         if n < 0:
             raise null_field("TopicPartitions.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopicPartitions.partitions", n)
             item.partitions, at = read_numbers(data, at, "i", 4, n)
         item.assignment_epochs = []
@@ -79,7 +81,8 @@ def _read_topic_partitions(data: Any, at: int, version: int, count: int) -> tupl
                     if n < 0:
                         item.assignment_epochs = None
                     else:
-                        if n > len(data) - at or n > MAX_ELEMENTS:
+                        budget[0] -= n
+                        if n > len(data) - at or budget[0] < 0:
                             raise too_many("TopicPartitions.assignment_epochs", n)
                         item.assignment_epochs, at = read_numbers(data, at, "i", 4, n)
                     if at != stop:
@@ -116,7 +119,9 @@ def _write_topic_partitions(items: Sequence[TopicPartitions], append: Append, ve
             append(b"\0")
 
 
-def _read_consumer_group_current_member_assignment_value(data: Any, at: int, version: int, count: int) -> tuple[list[ConsumerGroupCurrentMemberAssignmentValue], int]:
+def _read_consumer_group_current_member_assignment_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ConsumerGroupCurrentMemberAssignmentValue], int]:
     items = []
     for _ in range(count):
         item = _new(ConsumerGroupCurrentMemberAssignmentValue)
@@ -129,9 +134,10 @@ def _read_consumer_group_current_member_assignment_value(data: Any, at: int, ver
         if n < 0:
             raise null_field("ConsumerGroupCurrentMemberAssignmentValue.assigned_partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ConsumerGroupCurrentMemberAssignmentValue.assigned_partitions", n)
-            item.assigned_partitions, at = _read_topic_partitions(data, at, version, n)
+            item.assigned_partitions, at = _read_topic_partitions(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -139,9 +145,10 @@ def _read_consumer_group_current_member_assignment_value(data: Any, at: int, ver
         if n < 0:
             raise null_field("ConsumerGroupCurrentMemberAssignmentValue.partitions_pending_revocation")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ConsumerGroupCurrentMemberAssignmentValue.partitions_pending_revocation", n)
-            item.partitions_pending_revocation, at = _read_topic_partitions(data, at, version, n)
+            item.partitions_pending_revocation, at = _read_topic_partitions(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

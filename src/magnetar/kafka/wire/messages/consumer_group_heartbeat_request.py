@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -44,7 +43,9 @@ class TopicPartitions(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_topic_partitions(data: Any, at: int, version: int, count: int) -> tuple[list[TopicPartitions], int]:
+def _read_topic_partitions(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicPartitions], int]:
     items = []
     for _ in range(count):
         item = _new(TopicPartitions)
@@ -57,7 +58,8 @@ def _read_topic_partitions(data: Any, at: int, version: int, count: int) -> tupl
         if n < 0:
             raise null_field("TopicPartitions.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopicPartitions.partitions", n)
             item.partitions, at = read_numbers(data, at, "i", 4, n)
         if data[at]:
@@ -79,7 +81,9 @@ def _write_topic_partitions(items: Sequence[TopicPartitions], append: Append, ve
         append(b"\0")
 
 
-def _read_consumer_group_heartbeat_request(data: Any, at: int, version: int, count: int) -> tuple[list[ConsumerGroupHeartbeatRequest], int]:
+def _read_consumer_group_heartbeat_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ConsumerGroupHeartbeatRequest], int]:
     items = []
     for _ in range(count):
         item = _new(ConsumerGroupHeartbeatRequest)
@@ -130,7 +134,8 @@ def _read_consumer_group_heartbeat_request(data: Any, at: int, version: int, cou
         if n < 0:
             item.subscribed_topic_names = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ConsumerGroupHeartbeatRequest.subscribed_topic_names", n)
             subscribed_topic_names_texts: list[str] = []
             for _ in range(n):
@@ -171,9 +176,10 @@ def _read_consumer_group_heartbeat_request(data: Any, at: int, version: int, cou
         if n < 0:
             item.topic_partitions = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ConsumerGroupHeartbeatRequest.topic_partitions", n)
-            item.topic_partitions, at = _read_topic_partitions(data, at, version, n)
+            item.topic_partitions, at = _read_topic_partitions(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

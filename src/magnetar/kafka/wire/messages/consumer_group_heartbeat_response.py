@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -47,7 +46,9 @@ class TopicPartitions(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_topic_partitions(data: Any, at: int, version: int, count: int) -> tuple[list[TopicPartitions], int]:
+def _read_topic_partitions(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicPartitions], int]:
     items = []
     for _ in range(count):
         item = _new(TopicPartitions)
@@ -60,7 +61,8 @@ def _read_topic_partitions(data: Any, at: int, version: int, count: int) -> tupl
         if n < 0:
             raise null_field("TopicPartitions.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopicPartitions.partitions", n)
             item.partitions, at = read_numbers(data, at, "i", 4, n)
         if data[at]:
@@ -93,7 +95,9 @@ class Assignment(Record):
         self.topic_partitions = [] if topic_partitions is EMPTY else topic_partitions
 
 
-def _read_assignment(data: Any, at: int, version: int, count: int) -> tuple[list[Assignment], int]:
+def _read_assignment(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[Assignment], int]:
     items = []
     for _ in range(count):
         item = _new(Assignment)
@@ -104,9 +108,10 @@ def _read_assignment(data: Any, at: int, version: int, count: int) -> tuple[list
         if n < 0:
             raise null_field("Assignment.topic_partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Assignment.topic_partitions", n)
-            item.topic_partitions, at = _read_topic_partitions(data, at, version, n)
+            item.topic_partitions, at = _read_topic_partitions(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -123,7 +128,9 @@ def _write_assignment(items: Sequence[Assignment], append: Append, version: int)
         append(b"\0")
 
 
-def _read_consumer_group_heartbeat_response(data: Any, at: int, version: int, count: int) -> tuple[list[ConsumerGroupHeartbeatResponse], int]:
+def _read_consumer_group_heartbeat_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ConsumerGroupHeartbeatResponse], int]:
     items = []
     for _ in range(count):
         item = _new(ConsumerGroupHeartbeatResponse)
@@ -154,7 +161,7 @@ def _read_consumer_group_heartbeat_response(data: Any, at: int, version: int, co
         if n > 127:
             item.assignment = None
         else:
-            (item.assignment,), at = _read_assignment(data, at, version, 1)
+            (item.assignment,), at = _read_assignment(data, at, version, 1, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

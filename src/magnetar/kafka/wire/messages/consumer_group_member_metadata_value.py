@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import bad_tag, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     Buffer,
@@ -42,7 +41,9 @@ class ClassicProtocol(Record):
         self.metadata = metadata
 
 
-def _read_classic_protocol(data: Any, at: int, version: int, count: int) -> tuple[list[ClassicProtocol], int]:
+def _read_classic_protocol(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ClassicProtocol], int]:
     items = []
     for _ in range(count):
         item = _new(ClassicProtocol)
@@ -97,7 +98,9 @@ class ClassicMemberMetadata(Record):
         self.supported_protocols = [] if supported_protocols is EMPTY else supported_protocols
 
 
-def _read_classic_member_metadata(data: Any, at: int, version: int, count: int) -> tuple[list[ClassicMemberMetadata], int]:
+def _read_classic_member_metadata(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ClassicMemberMetadata], int]:
     items = []
     for _ in range(count):
         item = _new(ClassicMemberMetadata)
@@ -110,9 +113,10 @@ def _read_classic_member_metadata(data: Any, at: int, version: int, count: int) 
         if n < 0:
             raise null_field("ClassicMemberMetadata.supported_protocols")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ClassicMemberMetadata.supported_protocols", n)
-            item.supported_protocols, at = _read_classic_protocol(data, at, version, n)
+            item.supported_protocols, at = _read_classic_protocol(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -130,7 +134,9 @@ def _write_classic_member_metadata(items: Sequence[ClassicMemberMetadata], appen
         append(b"\0")
 
 
-def _read_consumer_group_member_metadata_value(data: Any, at: int, version: int, count: int) -> tuple[list[ConsumerGroupMemberMetadataValue], int]:
+def _read_consumer_group_member_metadata_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ConsumerGroupMemberMetadataValue], int]:
     items = []
     for _ in range(count):
         item = _new(ConsumerGroupMemberMetadataValue)
@@ -177,7 +183,8 @@ def _read_consumer_group_member_metadata_value(data: Any, at: int, version: int,
         if n < 0:
             raise null_field("ConsumerGroupMemberMetadataValue.subscribed_topic_names")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ConsumerGroupMemberMetadataValue.subscribed_topic_names", n)
             subscribed_topic_names_texts: list[str] = []
             for _ in range(n):
@@ -223,7 +230,7 @@ def _read_consumer_group_member_metadata_value(data: Any, at: int, version: int,
                     if n == 0:
                         item.classic_member_metadata = None
                     else:
-                        (item.classic_member_metadata,), at = _read_classic_member_metadata(data, at, version, 1)
+                        (item.classic_member_metadata,), at = _read_classic_member_metadata(data, at, version, 1, budget)
                     if at != stop:
                         raise bad_tag("ConsumerGroupMemberMetadataValue.classic_member_metadata")
                 else:

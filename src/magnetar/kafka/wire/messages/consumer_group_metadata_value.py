@@ -24,7 +24,9 @@ _unpack_q = _struct_q.unpack_from
 _pack_q = _struct_q.pack
 
 
-def _read_consumer_group_metadata_value(data: Any, at: int, version: int, count: int) -> tuple[list[ConsumerGroupMetadataValue], int]:
+def _read_consumer_group_metadata_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ConsumerGroupMetadataValue], int]:
     items = []
     for _ in range(count):
         item = _new(ConsumerGroupMetadataValue)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -43,7 +42,9 @@ class PartitionMetadata(Record):
         self.racks = [] if racks is EMPTY else racks
 
 
-def _read_partition_metadata(data: Any, at: int, version: int, count: int) -> tuple[list[PartitionMetadata], int]:
+def _read_partition_metadata(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[PartitionMetadata], int]:
     items = []
     for _ in range(count):
         item = _new(PartitionMetadata)
@@ -56,7 +57,8 @@ def _read_partition_metadata(data: Any, at: int, version: int, count: int) -> tu
         if n < 0:
             raise null_field("PartitionMetadata.racks")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("PartitionMetadata.racks", n)
             racks_texts: list[str] = []
             for _ in range(n):
@@ -107,7 +109,9 @@ class TopicMetadata(Record):
         self.partition_metadata = [] if partition_metadata is EMPTY else partition_metadata
 
 
-def _read_topic_metadata(data: Any, at: int, version: int, count: int) -> tuple[list[TopicMetadata], int]:
+def _read_topic_metadata(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicMetadata], int]:
     items = []
     for _ in range(count):
         item = _new(TopicMetadata)
@@ -131,9 +135,10 @@ def _read_topic_metadata(data: Any, at: int, version: int, count: int) -> tuple[
         if n < 0:
             raise null_field("TopicMetadata.partition_metadata")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopicMetadata.partition_metadata", n)
-            item.partition_metadata, at = _read_partition_metadata(data, at, version, n)
+            item.partition_metadata, at = _read_partition_metadata(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -158,7 +163,9 @@ def _write_topic_metadata(items: Sequence[TopicMetadata], append: Append, versio
         append(b"\0")
 
 
-def _read_consumer_group_partition_metadata_value(data: Any, at: int, version: int, count: int) -> tuple[list[ConsumerGroupPartitionMetadataValue], int]:
+def _read_consumer_group_partition_metadata_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ConsumerGroupPartitionMetadataValue], int]:
     items = []
     for _ in range(count):
         item = _new(ConsumerGroupPartitionMetadataValue)
@@ -169,9 +176,10 @@ def _read_consumer_group_partition_metadata_value(data: Any, at: int, version: i
         if n < 0:
             raise null_field("ConsumerGroupPartitionMetadataValue.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ConsumerGroupPartitionMetadataValue.topics", n)
-            item.topics, at = _read_topic_metadata(data, at, version, n)
+            item.topics, at = _read_topic_metadata(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

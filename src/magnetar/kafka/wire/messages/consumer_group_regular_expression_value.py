@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -25,7 +24,9 @@ _unpack_qq = _struct_qq.unpack_from
 _pack_qq = _struct_qq.pack
 
 
-def _read_consumer_group_regular_expression_value(data: Any, at: int, version: int, count: int) -> tuple[list[ConsumerGroupRegularExpressionValue], int]:
+def _read_consumer_group_regular_expression_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ConsumerGroupRegularExpressionValue], int]:
     items = []
     for _ in range(count):
         item = _new(ConsumerGroupRegularExpressionValue)
@@ -36,7 +37,8 @@ def _read_consumer_group_regular_expression_value(data: Any, at: int, version: i
         if n < 0:
             raise null_field("ConsumerGroupRegularExpressionValue.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ConsumerGroupRegularExpressionValue.topics", n)
             topics_texts: list[str] = []
             for _ in range(n):

@@ -24,7 +24,9 @@ _unpack_q = _struct_q.unpack_from
 _pack_q = _struct_q.pack
 
 
-def _read_consumer_group_target_assignment_metadata_value(data: Any, at: int, version: int, count: int) -> tuple[list[ConsumerGroupTargetAssignmentMetadataValue], int]:
+def _read_consumer_group_target_assignment_metadata_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ConsumerGroupTargetAssignmentMetadataValue], int]:
     items = []
     for _ in range(count):
         item = _new(ConsumerGroupTargetAssignmentMetadataValue)

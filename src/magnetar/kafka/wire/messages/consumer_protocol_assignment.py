@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     NEVER_FLEXIBLE,
     Append,
     Buffer,
@@ -36,7 +35,9 @@ class TopicPartition(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_topic_partition(data: Any, at: int, version: int, count: int) -> tuple[list[TopicPartition], int]:
+def _read_topic_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicPartition], int]:
     items = []
     for _ in range(count):
         item = _new(TopicPartition)
@@ -52,7 +53,8 @@ def _read_topic_partition(data: Any, at: int, version: int, count: int) -> tuple
         if n < 0:
             raise null_field("TopicPartition.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopicPartition.partitions", n)
             item.partitions, at = read_numbers(data, at, "i", 4, n)
         items.append(item)
@@ -70,7 +72,9 @@ def _write_topic_partition(items: Sequence[TopicPartition], append: Append, vers
         append(pack(f">{n}i", *item.partitions))
 
 
-def _read_consumer_protocol_assignment(data: Any, at: int, version: int, count: int) -> tuple[list[ConsumerProtocolAssignment], int]:
+def _read_consumer_protocol_assignment(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ConsumerProtocolAssignment], int]:
     items = []
     for _ in range(count):
         item = _new(ConsumerProtocolAssignment)
@@ -79,9 +83,10 @@ def _read_consumer_protocol_assignment(data: Any, at: int, version: int, count: 
         if n < 0:
             raise null_field("ConsumerProtocolAssignment.assigned_partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ConsumerProtocolAssignment.assigned_partitions", n)
-            item.assigned_partitions, at = _read_topic_partition(data, at, version, n)
+            item.assigned_partitions, at = _read_topic_partition(data, at, version, n, budget)
         (n,) = unpack_int32(data, at)
         at += 4
         if n < 0:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     NEVER_FLEXIBLE,
     Append,
     Buffer,
@@ -39,7 +38,9 @@ class TopicPartition(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_topic_partition(data: Any, at: int, version: int, count: int) -> tuple[list[TopicPartition], int]:
+def _read_topic_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicPartition], int]:
     items = []
     for _ in range(count):
         item = _new(TopicPartition)
@@ -55,7 +56,8 @@ def _read_topic_partition(data: Any, at: int, version: int, count: int) -> tuple
         if n < 0:
             raise null_field("TopicPartition.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopicPartition.partitions", n)
             item.partitions, at = read_numbers(data, at, "i", 4, n)
         items.append(item)
@@ -73,7 +75,9 @@ def _write_topic_partition(items: Sequence[TopicPartition], append: Append, vers
         append(pack(f">{n}i", *item.partitions))
 
 
-def _read_consumer_protocol_subscription(data: Any, at: int, version: int, count: int) -> tuple[list[ConsumerProtocolSubscription], int]:
+def _read_consumer_protocol_subscription(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ConsumerProtocolSubscription], int]:
     items = []
     for _ in range(count):
         item = _new(ConsumerProtocolSubscription)
@@ -82,7 +86,8 @@ def _read_consumer_protocol_subscription(data: Any, at: int, version: int, count
         if n < 0:
             raise null_field("ConsumerProtocolSubscription.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ConsumerProtocolSubscription.topics", n)
             topics_texts: list[str] = []
             for _ in range(n):
@@ -106,9 +111,10 @@ def _read_consumer_protocol_subscription(data: Any, at: int, version: int, count
             if n < 0:
                 raise null_field("ConsumerProtocolSubscription.owned_partitions")
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("ConsumerProtocolSubscription.owned_partitions", n)
-                item.owned_partitions, at = _read_topic_partition(data, at, version, n)
+                item.owned_partitions, at = _read_topic_partition(data, at, version, n, budget)
         else:
             item.owned_partitions = []
         if version >= 2:

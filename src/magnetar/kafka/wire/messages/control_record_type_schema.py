@@ -17,7 +17,9 @@ _unpack_h = _struct_h.unpack_from
 _pack_h = _struct_h.pack
 
 
-def _read_control_record_type_schema(data: Any, at: int, version: int, count: int) -> tuple[list[ControlRecordTypeSchema], int]:
+def _read_control_record_type_schema(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ControlRecordTypeSchema], int]:
     items = []
     for _ in range(count):
         item = _new(ControlRecordTypeSchema)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -55,7 +54,9 @@ class AclCreation(Record):
         self.permission_type = permission_type
 
 
-def _read_acl_creation(data: Any, at: int, version: int, count: int) -> tuple[list[AclCreation], int]:
+def _read_acl_creation(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AclCreation], int]:
     items = []
     for _ in range(count):
         item = _new(AclCreation)
@@ -143,7 +144,9 @@ def _write_acl_creation(items: Sequence[AclCreation], append: Append, version: i
             append(b"\0")
 
 
-def _read_create_acls_request(data: Any, at: int, version: int, count: int) -> tuple[list[CreateAclsRequest], int]:
+def _read_create_acls_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[CreateAclsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(CreateAclsRequest)
@@ -158,9 +161,10 @@ def _read_create_acls_request(data: Any, at: int, version: int, count: int) -> t
         if n < 0:
             raise null_field("CreateAclsRequest.creations")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("CreateAclsRequest.creations", n)
-            item.creations, at = _read_acl_creation(data, at, version, n)
+            item.creations, at = _read_acl_creation(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)

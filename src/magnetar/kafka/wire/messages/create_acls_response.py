@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -45,7 +44,9 @@ class AclCreationResult(Record):
         self.error_message = error_message
 
 
-def _read_acl_creation_result(data: Any, at: int, version: int, count: int) -> tuple[list[AclCreationResult], int]:
+def _read_acl_creation_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AclCreationResult], int]:
     items = []
     for _ in range(count):
         item = _new(AclCreationResult)
@@ -93,7 +94,9 @@ def _write_acl_creation_result(items: Sequence[AclCreationResult], append: Appen
             append(b"\0")
 
 
-def _read_create_acls_response(data: Any, at: int, version: int, count: int) -> tuple[list[CreateAclsResponse], int]:
+def _read_create_acls_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[CreateAclsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(CreateAclsResponse)
@@ -110,9 +113,10 @@ def _read_create_acls_response(data: Any, at: int, version: int, count: int) -> 
         if n < 0:
             raise null_field("CreateAclsResponse.results")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("CreateAclsResponse.results", n)
-            item.results, at = _read_acl_creation_result(data, at, version, n)
+            item.results, at = _read_acl_creation_result(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)

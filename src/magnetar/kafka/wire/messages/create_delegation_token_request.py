@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -42,7 +41,9 @@ class CreatableRenewers(Record):
         self.principal_name = principal_name
 
 
-def _read_creatable_renewers(data: Any, at: int, version: int, count: int) -> tuple[list[CreatableRenewers], int]:
+def _read_creatable_renewers(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[CreatableRenewers], int]:
     items = []
     for _ in range(count):
         item = _new(CreatableRenewers)
@@ -101,7 +102,9 @@ def _write_creatable_renewers(items: Sequence[CreatableRenewers], append: Append
             append(b"\0")
 
 
-def _read_create_delegation_token_request(data: Any, at: int, version: int, count: int) -> tuple[list[CreateDelegationTokenRequest], int]:
+def _read_create_delegation_token_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[CreateDelegationTokenRequest], int]:
     items = []
     for _ in range(count):
         item = _new(CreateDelegationTokenRequest)
@@ -140,9 +143,10 @@ def _read_create_delegation_token_request(data: Any, at: int, version: int, coun
         if n < 0:
             raise null_field("CreateDelegationTokenRequest.renewers")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("CreateDelegationTokenRequest.renewers", n)
-            item.renewers, at = _read_creatable_renewers(data, at, version, n)
+            item.renewers, at = _read_creatable_renewers(data, at, version, n, budget)
         (item.max_lifetime_ms,) = _unpack_q(data, at)
         at += 8
         if version >= 2:

@@ -34,7 +34,9 @@ _unpack_qqq = _struct_qqq.unpack_from
 _pack_qqq = _struct_qqq.pack
 
 
-def _read_create_delegation_token_response(data: Any, at: int, version: int, count: int) -> tuple[list[CreateDelegationTokenResponse], int]:
+def _read_create_delegation_token_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[CreateDelegationTokenResponse], int]:
     items = []
     for _ in range(count):
         item = _new(CreateDelegationTokenResponse)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -44,7 +43,9 @@ class CreatePartitionsAssignment(Record):
         self.broker_ids = [] if broker_ids is EMPTY else broker_ids
 
 
-def _read_create_partitions_assignment(data: Any, at: int, version: int, count: int) -> tuple[list[CreatePartitionsAssignment], int]:
+def _read_create_partitions_assignment(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[CreatePartitionsAssignment], int]:
     items = []
     for _ in range(count):
         item = _new(CreatePartitionsAssignment)
@@ -59,7 +60,8 @@ def _read_create_partitions_assignment(data: Any, at: int, version: int, count: 
         if n < 0:
             raise null_field("CreatePartitionsAssignment.broker_ids")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("CreatePartitionsAssignment.broker_ids", n)
             item.broker_ids, at = read_numbers(data, at, "i", 4, n)
         if version >= 2:
@@ -98,7 +100,9 @@ class CreatePartitionsTopic(Record):
         self.assignments = [] if assignments is EMPTY else assignments
 
 
-def _read_create_partitions_topic(data: Any, at: int, version: int, count: int) -> tuple[list[CreatePartitionsTopic], int]:
+def _read_create_partitions_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[CreatePartitionsTopic], int]:
     items = []
     for _ in range(count):
         item = _new(CreatePartitionsTopic)
@@ -128,9 +132,10 @@ def _read_create_partitions_topic(data: Any, at: int, version: int, count: int) 
         if n < 0:
             item.assignments = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("CreatePartitionsTopic.assignments", n)
-            item.assignments, at = _read_create_partitions_assignment(data, at, version, n)
+            item.assignments, at = _read_create_partitions_assignment(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)
@@ -166,7 +171,9 @@ def _write_create_partitions_topic(items: Sequence[CreatePartitionsTopic], appen
             append(b"\0")
 
 
-def _read_create_partitions_request(data: Any, at: int, version: int, count: int) -> tuple[list[CreatePartitionsRequest], int]:
+def _read_create_partitions_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[CreatePartitionsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(CreatePartitionsRequest)
@@ -181,9 +188,10 @@ def _read_create_partitions_request(data: Any, at: int, version: int, count: int
         if n < 0:
             raise null_field("CreatePartitionsRequest.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("CreatePartitionsRequest.topics", n)
-            item.topics, at = _read_create_partitions_topic(data, at, version, n)
+            item.topics, at = _read_create_partitions_topic(data, at, version, n, budget)
         (item.timeout_ms, item.validate_only) = _unpack_it(data, at)
         at += 5
         if version >= 2:

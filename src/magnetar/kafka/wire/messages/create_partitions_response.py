@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -47,7 +46,9 @@ class CreatePartitionsTopicResult(Record):
         self.error_message = error_message
 
 
-def _read_create_partitions_topic_result(data: Any, at: int, version: int, count: int) -> tuple[list[CreatePartitionsTopicResult], int]:
+def _read_create_partitions_topic_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[CreatePartitionsTopicResult], int]:
     items = []
     for _ in range(count):
         item = _new(CreatePartitionsTopicResult)
@@ -115,7 +116,9 @@ def _write_create_partitions_topic_result(items: Sequence[CreatePartitionsTopicR
             append(b"\0")
 
 
-def _read_create_partitions_response(data: Any, at: int, version: int, count: int) -> tuple[list[CreatePartitionsResponse], int]:
+def _read_create_partitions_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[CreatePartitionsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(CreatePartitionsResponse)
@@ -132,9 +135,10 @@ def _read_create_partitions_response(data: Any, at: int, version: int, count: in
         if n < 0:
             raise null_field("CreatePartitionsResponse.results")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("CreatePartitionsResponse.results", n)
-            item.results, at = _read_create_partitions_topic_result(data, at, version, n)
+            item.results, at = _read_create_partitions_topic_result(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -49,7 +48,9 @@ class CreatableReplicaAssignment(Record):
         self.broker_ids = [] if broker_ids is EMPTY else broker_ids
 
 
-def _read_creatable_replica_assignment(data: Any, at: int, version: int, count: int) -> tuple[list[CreatableReplicaAssignment], int]:
+def _read_creatable_replica_assignment(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[CreatableReplicaAssignment], int]:
     items = []
     for _ in range(count):
         item = _new(CreatableReplicaAssignment)
@@ -66,7 +67,8 @@ def _read_creatable_replica_assignment(data: Any, at: int, version: int, count: 
         if n < 0:
             raise null_field("CreatableReplicaAssignment.broker_ids")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("CreatableReplicaAssignment.broker_ids", n)
             item.broker_ids, at = read_numbers(data, at, "i", 4, n)
         if version >= 5:
@@ -104,7 +106,9 @@ class CreatableTopicConfig(Record):
         self.value = value
 
 
-def _read_creatable_topic_config(data: Any, at: int, version: int, count: int) -> tuple[list[CreatableTopicConfig], int]:
+def _read_creatable_topic_config(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[CreatableTopicConfig], int]:
     items = []
     for _ in range(count):
         item = _new(CreatableTopicConfig)
@@ -188,7 +192,9 @@ class CreatableTopic(Record):
         self.configs = [] if configs is EMPTY else configs
 
 
-def _read_creatable_topic(data: Any, at: int, version: int, count: int) -> tuple[list[CreatableTopic], int]:
+def _read_creatable_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[CreatableTopic], int]:
     items = []
     for _ in range(count):
         item = _new(CreatableTopic)
@@ -218,9 +224,10 @@ def _read_creatable_topic(data: Any, at: int, version: int, count: int) -> tuple
         if n < 0:
             raise null_field("CreatableTopic.assignments")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("CreatableTopic.assignments", n)
-            item.assignments, at = _read_creatable_replica_assignment(data, at, version, n)
+            item.assignments, at = _read_creatable_replica_assignment(data, at, version, n, budget)
         if version >= 5:
             n = data[at] - 1
             at += 1
@@ -232,9 +239,10 @@ def _read_creatable_topic(data: Any, at: int, version: int, count: int) -> tuple
         if n < 0:
             raise null_field("CreatableTopic.configs")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("CreatableTopic.configs", n)
-            item.configs, at = _read_creatable_topic_config(data, at, version, n)
+            item.configs, at = _read_creatable_topic_config(data, at, version, n, budget)
         if version >= 5:
             if data[at]:
                 at = skip_tags(data, at)
@@ -270,7 +278,9 @@ def _write_creatable_topic(items: Sequence[CreatableTopic], append: Append, vers
             append(b"\0")
 
 
-def _read_create_topics_request(data: Any, at: int, version: int, count: int) -> tuple[list[CreateTopicsRequest], int]:
+def _read_create_topics_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[CreateTopicsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(CreateTopicsRequest)
@@ -285,9 +295,10 @@ def _read_create_topics_request(data: Any, at: int, version: int, count: int) ->
         if n < 0:
             raise null_field("CreateTopicsRequest.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("CreateTopicsRequest.topics", n)
-            item.topics, at = _read_creatable_topic(data, at, version, n)
+            item.topics, at = _read_creatable_topic(data, at, version, n, budget)
         (item.timeout_ms, item.validate_only) = _unpack_it(data, at)
         at += 5
         if version >= 5:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import bad_tag, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -66,7 +65,9 @@ class CreatableTopicConfigs(Record):
         self.is_sensitive = is_sensitive
 
 
-def _read_creatable_topic_configs(data: Any, at: int, version: int, count: int) -> tuple[list[CreatableTopicConfigs], int]:
+def _read_creatable_topic_configs(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[CreatableTopicConfigs], int]:
     items = []
     for _ in range(count):
         item = _new(CreatableTopicConfigs)
@@ -140,7 +141,9 @@ class CreatableTopicResult(Record):
         self.configs = [] if configs is EMPTY else configs
 
 
-def _read_creatable_topic_result(data: Any, at: int, version: int, count: int) -> tuple[list[CreatableTopicResult], int]:
+def _read_creatable_topic_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[CreatableTopicResult], int]:
     items = []
     for _ in range(count):
         item = _new(CreatableTopicResult)
@@ -191,9 +194,10 @@ def _read_creatable_topic_result(data: Any, at: int, version: int, count: int) -
             if n < 0:
                 item.configs = None
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("CreatableTopicResult.configs", n)
-                item.configs, at = _read_creatable_topic_configs(data, at, version, n)
+                item.configs, at = _read_creatable_topic_configs(data, at, version, n, budget)
         else:
             item.configs = []
         item.topic_config_error_code = 0
@@ -268,7 +272,9 @@ def _write_creatable_topic_result(items: Sequence[CreatableTopicResult], append:
                 append(b"\0")
 
 
-def _read_create_topics_response(data: Any, at: int, version: int, count: int) -> tuple[list[CreateTopicsResponse], int]:
+def _read_create_topics_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[CreateTopicsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(CreateTopicsResponse)
@@ -285,9 +291,10 @@ def _read_create_topics_response(data: Any, at: int, version: int, count: int) -
         if n < 0:
             raise null_field("CreateTopicsResponse.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("CreateTopicsResponse.topics", n)
-            item.topics, at = _read_creatable_topic_result(data, at, version, n)
+            item.topics, at = _read_creatable_topic_result(data, at, version, n, budget)
         if version >= 5:
             if data[at]:
                 at = skip_tags(data, at)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -55,7 +54,9 @@ class DeleteAclsFilter(Record):
         self.permission_type = permission_type
 
 
-def _read_delete_acls_filter(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteAclsFilter], int]:
+def _read_delete_acls_filter(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteAclsFilter], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteAclsFilter)
@@ -161,7 +162,9 @@ def _write_delete_acls_filter(items: Sequence[DeleteAclsFilter], append: Append,
             append(b"\0")
 
 
-def _read_delete_acls_request(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteAclsRequest], int]:
+def _read_delete_acls_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteAclsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteAclsRequest)
@@ -176,9 +179,10 @@ def _read_delete_acls_request(data: Any, at: int, version: int, count: int) -> t
         if n < 0:
             raise null_field("DeleteAclsRequest.filters")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DeleteAclsRequest.filters", n)
-            item.filters, at = _read_delete_acls_filter(data, at, version, n)
+            item.filters, at = _read_delete_acls_filter(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)

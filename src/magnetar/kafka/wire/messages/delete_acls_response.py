@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -65,7 +64,9 @@ class DeleteAclsMatchingAcl(Record):
         self.permission_type = permission_type
 
 
-def _read_delete_acls_matching_acl(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteAclsMatchingAcl], int]:
+def _read_delete_acls_matching_acl(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteAclsMatchingAcl], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteAclsMatchingAcl)
@@ -197,7 +198,9 @@ class DeleteAclsFilterResult(Record):
         self.matching_acls = [] if matching_acls is EMPTY else matching_acls
 
 
-def _read_delete_acls_filter_result(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteAclsFilterResult], int]:
+def _read_delete_acls_filter_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteAclsFilterResult], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteAclsFilterResult)
@@ -227,9 +230,10 @@ def _read_delete_acls_filter_result(data: Any, at: int, version: int, count: int
         if n < 0:
             raise null_field("DeleteAclsFilterResult.matching_acls")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DeleteAclsFilterResult.matching_acls", n)
-            item.matching_acls, at = _read_delete_acls_matching_acl(data, at, version, n)
+            item.matching_acls, at = _read_delete_acls_matching_acl(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)
@@ -265,7 +269,9 @@ def _write_delete_acls_filter_result(items: Sequence[DeleteAclsFilterResult], ap
             append(b"\0")
 
 
-def _read_delete_acls_response(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteAclsResponse], int]:
+def _read_delete_acls_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteAclsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteAclsResponse)
@@ -282,9 +288,10 @@ def _read_delete_acls_response(data: Any, at: int, version: int, count: int) -> 
         if n < 0:
             raise null_field("DeleteAclsResponse.filter_results")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DeleteAclsResponse.filter_results", n)
-            item.filter_results, at = _read_delete_acls_filter_result(data, at, version, n)
+            item.filter_results, at = _read_delete_acls_filter_result(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)

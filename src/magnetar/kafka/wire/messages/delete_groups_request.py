@@ -8,7 +8,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -25,7 +24,9 @@ from magnetar.kafka.wire.primitives import (
 _new = object.__new__
 
 
-def _read_delete_groups_request(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteGroupsRequest], int]:
+def _read_delete_groups_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteGroupsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteGroupsRequest)
@@ -40,7 +41,8 @@ def _read_delete_groups_request(data: Any, at: int, version: int, count: int) ->
         if n < 0:
             raise null_field("DeleteGroupsRequest.groups_names")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DeleteGroupsRequest.groups_names", n)
             groups_names_texts: list[str] = []
             for _ in range(n):

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -47,7 +46,9 @@ class DeletableGroupResult(Record):
         self.error_message = error_message
 
 
-def _read_deletable_group_result(data: Any, at: int, version: int, count: int) -> tuple[list[DeletableGroupResult], int]:
+def _read_deletable_group_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeletableGroupResult], int]:
     items = []
     for _ in range(count):
         item = _new(DeletableGroupResult)
@@ -109,7 +110,9 @@ def _write_deletable_group_result(items: Sequence[DeletableGroupResult], append:
             append(b"\0")
 
 
-def _read_delete_groups_response(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteGroupsResponse], int]:
+def _read_delete_groups_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteGroupsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteGroupsResponse)
@@ -126,9 +129,10 @@ def _read_delete_groups_response(data: Any, at: int, version: int, count: int) -
         if n < 0:
             raise null_field("DeleteGroupsResponse.results")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DeleteGroupsResponse.results", n)
-            item.results, at = _read_deletable_group_result(data, at, version, n)
+            item.results, at = _read_deletable_group_result(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -45,7 +44,9 @@ class DeleteRecordsPartition(Record):
         self.offset = offset
 
 
-def _read_delete_records_partition(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteRecordsPartition], int]:
+def _read_delete_records_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteRecordsPartition], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteRecordsPartition)
@@ -80,7 +81,9 @@ class DeleteRecordsTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_delete_records_topic(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteRecordsTopic], int]:
+def _read_delete_records_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteRecordsTopic], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteRecordsTopic)
@@ -108,9 +111,10 @@ def _read_delete_records_topic(data: Any, at: int, version: int, count: int) -> 
         if n < 0:
             raise null_field("DeleteRecordsTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DeleteRecordsTopic.partitions", n)
-            item.partitions, at = _read_delete_records_partition(data, at, version, n)
+            item.partitions, at = _read_delete_records_partition(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)
@@ -139,7 +143,9 @@ def _write_delete_records_topic(items: Sequence[DeleteRecordsTopic], append: App
             append(b"\0")
 
 
-def _read_delete_records_request(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteRecordsRequest], int]:
+def _read_delete_records_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteRecordsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteRecordsRequest)
@@ -154,9 +160,10 @@ def _read_delete_records_request(data: Any, at: int, version: int, count: int) -
         if n < 0:
             raise null_field("DeleteRecordsRequest.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DeleteRecordsRequest.topics", n)
-            item.topics, at = _read_delete_records_topic(data, at, version, n)
+            item.topics, at = _read_delete_records_topic(data, at, version, n, budget)
         (item.timeout_ms,) = _unpack_i(data, at)
         at += 4
         if version >= 2:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -47,7 +46,9 @@ class DeleteRecordsPartitionResult(Record):
         self.error_code = error_code
 
 
-def _read_delete_records_partition_result(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteRecordsPartitionResult], int]:
+def _read_delete_records_partition_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteRecordsPartitionResult], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteRecordsPartitionResult)
@@ -82,7 +83,9 @@ class DeleteRecordsTopicResult(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_delete_records_topic_result(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteRecordsTopicResult], int]:
+def _read_delete_records_topic_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteRecordsTopicResult], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteRecordsTopicResult)
@@ -110,9 +113,10 @@ def _read_delete_records_topic_result(data: Any, at: int, version: int, count: i
         if n < 0:
             raise null_field("DeleteRecordsTopicResult.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DeleteRecordsTopicResult.partitions", n)
-            item.partitions, at = _read_delete_records_partition_result(data, at, version, n)
+            item.partitions, at = _read_delete_records_partition_result(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)
@@ -141,7 +145,9 @@ def _write_delete_records_topic_result(items: Sequence[DeleteRecordsTopicResult]
             append(b"\0")
 
 
-def _read_delete_records_response(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteRecordsResponse], int]:
+def _read_delete_records_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteRecordsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteRecordsResponse)
@@ -158,9 +164,10 @@ def _read_delete_records_response(data: Any, at: int, version: int, count: int) 
         if n < 0:
             raise null_field("DeleteRecordsResponse.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DeleteRecordsResponse.topics", n)
-            item.topics, at = _read_delete_records_topic_result(data, at, version, n)
+            item.topics, at = _read_delete_records_topic_result(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)

@@ -8,7 +8,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -32,7 +31,9 @@ class DeleteShareGroupOffsetsRequestTopic(Record):
         self.topic_name = topic_name
 
 
-def _read_delete_share_group_offsets_request_topic(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteShareGroupOffsetsRequestTopic], int]:
+def _read_delete_share_group_offsets_request_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteShareGroupOffsetsRequestTopic], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteShareGroupOffsetsRequestTopic)
@@ -62,7 +63,9 @@ def _write_delete_share_group_offsets_request_topic(items: Sequence[DeleteShareG
         append(b"\0")
 
 
-def _read_delete_share_group_offsets_request(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteShareGroupOffsetsRequest], int]:
+def _read_delete_share_group_offsets_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteShareGroupOffsetsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteShareGroupOffsetsRequest)
@@ -82,9 +85,10 @@ def _read_delete_share_group_offsets_request(data: Any, at: int, version: int, c
         if n < 0:
             raise null_field("DeleteShareGroupOffsetsRequest.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DeleteShareGroupOffsetsRequest.topics", n)
-            item.topics, at = _read_delete_share_group_offsets_request_topic(data, at, version, n)
+            item.topics, at = _read_delete_share_group_offsets_request_topic(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -47,7 +46,9 @@ class DeleteShareGroupOffsetsResponseTopic(Record):
         self.error_message = error_message
 
 
-def _read_delete_share_group_offsets_response_topic(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteShareGroupOffsetsResponseTopic], int]:
+def _read_delete_share_group_offsets_response_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteShareGroupOffsetsResponseTopic], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteShareGroupOffsetsResponseTopic)
@@ -98,7 +99,9 @@ def _write_delete_share_group_offsets_response_topic(items: Sequence[DeleteShare
         append(b"\0")
 
 
-def _read_delete_share_group_offsets_response(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteShareGroupOffsetsResponse], int]:
+def _read_delete_share_group_offsets_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteShareGroupOffsetsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteShareGroupOffsetsResponse)
@@ -120,9 +123,10 @@ def _read_delete_share_group_offsets_response(data: Any, at: int, version: int, 
         if n < 0:
             raise null_field("DeleteShareGroupOffsetsResponse.responses")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DeleteShareGroupOffsetsResponse.responses", n)
-            item.responses, at = _read_delete_share_group_offsets_response_topic(data, at, version, n)
+            item.responses, at = _read_delete_share_group_offsets_response_topic(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

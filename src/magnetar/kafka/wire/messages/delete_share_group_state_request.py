@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -41,7 +40,9 @@ class PartitionData(Record):
         self.partition = partition
 
 
-def _read_partition_data(data: Any, at: int, version: int, count: int) -> tuple[list[PartitionData], int]:
+def _read_partition_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[PartitionData], int]:
     items = []
     for _ in range(count):
         item = _new(PartitionData)
@@ -74,7 +75,9 @@ class DeleteStateData(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_delete_state_data(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteStateData], int]:
+def _read_delete_state_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteStateData], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteStateData)
@@ -87,9 +90,10 @@ def _read_delete_state_data(data: Any, at: int, version: int, count: int) -> tup
         if n < 0:
             raise null_field("DeleteStateData.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DeleteStateData.partitions", n)
-            item.partitions, at = _read_partition_data(data, at, version, n)
+            item.partitions, at = _read_partition_data(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -109,7 +113,9 @@ def _write_delete_state_data(items: Sequence[DeleteStateData], append: Append, v
         append(b"\0")
 
 
-def _read_delete_share_group_state_request(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteShareGroupStateRequest], int]:
+def _read_delete_share_group_state_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteShareGroupStateRequest], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteShareGroupStateRequest)
@@ -129,9 +135,10 @@ def _read_delete_share_group_state_request(data: Any, at: int, version: int, cou
         if n < 0:
             raise null_field("DeleteShareGroupStateRequest.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DeleteShareGroupStateRequest.topics", n)
-            item.topics, at = _read_delete_state_data(data, at, version, n)
+            item.topics, at = _read_delete_state_data(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -45,7 +44,9 @@ class PartitionResult(Record):
         self.error_message = error_message
 
 
-def _read_partition_result(data: Any, at: int, version: int, count: int) -> tuple[list[PartitionResult], int]:
+def _read_partition_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[PartitionResult], int]:
     items = []
     for _ in range(count):
         item = _new(PartitionResult)
@@ -94,7 +95,9 @@ class DeleteStateResult(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_delete_state_result(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteStateResult], int]:
+def _read_delete_state_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteStateResult], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteStateResult)
@@ -107,9 +110,10 @@ def _read_delete_state_result(data: Any, at: int, version: int, count: int) -> t
         if n < 0:
             raise null_field("DeleteStateResult.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DeleteStateResult.partitions", n)
-            item.partitions, at = _read_partition_result(data, at, version, n)
+            item.partitions, at = _read_partition_result(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -129,7 +133,9 @@ def _write_delete_state_result(items: Sequence[DeleteStateResult], append: Appen
         append(b"\0")
 
 
-def _read_delete_share_group_state_response(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteShareGroupStateResponse], int]:
+def _read_delete_share_group_state_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteShareGroupStateResponse], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteShareGroupStateResponse)
@@ -140,9 +146,10 @@ def _read_delete_share_group_state_response(data: Any, at: int, version: int, co
         if n < 0:
             raise null_field("DeleteShareGroupStateResponse.results")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DeleteShareGroupStateResponse.results", n)
-            item.results, at = _read_delete_state_result(data, at, version, n)
+            item.results, at = _read_delete_state_result(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

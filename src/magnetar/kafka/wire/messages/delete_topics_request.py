@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -47,7 +46,9 @@ class DeleteTopicState(Record):
         self.topic_id = topic_id
 
 
-def _read_delete_topic_state(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteTopicState], int]:
+def _read_delete_topic_state(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteTopicState], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteTopicState)
@@ -85,7 +86,9 @@ def _write_delete_topic_state(items: Sequence[DeleteTopicState], append: Append,
         append(b"\0")
 
 
-def _read_delete_topics_request(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteTopicsRequest], int]:
+def _read_delete_topics_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteTopicsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteTopicsRequest)
@@ -97,9 +100,10 @@ def _read_delete_topics_request(data: Any, at: int, version: int, count: int) ->
             if n < 0:
                 raise null_field("DeleteTopicsRequest.topics")
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("DeleteTopicsRequest.topics", n)
-                item.topics, at = _read_delete_topic_state(data, at, version, n)
+                item.topics, at = _read_delete_topic_state(data, at, version, n, budget)
         else:
             item.topics = []
         if version <= 5:
@@ -114,7 +118,8 @@ def _read_delete_topics_request(data: Any, at: int, version: int, count: int) ->
             if n < 0:
                 raise null_field("DeleteTopicsRequest.topic_names")
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("DeleteTopicsRequest.topic_names", n)
                 topic_names_texts: list[str] = []
                 for _ in range(n):

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -54,7 +53,9 @@ class DeletableTopicResult(Record):
         self.error_message = error_message
 
 
-def _read_deletable_topic_result(data: Any, at: int, version: int, count: int) -> tuple[list[DeletableTopicResult], int]:
+def _read_deletable_topic_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeletableTopicResult], int]:
     items = []
     for _ in range(count):
         item = _new(DeletableTopicResult)
@@ -136,7 +137,9 @@ def _write_deletable_topic_result(items: Sequence[DeletableTopicResult], append:
             append(b"\0")
 
 
-def _read_delete_topics_response(data: Any, at: int, version: int, count: int) -> tuple[list[DeleteTopicsResponse], int]:
+def _read_delete_topics_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DeleteTopicsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(DeleteTopicsResponse)
@@ -153,9 +156,10 @@ def _read_delete_topics_response(data: Any, at: int, version: int, count: int) -
         if n < 0:
             raise null_field("DeleteTopicsResponse.responses")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DeleteTopicsResponse.responses", n)
-            item.responses, at = _read_deletable_topic_result(data, at, version, n)
+            item.responses, at = _read_deletable_topic_result(data, at, version, n, budget)
         if version >= 4:
             if data[at]:
                 at = skip_tags(data, at)

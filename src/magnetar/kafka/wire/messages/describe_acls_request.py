@@ -25,7 +25,9 @@ _unpack_bb = _struct_bb.unpack_from
 _pack_bb = _struct_bb.pack
 
 
-def _read_describe_acls_request(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeAclsRequest], int]:
+def _read_describe_acls_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeAclsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeAclsRequest)

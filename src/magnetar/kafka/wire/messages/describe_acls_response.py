@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -52,7 +51,9 @@ class AclDescription(Record):
         self.permission_type = permission_type
 
 
-def _read_acl_description(data: Any, at: int, version: int, count: int) -> tuple[list[AclDescription], int]:
+def _read_acl_description(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AclDescription], int]:
     items = []
     for _ in range(count):
         item = _new(AclDescription)
@@ -131,7 +132,9 @@ class DescribeAclsResource(Record):
         self.acls = [] if acls is EMPTY else acls
 
 
-def _read_describe_acls_resource(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeAclsResource], int]:
+def _read_describe_acls_resource(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeAclsResource], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeAclsResource)
@@ -163,9 +166,10 @@ def _read_describe_acls_resource(data: Any, at: int, version: int, count: int) -
         if n < 0:
             raise null_field("DescribeAclsResource.acls")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeAclsResource.acls", n)
-            item.acls, at = _read_acl_description(data, at, version, n)
+            item.acls, at = _read_acl_description(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)
@@ -196,7 +200,9 @@ def _write_describe_acls_resource(items: Sequence[DescribeAclsResource], append:
             append(b"\0")
 
 
-def _read_describe_acls_response(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeAclsResponse], int]:
+def _read_describe_acls_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeAclsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeAclsResponse)
@@ -226,9 +232,10 @@ def _read_describe_acls_response(data: Any, at: int, version: int, count: int) -
         if n < 0:
             raise null_field("DescribeAclsResponse.resources")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeAclsResponse.resources", n)
-            item.resources, at = _read_describe_acls_resource(data, at, version, n)
+            item.resources, at = _read_describe_acls_resource(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)

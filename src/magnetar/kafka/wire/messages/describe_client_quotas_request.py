@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -47,7 +46,9 @@ class ComponentData(Record):
         self.match = match
 
 
-def _read_component_data(data: Any, at: int, version: int, count: int) -> tuple[list[ComponentData], int]:
+def _read_component_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ComponentData], int]:
     items = []
     for _ in range(count):
         item = _new(ComponentData)
@@ -115,7 +116,9 @@ def _write_component_data(items: Sequence[ComponentData], append: Append, versio
             append(b"\0")
 
 
-def _read_describe_client_quotas_request(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeClientQuotasRequest], int]:
+def _read_describe_client_quotas_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeClientQuotasRequest], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeClientQuotasRequest)
@@ -130,9 +133,10 @@ def _read_describe_client_quotas_request(data: Any, at: int, version: int, count
         if n < 0:
             raise null_field("DescribeClientQuotasRequest.components")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeClientQuotasRequest.components", n)
-            item.components, at = _read_component_data(data, at, version, n)
+            item.components, at = _read_component_data(data, at, version, n, budget)
         (item.strict,) = _unpack_t(data, at)
         at += 1
         if version >= 1:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -45,7 +44,9 @@ class EntityData(Record):
         self.entity_name = entity_name
 
 
-def _read_entity_data(data: Any, at: int, version: int, count: int) -> tuple[list[EntityData], int]:
+def _read_entity_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[EntityData], int]:
     items = []
     for _ in range(count):
         item = _new(EntityData)
@@ -123,7 +124,9 @@ class ValueData(Record):
         self.value = value
 
 
-def _read_value_data(data: Any, at: int, version: int, count: int) -> tuple[list[ValueData], int]:
+def _read_value_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ValueData], int]:
     items = []
     for _ in range(count):
         item = _new(ValueData)
@@ -178,7 +181,9 @@ class EntryData(Record):
         self.values = [] if values is EMPTY else values
 
 
-def _read_entry_data(data: Any, at: int, version: int, count: int) -> tuple[list[EntryData], int]:
+def _read_entry_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[EntryData], int]:
     items = []
     for _ in range(count):
         item = _new(EntryData)
@@ -193,9 +198,10 @@ def _read_entry_data(data: Any, at: int, version: int, count: int) -> tuple[list
         if n < 0:
             raise null_field("EntryData.entity")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("EntryData.entity", n)
-            item.entity, at = _read_entity_data(data, at, version, n)
+            item.entity, at = _read_entity_data(data, at, version, n, budget)
         if version >= 1:
             n = data[at] - 1
             at += 1
@@ -207,9 +213,10 @@ def _read_entry_data(data: Any, at: int, version: int, count: int) -> tuple[list
         if n < 0:
             raise null_field("EntryData.values")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("EntryData.values", n)
-            item.values, at = _read_value_data(data, at, version, n)
+            item.values, at = _read_value_data(data, at, version, n, budget)
         if version >= 1:
             if data[at]:
                 at = skip_tags(data, at)
@@ -237,7 +244,9 @@ def _write_entry_data(items: Sequence[EntryData], append: Append, version: int) 
             append(b"\0")
 
 
-def _read_describe_client_quotas_response(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeClientQuotasResponse], int]:
+def _read_describe_client_quotas_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeClientQuotasResponse], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeClientQuotasResponse)
@@ -267,9 +276,10 @@ def _read_describe_client_quotas_response(data: Any, at: int, version: int, coun
         if n < 0:
             item.entries = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeClientQuotasResponse.entries", n)
-            item.entries, at = _read_entry_data(data, at, version, n)
+            item.entries, at = _read_entry_data(data, at, version, n, budget)
         if version >= 1:
             if data[at]:
                 at = skip_tags(data, at)

@@ -24,7 +24,9 @@ _unpack_tbt = _struct_tbt.unpack_from
 _pack_tbt = _struct_tbt.pack
 
 
-def _read_describe_cluster_request(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeClusterRequest], int]:
+def _read_describe_cluster_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeClusterRequest], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeClusterRequest)

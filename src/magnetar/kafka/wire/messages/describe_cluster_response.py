@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -53,7 +52,9 @@ class DescribeClusterBroker(Record):
         self.is_fenced = is_fenced
 
 
-def _read_describe_cluster_broker(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeClusterBroker], int]:
+def _read_describe_cluster_broker(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeClusterBroker], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeClusterBroker)
@@ -115,7 +116,9 @@ def _write_describe_cluster_broker(items: Sequence[DescribeClusterBroker], appen
         append(b"\0")
 
 
-def _read_describe_cluster_response(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeClusterResponse], int]:
+def _read_describe_cluster_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeClusterResponse], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeClusterResponse)
@@ -153,9 +156,10 @@ def _read_describe_cluster_response(data: Any, at: int, version: int, count: int
         if n < 0:
             raise null_field("DescribeClusterResponse.brokers")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeClusterResponse.brokers", n)
-            item.brokers, at = _read_describe_cluster_broker(data, at, version, n)
+            item.brokers, at = _read_describe_cluster_broker(data, at, version, n, budget)
         (item.cluster_authorized_operations,) = _unpack_i(data, at)
         at += 4
         if data[at]:

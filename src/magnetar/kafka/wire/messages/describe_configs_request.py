@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -50,7 +49,9 @@ class DescribeConfigsResource(Record):
         self.configuration_keys = [] if configuration_keys is EMPTY else configuration_keys
 
 
-def _read_describe_configs_resource(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeConfigsResource], int]:
+def _read_describe_configs_resource(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeConfigsResource], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeConfigsResource)
@@ -80,7 +81,8 @@ def _read_describe_configs_resource(data: Any, at: int, version: int, count: int
         if n < 0:
             item.configuration_keys = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeConfigsResource.configuration_keys", n)
             configuration_keys_texts: list[str] = []
             for _ in range(n):
@@ -139,7 +141,9 @@ def _write_describe_configs_resource(items: Sequence[DescribeConfigsResource], a
             append(b"\0")
 
 
-def _read_describe_configs_request(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeConfigsRequest], int]:
+def _read_describe_configs_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeConfigsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeConfigsRequest)
@@ -154,9 +158,10 @@ def _read_describe_configs_request(data: Any, at: int, version: int, count: int)
         if n < 0:
             raise null_field("DescribeConfigsRequest.resources")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeConfigsRequest.resources", n)
-            item.resources, at = _read_describe_configs_resource(data, at, version, n)
+            item.resources, at = _read_describe_configs_resource(data, at, version, n, budget)
         if version >= 3:
             (item.include_synonyms, item.include_documentation) = _unpack_tt(data, at)
             at += 2

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -53,7 +52,9 @@ class DescribeConfigsSynonym(Record):
         self.source = source
 
 
-def _read_describe_configs_synonym(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeConfigsSynonym], int]:
+def _read_describe_configs_synonym(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeConfigsSynonym], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeConfigsSynonym)
@@ -146,7 +147,9 @@ class DescribeConfigsResourceResult(Record):
         self.documentation = documentation
 
 
-def _read_describe_configs_resource_result(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeConfigsResourceResult], int]:
+def _read_describe_configs_resource_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeConfigsResourceResult], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeConfigsResourceResult)
@@ -189,9 +192,10 @@ def _read_describe_configs_resource_result(data: Any, at: int, version: int, cou
         if n < 0:
             raise null_field("DescribeConfigsResourceResult.synonyms")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeConfigsResourceResult.synonyms", n)
-            item.synonyms, at = _read_describe_configs_synonym(data, at, version, n)
+            item.synonyms, at = _read_describe_configs_synonym(data, at, version, n, budget)
         if version >= 3:
             (item.config_type,) = _unpack_b(data, at)
             at += 1
@@ -292,7 +296,9 @@ class DescribeConfigsResult(Record):
         self.configs = [] if configs is EMPTY else configs
 
 
-def _read_describe_configs_result(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeConfigsResult], int]:
+def _read_describe_configs_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeConfigsResult], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeConfigsResult)
@@ -337,9 +343,10 @@ def _read_describe_configs_result(data: Any, at: int, version: int, count: int) 
         if n < 0:
             raise null_field("DescribeConfigsResult.configs")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeConfigsResult.configs", n)
-            item.configs, at = _read_describe_configs_resource_result(data, at, version, n)
+            item.configs, at = _read_describe_configs_resource_result(data, at, version, n, budget)
         if version >= 4:
             if data[at]:
                 at = skip_tags(data, at)
@@ -383,7 +390,9 @@ def _write_describe_configs_result(items: Sequence[DescribeConfigsResult], appen
             append(b"\0")
 
 
-def _read_describe_configs_response(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeConfigsResponse], int]:
+def _read_describe_configs_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeConfigsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeConfigsResponse)
@@ -400,9 +409,10 @@ def _read_describe_configs_response(data: Any, at: int, version: int, count: int
         if n < 0:
             raise null_field("DescribeConfigsResponse.results")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeConfigsResponse.results", n)
-            item.results, at = _read_describe_configs_result(data, at, version, n)
+            item.results, at = _read_describe_configs_result(data, at, version, n, budget)
         if version >= 4:
             if data[at]:
                 at = skip_tags(data, at)

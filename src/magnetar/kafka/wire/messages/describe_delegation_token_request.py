@@ -8,7 +8,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -38,7 +37,9 @@ class DescribeDelegationTokenOwner(Record):
         self.principal_name = principal_name
 
 
-def _read_describe_delegation_token_owner(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeDelegationTokenOwner], int]:
+def _read_describe_delegation_token_owner(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeDelegationTokenOwner], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeDelegationTokenOwner)
@@ -97,7 +98,9 @@ def _write_describe_delegation_token_owner(items: Sequence[DescribeDelegationTok
             append(b"\0")
 
 
-def _read_describe_delegation_token_request(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeDelegationTokenRequest], int]:
+def _read_describe_delegation_token_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeDelegationTokenRequest], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeDelegationTokenRequest)
@@ -112,9 +115,10 @@ def _read_describe_delegation_token_request(data: Any, at: int, version: int, co
         if n < 0:
             item.owners = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeDelegationTokenRequest.owners", n)
-            item.owners, at = _read_describe_delegation_token_owner(data, at, version, n)
+            item.owners, at = _read_describe_delegation_token_owner(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     Buffer,
@@ -49,7 +48,9 @@ class DescribedDelegationTokenRenewer(Record):
         self.principal_name = principal_name
 
 
-def _read_described_delegation_token_renewer(data: Any, at: int, version: int, count: int) -> tuple[list[DescribedDelegationTokenRenewer], int]:
+def _read_described_delegation_token_renewer(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribedDelegationTokenRenewer], int]:
     items = []
     for _ in range(count):
         item = _new(DescribedDelegationTokenRenewer)
@@ -137,7 +138,9 @@ class DescribedDelegationToken(Record):
         self.renewers = [] if renewers is EMPTY else renewers
 
 
-def _read_described_delegation_token(data: Any, at: int, version: int, count: int) -> tuple[list[DescribedDelegationToken], int]:
+def _read_described_delegation_token(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribedDelegationToken], int]:
     items = []
     for _ in range(count):
         item = _new(DescribedDelegationToken)
@@ -230,9 +233,10 @@ def _read_described_delegation_token(data: Any, at: int, version: int, count: in
         if n < 0:
             raise null_field("DescribedDelegationToken.renewers")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribedDelegationToken.renewers", n)
-            item.renewers, at = _read_described_delegation_token_renewer(data, at, version, n)
+            item.renewers, at = _read_described_delegation_token_renewer(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)
@@ -296,7 +300,9 @@ def _write_described_delegation_token(items: Sequence[DescribedDelegationToken],
             append(b"\0")
 
 
-def _read_describe_delegation_token_response(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeDelegationTokenResponse], int]:
+def _read_describe_delegation_token_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeDelegationTokenResponse], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeDelegationTokenResponse)
@@ -313,9 +319,10 @@ def _read_describe_delegation_token_response(data: Any, at: int, version: int, c
         if n < 0:
             raise null_field("DescribeDelegationTokenResponse.tokens")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeDelegationTokenResponse.tokens", n)
-            item.tokens, at = _read_described_delegation_token(data, at, version, n)
+            item.tokens, at = _read_described_delegation_token(data, at, version, n, budget)
         (item.throttle_time_ms,) = _unpack_i(data, at)
         at += 4
         if version >= 2:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -29,7 +28,9 @@ _unpack_t = _struct_t.unpack_from
 _pack_t = _struct_t.pack
 
 
-def _read_describe_groups_request(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeGroupsRequest], int]:
+def _read_describe_groups_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeGroupsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeGroupsRequest)
@@ -44,7 +45,8 @@ def _read_describe_groups_request(data: Any, at: int, version: int, count: int) 
         if n < 0:
             raise null_field("DescribeGroupsRequest.groups")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeGroupsRequest.groups", n)
             groups_texts: list[str] = []
             for _ in range(n):

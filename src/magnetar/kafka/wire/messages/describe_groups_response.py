@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     Buffer,
@@ -54,7 +53,9 @@ class DescribedGroupMember(Record):
         self.member_assignment = member_assignment
 
 
-def _read_described_group_member(data: Any, at: int, version: int, count: int) -> tuple[list[DescribedGroupMember], int]:
+def _read_described_group_member(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribedGroupMember], int]:
     items = []
     for _ in range(count):
         item = _new(DescribedGroupMember)
@@ -226,7 +227,9 @@ class DescribedGroup(Record):
         self.authorized_operations = authorized_operations
 
 
-def _read_described_group(data: Any, at: int, version: int, count: int) -> tuple[list[DescribedGroup], int]:
+def _read_described_group(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribedGroup], int]:
     items = []
     for _ in range(count):
         item = _new(DescribedGroup)
@@ -307,9 +310,10 @@ def _read_described_group(data: Any, at: int, version: int, count: int) -> tuple
         if n < 0:
             raise null_field("DescribedGroup.members")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribedGroup.members", n)
-            item.members, at = _read_described_group_member(data, at, version, n)
+            item.members, at = _read_described_group_member(data, at, version, n, budget)
         if version >= 3:
             (item.authorized_operations,) = _unpack_i(data, at)
             at += 4
@@ -380,7 +384,9 @@ def _write_described_group(items: Sequence[DescribedGroup], append: Append, vers
             append(b"\0")
 
 
-def _read_describe_groups_response(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeGroupsResponse], int]:
+def _read_describe_groups_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeGroupsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeGroupsResponse)
@@ -400,9 +406,10 @@ def _read_describe_groups_response(data: Any, at: int, version: int, count: int)
         if n < 0:
             raise null_field("DescribeGroupsResponse.groups")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeGroupsResponse.groups", n)
-            item.groups, at = _read_described_group(data, at, version, n)
+            item.groups, at = _read_described_group(data, at, version, n, budget)
         if version >= 5:
             if data[at]:
                 at = skip_tags(data, at)

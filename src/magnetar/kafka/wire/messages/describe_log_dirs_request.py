@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -40,7 +39,9 @@ class DescribableLogDirTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_describable_log_dir_topic(data: Any, at: int, version: int, count: int) -> tuple[list[DescribableLogDirTopic], int]:
+def _read_describable_log_dir_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribableLogDirTopic], int]:
     items = []
     for _ in range(count):
         item = _new(DescribableLogDirTopic)
@@ -68,7 +69,8 @@ def _read_describable_log_dir_topic(data: Any, at: int, version: int, count: int
         if n < 0:
             raise null_field("DescribableLogDirTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribableLogDirTopic.partitions", n)
             item.partitions, at = read_numbers(data, at, "i", 4, n)
         if version >= 2:
@@ -99,7 +101,9 @@ def _write_describable_log_dir_topic(items: Sequence[DescribableLogDirTopic], ap
             append(b"\0")
 
 
-def _read_describe_log_dirs_request(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeLogDirsRequest], int]:
+def _read_describe_log_dirs_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeLogDirsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeLogDirsRequest)
@@ -114,9 +118,10 @@ def _read_describe_log_dirs_request(data: Any, at: int, version: int, count: int
         if n < 0:
             item.topics = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeLogDirsRequest.topics", n)
-            item.topics, at = _read_describable_log_dir_topic(data, at, version, n)
+            item.topics, at = _read_describable_log_dir_topic(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)

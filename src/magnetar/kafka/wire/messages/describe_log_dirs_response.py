@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -61,7 +60,9 @@ class DescribeLogDirsPartition(Record):
         self.is_future_key = is_future_key
 
 
-def _read_describe_log_dirs_partition(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeLogDirsPartition], int]:
+def _read_describe_log_dirs_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeLogDirsPartition], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeLogDirsPartition)
@@ -96,7 +97,9 @@ class DescribeLogDirsTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_describe_log_dirs_topic(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeLogDirsTopic], int]:
+def _read_describe_log_dirs_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeLogDirsTopic], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeLogDirsTopic)
@@ -124,9 +127,10 @@ def _read_describe_log_dirs_topic(data: Any, at: int, version: int, count: int) 
         if n < 0:
             raise null_field("DescribeLogDirsTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeLogDirsTopic.partitions", n)
-            item.partitions, at = _read_describe_log_dirs_partition(data, at, version, n)
+            item.partitions, at = _read_describe_log_dirs_partition(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)
@@ -176,7 +180,9 @@ class DescribeLogDirsResult(Record):
         self.is_cordoned = is_cordoned
 
 
-def _read_describe_log_dirs_result(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeLogDirsResult], int]:
+def _read_describe_log_dirs_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeLogDirsResult], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeLogDirsResult)
@@ -206,9 +212,10 @@ def _read_describe_log_dirs_result(data: Any, at: int, version: int, count: int)
         if n < 0:
             raise null_field("DescribeLogDirsResult.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeLogDirsResult.topics", n)
-            item.topics, at = _read_describe_log_dirs_topic(data, at, version, n)
+            item.topics, at = _read_describe_log_dirs_topic(data, at, version, n, budget)
         if version >= 5:
             (item.total_bytes, item.usable_bytes, item.is_cordoned) = _unpack_qqt(data, at)
             at += 17
@@ -255,7 +262,9 @@ def _write_describe_log_dirs_result(items: Sequence[DescribeLogDirsResult], appe
             append(b"\0")
 
 
-def _read_describe_log_dirs_response(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeLogDirsResponse], int]:
+def _read_describe_log_dirs_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeLogDirsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeLogDirsResponse)
@@ -277,9 +286,10 @@ def _read_describe_log_dirs_response(data: Any, at: int, version: int, count: in
         if n < 0:
             raise null_field("DescribeLogDirsResponse.results")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeLogDirsResponse.results", n)
-            item.results, at = _read_describe_log_dirs_result(data, at, version, n)
+            item.results, at = _read_describe_log_dirs_result(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)

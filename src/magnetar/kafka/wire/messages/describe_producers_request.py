@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -36,7 +35,9 @@ class TopicRequest(Record):
         self.partition_indexes = [] if partition_indexes is EMPTY else partition_indexes
 
 
-def _read_topic_request(data: Any, at: int, version: int, count: int) -> tuple[list[TopicRequest], int]:
+def _read_topic_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicRequest], int]:
     items = []
     for _ in range(count):
         item = _new(TopicRequest)
@@ -56,7 +57,8 @@ def _read_topic_request(data: Any, at: int, version: int, count: int) -> tuple[l
         if n < 0:
             raise null_field("TopicRequest.partition_indexes")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopicRequest.partition_indexes", n)
             item.partition_indexes, at = read_numbers(data, at, "i", 4, n)
         if data[at]:
@@ -79,7 +81,9 @@ def _write_topic_request(items: Sequence[TopicRequest], append: Append, version:
         append(b"\0")
 
 
-def _read_describe_producers_request(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeProducersRequest], int]:
+def _read_describe_producers_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeProducersRequest], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeProducersRequest)
@@ -90,9 +94,10 @@ def _read_describe_producers_request(data: Any, at: int, version: int, count: in
         if n < 0:
             raise null_field("DescribeProducersRequest.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeProducersRequest.topics", n)
-            item.topics, at = _read_topic_request(data, at, version, n)
+            item.topics, at = _read_topic_request(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -52,7 +51,9 @@ class ProducerState(Record):
         self.current_txn_start_offset = current_txn_start_offset
 
 
-def _read_producer_state(data: Any, at: int, version: int, count: int) -> tuple[list[ProducerState], int]:
+def _read_producer_state(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ProducerState], int]:
     items = []
     for _ in range(count):
         item = _new(ProducerState)
@@ -89,7 +90,9 @@ class PartitionResponse(Record):
         self.active_producers = [] if active_producers is EMPTY else active_producers
 
 
-def _read_partition_response(data: Any, at: int, version: int, count: int) -> tuple[list[PartitionResponse], int]:
+def _read_partition_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[PartitionResponse], int]:
     items = []
     for _ in range(count):
         item = _new(PartitionResponse)
@@ -111,9 +114,10 @@ def _read_partition_response(data: Any, at: int, version: int, count: int) -> tu
         if n < 0:
             raise null_field("PartitionResponse.active_producers")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("PartitionResponse.active_producers", n)
-            item.active_producers, at = _read_producer_state(data, at, version, n)
+            item.active_producers, at = _read_producer_state(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -151,7 +155,9 @@ class TopicResponse(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_topic_response(data: Any, at: int, version: int, count: int) -> tuple[list[TopicResponse], int]:
+def _read_topic_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicResponse], int]:
     items = []
     for _ in range(count):
         item = _new(TopicResponse)
@@ -171,9 +177,10 @@ def _read_topic_response(data: Any, at: int, version: int, count: int) -> tuple[
         if n < 0:
             raise null_field("TopicResponse.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopicResponse.partitions", n)
-            item.partitions, at = _read_partition_response(data, at, version, n)
+            item.partitions, at = _read_partition_response(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -194,7 +201,9 @@ def _write_topic_response(items: Sequence[TopicResponse], append: Append, versio
         append(b"\0")
 
 
-def _read_describe_producers_response(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeProducersResponse], int]:
+def _read_describe_producers_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeProducersResponse], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeProducersResponse)
@@ -207,9 +216,10 @@ def _read_describe_producers_response(data: Any, at: int, version: int, count: i
         if n < 0:
             raise null_field("DescribeProducersResponse.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeProducersResponse.topics", n)
-            item.topics, at = _read_topic_response(data, at, version, n)
+            item.topics, at = _read_topic_response(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

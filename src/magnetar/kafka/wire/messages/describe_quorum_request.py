@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -36,7 +35,9 @@ class PartitionData(Record):
         self.partition_index = partition_index
 
 
-def _read_partition_data(data: Any, at: int, version: int, count: int) -> tuple[list[PartitionData], int]:
+def _read_partition_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[PartitionData], int]:
     items = []
     for _ in range(count):
         item = _new(PartitionData)
@@ -69,7 +70,9 @@ class TopicData(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_topic_data(data: Any, at: int, version: int, count: int) -> tuple[list[TopicData], int]:
+def _read_topic_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicData], int]:
     items = []
     for _ in range(count):
         item = _new(TopicData)
@@ -89,9 +92,10 @@ def _read_topic_data(data: Any, at: int, version: int, count: int) -> tuple[list
         if n < 0:
             raise null_field("TopicData.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopicData.partitions", n)
-            item.partitions, at = _read_partition_data(data, at, version, n)
+            item.partitions, at = _read_partition_data(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -112,7 +116,9 @@ def _write_topic_data(items: Sequence[TopicData], append: Append, version: int) 
         append(b"\0")
 
 
-def _read_describe_quorum_request(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeQuorumRequest], int]:
+def _read_describe_quorum_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeQuorumRequest], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeQuorumRequest)
@@ -123,9 +129,10 @@ def _read_describe_quorum_request(data: Any, at: int, version: int, count: int) 
         if n < 0:
             raise null_field("DescribeQuorumRequest.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeQuorumRequest.topics", n)
-            item.topics, at = _read_topic_data(data, at, version, n)
+            item.topics, at = _read_topic_data(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -67,7 +66,9 @@ class ReplicaState(Record):
         self.last_caught_up_timestamp = last_caught_up_timestamp
 
 
-def _read_replica_state(data: Any, at: int, version: int, count: int) -> tuple[list[ReplicaState], int]:
+def _read_replica_state(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ReplicaState], int]:
     items = []
     for _ in range(count):
         item = _new(ReplicaState)
@@ -134,7 +135,9 @@ class PartitionData(Record):
         self.observers = [] if observers is EMPTY else observers
 
 
-def _read_partition_data(data: Any, at: int, version: int, count: int) -> tuple[list[PartitionData], int]:
+def _read_partition_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[PartitionData], int]:
     items = []
     for _ in range(count):
         item = _new(PartitionData)
@@ -161,9 +164,10 @@ def _read_partition_data(data: Any, at: int, version: int, count: int) -> tuple[
         if n < 0:
             raise null_field("PartitionData.current_voters")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("PartitionData.current_voters", n)
-            item.current_voters, at = _read_replica_state(data, at, version, n)
+            item.current_voters, at = _read_replica_state(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -171,9 +175,10 @@ def _read_partition_data(data: Any, at: int, version: int, count: int) -> tuple[
         if n < 0:
             raise null_field("PartitionData.observers")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("PartitionData.observers", n)
-            item.observers, at = _read_replica_state(data, at, version, n)
+            item.observers, at = _read_replica_state(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -216,7 +221,9 @@ class TopicData(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_topic_data(data: Any, at: int, version: int, count: int) -> tuple[list[TopicData], int]:
+def _read_topic_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicData], int]:
     items = []
     for _ in range(count):
         item = _new(TopicData)
@@ -236,9 +243,10 @@ def _read_topic_data(data: Any, at: int, version: int, count: int) -> tuple[list
         if n < 0:
             raise null_field("TopicData.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopicData.partitions", n)
-            item.partitions, at = _read_partition_data(data, at, version, n)
+            item.partitions, at = _read_partition_data(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -274,7 +282,9 @@ class Listener(Record):
         self.port = port
 
 
-def _read_listener(data: Any, at: int, version: int, count: int) -> tuple[list[Listener], int]:
+def _read_listener(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[Listener], int]:
     items = []
     for _ in range(count):
         item = _new(Listener)
@@ -333,7 +343,9 @@ class Node(Record):
         self.listeners = [] if listeners is EMPTY else listeners
 
 
-def _read_node(data: Any, at: int, version: int, count: int) -> tuple[list[Node], int]:
+def _read_node(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[Node], int]:
     items = []
     for _ in range(count):
         item = _new(Node)
@@ -346,9 +358,10 @@ def _read_node(data: Any, at: int, version: int, count: int) -> tuple[list[Node]
         if n < 0:
             raise null_field("Node.listeners")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Node.listeners", n)
-            item.listeners, at = _read_listener(data, at, version, n)
+            item.listeners, at = _read_listener(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -366,7 +379,9 @@ def _write_node(items: Sequence[Node], append: Append, version: int) -> None:
         append(b"\0")
 
 
-def _read_describe_quorum_response(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeQuorumResponse], int]:
+def _read_describe_quorum_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeQuorumResponse], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeQuorumResponse)
@@ -391,9 +406,10 @@ def _read_describe_quorum_response(data: Any, at: int, version: int, count: int)
         if n < 0:
             raise null_field("DescribeQuorumResponse.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeQuorumResponse.topics", n)
-            item.topics, at = _read_topic_data(data, at, version, n)
+            item.topics, at = _read_topic_data(data, at, version, n, budget)
         if version >= 2:
             n = data[at] - 1
             at += 1
@@ -402,9 +418,10 @@ def _read_describe_quorum_response(data: Any, at: int, version: int, count: int)
             if n < 0:
                 raise null_field("DescribeQuorumResponse.nodes")
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("DescribeQuorumResponse.nodes", n)
-                item.nodes, at = _read_node(data, at, version, n)
+                item.nodes, at = _read_node(data, at, version, n, budget)
         else:
             item.nodes = []
         if data[at]:

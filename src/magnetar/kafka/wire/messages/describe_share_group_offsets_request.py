@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -36,7 +35,9 @@ class DescribeShareGroupOffsetsRequestTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_describe_share_group_offsets_request_topic(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeShareGroupOffsetsRequestTopic], int]:
+def _read_describe_share_group_offsets_request_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeShareGroupOffsetsRequestTopic], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeShareGroupOffsetsRequestTopic)
@@ -56,7 +57,8 @@ def _read_describe_share_group_offsets_request_topic(data: Any, at: int, version
         if n < 0:
             raise null_field("DescribeShareGroupOffsetsRequestTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeShareGroupOffsetsRequestTopic.partitions", n)
             item.partitions, at = read_numbers(data, at, "i", 4, n)
         if data[at]:
@@ -92,7 +94,9 @@ class DescribeShareGroupOffsetsRequestGroup(Record):
         self.topics = [] if topics is EMPTY else topics
 
 
-def _read_describe_share_group_offsets_request_group(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeShareGroupOffsetsRequestGroup], int]:
+def _read_describe_share_group_offsets_request_group(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeShareGroupOffsetsRequestGroup], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeShareGroupOffsetsRequestGroup)
@@ -112,9 +116,10 @@ def _read_describe_share_group_offsets_request_group(data: Any, at: int, version
         if n < 0:
             item.topics = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeShareGroupOffsetsRequestGroup.topics", n)
-            item.topics, at = _read_describe_share_group_offsets_request_topic(data, at, version, n)
+            item.topics, at = _read_describe_share_group_offsets_request_topic(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -138,7 +143,9 @@ def _write_describe_share_group_offsets_request_group(items: Sequence[DescribeSh
         append(b"\0")
 
 
-def _read_describe_share_group_offsets_request(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeShareGroupOffsetsRequest], int]:
+def _read_describe_share_group_offsets_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeShareGroupOffsetsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeShareGroupOffsetsRequest)
@@ -149,9 +156,10 @@ def _read_describe_share_group_offsets_request(data: Any, at: int, version: int,
         if n < 0:
             raise null_field("DescribeShareGroupOffsetsRequest.groups")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeShareGroupOffsetsRequest.groups", n)
-            item.groups, at = _read_describe_share_group_offsets_request_group(data, at, version, n)
+            item.groups, at = _read_describe_share_group_offsets_request_group(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

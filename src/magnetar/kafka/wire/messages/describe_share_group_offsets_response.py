@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -60,7 +59,9 @@ class DescribeShareGroupOffsetsResponsePartition(Record):
         self.error_message = error_message
 
 
-def _read_describe_share_group_offsets_response_partition(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeShareGroupOffsetsResponsePartition], int]:
+def _read_describe_share_group_offsets_response_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeShareGroupOffsetsResponsePartition], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeShareGroupOffsetsResponsePartition)
@@ -119,7 +120,9 @@ class DescribeShareGroupOffsetsResponseTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_describe_share_group_offsets_response_topic(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeShareGroupOffsetsResponseTopic], int]:
+def _read_describe_share_group_offsets_response_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeShareGroupOffsetsResponseTopic], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeShareGroupOffsetsResponseTopic)
@@ -141,9 +144,10 @@ def _read_describe_share_group_offsets_response_topic(data: Any, at: int, versio
         if n < 0:
             raise null_field("DescribeShareGroupOffsetsResponseTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeShareGroupOffsetsResponseTopic.partitions", n)
-            item.partitions, at = _read_describe_share_group_offsets_response_partition(data, at, version, n)
+            item.partitions, at = _read_describe_share_group_offsets_response_partition(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -184,7 +188,9 @@ class DescribeShareGroupOffsetsResponseGroup(Record):
         self.error_message = error_message
 
 
-def _read_describe_share_group_offsets_response_group(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeShareGroupOffsetsResponseGroup], int]:
+def _read_describe_share_group_offsets_response_group(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeShareGroupOffsetsResponseGroup], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeShareGroupOffsetsResponseGroup)
@@ -204,9 +210,10 @@ def _read_describe_share_group_offsets_response_group(data: Any, at: int, versio
         if n < 0:
             raise null_field("DescribeShareGroupOffsetsResponseGroup.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeShareGroupOffsetsResponseGroup.topics", n)
-            item.topics, at = _read_describe_share_group_offsets_response_topic(data, at, version, n)
+            item.topics, at = _read_describe_share_group_offsets_response_topic(data, at, version, n, budget)
         (item.error_code,) = _unpack_h(data, at)
         at += 2
         n = data[at] - 1
@@ -246,7 +253,9 @@ def _write_describe_share_group_offsets_response_group(items: Sequence[DescribeS
         append(b"\0")
 
 
-def _read_describe_share_group_offsets_response(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeShareGroupOffsetsResponse], int]:
+def _read_describe_share_group_offsets_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeShareGroupOffsetsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeShareGroupOffsetsResponse)
@@ -259,9 +268,10 @@ def _read_describe_share_group_offsets_response(data: Any, at: int, version: int
         if n < 0:
             raise null_field("DescribeShareGroupOffsetsResponse.groups")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeShareGroupOffsetsResponse.groups", n)
-            item.groups, at = _read_describe_share_group_offsets_response_group(data, at, version, n)
+            item.groups, at = _read_describe_share_group_offsets_response_group(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

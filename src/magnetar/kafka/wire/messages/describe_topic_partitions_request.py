@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -36,7 +35,9 @@ class TopicRequest(Record):
         self.name = name
 
 
-def _read_topic_request(data: Any, at: int, version: int, count: int) -> tuple[list[TopicRequest], int]:
+def _read_topic_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicRequest], int]:
     items = []
     for _ in range(count):
         item = _new(TopicRequest)
@@ -79,7 +80,9 @@ class Cursor(Record):
         self.partition_index = partition_index
 
 
-def _read_cursor(data: Any, at: int, version: int, count: int) -> tuple[list[Cursor], int]:
+def _read_cursor(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[Cursor], int]:
     items = []
     for _ in range(count):
         item = _new(Cursor)
@@ -112,7 +115,9 @@ def _write_cursor(items: Sequence[Cursor], append: Append, version: int) -> None
         append(b"\0")
 
 
-def _read_describe_topic_partitions_request(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeTopicPartitionsRequest], int]:
+def _read_describe_topic_partitions_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeTopicPartitionsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeTopicPartitionsRequest)
@@ -123,9 +128,10 @@ def _read_describe_topic_partitions_request(data: Any, at: int, version: int, co
         if n < 0:
             raise null_field("DescribeTopicPartitionsRequest.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeTopicPartitionsRequest.topics", n)
-            item.topics, at = _read_topic_request(data, at, version, n)
+            item.topics, at = _read_topic_request(data, at, version, n, budget)
         (item.response_partition_limit,) = _unpack_i(data, at)
         at += 4
         n = data[at]
@@ -133,7 +139,7 @@ def _read_describe_topic_partitions_request(data: Any, at: int, version: int, co
         if n > 127:
             item.cursor = None
         else:
-            (item.cursor,), at = _read_cursor(data, at, version, 1)
+            (item.cursor,), at = _read_cursor(data, at, version, 1, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

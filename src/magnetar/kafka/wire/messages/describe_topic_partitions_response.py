@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -64,7 +63,9 @@ class DescribeTopicPartitionsResponsePartition(Record):
         self.offline_replicas = [] if offline_replicas is EMPTY else offline_replicas
 
 
-def _read_describe_topic_partitions_response_partition(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeTopicPartitionsResponsePartition], int]:
+def _read_describe_topic_partitions_response_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeTopicPartitionsResponsePartition], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeTopicPartitionsResponsePartition)
@@ -77,7 +78,8 @@ def _read_describe_topic_partitions_response_partition(data: Any, at: int, versi
         if n < 0:
             raise null_field("DescribeTopicPartitionsResponsePartition.replica_nodes")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeTopicPartitionsResponsePartition.replica_nodes", n)
             item.replica_nodes, at = read_numbers(data, at, "i", 4, n)
         n = data[at] - 1
@@ -87,7 +89,8 @@ def _read_describe_topic_partitions_response_partition(data: Any, at: int, versi
         if n < 0:
             raise null_field("DescribeTopicPartitionsResponsePartition.isr_nodes")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeTopicPartitionsResponsePartition.isr_nodes", n)
             item.isr_nodes, at = read_numbers(data, at, "i", 4, n)
         n = data[at] - 1
@@ -97,7 +100,8 @@ def _read_describe_topic_partitions_response_partition(data: Any, at: int, versi
         if n < 0:
             item.eligible_leader_replicas = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeTopicPartitionsResponsePartition.eligible_leader_replicas", n)
             item.eligible_leader_replicas, at = read_numbers(data, at, "i", 4, n)
         n = data[at] - 1
@@ -107,7 +111,8 @@ def _read_describe_topic_partitions_response_partition(data: Any, at: int, versi
         if n < 0:
             item.last_known_elr = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeTopicPartitionsResponsePartition.last_known_elr", n)
             item.last_known_elr, at = read_numbers(data, at, "i", 4, n)
         n = data[at] - 1
@@ -117,7 +122,8 @@ def _read_describe_topic_partitions_response_partition(data: Any, at: int, versi
         if n < 0:
             raise null_field("DescribeTopicPartitionsResponsePartition.offline_replicas")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeTopicPartitionsResponsePartition.offline_replicas", n)
             item.offline_replicas, at = read_numbers(data, at, "i", 4, n)
         if data[at]:
@@ -176,7 +182,9 @@ class DescribeTopicPartitionsResponseTopic(Record):
         self.topic_authorized_operations = topic_authorized_operations
 
 
-def _read_describe_topic_partitions_response_topic(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeTopicPartitionsResponseTopic], int]:
+def _read_describe_topic_partitions_response_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeTopicPartitionsResponseTopic], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeTopicPartitionsResponseTopic)
@@ -200,9 +208,10 @@ def _read_describe_topic_partitions_response_topic(data: Any, at: int, version: 
         if n < 0:
             raise null_field("DescribeTopicPartitionsResponseTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeTopicPartitionsResponseTopic.partitions", n)
-            item.partitions, at = _read_describe_topic_partitions_response_partition(data, at, version, n)
+            item.partitions, at = _read_describe_topic_partitions_response_partition(data, at, version, n, budget)
         (item.topic_authorized_operations,) = _unpack_i(data, at)
         at += 4
         if data[at]:
@@ -246,7 +255,9 @@ class Cursor(Record):
         self.partition_index = partition_index
 
 
-def _read_cursor(data: Any, at: int, version: int, count: int) -> tuple[list[Cursor], int]:
+def _read_cursor(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[Cursor], int]:
     items = []
     for _ in range(count):
         item = _new(Cursor)
@@ -279,7 +290,9 @@ def _write_cursor(items: Sequence[Cursor], append: Append, version: int) -> None
         append(b"\0")
 
 
-def _read_describe_topic_partitions_response(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeTopicPartitionsResponse], int]:
+def _read_describe_topic_partitions_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeTopicPartitionsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeTopicPartitionsResponse)
@@ -292,15 +305,16 @@ def _read_describe_topic_partitions_response(data: Any, at: int, version: int, c
         if n < 0:
             raise null_field("DescribeTopicPartitionsResponse.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeTopicPartitionsResponse.topics", n)
-            item.topics, at = _read_describe_topic_partitions_response_topic(data, at, version, n)
+            item.topics, at = _read_describe_topic_partitions_response_topic(data, at, version, n, budget)
         n = data[at]
         at += 1
         if n > 127:
             item.next_cursor = None
         else:
-            (item.next_cursor,), at = _read_cursor(data, at, version, 1)
+            (item.next_cursor,), at = _read_cursor(data, at, version, 1, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

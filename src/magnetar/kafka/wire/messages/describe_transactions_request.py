@@ -8,7 +8,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -21,7 +20,9 @@ from magnetar.kafka.wire.primitives import (
 _new = object.__new__
 
 
-def _read_describe_transactions_request(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeTransactionsRequest], int]:
+def _read_describe_transactions_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeTransactionsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeTransactionsRequest)
@@ -32,7 +33,8 @@ def _read_describe_transactions_request(data: Any, at: int, version: int, count:
         if n < 0:
             raise null_field("DescribeTransactionsRequest.transactional_ids")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeTransactionsRequest.transactional_ids", n)
             transactional_ids_texts: list[str] = []
             for _ in range(n):

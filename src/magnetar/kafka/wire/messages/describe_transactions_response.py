@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -45,7 +44,9 @@ class TopicData(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_topic_data(data: Any, at: int, version: int, count: int) -> tuple[list[TopicData], int]:
+def _read_topic_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicData], int]:
     items = []
     for _ in range(count):
         item = _new(TopicData)
@@ -65,7 +66,8 @@ def _read_topic_data(data: Any, at: int, version: int, count: int) -> tuple[list
         if n < 0:
             raise null_field("TopicData.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopicData.partitions", n)
             item.partitions, at = read_numbers(data, at, "i", 4, n)
         if data[at]:
@@ -113,7 +115,9 @@ class TransactionState(Record):
         self.topics = [] if topics is EMPTY else topics
 
 
-def _read_transaction_state(data: Any, at: int, version: int, count: int) -> tuple[list[TransactionState], int]:
+def _read_transaction_state(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TransactionState], int]:
     items = []
     for _ in range(count):
         item = _new(TransactionState)
@@ -146,9 +150,10 @@ def _read_transaction_state(data: Any, at: int, version: int, count: int) -> tup
         if n < 0:
             raise null_field("TransactionState.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TransactionState.topics", n)
-            item.topics, at = _read_topic_data(data, at, version, n)
+            item.topics, at = _read_topic_data(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -175,7 +180,9 @@ def _write_transaction_state(items: Sequence[TransactionState], append: Append, 
         append(b"\0")
 
 
-def _read_describe_transactions_response(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeTransactionsResponse], int]:
+def _read_describe_transactions_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeTransactionsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeTransactionsResponse)
@@ -188,9 +195,10 @@ def _read_describe_transactions_response(data: Any, at: int, version: int, count
         if n < 0:
             raise null_field("DescribeTransactionsResponse.transaction_states")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeTransactionsResponse.transaction_states", n)
-            item.transaction_states, at = _read_transaction_state(data, at, version, n)
+            item.transaction_states, at = _read_transaction_state(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

@@ -8,7 +8,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -32,7 +31,9 @@ class UserName(Record):
         self.name = name
 
 
-def _read_user_name(data: Any, at: int, version: int, count: int) -> tuple[list[UserName], int]:
+def _read_user_name(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[UserName], int]:
     items = []
     for _ in range(count):
         item = _new(UserName)
@@ -62,7 +63,9 @@ def _write_user_name(items: Sequence[UserName], append: Append, version: int) ->
         append(b"\0")
 
 
-def _read_describe_user_scram_credentials_request(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeUserScramCredentialsRequest], int]:
+def _read_describe_user_scram_credentials_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeUserScramCredentialsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeUserScramCredentialsRequest)
@@ -73,9 +76,10 @@ def _read_describe_user_scram_credentials_request(data: Any, at: int, version: i
         if n < 0:
             item.users = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeUserScramCredentialsRequest.users", n)
-            item.users, at = _read_user_name(data, at, version, n)
+            item.users, at = _read_user_name(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

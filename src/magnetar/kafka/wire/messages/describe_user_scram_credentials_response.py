@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -44,7 +43,9 @@ class CredentialInfo(Record):
         self.iterations = iterations
 
 
-def _read_credential_info(data: Any, at: int, version: int, count: int) -> tuple[list[CredentialInfo], int]:
+def _read_credential_info(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[CredentialInfo], int]:
     items = []
     for _ in range(count):
         item = _new(CredentialInfo)
@@ -81,7 +82,9 @@ class DescribeUserScramCredentialsResult(Record):
         self.credential_infos = [] if credential_infos is EMPTY else credential_infos
 
 
-def _read_describe_user_scram_credentials_result(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeUserScramCredentialsResult], int]:
+def _read_describe_user_scram_credentials_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeUserScramCredentialsResult], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeUserScramCredentialsResult)
@@ -112,9 +115,10 @@ def _read_describe_user_scram_credentials_result(data: Any, at: int, version: in
         if n < 0:
             raise null_field("DescribeUserScramCredentialsResult.credential_infos")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeUserScramCredentialsResult.credential_infos", n)
-            item.credential_infos, at = _read_credential_info(data, at, version, n)
+            item.credential_infos, at = _read_credential_info(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -143,7 +147,9 @@ def _write_describe_user_scram_credentials_result(items: Sequence[DescribeUserSc
         append(b"\0")
 
 
-def _read_describe_user_scram_credentials_response(data: Any, at: int, version: int, count: int) -> tuple[list[DescribeUserScramCredentialsResponse], int]:
+def _read_describe_user_scram_credentials_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribeUserScramCredentialsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(DescribeUserScramCredentialsResponse)
@@ -165,9 +171,10 @@ def _read_describe_user_scram_credentials_response(data: Any, at: int, version: 
         if n < 0:
             raise null_field("DescribeUserScramCredentialsResponse.results")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribeUserScramCredentialsResponse.results", n)
-            item.results, at = _read_describe_user_scram_credentials_result(data, at, version, n)
+            item.results, at = _read_describe_user_scram_credentials_result(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

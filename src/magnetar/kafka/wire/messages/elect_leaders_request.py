@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -46,7 +45,9 @@ class TopicPartitions(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_topic_partitions(data: Any, at: int, version: int, count: int) -> tuple[list[TopicPartitions], int]:
+def _read_topic_partitions(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicPartitions], int]:
     items = []
     for _ in range(count):
         item = _new(TopicPartitions)
@@ -74,7 +75,8 @@ def _read_topic_partitions(data: Any, at: int, version: int, count: int) -> tupl
         if n < 0:
             raise null_field("TopicPartitions.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopicPartitions.partitions", n)
             item.partitions, at = read_numbers(data, at, "i", 4, n)
         if version >= 2:
@@ -105,7 +107,9 @@ def _write_topic_partitions(items: Sequence[TopicPartitions], append: Append, ve
             append(b"\0")
 
 
-def _read_elect_leaders_request(data: Any, at: int, version: int, count: int) -> tuple[list[ElectLeadersRequest], int]:
+def _read_elect_leaders_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ElectLeadersRequest], int]:
     items = []
     for _ in range(count):
         item = _new(ElectLeadersRequest)
@@ -125,9 +129,10 @@ def _read_elect_leaders_request(data: Any, at: int, version: int, count: int) ->
         if n < 0:
             item.topic_partitions = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ElectLeadersRequest.topic_partitions", n)
-            item.topic_partitions, at = _read_topic_partitions(data, at, version, n)
+            item.topic_partitions, at = _read_topic_partitions(data, at, version, n, budget)
         (item.timeout_ms,) = _unpack_i(data, at)
         at += 4
         if version >= 2:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -47,7 +46,9 @@ class PartitionResult(Record):
         self.error_message = error_message
 
 
-def _read_partition_result(data: Any, at: int, version: int, count: int) -> tuple[list[PartitionResult], int]:
+def _read_partition_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[PartitionResult], int]:
     items = []
     for _ in range(count):
         item = _new(PartitionResult)
@@ -108,7 +109,9 @@ class ReplicaElectionResult(Record):
         self.partition_result = [] if partition_result is EMPTY else partition_result
 
 
-def _read_replica_election_result(data: Any, at: int, version: int, count: int) -> tuple[list[ReplicaElectionResult], int]:
+def _read_replica_election_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ReplicaElectionResult], int]:
     items = []
     for _ in range(count):
         item = _new(ReplicaElectionResult)
@@ -136,9 +139,10 @@ def _read_replica_election_result(data: Any, at: int, version: int, count: int) 
         if n < 0:
             raise null_field("ReplicaElectionResult.partition_result")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ReplicaElectionResult.partition_result", n)
-            item.partition_result, at = _read_partition_result(data, at, version, n)
+            item.partition_result, at = _read_partition_result(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)
@@ -167,7 +171,9 @@ def _write_replica_election_result(items: Sequence[ReplicaElectionResult], appen
             append(b"\0")
 
 
-def _read_elect_leaders_response(data: Any, at: int, version: int, count: int) -> tuple[list[ElectLeadersResponse], int]:
+def _read_elect_leaders_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ElectLeadersResponse], int]:
     items = []
     for _ in range(count):
         item = _new(ElectLeadersResponse)
@@ -189,9 +195,10 @@ def _read_elect_leaders_response(data: Any, at: int, version: int, count: int) -
         if n < 0:
             raise null_field("ElectLeadersResponse.replica_election_results")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ElectLeadersResponse.replica_election_results", n)
-            item.replica_election_results, at = _read_replica_election_result(data, at, version, n)
+            item.replica_election_results, at = _read_replica_election_result(data, at, version, n, budget)
         if version >= 2:
             if data[at]:
                 at = skip_tags(data, at)

@@ -23,7 +23,9 @@ _unpack_qht = _struct_qht.unpack_from
 _pack_qht = _struct_qht.pack
 
 
-def _read_end_txn_request(data: Any, at: int, version: int, count: int) -> tuple[list[EndTxnRequest], int]:
+def _read_end_txn_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[EndTxnRequest], int]:
     items = []
     for _ in range(count):
         item = _new(EndTxnRequest)

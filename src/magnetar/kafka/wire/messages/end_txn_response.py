@@ -20,7 +20,9 @@ _unpack_ihqh = _struct_ihqh.unpack_from
 _pack_ihqh = _struct_ihqh.pack
 
 
-def _read_end_txn_response(data: Any, at: int, version: int, count: int) -> tuple[list[EndTxnResponse], int]:
+def _read_end_txn_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[EndTxnResponse], int]:
     items = []
     for _ in range(count):
         item = _new(EndTxnResponse)

@@ -24,7 +24,9 @@ _unpack_q = _struct_q.unpack_from
 _pack_q = _struct_q.pack
 
 
-def _read_expire_delegation_token_request(data: Any, at: int, version: int, count: int) -> tuple[list[ExpireDelegationTokenRequest], int]:
+def _read_expire_delegation_token_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ExpireDelegationTokenRequest], int]:
     items = []
     for _ in range(count):
         item = _new(ExpireDelegationTokenRequest)

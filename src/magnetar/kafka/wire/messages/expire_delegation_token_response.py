@@ -17,7 +17,9 @@ _unpack_hqi = _struct_hqi.unpack_from
 _pack_hqi = _struct_hqi.pack
 
 
-def _read_expire_delegation_token_response(data: Any, at: int, version: int, count: int) -> tuple[list[ExpireDelegationTokenResponse], int]:
+def _read_expire_delegation_token_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ExpireDelegationTokenResponse], int]:
     items = []
     for _ in range(count):
         item = _new(ExpireDelegationTokenResponse)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import bad_tag, not_in_version, null_field, t
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -76,7 +75,9 @@ class ReplicaState(Record):
         self.replica_epoch = replica_epoch
 
 
-def _read_replica_state(data: Any, at: int, version: int, count: int) -> tuple[list[ReplicaState], int]:
+def _read_replica_state(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ReplicaState], int]:
     items = []
     for _ in range(count):
         item = _new(ReplicaState)
@@ -121,7 +122,9 @@ class FetchPartition(Record):
         self.high_watermark = high_watermark
 
 
-def _read_fetch_partition(data: Any, at: int, version: int, count: int) -> tuple[list[FetchPartition], int]:
+def _read_fetch_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[FetchPartition], int]:
     items = []
     for _ in range(count):
         item = _new(FetchPartition)
@@ -219,7 +222,9 @@ class FetchTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_fetch_topic(data: Any, at: int, version: int, count: int) -> tuple[list[FetchTopic], int]:
+def _read_fetch_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[FetchTopic], int]:
     items = []
     for _ in range(count):
         item = _new(FetchTopic)
@@ -255,9 +260,10 @@ def _read_fetch_topic(data: Any, at: int, version: int, count: int) -> tuple[lis
         if n < 0:
             raise null_field("FetchTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("FetchTopic.partitions", n)
-            item.partitions, at = _read_fetch_partition(data, at, version, n)
+            item.partitions, at = _read_fetch_partition(data, at, version, n, budget)
         if version >= 12:
             if data[at]:
                 at = skip_tags(data, at)
@@ -308,7 +314,9 @@ class ForgottenTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_forgotten_topic(data: Any, at: int, version: int, count: int) -> tuple[list[ForgottenTopic], int]:
+def _read_forgotten_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ForgottenTopic], int]:
     items = []
     for _ in range(count):
         item = _new(ForgottenTopic)
@@ -344,7 +352,8 @@ def _read_forgotten_topic(data: Any, at: int, version: int, count: int) -> tuple
         if n < 0:
             raise null_field("ForgottenTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ForgottenTopic.partitions", n)
             item.partitions, at = read_numbers(data, at, "i", 4, n)
         if version >= 12:
@@ -382,7 +391,9 @@ def _write_forgotten_topic(items: Sequence[ForgottenTopic], append: Append, vers
             append(b"\0")
 
 
-def _read_fetch_request(data: Any, at: int, version: int, count: int) -> tuple[list[FetchRequest], int]:
+def _read_fetch_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[FetchRequest], int]:
     items = []
     for _ in range(count):
         item = _new(FetchRequest)
@@ -409,9 +420,10 @@ def _read_fetch_request(data: Any, at: int, version: int, count: int) -> tuple[l
         if n < 0:
             raise null_field("FetchRequest.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("FetchRequest.topics", n)
-            item.topics, at = _read_fetch_topic(data, at, version, n)
+            item.topics, at = _read_fetch_topic(data, at, version, n, budget)
         if version >= 7:
             if version >= 12:
                 n = data[at] - 1
@@ -424,9 +436,10 @@ def _read_fetch_request(data: Any, at: int, version: int, count: int) -> tuple[l
             if n < 0:
                 raise null_field("FetchRequest.forgotten_topics_data")
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("FetchRequest.forgotten_topics_data", n)
-                item.forgotten_topics_data, at = _read_forgotten_topic(data, at, version, n)
+                item.forgotten_topics_data, at = _read_forgotten_topic(data, at, version, n, budget)
         else:
             item.forgotten_topics_data = []
         if version >= 11:
@@ -467,7 +480,7 @@ def _read_fetch_request(data: Any, at: int, version: int, count: int) -> tuple[l
                         if at != stop:
                             raise bad_tag("FetchRequest.cluster_id")
                     elif tag == 1 and version >= 15:
-                        (item.replica_state,), at = _read_replica_state(data, at, version, 1)
+                        (item.replica_state,), at = _read_replica_state(data, at, version, 1, budget)
                         if at != stop:
                             raise bad_tag("FetchRequest.replica_state")
                     else:

@@ -9,11 +9,11 @@ from magnetar.kafka.wire.malformed import bad_tag, not_in_version, null_field, t
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
     Buffer,
+    Records,
     compact_string_length,
     pack_int16,
     pack_int32,
@@ -72,7 +72,9 @@ class EpochEndOffset(Record):
         self.end_offset = end_offset
 
 
-def _read_epoch_end_offset(data: Any, at: int, version: int, count: int) -> tuple[list[EpochEndOffset], int]:
+def _read_epoch_end_offset(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[EpochEndOffset], int]:
     items = []
     for _ in range(count):
         item = _new(EpochEndOffset)
@@ -105,7 +107,9 @@ class LeaderIdAndEpoch(Record):
         self.leader_epoch = leader_epoch
 
 
-def _read_leader_id_and_epoch(data: Any, at: int, version: int, count: int) -> tuple[list[LeaderIdAndEpoch], int]:
+def _read_leader_id_and_epoch(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[LeaderIdAndEpoch], int]:
     items = []
     for _ in range(count):
         item = _new(LeaderIdAndEpoch)
@@ -138,7 +142,9 @@ class SnapshotId(Record):
         self.epoch = epoch
 
 
-def _read_snapshot_id(data: Any, at: int, version: int, count: int) -> tuple[list[SnapshotId], int]:
+def _read_snapshot_id(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[SnapshotId], int]:
     items = []
     for _ in range(count):
         item = _new(SnapshotId)
@@ -171,7 +177,9 @@ class AbortedTransaction(Record):
         self.first_offset = first_offset
 
 
-def _read_aborted_transaction(data: Any, at: int, version: int, count: int) -> tuple[list[AbortedTransaction], int]:
+def _read_aborted_transaction(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AbortedTransaction], int]:
     items = []
     for _ in range(count):
         item = _new(AbortedTransaction)
@@ -209,7 +217,7 @@ class PartitionData(Record):
         snapshot_id: SnapshotId | None = None,
         aborted_transactions: list[AbortedTransaction] | None = EMPTY,
         preferred_read_replica: int = -1,
-        records: Buffer | None = None,
+        records: Records | None = None,
     ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
@@ -224,7 +232,9 @@ class PartitionData(Record):
         self.records = records
 
 
-def _read_partition_data(data: Any, at: int, version: int, count: int) -> tuple[list[PartitionData], int]:
+def _read_partition_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[PartitionData], int]:
     items = []
     for _ in range(count):
         item = _new(PartitionData)
@@ -246,9 +256,10 @@ def _read_partition_data(data: Any, at: int, version: int, count: int) -> tuple[
         if n < 0:
             item.aborted_transactions = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("PartitionData.aborted_transactions", n)
-            item.aborted_transactions, at = _read_aborted_transaction(data, at, version, n)
+            item.aborted_transactions, at = _read_aborted_transaction(data, at, version, n, budget)
         if version >= 11:
             (item.preferred_read_replica,) = _unpack_i(data, at)
             at += 4
@@ -278,15 +289,15 @@ def _read_partition_data(data: Any, at: int, version: int, count: int) -> tuple[
                     size, at = read_varint(data, at)
                     stop = at + size
                     if tag == 0:
-                        (item.diverging_epoch,), at = _read_epoch_end_offset(data, at, version, 1)
+                        (item.diverging_epoch,), at = _read_epoch_end_offset(data, at, version, 1, budget)
                         if at != stop:
                             raise bad_tag("PartitionData.diverging_epoch")
                     elif tag == 1:
-                        (item.current_leader,), at = _read_leader_id_and_epoch(data, at, version, 1)
+                        (item.current_leader,), at = _read_leader_id_and_epoch(data, at, version, 1, budget)
                         if at != stop:
                             raise bad_tag("PartitionData.current_leader")
                     elif tag == 2:
-                        (item.snapshot_id,), at = _read_snapshot_id(data, at, version, 1)
+                        (item.snapshot_id,), at = _read_snapshot_id(data, at, version, 1, budget)
                         if at != stop:
                             raise bad_tag("PartitionData.snapshot_id")
                     else:
@@ -326,12 +337,21 @@ def _write_partition_data(items: Sequence[PartitionData], append: Append, versio
             else:
                 append(b"\xff\xff\xff\xff")
         else:
-            n = len(item.records)
-            if version >= 12:
-                append(ONE_BYTE[n + 1] if n < 127 else varint(n + 1))
+            if isinstance(item.records, list):
+                n = sum(map(len, item.records))
+                if version >= 12:
+                    append(ONE_BYTE[n + 1] if n < 127 else varint(n + 1))
+                else:
+                    append(pack_int32(n))
+                for each in item.records:
+                    append(each)
             else:
-                append(pack_int32(n))
-            append(item.records)
+                n = len(item.records)
+                if version >= 12:
+                    append(ONE_BYTE[n + 1] if n < 127 else varint(n + 1))
+                else:
+                    append(pack_int32(n))
+                append(item.records)
         if version < 12 and (item.diverging_epoch is not None):
             raise not_in_version("PartitionData.diverging_epoch", version)
         if version < 12 and (item.current_leader is not None):
@@ -373,7 +393,9 @@ class FetchableTopicResponse(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_fetchable_topic_response(data: Any, at: int, version: int, count: int) -> tuple[list[FetchableTopicResponse], int]:
+def _read_fetchable_topic_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[FetchableTopicResponse], int]:
     items = []
     for _ in range(count):
         item = _new(FetchableTopicResponse)
@@ -409,9 +431,10 @@ def _read_fetchable_topic_response(data: Any, at: int, version: int, count: int)
         if n < 0:
             raise null_field("FetchableTopicResponse.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("FetchableTopicResponse.partitions", n)
-            item.partitions, at = _read_partition_data(data, at, version, n)
+            item.partitions, at = _read_partition_data(data, at, version, n, budget)
         if version >= 12:
             if data[at]:
                 at = skip_tags(data, at)
@@ -464,7 +487,9 @@ class NodeEndpoint(Record):
         self.rack = rack
 
 
-def _read_node_endpoint(data: Any, at: int, version: int, count: int) -> tuple[list[NodeEndpoint], int]:
+def _read_node_endpoint(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[NodeEndpoint], int]:
     items = []
     for _ in range(count):
         item = _new(NodeEndpoint)
@@ -516,7 +541,9 @@ def _write_node_endpoint(items: Sequence[NodeEndpoint], append: Append, version:
         append(b"\0")
 
 
-def _read_fetch_response(data: Any, at: int, version: int, count: int) -> tuple[list[FetchResponse], int]:
+def _read_fetch_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[FetchResponse], int]:
     items = []
     for _ in range(count):
         item = _new(FetchResponse)
@@ -539,9 +566,10 @@ def _read_fetch_response(data: Any, at: int, version: int, count: int) -> tuple[
         if n < 0:
             raise null_field("FetchResponse.responses")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("FetchResponse.responses", n)
-            item.responses, at = _read_fetchable_topic_response(data, at, version, n)
+            item.responses, at = _read_fetchable_topic_response(data, at, version, n, budget)
         item.node_endpoints = []
         if version >= 12:
             if data[at]:
@@ -558,9 +586,10 @@ def _read_fetch_response(data: Any, at: int, version: int, count: int) -> tuple[
                         if n < 0:
                             raise null_field("FetchResponse.node_endpoints")
                         else:
-                            if n > len(data) - at or n > MAX_ELEMENTS:
+                            budget[0] -= n
+                            if n > len(data) - at or budget[0] < 0:
                                 raise too_many("FetchResponse.node_endpoints", n)
-                            item.node_endpoints, at = _read_node_endpoint(data, at, version, n)
+                            item.node_endpoints, at = _read_node_endpoint(data, at, version, n, budget)
                         if at != stop:
                             raise bad_tag("FetchResponse.node_endpoints")
                     else:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -27,7 +26,9 @@ _unpack_b = _struct_b.unpack_from
 _pack_b = _struct_b.pack
 
 
-def _read_find_coordinator_request(data: Any, at: int, version: int, count: int) -> tuple[list[FindCoordinatorRequest], int]:
+def _read_find_coordinator_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[FindCoordinatorRequest], int]:
     items = []
     for _ in range(count):
         item = _new(FindCoordinatorRequest)
@@ -60,7 +61,8 @@ def _read_find_coordinator_request(data: Any, at: int, version: int, count: int)
             if n < 0:
                 raise null_field("FindCoordinatorRequest.coordinator_keys")
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("FindCoordinatorRequest.coordinator_keys", n)
                 coordinator_keys_texts: list[str] = []
                 for _ in range(n):

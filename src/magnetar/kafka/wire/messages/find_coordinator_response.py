@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -54,7 +53,9 @@ class Coordinator(Record):
         self.error_message = error_message
 
 
-def _read_coordinator(data: Any, at: int, version: int, count: int) -> tuple[list[Coordinator], int]:
+def _read_coordinator(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[Coordinator], int]:
     items = []
     for _ in range(count):
         item = _new(Coordinator)
@@ -119,7 +120,9 @@ def _write_coordinator(items: Sequence[Coordinator], append: Append, version: in
         append(b"\0")
 
 
-def _read_find_coordinator_response(data: Any, at: int, version: int, count: int) -> tuple[list[FindCoordinatorResponse], int]:
+def _read_find_coordinator_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[FindCoordinatorResponse], int]:
     items = []
     for _ in range(count):
         item = _new(FindCoordinatorResponse)
@@ -184,9 +187,10 @@ def _read_find_coordinator_response(data: Any, at: int, version: int, count: int
             if n < 0:
                 raise null_field("FindCoordinatorResponse.coordinators")
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("FindCoordinatorResponse.coordinators", n)
-                item.coordinators, at = _read_coordinator(data, at, version, n)
+                item.coordinators, at = _read_coordinator(data, at, version, n, budget)
         else:
             item.coordinators = []
         if version >= 3:

@@ -19,7 +19,9 @@ _unpack_u = _struct_u.unpack_from
 _pack_u = _struct_u.pack
 
 
-def _read_get_telemetry_subscriptions_request(data: Any, at: int, version: int, count: int) -> tuple[list[GetTelemetrySubscriptionsRequest], int]:
+def _read_get_telemetry_subscriptions_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[GetTelemetrySubscriptionsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(GetTelemetrySubscriptionsRequest)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -31,7 +30,9 @@ _unpack_iit = _struct_iit.unpack_from
 _pack_iit = _struct_iit.pack
 
 
-def _read_get_telemetry_subscriptions_response(data: Any, at: int, version: int, count: int) -> tuple[list[GetTelemetrySubscriptionsResponse], int]:
+def _read_get_telemetry_subscriptions_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[GetTelemetrySubscriptionsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(GetTelemetrySubscriptionsResponse)
@@ -44,7 +45,8 @@ def _read_get_telemetry_subscriptions_response(data: Any, at: int, version: int,
         if n < 0:
             raise null_field("GetTelemetrySubscriptionsResponse.accepted_compression_types")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("GetTelemetrySubscriptionsResponse.accepted_compression_types", n)
             item.accepted_compression_types, at = read_numbers(data, at, "b", 1, n)
         (item.push_interval_ms, item.telemetry_max_bytes, item.delta_temporality) = _unpack_iit(data, at)
@@ -56,7 +58,8 @@ def _read_get_telemetry_subscriptions_response(data: Any, at: int, version: int,
         if n < 0:
             raise null_field("GetTelemetrySubscriptionsResponse.requested_metrics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("GetTelemetrySubscriptionsResponse.requested_metrics", n)
             requested_metrics_texts: list[str] = []
             for _ in range(n):

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     Buffer,
@@ -61,7 +60,9 @@ class MemberMetadata(Record):
         self.assignment = assignment
 
 
-def _read_member_metadata(data: Any, at: int, version: int, count: int) -> tuple[list[MemberMetadata], int]:
+def _read_member_metadata(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[MemberMetadata], int]:
     items = []
     for _ in range(count):
         item = _new(MemberMetadata)
@@ -219,7 +220,9 @@ def _write_member_metadata(items: Sequence[MemberMetadata], append: Append, vers
             append(b"\0")
 
 
-def _read_group_metadata_value(data: Any, at: int, version: int, count: int) -> tuple[list[GroupMetadataValue], int]:
+def _read_group_metadata_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[GroupMetadataValue], int]:
     items = []
     for _ in range(count):
         item = _new(GroupMetadataValue)
@@ -280,9 +283,10 @@ def _read_group_metadata_value(data: Any, at: int, version: int, count: int) -> 
         if n < 0:
             raise null_field("GroupMetadataValue.members")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("GroupMetadataValue.members", n)
-            item.members, at = _read_member_metadata(data, at, version, n)
+            item.members, at = _read_member_metadata(data, at, version, n, budget)
         if version >= 4:
             if data[at]:
                 at = skip_tags(data, at)

@@ -23,7 +23,9 @@ _unpack_i = _struct_i.unpack_from
 _pack_i = _struct_i.pack
 
 
-def _read_heartbeat_request(data: Any, at: int, version: int, count: int) -> tuple[list[HeartbeatRequest], int]:
+def _read_heartbeat_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[HeartbeatRequest], int]:
     items = []
     for _ in range(count):
         item = _new(HeartbeatRequest)

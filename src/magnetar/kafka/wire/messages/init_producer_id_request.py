@@ -29,7 +29,9 @@ _unpack_iqhtt = _struct_iqhtt.unpack_from
 _pack_iqhtt = _struct_iqhtt.pack
 
 
-def _read_init_producer_id_request(data: Any, at: int, version: int, count: int) -> tuple[list[InitProducerIdRequest], int]:
+def _read_init_producer_id_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[InitProducerIdRequest], int]:
     items = []
     for _ in range(count):
         item = _new(InitProducerIdRequest)

@@ -21,7 +21,9 @@ _unpack_ihqhqh = _struct_ihqhqh.unpack_from
 _pack_ihqhqh = _struct_ihqhqh.pack
 
 
-def _read_init_producer_id_response(data: Any, at: int, version: int, count: int) -> tuple[list[InitProducerIdResponse], int]:
+def _read_init_producer_id_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[InitProducerIdResponse], int]:
     items = []
     for _ in range(count):
         item = _new(InitProducerIdResponse)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -45,7 +44,9 @@ class PartitionData(Record):
         self.start_offset = start_offset
 
 
-def _read_partition_data(data: Any, at: int, version: int, count: int) -> tuple[list[PartitionData], int]:
+def _read_partition_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[PartitionData], int]:
     items = []
     for _ in range(count):
         item = _new(PartitionData)
@@ -78,7 +79,9 @@ class InitializeStateData(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_initialize_state_data(data: Any, at: int, version: int, count: int) -> tuple[list[InitializeStateData], int]:
+def _read_initialize_state_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[InitializeStateData], int]:
     items = []
     for _ in range(count):
         item = _new(InitializeStateData)
@@ -91,9 +94,10 @@ def _read_initialize_state_data(data: Any, at: int, version: int, count: int) ->
         if n < 0:
             raise null_field("InitializeStateData.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("InitializeStateData.partitions", n)
-            item.partitions, at = _read_partition_data(data, at, version, n)
+            item.partitions, at = _read_partition_data(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -113,7 +117,9 @@ def _write_initialize_state_data(items: Sequence[InitializeStateData], append: A
         append(b"\0")
 
 
-def _read_initialize_share_group_state_request(data: Any, at: int, version: int, count: int) -> tuple[list[InitializeShareGroupStateRequest], int]:
+def _read_initialize_share_group_state_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[InitializeShareGroupStateRequest], int]:
     items = []
     for _ in range(count):
         item = _new(InitializeShareGroupStateRequest)
@@ -133,9 +139,10 @@ def _read_initialize_share_group_state_request(data: Any, at: int, version: int,
         if n < 0:
             raise null_field("InitializeShareGroupStateRequest.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("InitializeShareGroupStateRequest.topics", n)
-            item.topics, at = _read_initialize_state_data(data, at, version, n)
+            item.topics, at = _read_initialize_state_data(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

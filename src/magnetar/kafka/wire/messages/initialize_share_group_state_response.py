@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -45,7 +44,9 @@ class PartitionResult(Record):
         self.error_message = error_message
 
 
-def _read_partition_result(data: Any, at: int, version: int, count: int) -> tuple[list[PartitionResult], int]:
+def _read_partition_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[PartitionResult], int]:
     items = []
     for _ in range(count):
         item = _new(PartitionResult)
@@ -94,7 +95,9 @@ class InitializeStateResult(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_initialize_state_result(data: Any, at: int, version: int, count: int) -> tuple[list[InitializeStateResult], int]:
+def _read_initialize_state_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[InitializeStateResult], int]:
     items = []
     for _ in range(count):
         item = _new(InitializeStateResult)
@@ -107,9 +110,10 @@ def _read_initialize_state_result(data: Any, at: int, version: int, count: int) 
         if n < 0:
             raise null_field("InitializeStateResult.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("InitializeStateResult.partitions", n)
-            item.partitions, at = _read_partition_result(data, at, version, n)
+            item.partitions, at = _read_partition_result(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -129,7 +133,9 @@ def _write_initialize_state_result(items: Sequence[InitializeStateResult], appen
         append(b"\0")
 
 
-def _read_initialize_share_group_state_response(data: Any, at: int, version: int, count: int) -> tuple[list[InitializeShareGroupStateResponse], int]:
+def _read_initialize_share_group_state_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[InitializeShareGroupStateResponse], int]:
     items = []
     for _ in range(count):
         item = _new(InitializeShareGroupStateResponse)
@@ -140,9 +146,10 @@ def _read_initialize_share_group_state_response(data: Any, at: int, version: int
         if n < 0:
             raise null_field("InitializeShareGroupStateResponse.results")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("InitializeShareGroupStateResponse.results", n)
-            item.results, at = _read_initialize_state_result(data, at, version, n)
+            item.results, at = _read_initialize_state_result(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     Buffer,
@@ -46,7 +45,9 @@ class JoinGroupRequestProtocol(Record):
         self.metadata = metadata
 
 
-def _read_join_group_request_protocol(data: Any, at: int, version: int, count: int) -> tuple[list[JoinGroupRequestProtocol], int]:
+def _read_join_group_request_protocol(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[JoinGroupRequestProtocol], int]:
     items = []
     for _ in range(count):
         item = _new(JoinGroupRequestProtocol)
@@ -104,7 +105,9 @@ def _write_join_group_request_protocol(items: Sequence[JoinGroupRequestProtocol]
             append(b"\0")
 
 
-def _read_join_group_request(data: Any, at: int, version: int, count: int) -> tuple[list[JoinGroupRequest], int]:
+def _read_join_group_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[JoinGroupRequest], int]:
     items = []
     for _ in range(count):
         item = _new(JoinGroupRequest)
@@ -181,9 +184,10 @@ def _read_join_group_request(data: Any, at: int, version: int, count: int) -> tu
         if n < 0:
             raise null_field("JoinGroupRequest.protocols")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("JoinGroupRequest.protocols", n)
-            item.protocols, at = _read_join_group_request_protocol(data, at, version, n)
+            item.protocols, at = _read_join_group_request_protocol(data, at, version, n, budget)
         if version >= 8:
             n = data[at] - 1
             at += 1

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     Buffer,
@@ -51,7 +50,9 @@ class JoinGroupResponseMember(Record):
         self.metadata = metadata
 
 
-def _read_join_group_response_member(data: Any, at: int, version: int, count: int) -> tuple[list[JoinGroupResponseMember], int]:
+def _read_join_group_response_member(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[JoinGroupResponseMember], int]:
     items = []
     for _ in range(count):
         item = _new(JoinGroupResponseMember)
@@ -139,7 +140,9 @@ def _write_join_group_response_member(items: Sequence[JoinGroupResponseMember], 
             append(b"\0")
 
 
-def _read_join_group_response(data: Any, at: int, version: int, count: int) -> tuple[list[JoinGroupResponse], int]:
+def _read_join_group_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[JoinGroupResponse], int]:
     items = []
     for _ in range(count):
         item = _new(JoinGroupResponse)
@@ -219,9 +222,10 @@ def _read_join_group_response(data: Any, at: int, version: int, count: int) -> t
         if n < 0:
             raise null_field("JoinGroupResponse.members")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("JoinGroupResponse.members", n)
-            item.members, at = _read_join_group_response_member(data, at, version, n)
+            item.members, at = _read_join_group_response_member(data, at, version, n, budget)
         if version >= 6:
             if data[at]:
                 at = skip_tags(data, at)

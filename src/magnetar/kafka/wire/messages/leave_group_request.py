@@ -8,7 +8,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -40,7 +39,9 @@ class MemberIdentity(Record):
         self.reason = reason
 
 
-def _read_member_identity(data: Any, at: int, version: int, count: int) -> tuple[list[MemberIdentity], int]:
+def _read_member_identity(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[MemberIdentity], int]:
     items = []
     for _ in range(count):
         item = _new(MemberIdentity)
@@ -125,7 +126,9 @@ def _write_member_identity(items: Sequence[MemberIdentity], append: Append, vers
             append(b"\0")
 
 
-def _read_leave_group_request(data: Any, at: int, version: int, count: int) -> tuple[list[LeaveGroupRequest], int]:
+def _read_leave_group_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[LeaveGroupRequest], int]:
     items = []
     for _ in range(count):
         item = _new(LeaveGroupRequest)
@@ -164,9 +167,10 @@ def _read_leave_group_request(data: Any, at: int, version: int, count: int) -> t
             if n < 0:
                 raise null_field("LeaveGroupRequest.members")
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("LeaveGroupRequest.members", n)
-                item.members, at = _read_member_identity(data, at, version, n)
+                item.members, at = _read_member_identity(data, at, version, n, budget)
         else:
             item.members = []
         if version >= 4:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -47,7 +46,9 @@ class MemberResponse(Record):
         self.error_code = error_code
 
 
-def _read_member_response(data: Any, at: int, version: int, count: int) -> tuple[list[MemberResponse], int]:
+def _read_member_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[MemberResponse], int]:
     items = []
     for _ in range(count):
         item = _new(MemberResponse)
@@ -115,7 +116,9 @@ def _write_member_response(items: Sequence[MemberResponse], append: Append, vers
             append(b"\0")
 
 
-def _read_leave_group_response(data: Any, at: int, version: int, count: int) -> tuple[list[LeaveGroupResponse], int]:
+def _read_leave_group_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[LeaveGroupResponse], int]:
     items = []
     for _ in range(count):
         item = _new(LeaveGroupResponse)
@@ -138,9 +141,10 @@ def _read_leave_group_response(data: Any, at: int, version: int, count: int) -> 
             if n < 0:
                 raise null_field("LeaveGroupResponse.members")
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("LeaveGroupResponse.members", n)
-                item.members, at = _read_member_response(data, at, version, n)
+                item.members, at = _read_member_response(data, at, version, n, budget)
         else:
             item.members = []
         if version >= 4:

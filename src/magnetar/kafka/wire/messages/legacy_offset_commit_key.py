@@ -20,7 +20,9 @@ _unpack_i = _struct_i.unpack_from
 _pack_i = _struct_i.pack
 
 
-def _read_legacy_offset_commit_key(data: Any, at: int, version: int, count: int) -> tuple[list[LegacyOffsetCommitKey], int]:
+def _read_legacy_offset_commit_key(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[LegacyOffsetCommitKey], int]:
     items = []
     for _ in range(count):
         item = _new(LegacyOffsetCommitKey)

@@ -20,7 +20,9 @@ _unpack_q = _struct_q.unpack_from
 _pack_q = _struct_q.pack
 
 
-def _read_legacy_offset_commit_value(data: Any, at: int, version: int, count: int) -> tuple[list[LegacyOffsetCommitValue], int]:
+def _read_legacy_offset_commit_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[LegacyOffsetCommitValue], int]:
     items = []
     for _ in range(count):
         item = _new(LegacyOffsetCommitValue)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     read_long_length,
@@ -21,7 +20,9 @@ from magnetar.kafka.wire.primitives import (
 _new = object.__new__
 
 
-def _read_list_config_resources_request(data: Any, at: int, version: int, count: int) -> tuple[list[ListConfigResourcesRequest], int]:
+def _read_list_config_resources_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ListConfigResourcesRequest], int]:
     items = []
     for _ in range(count):
         item = _new(ListConfigResourcesRequest)
@@ -33,7 +34,8 @@ def _read_list_config_resources_request(data: Any, at: int, version: int, count:
             if n < 0:
                 raise null_field("ListConfigResourcesRequest.resource_types")
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("ListConfigResourcesRequest.resource_types", n)
                 item.resource_types, at = read_numbers(data, at, "b", 1, n)
         else:

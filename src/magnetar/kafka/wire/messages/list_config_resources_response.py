@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -41,7 +40,9 @@ class ConfigResource(Record):
         self.resource_type = resource_type
 
 
-def _read_config_resource(data: Any, at: int, version: int, count: int) -> tuple[list[ConfigResource], int]:
+def _read_config_resource(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ConfigResource], int]:
     items = []
     for _ in range(count):
         item = _new(ConfigResource)
@@ -80,7 +81,9 @@ def _write_config_resource(items: Sequence[ConfigResource], append: Append, vers
         append(b"\0")
 
 
-def _read_list_config_resources_response(data: Any, at: int, version: int, count: int) -> tuple[list[ListConfigResourcesResponse], int]:
+def _read_list_config_resources_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ListConfigResourcesResponse], int]:
     items = []
     for _ in range(count):
         item = _new(ListConfigResourcesResponse)
@@ -93,9 +96,10 @@ def _read_list_config_resources_response(data: Any, at: int, version: int, count
         if n < 0:
             raise null_field("ListConfigResourcesResponse.config_resources")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ListConfigResourcesResponse.config_resources", n)
-            item.config_resources, at = _read_config_resource(data, at, version, n)
+            item.config_resources, at = _read_config_resource(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

@@ -8,7 +8,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -21,7 +20,9 @@ from magnetar.kafka.wire.primitives import (
 _new = object.__new__
 
 
-def _read_list_groups_request(data: Any, at: int, version: int, count: int) -> tuple[list[ListGroupsRequest], int]:
+def _read_list_groups_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ListGroupsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(ListGroupsRequest)
@@ -33,7 +34,8 @@ def _read_list_groups_request(data: Any, at: int, version: int, count: int) -> t
             if n < 0:
                 raise null_field("ListGroupsRequest.states_filter")
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("ListGroupsRequest.states_filter", n)
                 states_filter_texts: list[str] = []
                 for _ in range(n):
@@ -56,7 +58,8 @@ def _read_list_groups_request(data: Any, at: int, version: int, count: int) -> t
             if n < 0:
                 raise null_field("ListGroupsRequest.types_filter")
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("ListGroupsRequest.types_filter", n)
                 types_filter_texts: list[str] = []
                 for _ in range(n):

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -49,7 +48,9 @@ class ListedGroup(Record):
         self.group_type = group_type
 
 
-def _read_listed_group(data: Any, at: int, version: int, count: int) -> tuple[list[ListedGroup], int]:
+def _read_listed_group(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ListedGroup], int]:
     items = []
     for _ in range(count):
         item = _new(ListedGroup)
@@ -142,7 +143,9 @@ def _write_listed_group(items: Sequence[ListedGroup], append: Append, version: i
             append(b"\0")
 
 
-def _read_list_groups_response(data: Any, at: int, version: int, count: int) -> tuple[list[ListGroupsResponse], int]:
+def _read_list_groups_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ListGroupsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(ListGroupsResponse)
@@ -164,9 +167,10 @@ def _read_list_groups_response(data: Any, at: int, version: int, count: int) -> 
         if n < 0:
             raise null_field("ListGroupsResponse.groups")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ListGroupsResponse.groups", n)
-            item.groups, at = _read_listed_group(data, at, version, n)
+            item.groups, at = _read_listed_group(data, at, version, n, budget)
         if version >= 3:
             if data[at]:
                 at = skip_tags(data, at)

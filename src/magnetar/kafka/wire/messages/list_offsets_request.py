@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -53,7 +52,9 @@ class ListOffsetsPartition(Record):
         self.timestamp = timestamp
 
 
-def _read_list_offsets_partition(data: Any, at: int, version: int, count: int) -> tuple[list[ListOffsetsPartition], int]:
+def _read_list_offsets_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ListOffsetsPartition], int]:
     items = []
     for _ in range(count):
         item = _new(ListOffsetsPartition)
@@ -96,7 +97,9 @@ class ListOffsetsTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_list_offsets_topic(data: Any, at: int, version: int, count: int) -> tuple[list[ListOffsetsTopic], int]:
+def _read_list_offsets_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ListOffsetsTopic], int]:
     items = []
     for _ in range(count):
         item = _new(ListOffsetsTopic)
@@ -124,9 +127,10 @@ def _read_list_offsets_topic(data: Any, at: int, version: int, count: int) -> tu
         if n < 0:
             raise null_field("ListOffsetsTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ListOffsetsTopic.partitions", n)
-            item.partitions, at = _read_list_offsets_partition(data, at, version, n)
+            item.partitions, at = _read_list_offsets_partition(data, at, version, n, budget)
         if version >= 6:
             if data[at]:
                 at = skip_tags(data, at)
@@ -155,7 +159,9 @@ def _write_list_offsets_topic(items: Sequence[ListOffsetsTopic], append: Append,
             append(b"\0")
 
 
-def _read_list_offsets_request(data: Any, at: int, version: int, count: int) -> tuple[list[ListOffsetsRequest], int]:
+def _read_list_offsets_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ListOffsetsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(ListOffsetsRequest)
@@ -177,9 +183,10 @@ def _read_list_offsets_request(data: Any, at: int, version: int, count: int) -> 
         if n < 0:
             raise null_field("ListOffsetsRequest.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ListOffsetsRequest.topics", n)
-            item.topics, at = _read_list_offsets_topic(data, at, version, n)
+            item.topics, at = _read_list_offsets_topic(data, at, version, n, budget)
         if version >= 10:
             (item.timeout_ms,) = _unpack_i(data, at)
             at += 4

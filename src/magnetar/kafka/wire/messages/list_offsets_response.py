@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -54,7 +53,9 @@ class ListOffsetsPartitionResponse(Record):
         self.leader_epoch = leader_epoch
 
 
-def _read_list_offsets_partition_response(data: Any, at: int, version: int, count: int) -> tuple[list[ListOffsetsPartitionResponse], int]:
+def _read_list_offsets_partition_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ListOffsetsPartitionResponse], int]:
     items = []
     for _ in range(count):
         item = _new(ListOffsetsPartitionResponse)
@@ -99,7 +100,9 @@ class ListOffsetsTopicResponse(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_list_offsets_topic_response(data: Any, at: int, version: int, count: int) -> tuple[list[ListOffsetsTopicResponse], int]:
+def _read_list_offsets_topic_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ListOffsetsTopicResponse], int]:
     items = []
     for _ in range(count):
         item = _new(ListOffsetsTopicResponse)
@@ -127,9 +130,10 @@ def _read_list_offsets_topic_response(data: Any, at: int, version: int, count: i
         if n < 0:
             raise null_field("ListOffsetsTopicResponse.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ListOffsetsTopicResponse.partitions", n)
-            item.partitions, at = _read_list_offsets_partition_response(data, at, version, n)
+            item.partitions, at = _read_list_offsets_partition_response(data, at, version, n, budget)
         if version >= 6:
             if data[at]:
                 at = skip_tags(data, at)
@@ -158,7 +162,9 @@ def _write_list_offsets_topic_response(items: Sequence[ListOffsetsTopicResponse]
             append(b"\0")
 
 
-def _read_list_offsets_response(data: Any, at: int, version: int, count: int) -> tuple[list[ListOffsetsResponse], int]:
+def _read_list_offsets_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ListOffsetsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(ListOffsetsResponse)
@@ -178,9 +184,10 @@ def _read_list_offsets_response(data: Any, at: int, version: int, count: int) ->
         if n < 0:
             raise null_field("ListOffsetsResponse.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ListOffsetsResponse.topics", n)
-            item.topics, at = _read_list_offsets_topic_response(data, at, version, n)
+            item.topics, at = _read_list_offsets_topic_response(data, at, version, n, budget)
         if version >= 6:
             if data[at]:
                 at = skip_tags(data, at)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -39,7 +38,9 @@ class ListPartitionReassignmentsTopics(Record):
         self.partition_indexes = [] if partition_indexes is EMPTY else partition_indexes
 
 
-def _read_list_partition_reassignments_topics(data: Any, at: int, version: int, count: int) -> tuple[list[ListPartitionReassignmentsTopics], int]:
+def _read_list_partition_reassignments_topics(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ListPartitionReassignmentsTopics], int]:
     items = []
     for _ in range(count):
         item = _new(ListPartitionReassignmentsTopics)
@@ -59,7 +60,8 @@ def _read_list_partition_reassignments_topics(data: Any, at: int, version: int, 
         if n < 0:
             raise null_field("ListPartitionReassignmentsTopics.partition_indexes")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ListPartitionReassignmentsTopics.partition_indexes", n)
             item.partition_indexes, at = read_numbers(data, at, "i", 4, n)
         if data[at]:
@@ -82,7 +84,9 @@ def _write_list_partition_reassignments_topics(items: Sequence[ListPartitionReas
         append(b"\0")
 
 
-def _read_list_partition_reassignments_request(data: Any, at: int, version: int, count: int) -> tuple[list[ListPartitionReassignmentsRequest], int]:
+def _read_list_partition_reassignments_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ListPartitionReassignmentsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(ListPartitionReassignmentsRequest)
@@ -95,9 +99,10 @@ def _read_list_partition_reassignments_request(data: Any, at: int, version: int,
         if n < 0:
             item.topics = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ListPartitionReassignmentsRequest.topics", n)
-            item.topics, at = _read_list_partition_reassignments_topics(data, at, version, n)
+            item.topics, at = _read_list_partition_reassignments_topics(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

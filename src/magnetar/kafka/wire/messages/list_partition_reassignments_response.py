@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -46,7 +45,9 @@ class OngoingPartitionReassignment(Record):
         self.removing_replicas = [] if removing_replicas is EMPTY else removing_replicas
 
 
-def _read_ongoing_partition_reassignment(data: Any, at: int, version: int, count: int) -> tuple[list[OngoingPartitionReassignment], int]:
+def _read_ongoing_partition_reassignment(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OngoingPartitionReassignment], int]:
     items = []
     for _ in range(count):
         item = _new(OngoingPartitionReassignment)
@@ -59,7 +60,8 @@ def _read_ongoing_partition_reassignment(data: Any, at: int, version: int, count
         if n < 0:
             raise null_field("OngoingPartitionReassignment.replicas")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("OngoingPartitionReassignment.replicas", n)
             item.replicas, at = read_numbers(data, at, "i", 4, n)
         n = data[at] - 1
@@ -69,7 +71,8 @@ def _read_ongoing_partition_reassignment(data: Any, at: int, version: int, count
         if n < 0:
             raise null_field("OngoingPartitionReassignment.adding_replicas")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("OngoingPartitionReassignment.adding_replicas", n)
             item.adding_replicas, at = read_numbers(data, at, "i", 4, n)
         n = data[at] - 1
@@ -79,7 +82,8 @@ def _read_ongoing_partition_reassignment(data: Any, at: int, version: int, count
         if n < 0:
             raise null_field("OngoingPartitionReassignment.removing_replicas")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("OngoingPartitionReassignment.removing_replicas", n)
             item.removing_replicas, at = read_numbers(data, at, "i", 4, n)
         if data[at]:
@@ -118,7 +122,9 @@ class OngoingTopicReassignment(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_ongoing_topic_reassignment(data: Any, at: int, version: int, count: int) -> tuple[list[OngoingTopicReassignment], int]:
+def _read_ongoing_topic_reassignment(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OngoingTopicReassignment], int]:
     items = []
     for _ in range(count):
         item = _new(OngoingTopicReassignment)
@@ -138,9 +144,10 @@ def _read_ongoing_topic_reassignment(data: Any, at: int, version: int, count: in
         if n < 0:
             raise null_field("OngoingTopicReassignment.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("OngoingTopicReassignment.partitions", n)
-            item.partitions, at = _read_ongoing_partition_reassignment(data, at, version, n)
+            item.partitions, at = _read_ongoing_partition_reassignment(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -161,7 +168,9 @@ def _write_ongoing_topic_reassignment(items: Sequence[OngoingTopicReassignment],
         append(b"\0")
 
 
-def _read_list_partition_reassignments_response(data: Any, at: int, version: int, count: int) -> tuple[list[ListPartitionReassignmentsResponse], int]:
+def _read_list_partition_reassignments_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ListPartitionReassignmentsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(ListPartitionReassignmentsResponse)
@@ -183,9 +192,10 @@ def _read_list_partition_reassignments_response(data: Any, at: int, version: int
         if n < 0:
             raise null_field("ListPartitionReassignmentsResponse.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ListPartitionReassignmentsResponse.topics", n)
-            item.topics, at = _read_ongoing_topic_reassignment(data, at, version, n)
+            item.topics, at = _read_ongoing_topic_reassignment(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

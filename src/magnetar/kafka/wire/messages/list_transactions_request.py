@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -26,7 +25,9 @@ _unpack_q = _struct_q.unpack_from
 _pack_q = _struct_q.pack
 
 
-def _read_list_transactions_request(data: Any, at: int, version: int, count: int) -> tuple[list[ListTransactionsRequest], int]:
+def _read_list_transactions_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ListTransactionsRequest], int]:
     items = []
     for _ in range(count):
         item = _new(ListTransactionsRequest)
@@ -37,7 +38,8 @@ def _read_list_transactions_request(data: Any, at: int, version: int, count: int
         if n < 0:
             raise null_field("ListTransactionsRequest.state_filters")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ListTransactionsRequest.state_filters", n)
             state_filters_texts: list[str] = []
             for _ in range(n):
@@ -57,7 +59,8 @@ def _read_list_transactions_request(data: Any, at: int, version: int, count: int
         if n < 0:
             raise null_field("ListTransactionsRequest.producer_id_filters")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ListTransactionsRequest.producer_id_filters", n)
             item.producer_id_filters, at = read_numbers(data, at, "q", 8, n)
         if version >= 1:

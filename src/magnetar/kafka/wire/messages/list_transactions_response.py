@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -43,7 +42,9 @@ class TransactionState(Record):
         self.transaction_state = transaction_state
 
 
-def _read_transaction_state(data: Any, at: int, version: int, count: int) -> tuple[list[TransactionState], int]:
+def _read_transaction_state(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TransactionState], int]:
     items = []
     for _ in range(count):
         item = _new(TransactionState)
@@ -89,7 +90,9 @@ def _write_transaction_state(items: Sequence[TransactionState], append: Append, 
         append(b"\0")
 
 
-def _read_list_transactions_response(data: Any, at: int, version: int, count: int) -> tuple[list[ListTransactionsResponse], int]:
+def _read_list_transactions_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ListTransactionsResponse], int]:
     items = []
     for _ in range(count):
         item = _new(ListTransactionsResponse)
@@ -102,7 +105,8 @@ def _read_list_transactions_response(data: Any, at: int, version: int, count: in
         if n < 0:
             raise null_field("ListTransactionsResponse.unknown_state_filters")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ListTransactionsResponse.unknown_state_filters", n)
             unknown_state_filters_texts: list[str] = []
             for _ in range(n):
@@ -122,9 +126,10 @@ def _read_list_transactions_response(data: Any, at: int, version: int, count: in
         if n < 0:
             raise null_field("ListTransactionsResponse.transaction_states")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ListTransactionsResponse.transaction_states", n)
-            item.transaction_states, at = _read_transaction_state(data, at, version, n)
+            item.transaction_states, at = _read_transaction_state(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -53,7 +52,9 @@ class MetadataRequestTopic(Record):
         self.name = name
 
 
-def _read_metadata_request_topic(data: Any, at: int, version: int, count: int) -> tuple[list[MetadataRequestTopic], int]:
+def _read_metadata_request_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[MetadataRequestTopic], int]:
     items = []
     for _ in range(count):
         item = _new(MetadataRequestTopic)
@@ -113,7 +114,9 @@ def _write_metadata_request_topic(items: Sequence[MetadataRequestTopic], append:
             append(b"\0")
 
 
-def _read_metadata_request(data: Any, at: int, version: int, count: int) -> tuple[list[MetadataRequest], int]:
+def _read_metadata_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[MetadataRequest], int]:
     items = []
     for _ in range(count):
         item = _new(MetadataRequest)
@@ -130,9 +133,10 @@ def _read_metadata_request(data: Any, at: int, version: int, count: int) -> tupl
                 raise null_field("MetadataRequest.topics")
             item.topics = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("MetadataRequest.topics", n)
-            item.topics, at = _read_metadata_request_topic(data, at, version, n)
+            item.topics, at = _read_metadata_request_topic(data, at, version, n, budget)
         if version >= 11:
             (item.allow_auto_topic_creation, item.include_topic_authorized_operations) = _unpack_tt(data, at)
             at += 2

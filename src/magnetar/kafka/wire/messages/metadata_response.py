@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -64,7 +63,9 @@ class MetadataResponseBroker(Record):
         self.rack = rack
 
 
-def _read_metadata_response_broker(data: Any, at: int, version: int, count: int) -> tuple[list[MetadataResponseBroker], int]:
+def _read_metadata_response_broker(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[MetadataResponseBroker], int]:
     items = []
     for _ in range(count):
         item = _new(MetadataResponseBroker)
@@ -162,7 +163,9 @@ class MetadataResponsePartition(Record):
         self.offline_replicas = [] if offline_replicas is EMPTY else offline_replicas
 
 
-def _read_metadata_response_partition(data: Any, at: int, version: int, count: int) -> tuple[list[MetadataResponsePartition], int]:
+def _read_metadata_response_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[MetadataResponsePartition], int]:
     items = []
     for _ in range(count):
         item = _new(MetadataResponsePartition)
@@ -184,7 +187,8 @@ def _read_metadata_response_partition(data: Any, at: int, version: int, count: i
         if n < 0:
             raise null_field("MetadataResponsePartition.replica_nodes")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("MetadataResponsePartition.replica_nodes", n)
             item.replica_nodes, at = read_numbers(data, at, "i", 4, n)
         if version >= 9:
@@ -198,7 +202,8 @@ def _read_metadata_response_partition(data: Any, at: int, version: int, count: i
         if n < 0:
             raise null_field("MetadataResponsePartition.isr_nodes")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("MetadataResponsePartition.isr_nodes", n)
             item.isr_nodes, at = read_numbers(data, at, "i", 4, n)
         if version >= 5:
@@ -213,7 +218,8 @@ def _read_metadata_response_partition(data: Any, at: int, version: int, count: i
             if n < 0:
                 raise null_field("MetadataResponsePartition.offline_replicas")
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("MetadataResponsePartition.offline_replicas", n)
                 item.offline_replicas, at = read_numbers(data, at, "i", 4, n)
         else:
@@ -277,7 +283,9 @@ class MetadataResponseTopic(Record):
         self.topic_authorized_operations = topic_authorized_operations
 
 
-def _read_metadata_response_topic(data: Any, at: int, version: int, count: int) -> tuple[list[MetadataResponseTopic], int]:
+def _read_metadata_response_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[MetadataResponseTopic], int]:
     items = []
     for _ in range(count):
         item = _new(MetadataResponseTopic)
@@ -319,9 +327,10 @@ def _read_metadata_response_topic(data: Any, at: int, version: int, count: int) 
         if n < 0:
             raise null_field("MetadataResponseTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("MetadataResponseTopic.partitions", n)
-            item.partitions, at = _read_metadata_response_partition(data, at, version, n)
+            item.partitions, at = _read_metadata_response_partition(data, at, version, n, budget)
         if version >= 8:
             (item.topic_authorized_operations,) = _unpack_i(data, at)
             at += 4
@@ -377,7 +386,9 @@ def _write_metadata_response_topic(items: Sequence[MetadataResponseTopic], appen
             append(b"\0")
 
 
-def _read_metadata_response(data: Any, at: int, version: int, count: int) -> tuple[list[MetadataResponse], int]:
+def _read_metadata_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[MetadataResponse], int]:
     items = []
     for _ in range(count):
         item = _new(MetadataResponse)
@@ -397,9 +408,10 @@ def _read_metadata_response(data: Any, at: int, version: int, count: int) -> tup
         if n < 0:
             raise null_field("MetadataResponse.brokers")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("MetadataResponse.brokers", n)
-            item.brokers, at = _read_metadata_response_broker(data, at, version, n)
+            item.brokers, at = _read_metadata_response_broker(data, at, version, n, budget)
         if version >= 2:
             if version >= 9:
                 n = data[at] - 1
@@ -432,9 +444,10 @@ def _read_metadata_response(data: Any, at: int, version: int, count: int) -> tup
         if n < 0:
             raise null_field("MetadataResponse.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("MetadataResponse.topics", n)
-            item.topics, at = _read_metadata_response_topic(data, at, version, n)
+            item.topics, at = _read_metadata_response_topic(data, at, version, n, budget)
         if version >= 13:
             (item.error_code,) = _unpack_h(data, at)
             at += 2

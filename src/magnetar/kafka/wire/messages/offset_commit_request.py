@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -60,7 +59,9 @@ class OffsetCommitRequestPartition(Record):
         self.committed_metadata = committed_metadata
 
 
-def _read_offset_commit_request_partition(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetCommitRequestPartition], int]:
+def _read_offset_commit_request_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetCommitRequestPartition], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetCommitRequestPartition)
@@ -131,7 +132,9 @@ class OffsetCommitRequestTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_offset_commit_request_topic(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetCommitRequestTopic], int]:
+def _read_offset_commit_request_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetCommitRequestTopic], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetCommitRequestTopic)
@@ -167,9 +170,10 @@ def _read_offset_commit_request_topic(data: Any, at: int, version: int, count: i
         if n < 0:
             raise null_field("OffsetCommitRequestTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("OffsetCommitRequestTopic.partitions", n)
-            item.partitions, at = _read_offset_commit_request_partition(data, at, version, n)
+            item.partitions, at = _read_offset_commit_request_partition(data, at, version, n, budget)
         if version >= 8:
             if data[at]:
                 at = skip_tags(data, at)
@@ -205,7 +209,9 @@ def _write_offset_commit_request_topic(items: Sequence[OffsetCommitRequestTopic]
             append(b"\0")
 
 
-def _read_offset_commit_request(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetCommitRequest], int]:
+def _read_offset_commit_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetCommitRequest], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetCommitRequest)
@@ -269,9 +275,10 @@ def _read_offset_commit_request(data: Any, at: int, version: int, count: int) ->
         if n < 0:
             raise null_field("OffsetCommitRequest.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("OffsetCommitRequest.topics", n)
-            item.topics, at = _read_offset_commit_request_topic(data, at, version, n)
+            item.topics, at = _read_offset_commit_request_topic(data, at, version, n, budget)
         if version >= 8:
             if data[at]:
                 at = skip_tags(data, at)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -50,7 +49,9 @@ class OffsetCommitResponsePartition(Record):
         self.error_code = error_code
 
 
-def _read_offset_commit_response_partition(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetCommitResponsePartition], int]:
+def _read_offset_commit_response_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetCommitResponsePartition], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetCommitResponsePartition)
@@ -87,7 +88,9 @@ class OffsetCommitResponseTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_offset_commit_response_topic(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetCommitResponseTopic], int]:
+def _read_offset_commit_response_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetCommitResponseTopic], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetCommitResponseTopic)
@@ -123,9 +126,10 @@ def _read_offset_commit_response_topic(data: Any, at: int, version: int, count: 
         if n < 0:
             raise null_field("OffsetCommitResponseTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("OffsetCommitResponseTopic.partitions", n)
-            item.partitions, at = _read_offset_commit_response_partition(data, at, version, n)
+            item.partitions, at = _read_offset_commit_response_partition(data, at, version, n, budget)
         if version >= 8:
             if data[at]:
                 at = skip_tags(data, at)
@@ -161,7 +165,9 @@ def _write_offset_commit_response_topic(items: Sequence[OffsetCommitResponseTopi
             append(b"\0")
 
 
-def _read_offset_commit_response(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetCommitResponse], int]:
+def _read_offset_commit_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetCommitResponse], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetCommitResponse)
@@ -181,9 +187,10 @@ def _read_offset_commit_response(data: Any, at: int, version: int, count: int) -
         if n < 0:
             raise null_field("OffsetCommitResponse.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("OffsetCommitResponse.topics", n)
-            item.topics, at = _read_offset_commit_response_topic(data, at, version, n)
+            item.topics, at = _read_offset_commit_response_topic(data, at, version, n, budget)
         if version >= 8:
             if data[at]:
                 at = skip_tags(data, at)

@@ -37,7 +37,9 @@ _unpack_qq = _struct_qq.unpack_from
 _pack_qq = _struct_qq.pack
 
 
-def _read_offset_commit_value(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetCommitValue], int]:
+def _read_offset_commit_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetCommitValue], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetCommitValue)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     NEVER_FLEXIBLE,
     Append,
     pack_int16,
@@ -35,7 +34,9 @@ class OffsetDeleteRequestPartition(Record):
         self.partition_index = partition_index
 
 
-def _read_offset_delete_request_partition(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetDeleteRequestPartition], int]:
+def _read_offset_delete_request_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetDeleteRequestPartition], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetDeleteRequestPartition)
@@ -63,7 +64,9 @@ class OffsetDeleteRequestTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_offset_delete_request_topic(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetDeleteRequestTopic], int]:
+def _read_offset_delete_request_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetDeleteRequestTopic], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetDeleteRequestTopic)
@@ -79,9 +82,10 @@ def _read_offset_delete_request_topic(data: Any, at: int, version: int, count: i
         if n < 0:
             raise null_field("OffsetDeleteRequestTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("OffsetDeleteRequestTopic.partitions", n)
-            item.partitions, at = _read_offset_delete_request_partition(data, at, version, n)
+            item.partitions, at = _read_offset_delete_request_partition(data, at, version, n, budget)
         items.append(item)
     return items, at
 
@@ -97,7 +101,9 @@ def _write_offset_delete_request_topic(items: Sequence[OffsetDeleteRequestTopic]
         _write_offset_delete_request_partition(item.partitions, append, version)
 
 
-def _read_offset_delete_request(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetDeleteRequest], int]:
+def _read_offset_delete_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetDeleteRequest], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetDeleteRequest)
@@ -113,9 +119,10 @@ def _read_offset_delete_request(data: Any, at: int, version: int, count: int) ->
         if n < 0:
             raise null_field("OffsetDeleteRequest.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("OffsetDeleteRequest.topics", n)
-            item.topics, at = _read_offset_delete_request_topic(data, at, version, n)
+            item.topics, at = _read_offset_delete_request_topic(data, at, version, n, budget)
         items.append(item)
     return items, at
 

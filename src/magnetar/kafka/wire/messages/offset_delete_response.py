@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     NEVER_FLEXIBLE,
     Append,
     pack_int16,
@@ -40,7 +39,9 @@ class OffsetDeleteResponsePartition(Record):
         self.error_code = error_code
 
 
-def _read_offset_delete_response_partition(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetDeleteResponsePartition], int]:
+def _read_offset_delete_response_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetDeleteResponsePartition], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetDeleteResponsePartition)
@@ -68,7 +69,9 @@ class OffsetDeleteResponseTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_offset_delete_response_topic(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetDeleteResponseTopic], int]:
+def _read_offset_delete_response_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetDeleteResponseTopic], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetDeleteResponseTopic)
@@ -84,9 +87,10 @@ def _read_offset_delete_response_topic(data: Any, at: int, version: int, count: 
         if n < 0:
             raise null_field("OffsetDeleteResponseTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("OffsetDeleteResponseTopic.partitions", n)
-            item.partitions, at = _read_offset_delete_response_partition(data, at, version, n)
+            item.partitions, at = _read_offset_delete_response_partition(data, at, version, n, budget)
         items.append(item)
     return items, at
 
@@ -102,7 +106,9 @@ def _write_offset_delete_response_topic(items: Sequence[OffsetDeleteResponseTopi
         _write_offset_delete_response_partition(item.partitions, append, version)
 
 
-def _read_offset_delete_response(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetDeleteResponse], int]:
+def _read_offset_delete_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetDeleteResponse], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetDeleteResponse)
@@ -113,9 +119,10 @@ def _read_offset_delete_response(data: Any, at: int, version: int, count: int) -
         if n < 0:
             raise null_field("OffsetDeleteResponse.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("OffsetDeleteResponse.topics", n)
-            item.topics, at = _read_offset_delete_response_topic(data, at, version, n)
+            item.topics, at = _read_offset_delete_response_topic(data, at, version, n, budget)
         items.append(item)
     return items, at
 

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -51,7 +50,9 @@ class OffsetFetchRequestTopic(Record):
         self.partition_indexes = [] if partition_indexes is EMPTY else partition_indexes
 
 
-def _read_offset_fetch_request_topic(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetFetchRequestTopic], int]:
+def _read_offset_fetch_request_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetFetchRequestTopic], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetFetchRequestTopic)
@@ -79,7 +80,8 @@ def _read_offset_fetch_request_topic(data: Any, at: int, version: int, count: in
         if n < 0:
             raise null_field("OffsetFetchRequestTopic.partition_indexes")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("OffsetFetchRequestTopic.partition_indexes", n)
             item.partition_indexes, at = read_numbers(data, at, "i", 4, n)
         if version >= 6:
@@ -125,7 +127,9 @@ class OffsetFetchRequestTopics(Record):
         self.partition_indexes = [] if partition_indexes is EMPTY else partition_indexes
 
 
-def _read_offset_fetch_request_topics(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetFetchRequestTopics], int]:
+def _read_offset_fetch_request_topics(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetFetchRequestTopics], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetFetchRequestTopics)
@@ -153,7 +157,8 @@ def _read_offset_fetch_request_topics(data: Any, at: int, version: int, count: i
         if n < 0:
             raise null_field("OffsetFetchRequestTopics.partition_indexes")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("OffsetFetchRequestTopics.partition_indexes", n)
             item.partition_indexes, at = read_numbers(data, at, "i", 4, n)
         if data[at]:
@@ -200,7 +205,9 @@ class OffsetFetchRequestGroup(Record):
         self.topics = [] if topics is EMPTY else topics
 
 
-def _read_offset_fetch_request_group(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetFetchRequestGroup], int]:
+def _read_offset_fetch_request_group(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetFetchRequestGroup], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetFetchRequestGroup)
@@ -237,9 +244,10 @@ def _read_offset_fetch_request_group(data: Any, at: int, version: int, count: in
         if n < 0:
             item.topics = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("OffsetFetchRequestGroup.topics", n)
-            item.topics, at = _read_offset_fetch_request_topics(data, at, version, n)
+            item.topics, at = _read_offset_fetch_request_topics(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -275,7 +283,9 @@ def _write_offset_fetch_request_group(items: Sequence[OffsetFetchRequestGroup], 
         append(b"\0")
 
 
-def _read_offset_fetch_request(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetFetchRequest], int]:
+def _read_offset_fetch_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetFetchRequest], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetFetchRequest)
@@ -309,9 +319,10 @@ def _read_offset_fetch_request(data: Any, at: int, version: int, count: int) -> 
                     raise null_field("OffsetFetchRequest.topics")
                 item.topics = None
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("OffsetFetchRequest.topics", n)
-                item.topics, at = _read_offset_fetch_request_topic(data, at, version, n)
+                item.topics, at = _read_offset_fetch_request_topic(data, at, version, n, budget)
         else:
             item.topics = []
         if version >= 8:
@@ -322,9 +333,10 @@ def _read_offset_fetch_request(data: Any, at: int, version: int, count: int) -> 
             if n < 0:
                 raise null_field("OffsetFetchRequest.groups")
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("OffsetFetchRequest.groups", n)
-                item.groups, at = _read_offset_fetch_request_group(data, at, version, n)
+                item.groups, at = _read_offset_fetch_request_group(data, at, version, n, budget)
         else:
             item.groups = []
         if version >= 7:

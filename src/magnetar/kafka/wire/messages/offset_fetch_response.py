@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -62,7 +61,9 @@ class OffsetFetchResponsePartition(Record):
         self.error_code = error_code
 
 
-def _read_offset_fetch_response_partition(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetFetchResponsePartition], int]:
+def _read_offset_fetch_response_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetFetchResponsePartition], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetFetchResponsePartition)
@@ -134,7 +135,9 @@ class OffsetFetchResponseTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_offset_fetch_response_topic(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetFetchResponseTopic], int]:
+def _read_offset_fetch_response_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetFetchResponseTopic], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetFetchResponseTopic)
@@ -162,9 +165,10 @@ def _read_offset_fetch_response_topic(data: Any, at: int, version: int, count: i
         if n < 0:
             raise null_field("OffsetFetchResponseTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("OffsetFetchResponseTopic.partitions", n)
-            item.partitions, at = _read_offset_fetch_response_partition(data, at, version, n)
+            item.partitions, at = _read_offset_fetch_response_partition(data, at, version, n, budget)
         if version >= 6:
             if data[at]:
                 at = skip_tags(data, at)
@@ -212,7 +216,9 @@ class OffsetFetchResponsePartitions(Record):
         self.error_code = error_code
 
 
-def _read_offset_fetch_response_partitions(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetFetchResponsePartitions], int]:
+def _read_offset_fetch_response_partitions(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetFetchResponsePartitions], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetFetchResponsePartitions)
@@ -266,7 +272,9 @@ class OffsetFetchResponseTopics(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_offset_fetch_response_topics(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetFetchResponseTopics], int]:
+def _read_offset_fetch_response_topics(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetFetchResponseTopics], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetFetchResponseTopics)
@@ -294,9 +302,10 @@ def _read_offset_fetch_response_topics(data: Any, at: int, version: int, count: 
         if n < 0:
             raise null_field("OffsetFetchResponseTopics.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("OffsetFetchResponseTopics.partitions", n)
-            item.partitions, at = _read_offset_fetch_response_partitions(data, at, version, n)
+            item.partitions, at = _read_offset_fetch_response_partitions(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -339,7 +348,9 @@ class OffsetFetchResponseGroup(Record):
         self.error_code = error_code
 
 
-def _read_offset_fetch_response_group(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetFetchResponseGroup], int]:
+def _read_offset_fetch_response_group(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetFetchResponseGroup], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetFetchResponseGroup)
@@ -359,9 +370,10 @@ def _read_offset_fetch_response_group(data: Any, at: int, version: int, count: i
         if n < 0:
             raise null_field("OffsetFetchResponseGroup.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("OffsetFetchResponseGroup.topics", n)
-            item.topics, at = _read_offset_fetch_response_topics(data, at, version, n)
+            item.topics, at = _read_offset_fetch_response_topics(data, at, version, n, budget)
         (item.error_code,) = _unpack_h(data, at)
         at += 2
         if data[at]:
@@ -385,7 +397,9 @@ def _write_offset_fetch_response_group(items: Sequence[OffsetFetchResponseGroup]
         append(b"\0")
 
 
-def _read_offset_fetch_response(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetFetchResponse], int]:
+def _read_offset_fetch_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetFetchResponse], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetFetchResponse)
@@ -406,9 +420,10 @@ def _read_offset_fetch_response(data: Any, at: int, version: int, count: int) ->
             if n < 0:
                 raise null_field("OffsetFetchResponse.topics")
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("OffsetFetchResponse.topics", n)
-                item.topics, at = _read_offset_fetch_response_topic(data, at, version, n)
+                item.topics, at = _read_offset_fetch_response_topic(data, at, version, n, budget)
         else:
             item.topics = []
         if version >= 8:
@@ -426,9 +441,10 @@ def _read_offset_fetch_response(data: Any, at: int, version: int, count: int) ->
             if n < 0:
                 raise null_field("OffsetFetchResponse.groups")
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("OffsetFetchResponse.groups", n)
-                item.groups, at = _read_offset_fetch_response_group(data, at, version, n)
+                item.groups, at = _read_offset_fetch_response_group(data, at, version, n, budget)
         else:
             item.groups = []
         if version >= 6:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -47,7 +46,9 @@ class OffsetForLeaderPartition(Record):
         self.leader_epoch = leader_epoch
 
 
-def _read_offset_for_leader_partition(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetForLeaderPartition], int]:
+def _read_offset_for_leader_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetForLeaderPartition], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetForLeaderPartition)
@@ -82,7 +83,9 @@ class OffsetForLeaderTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_offset_for_leader_topic(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetForLeaderTopic], int]:
+def _read_offset_for_leader_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetForLeaderTopic], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetForLeaderTopic)
@@ -110,9 +113,10 @@ def _read_offset_for_leader_topic(data: Any, at: int, version: int, count: int) 
         if n < 0:
             raise null_field("OffsetForLeaderTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("OffsetForLeaderTopic.partitions", n)
-            item.partitions, at = _read_offset_for_leader_partition(data, at, version, n)
+            item.partitions, at = _read_offset_for_leader_partition(data, at, version, n, budget)
         if version >= 4:
             if data[at]:
                 at = skip_tags(data, at)
@@ -141,7 +145,9 @@ def _write_offset_for_leader_topic(items: Sequence[OffsetForLeaderTopic], append
             append(b"\0")
 
 
-def _read_offset_for_leader_epoch_request(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetForLeaderEpochRequest], int]:
+def _read_offset_for_leader_epoch_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetForLeaderEpochRequest], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetForLeaderEpochRequest)
@@ -161,9 +167,10 @@ def _read_offset_for_leader_epoch_request(data: Any, at: int, version: int, coun
         if n < 0:
             raise null_field("OffsetForLeaderEpochRequest.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("OffsetForLeaderEpochRequest.topics", n)
-            item.topics, at = _read_offset_for_leader_topic(data, at, version, n)
+            item.topics, at = _read_offset_for_leader_topic(data, at, version, n, budget)
         if version >= 4:
             if data[at]:
                 at = skip_tags(data, at)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -49,7 +48,9 @@ class EpochEndOffset(Record):
         self.end_offset = end_offset
 
 
-def _read_epoch_end_offset(data: Any, at: int, version: int, count: int) -> tuple[list[EpochEndOffset], int]:
+def _read_epoch_end_offset(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[EpochEndOffset], int]:
     items = []
     for _ in range(count):
         item = _new(EpochEndOffset)
@@ -84,7 +85,9 @@ class OffsetForLeaderTopicResult(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_offset_for_leader_topic_result(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetForLeaderTopicResult], int]:
+def _read_offset_for_leader_topic_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetForLeaderTopicResult], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetForLeaderTopicResult)
@@ -112,9 +115,10 @@ def _read_offset_for_leader_topic_result(data: Any, at: int, version: int, count
         if n < 0:
             raise null_field("OffsetForLeaderTopicResult.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("OffsetForLeaderTopicResult.partitions", n)
-            item.partitions, at = _read_epoch_end_offset(data, at, version, n)
+            item.partitions, at = _read_epoch_end_offset(data, at, version, n, budget)
         if version >= 4:
             if data[at]:
                 at = skip_tags(data, at)
@@ -143,7 +147,9 @@ def _write_offset_for_leader_topic_result(items: Sequence[OffsetForLeaderTopicRe
             append(b"\0")
 
 
-def _read_offset_for_leader_epoch_response(data: Any, at: int, version: int, count: int) -> tuple[list[OffsetForLeaderEpochResponse], int]:
+def _read_offset_for_leader_epoch_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[OffsetForLeaderEpochResponse], int]:
     items = []
     for _ in range(count):
         item = _new(OffsetForLeaderEpochResponse)
@@ -160,9 +166,10 @@ def _read_offset_for_leader_epoch_response(data: Any, at: int, version: int, cou
         if n < 0:
             raise null_field("OffsetForLeaderEpochResponse.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("OffsetForLeaderEpochResponse.topics", n)
-            item.topics, at = _read_offset_for_leader_topic_result(data, at, version, n)
+            item.topics, at = _read_offset_for_leader_topic_result(data, at, version, n, budget)
         if version >= 4:
             if data[at]:
                 at = skip_tags(data, at)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -51,7 +50,9 @@ class PartitionProduceData(Record):
         self.records = records
 
 
-def _read_partition_produce_data(data: Any, at: int, version: int, count: int) -> tuple[list[PartitionProduceData], int]:
+def _read_partition_produce_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[PartitionProduceData], int]:
     items = []
     for _ in range(count):
         item = _new(PartitionProduceData)
@@ -113,7 +114,9 @@ class TopicProduceData(Record):
         self.partition_data = [] if partition_data is EMPTY else partition_data
 
 
-def _read_topic_produce_data(data: Any, at: int, version: int, count: int) -> tuple[list[TopicProduceData], int]:
+def _read_topic_produce_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicProduceData], int]:
     items = []
     for _ in range(count):
         item = _new(TopicProduceData)
@@ -149,9 +152,10 @@ def _read_topic_produce_data(data: Any, at: int, version: int, count: int) -> tu
         if n < 0:
             raise null_field("TopicProduceData.partition_data")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopicProduceData.partition_data", n)
-            item.partition_data, at = _read_partition_produce_data(data, at, version, n)
+            item.partition_data, at = _read_partition_produce_data(data, at, version, n, budget)
         if version >= 9:
             if data[at]:
                 at = skip_tags(data, at)
@@ -187,7 +191,9 @@ def _write_topic_produce_data(items: Sequence[TopicProduceData], append: Append,
             append(b"\0")
 
 
-def _read_produce_request(data: Any, at: int, version: int, count: int) -> tuple[list[ProduceRequest], int]:
+def _read_produce_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ProduceRequest], int]:
     items = []
     for _ in range(count):
         item = _new(ProduceRequest)
@@ -217,9 +223,10 @@ def _read_produce_request(data: Any, at: int, version: int, count: int) -> tuple
         if n < 0:
             raise null_field("ProduceRequest.topic_data")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ProduceRequest.topic_data", n)
-            item.topic_data, at = _read_topic_produce_data(data, at, version, n)
+            item.topic_data, at = _read_topic_produce_data(data, at, version, n, budget)
         if version >= 9:
             if data[at]:
                 at = skip_tags(data, at)

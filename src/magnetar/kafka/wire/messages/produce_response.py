@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import bad_tag, not_in_version, null_field, t
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -60,7 +59,9 @@ class BatchIndexAndErrorMessage(Record):
         self.batch_index_error_message = batch_index_error_message
 
 
-def _read_batch_index_and_error_message(data: Any, at: int, version: int, count: int) -> tuple[list[BatchIndexAndErrorMessage], int]:
+def _read_batch_index_and_error_message(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[BatchIndexAndErrorMessage], int]:
     items = []
     for _ in range(count):
         item = _new(BatchIndexAndErrorMessage)
@@ -121,7 +122,9 @@ class LeaderIdAndEpoch(Record):
         self.leader_epoch = leader_epoch
 
 
-def _read_leader_id_and_epoch(data: Any, at: int, version: int, count: int) -> tuple[list[LeaderIdAndEpoch], int]:
+def _read_leader_id_and_epoch(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[LeaderIdAndEpoch], int]:
     items = []
     for _ in range(count):
         item = _new(LeaderIdAndEpoch)
@@ -166,7 +169,9 @@ class PartitionProduceResponse(Record):
         self.current_leader = current_leader
 
 
-def _read_partition_produce_response(data: Any, at: int, version: int, count: int) -> tuple[list[PartitionProduceResponse], int]:
+def _read_partition_produce_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[PartitionProduceResponse], int]:
     items = []
     for _ in range(count):
         item = _new(PartitionProduceResponse)
@@ -189,9 +194,10 @@ def _read_partition_produce_response(data: Any, at: int, version: int, count: in
             if n < 0:
                 raise null_field("PartitionProduceResponse.record_errors")
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("PartitionProduceResponse.record_errors", n)
-                item.record_errors, at = _read_batch_index_and_error_message(data, at, version, n)
+                item.record_errors, at = _read_batch_index_and_error_message(data, at, version, n, budget)
         else:
             item.record_errors = []
         if version >= 8:
@@ -219,7 +225,7 @@ def _read_partition_produce_response(data: Any, at: int, version: int, count: in
                     size, at = read_varint(data, at)
                     stop = at + size
                     if tag == 0 and version >= 10:
-                        (item.current_leader,), at = _read_leader_id_and_epoch(data, at, version, 1)
+                        (item.current_leader,), at = _read_leader_id_and_epoch(data, at, version, 1, budget)
                         if at != stop:
                             raise bad_tag("PartitionProduceResponse.current_leader")
                     else:
@@ -286,7 +292,9 @@ class TopicProduceResponse(Record):
         self.partition_responses = [] if partition_responses is EMPTY else partition_responses
 
 
-def _read_topic_produce_response(data: Any, at: int, version: int, count: int) -> tuple[list[TopicProduceResponse], int]:
+def _read_topic_produce_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicProduceResponse], int]:
     items = []
     for _ in range(count):
         item = _new(TopicProduceResponse)
@@ -322,9 +330,10 @@ def _read_topic_produce_response(data: Any, at: int, version: int, count: int) -
         if n < 0:
             raise null_field("TopicProduceResponse.partition_responses")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopicProduceResponse.partition_responses", n)
-            item.partition_responses, at = _read_partition_produce_response(data, at, version, n)
+            item.partition_responses, at = _read_partition_produce_response(data, at, version, n, budget)
         if version >= 9:
             if data[at]:
                 at = skip_tags(data, at)
@@ -377,7 +386,9 @@ class NodeEndpoint(Record):
         self.rack = rack
 
 
-def _read_node_endpoint(data: Any, at: int, version: int, count: int) -> tuple[list[NodeEndpoint], int]:
+def _read_node_endpoint(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[NodeEndpoint], int]:
     items = []
     for _ in range(count):
         item = _new(NodeEndpoint)
@@ -429,7 +440,9 @@ def _write_node_endpoint(items: Sequence[NodeEndpoint], append: Append, version:
         append(b"\0")
 
 
-def _read_produce_response(data: Any, at: int, version: int, count: int) -> tuple[list[ProduceResponse], int]:
+def _read_produce_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ProduceResponse], int]:
     items = []
     for _ in range(count):
         item = _new(ProduceResponse)
@@ -444,9 +457,10 @@ def _read_produce_response(data: Any, at: int, version: int, count: int) -> tupl
         if n < 0:
             raise null_field("ProduceResponse.responses")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ProduceResponse.responses", n)
-            item.responses, at = _read_topic_produce_response(data, at, version, n)
+            item.responses, at = _read_topic_produce_response(data, at, version, n, budget)
         (item.throttle_time_ms,) = _unpack_i(data, at)
         at += 4
         item.node_endpoints = []
@@ -465,9 +479,10 @@ def _read_produce_response(data: Any, at: int, version: int, count: int) -> tupl
                         if n < 0:
                             raise null_field("ProduceResponse.node_endpoints")
                         else:
-                            if n > len(data) - at or n > MAX_ELEMENTS:
+                            budget[0] -= n
+                            if n > len(data) - at or budget[0] < 0:
                                 raise too_many("ProduceResponse.node_endpoints", n)
-                            item.node_endpoints, at = _read_node_endpoint(data, at, version, n)
+                            item.node_endpoints, at = _read_node_endpoint(data, at, version, n, budget)
                         if at != stop:
                             raise bad_tag("ProduceResponse.node_endpoints")
                     else:

@@ -24,7 +24,9 @@ _unpack_uitb = _struct_uitb.unpack_from
 _pack_uitb = _struct_uitb.pack
 
 
-def _read_push_telemetry_request(data: Any, at: int, version: int, count: int) -> tuple[list[PushTelemetryRequest], int]:
+def _read_push_telemetry_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[PushTelemetryRequest], int]:
     items = []
     for _ in range(count):
         item = _new(PushTelemetryRequest)

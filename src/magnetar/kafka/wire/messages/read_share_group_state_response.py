@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -53,7 +52,9 @@ class StateBatch(Record):
         self.delivery_count = delivery_count
 
 
-def _read_state_batch(data: Any, at: int, version: int, count: int) -> tuple[list[StateBatch], int]:
+def _read_state_batch(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[StateBatch], int]:
     items = []
     for _ in range(count):
         item = _new(StateBatch)
@@ -94,7 +95,9 @@ class PartitionResult(Record):
         self.state_batches = [] if state_batches is EMPTY else state_batches
 
 
-def _read_partition_result(data: Any, at: int, version: int, count: int) -> tuple[list[PartitionResult], int]:
+def _read_partition_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[PartitionResult], int]:
     items = []
     for _ in range(count):
         item = _new(PartitionResult)
@@ -118,9 +121,10 @@ def _read_partition_result(data: Any, at: int, version: int, count: int) -> tupl
         if n < 0:
             raise null_field("PartitionResult.state_batches")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("PartitionResult.state_batches", n)
-            item.state_batches, at = _read_state_batch(data, at, version, n)
+            item.state_batches, at = _read_state_batch(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -159,7 +163,9 @@ class ReadStateResult(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_read_state_result(data: Any, at: int, version: int, count: int) -> tuple[list[ReadStateResult], int]:
+def _read_read_state_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ReadStateResult], int]:
     items = []
     for _ in range(count):
         item = _new(ReadStateResult)
@@ -172,9 +178,10 @@ def _read_read_state_result(data: Any, at: int, version: int, count: int) -> tup
         if n < 0:
             raise null_field("ReadStateResult.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ReadStateResult.partitions", n)
-            item.partitions, at = _read_partition_result(data, at, version, n)
+            item.partitions, at = _read_partition_result(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -194,7 +201,9 @@ def _write_read_state_result(items: Sequence[ReadStateResult], append: Append, v
         append(b"\0")
 
 
-def _read_read_share_group_state_response(data: Any, at: int, version: int, count: int) -> tuple[list[ReadShareGroupStateResponse], int]:
+def _read_read_share_group_state_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ReadShareGroupStateResponse], int]:
     items = []
     for _ in range(count):
         item = _new(ReadShareGroupStateResponse)
@@ -205,9 +214,10 @@ def _read_read_share_group_state_response(data: Any, at: int, version: int, coun
         if n < 0:
             raise null_field("ReadShareGroupStateResponse.results")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ReadShareGroupStateResponse.results", n)
-            item.results, at = _read_read_state_result(data, at, version, n)
+            item.results, at = _read_read_state_result(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

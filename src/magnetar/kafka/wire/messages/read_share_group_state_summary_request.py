@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -43,7 +42,9 @@ class PartitionData(Record):
         self.leader_epoch = leader_epoch
 
 
-def _read_partition_data(data: Any, at: int, version: int, count: int) -> tuple[list[PartitionData], int]:
+def _read_partition_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[PartitionData], int]:
     items = []
     for _ in range(count):
         item = _new(PartitionData)
@@ -76,7 +77,9 @@ class ReadStateSummaryData(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_read_state_summary_data(data: Any, at: int, version: int, count: int) -> tuple[list[ReadStateSummaryData], int]:
+def _read_read_state_summary_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ReadStateSummaryData], int]:
     items = []
     for _ in range(count):
         item = _new(ReadStateSummaryData)
@@ -89,9 +92,10 @@ def _read_read_state_summary_data(data: Any, at: int, version: int, count: int) 
         if n < 0:
             raise null_field("ReadStateSummaryData.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ReadStateSummaryData.partitions", n)
-            item.partitions, at = _read_partition_data(data, at, version, n)
+            item.partitions, at = _read_partition_data(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -111,7 +115,9 @@ def _write_read_state_summary_data(items: Sequence[ReadStateSummaryData], append
         append(b"\0")
 
 
-def _read_read_share_group_state_summary_request(data: Any, at: int, version: int, count: int) -> tuple[list[ReadShareGroupStateSummaryRequest], int]:
+def _read_read_share_group_state_summary_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ReadShareGroupStateSummaryRequest], int]:
     items = []
     for _ in range(count):
         item = _new(ReadShareGroupStateSummaryRequest)
@@ -131,9 +137,10 @@ def _read_read_share_group_state_summary_request(data: Any, at: int, version: in
         if n < 0:
             raise null_field("ReadShareGroupStateSummaryRequest.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ReadShareGroupStateSummaryRequest.topics", n)
-            item.topics, at = _read_read_state_summary_data(data, at, version, n)
+            item.topics, at = _read_read_state_summary_data(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

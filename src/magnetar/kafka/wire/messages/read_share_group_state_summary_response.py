@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -59,7 +58,9 @@ class PartitionResult(Record):
         self.delivery_complete_count = delivery_complete_count
 
 
-def _read_partition_result(data: Any, at: int, version: int, count: int) -> tuple[list[PartitionResult], int]:
+def _read_partition_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[PartitionResult], int]:
     items = []
     for _ in range(count):
         item = _new(PartitionResult)
@@ -119,7 +120,9 @@ class ReadStateSummaryResult(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_read_state_summary_result(data: Any, at: int, version: int, count: int) -> tuple[list[ReadStateSummaryResult], int]:
+def _read_read_state_summary_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ReadStateSummaryResult], int]:
     items = []
     for _ in range(count):
         item = _new(ReadStateSummaryResult)
@@ -132,9 +135,10 @@ def _read_read_state_summary_result(data: Any, at: int, version: int, count: int
         if n < 0:
             raise null_field("ReadStateSummaryResult.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ReadStateSummaryResult.partitions", n)
-            item.partitions, at = _read_partition_result(data, at, version, n)
+            item.partitions, at = _read_partition_result(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -154,7 +158,9 @@ def _write_read_state_summary_result(items: Sequence[ReadStateSummaryResult], ap
         append(b"\0")
 
 
-def _read_read_share_group_state_summary_response(data: Any, at: int, version: int, count: int) -> tuple[list[ReadShareGroupStateSummaryResponse], int]:
+def _read_read_share_group_state_summary_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ReadShareGroupStateSummaryResponse], int]:
     items = []
     for _ in range(count):
         item = _new(ReadShareGroupStateSummaryResponse)
@@ -165,9 +171,10 @@ def _read_read_share_group_state_summary_response(data: Any, at: int, version: i
         if n < 0:
             raise null_field("ReadShareGroupStateSummaryResponse.results")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ReadShareGroupStateSummaryResponse.results", n)
-            item.results, at = _read_read_state_summary_result(data, at, version, n)
+            item.results, at = _read_read_state_summary_result(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

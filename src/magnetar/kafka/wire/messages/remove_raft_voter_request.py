@@ -22,7 +22,9 @@ _unpack_iu = _struct_iu.unpack_from
 _pack_iu = _struct_iu.pack
 
 
-def _read_remove_raft_voter_request(data: Any, at: int, version: int, count: int) -> tuple[list[RemoveRaftVoterRequest], int]:
+def _read_remove_raft_voter_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[RemoveRaftVoterRequest], int]:
     items = []
     for _ in range(count):
         item = _new(RemoveRaftVoterRequest)

@@ -20,7 +20,9 @@ _unpack_ih = _struct_ih.unpack_from
 _pack_ih = _struct_ih.pack
 
 
-def _read_remove_raft_voter_response(data: Any, at: int, version: int, count: int) -> tuple[list[RemoveRaftVoterResponse], int]:
+def _read_remove_raft_voter_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[RemoveRaftVoterResponse], int]:
     items = []
     for _ in range(count):
         item = _new(RemoveRaftVoterResponse)

@@ -24,7 +24,9 @@ _unpack_q = _struct_q.unpack_from
 _pack_q = _struct_q.pack
 
 
-def _read_renew_delegation_token_request(data: Any, at: int, version: int, count: int) -> tuple[list[RenewDelegationTokenRequest], int]:
+def _read_renew_delegation_token_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[RenewDelegationTokenRequest], int]:
     items = []
     for _ in range(count):
         item = _new(RenewDelegationTokenRequest)

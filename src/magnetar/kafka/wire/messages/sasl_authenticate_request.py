@@ -20,7 +20,9 @@ from magnetar.kafka.wire.primitives import (
 _new = object.__new__
 
 
-def _read_sasl_authenticate_request(data: Any, at: int, version: int, count: int) -> tuple[list[SaslAuthenticateRequest], int]:
+def _read_sasl_authenticate_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[SaslAuthenticateRequest], int]:
     items = []
     for _ in range(count):
         item = _new(SaslAuthenticateRequest)

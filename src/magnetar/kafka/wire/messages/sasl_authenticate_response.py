@@ -31,7 +31,9 @@ _unpack_q = _struct_q.unpack_from
 _pack_q = _struct_q.pack
 
 
-def _read_sasl_authenticate_response(data: Any, at: int, version: int, count: int) -> tuple[list[SaslAuthenticateResponse], int]:
+def _read_sasl_authenticate_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[SaslAuthenticateResponse], int]:
     items = []
     for _ in range(count):
         item = _new(SaslAuthenticateResponse)

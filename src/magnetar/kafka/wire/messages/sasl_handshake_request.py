@@ -16,7 +16,9 @@ from magnetar.kafka.wire.primitives import (
 _new = object.__new__
 
 
-def _read_sasl_handshake_request(data: Any, at: int, version: int, count: int) -> tuple[list[SaslHandshakeRequest], int]:
+def _read_sasl_handshake_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[SaslHandshakeRequest], int]:
     items = []
     for _ in range(count):
         item = _new(SaslHandshakeRequest)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     NEVER_FLEXIBLE,
     Append,
     pack_int16,
@@ -24,7 +23,9 @@ _unpack_h = _struct_h.unpack_from
 _pack_h = _struct_h.pack
 
 
-def _read_sasl_handshake_response(data: Any, at: int, version: int, count: int) -> tuple[list[SaslHandshakeResponse], int]:
+def _read_sasl_handshake_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[SaslHandshakeResponse], int]:
     items = []
     for _ in range(count):
         item = _new(SaslHandshakeResponse)
@@ -35,7 +36,8 @@ def _read_sasl_handshake_response(data: Any, at: int, version: int, count: int) 
         if n < 0:
             raise null_field("SaslHandshakeResponse.mechanisms")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("SaslHandshakeResponse.mechanisms", n)
             mechanisms_texts: list[str] = []
             for _ in range(n):

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -52,7 +51,9 @@ class AcknowledgementBatch(Record):
         self.acknowledge_types = [] if acknowledge_types is EMPTY else acknowledge_types
 
 
-def _read_acknowledgement_batch(data: Any, at: int, version: int, count: int) -> tuple[list[AcknowledgementBatch], int]:
+def _read_acknowledgement_batch(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AcknowledgementBatch], int]:
     items = []
     for _ in range(count):
         item = _new(AcknowledgementBatch)
@@ -65,7 +66,8 @@ def _read_acknowledgement_batch(data: Any, at: int, version: int, count: int) ->
         if n < 0:
             raise null_field("AcknowledgementBatch.acknowledge_types")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AcknowledgementBatch.acknowledge_types", n)
             item.acknowledge_types, at = read_numbers(data, at, "b", 1, n)
         if data[at]:
@@ -98,7 +100,9 @@ class AcknowledgePartition(Record):
         self.acknowledgement_batches = [] if acknowledgement_batches is EMPTY else acknowledgement_batches
 
 
-def _read_acknowledge_partition(data: Any, at: int, version: int, count: int) -> tuple[list[AcknowledgePartition], int]:
+def _read_acknowledge_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AcknowledgePartition], int]:
     items = []
     for _ in range(count):
         item = _new(AcknowledgePartition)
@@ -111,9 +115,10 @@ def _read_acknowledge_partition(data: Any, at: int, version: int, count: int) ->
         if n < 0:
             raise null_field("AcknowledgePartition.acknowledgement_batches")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AcknowledgePartition.acknowledgement_batches", n)
-            item.acknowledgement_batches, at = _read_acknowledgement_batch(data, at, version, n)
+            item.acknowledgement_batches, at = _read_acknowledgement_batch(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -144,7 +149,9 @@ class AcknowledgeTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_acknowledge_topic(data: Any, at: int, version: int, count: int) -> tuple[list[AcknowledgeTopic], int]:
+def _read_acknowledge_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AcknowledgeTopic], int]:
     items = []
     for _ in range(count):
         item = _new(AcknowledgeTopic)
@@ -157,9 +164,10 @@ def _read_acknowledge_topic(data: Any, at: int, version: int, count: int) -> tup
         if n < 0:
             raise null_field("AcknowledgeTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AcknowledgeTopic.partitions", n)
-            item.partitions, at = _read_acknowledge_partition(data, at, version, n)
+            item.partitions, at = _read_acknowledge_partition(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -179,7 +187,9 @@ def _write_acknowledge_topic(items: Sequence[AcknowledgeTopic], append: Append, 
         append(b"\0")
 
 
-def _read_share_acknowledge_request(data: Any, at: int, version: int, count: int) -> tuple[list[ShareAcknowledgeRequest], int]:
+def _read_share_acknowledge_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ShareAcknowledgeRequest], int]:
     items = []
     for _ in range(count):
         item = _new(ShareAcknowledgeRequest)
@@ -215,9 +225,10 @@ def _read_share_acknowledge_request(data: Any, at: int, version: int, count: int
         if n < 0:
             raise null_field("ShareAcknowledgeRequest.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ShareAcknowledgeRequest.topics", n)
-            item.topics, at = _read_acknowledge_topic(data, at, version, n)
+            item.topics, at = _read_acknowledge_topic(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -49,7 +48,9 @@ class LeaderIdAndEpoch(Record):
         self.leader_epoch = leader_epoch
 
 
-def _read_leader_id_and_epoch(data: Any, at: int, version: int, count: int) -> tuple[list[LeaderIdAndEpoch], int]:
+def _read_leader_id_and_epoch(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[LeaderIdAndEpoch], int]:
     items = []
     for _ in range(count):
         item = _new(LeaderIdAndEpoch)
@@ -86,7 +87,9 @@ class PartitionData(Record):
         self.current_leader = LeaderIdAndEpoch() if current_leader is None else current_leader
 
 
-def _read_partition_data(data: Any, at: int, version: int, count: int) -> tuple[list[PartitionData], int]:
+def _read_partition_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[PartitionData], int]:
     items = []
     for _ in range(count):
         item = _new(PartitionData)
@@ -101,7 +104,7 @@ def _read_partition_data(data: Any, at: int, version: int, count: int) -> tuple[
         else:
             item.error_message = data[at:at + n].decode()
             at += n
-        (item.current_leader,), at = _read_leader_id_and_epoch(data, at, version, 1)
+        (item.current_leader,), at = _read_leader_id_and_epoch(data, at, version, 1, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -137,7 +140,9 @@ class ShareAcknowledgeTopicResponse(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_share_acknowledge_topic_response(data: Any, at: int, version: int, count: int) -> tuple[list[ShareAcknowledgeTopicResponse], int]:
+def _read_share_acknowledge_topic_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ShareAcknowledgeTopicResponse], int]:
     items = []
     for _ in range(count):
         item = _new(ShareAcknowledgeTopicResponse)
@@ -150,9 +155,10 @@ def _read_share_acknowledge_topic_response(data: Any, at: int, version: int, cou
         if n < 0:
             raise null_field("ShareAcknowledgeTopicResponse.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ShareAcknowledgeTopicResponse.partitions", n)
-            item.partitions, at = _read_partition_data(data, at, version, n)
+            item.partitions, at = _read_partition_data(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -189,7 +195,9 @@ class NodeEndpoint(Record):
         self.rack = rack
 
 
-def _read_node_endpoint(data: Any, at: int, version: int, count: int) -> tuple[list[NodeEndpoint], int]:
+def _read_node_endpoint(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[NodeEndpoint], int]:
     items = []
     for _ in range(count):
         item = _new(NodeEndpoint)
@@ -241,7 +249,9 @@ def _write_node_endpoint(items: Sequence[NodeEndpoint], append: Append, version:
         append(b"\0")
 
 
-def _read_share_acknowledge_response(data: Any, at: int, version: int, count: int) -> tuple[list[ShareAcknowledgeResponse], int]:
+def _read_share_acknowledge_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ShareAcknowledgeResponse], int]:
     items = []
     for _ in range(count):
         item = _new(ShareAcknowledgeResponse)
@@ -268,9 +278,10 @@ def _read_share_acknowledge_response(data: Any, at: int, version: int, count: in
         if n < 0:
             raise null_field("ShareAcknowledgeResponse.responses")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ShareAcknowledgeResponse.responses", n)
-            item.responses, at = _read_share_acknowledge_topic_response(data, at, version, n)
+            item.responses, at = _read_share_acknowledge_topic_response(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -278,9 +289,10 @@ def _read_share_acknowledge_response(data: Any, at: int, version: int, count: in
         if n < 0:
             raise null_field("ShareAcknowledgeResponse.node_endpoints")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ShareAcknowledgeResponse.node_endpoints", n)
-            item.node_endpoints, at = _read_node_endpoint(data, at, version, n)
+            item.node_endpoints, at = _read_node_endpoint(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -55,7 +54,9 @@ class AcknowledgementBatch(Record):
         self.acknowledge_types = [] if acknowledge_types is EMPTY else acknowledge_types
 
 
-def _read_acknowledgement_batch(data: Any, at: int, version: int, count: int) -> tuple[list[AcknowledgementBatch], int]:
+def _read_acknowledgement_batch(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AcknowledgementBatch], int]:
     items = []
     for _ in range(count):
         item = _new(AcknowledgementBatch)
@@ -68,7 +69,8 @@ def _read_acknowledgement_batch(data: Any, at: int, version: int, count: int) ->
         if n < 0:
             raise null_field("AcknowledgementBatch.acknowledge_types")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("AcknowledgementBatch.acknowledge_types", n)
             item.acknowledge_types, at = read_numbers(data, at, "b", 1, n)
         if data[at]:
@@ -103,7 +105,9 @@ class FetchPartition(Record):
         self.acknowledgement_batches = [] if acknowledgement_batches is EMPTY else acknowledgement_batches
 
 
-def _read_fetch_partition(data: Any, at: int, version: int, count: int) -> tuple[list[FetchPartition], int]:
+def _read_fetch_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[FetchPartition], int]:
     items = []
     for _ in range(count):
         item = _new(FetchPartition)
@@ -117,9 +121,10 @@ def _read_fetch_partition(data: Any, at: int, version: int, count: int) -> tuple
         if n < 0:
             raise null_field("FetchPartition.acknowledgement_batches")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("FetchPartition.acknowledgement_batches", n)
-            item.acknowledgement_batches, at = _read_acknowledgement_batch(data, at, version, n)
+            item.acknowledgement_batches, at = _read_acknowledgement_batch(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -152,7 +157,9 @@ class FetchTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_fetch_topic(data: Any, at: int, version: int, count: int) -> tuple[list[FetchTopic], int]:
+def _read_fetch_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[FetchTopic], int]:
     items = []
     for _ in range(count):
         item = _new(FetchTopic)
@@ -165,9 +172,10 @@ def _read_fetch_topic(data: Any, at: int, version: int, count: int) -> tuple[lis
         if n < 0:
             raise null_field("FetchTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("FetchTopic.partitions", n)
-            item.partitions, at = _read_fetch_partition(data, at, version, n)
+            item.partitions, at = _read_fetch_partition(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -200,7 +208,9 @@ class ForgottenTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_forgotten_topic(data: Any, at: int, version: int, count: int) -> tuple[list[ForgottenTopic], int]:
+def _read_forgotten_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ForgottenTopic], int]:
     items = []
     for _ in range(count):
         item = _new(ForgottenTopic)
@@ -213,7 +223,8 @@ def _read_forgotten_topic(data: Any, at: int, version: int, count: int) -> tuple
         if n < 0:
             raise null_field("ForgottenTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ForgottenTopic.partitions", n)
             item.partitions, at = read_numbers(data, at, "i", 4, n)
         if data[at]:
@@ -235,7 +246,9 @@ def _write_forgotten_topic(items: Sequence[ForgottenTopic], append: Append, vers
         append(b"\0")
 
 
-def _read_share_fetch_request(data: Any, at: int, version: int, count: int) -> tuple[list[ShareFetchRequest], int]:
+def _read_share_fetch_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ShareFetchRequest], int]:
     items = []
     for _ in range(count):
         item = _new(ShareFetchRequest)
@@ -272,9 +285,10 @@ def _read_share_fetch_request(data: Any, at: int, version: int, count: int) -> t
         if n < 0:
             raise null_field("ShareFetchRequest.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ShareFetchRequest.topics", n)
-            item.topics, at = _read_fetch_topic(data, at, version, n)
+            item.topics, at = _read_fetch_topic(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -282,9 +296,10 @@ def _read_share_fetch_request(data: Any, at: int, version: int, count: int) -> t
         if n < 0:
             raise null_field("ShareFetchRequest.forgotten_topics_data")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ShareFetchRequest.forgotten_topics_data", n)
-            item.forgotten_topics_data, at = _read_forgotten_topic(data, at, version, n)
+            item.forgotten_topics_data, at = _read_forgotten_topic(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

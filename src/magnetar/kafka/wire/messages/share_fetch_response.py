@@ -9,11 +9,10 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
-    Buffer,
+    Records,
     compact_string_length,
     read_long_length,
     read_long_string_length,
@@ -56,7 +55,9 @@ class LeaderIdAndEpoch(Record):
         self.leader_epoch = leader_epoch
 
 
-def _read_leader_id_and_epoch(data: Any, at: int, version: int, count: int) -> tuple[list[LeaderIdAndEpoch], int]:
+def _read_leader_id_and_epoch(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[LeaderIdAndEpoch], int]:
     items = []
     for _ in range(count):
         item = _new(LeaderIdAndEpoch)
@@ -91,7 +92,9 @@ class AcquiredRecords(Record):
         self.delivery_count = delivery_count
 
 
-def _read_acquired_records(data: Any, at: int, version: int, count: int) -> tuple[list[AcquiredRecords], int]:
+def _read_acquired_records(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[AcquiredRecords], int]:
     items = []
     for _ in range(count):
         item = _new(AcquiredRecords)
@@ -123,7 +126,7 @@ class PartitionData(Record):
         acknowledge_error_code: int = 0,
         acknowledge_error_message: str | None = None,
         current_leader: LeaderIdAndEpoch | None = None,
-        records: Buffer | None = None,
+        records: Records | None = None,
         acquired_records: list[AcquiredRecords] = EMPTY,
     ) -> None:
         self.partition_index = partition_index
@@ -136,7 +139,9 @@ class PartitionData(Record):
         self.acquired_records = [] if acquired_records is EMPTY else acquired_records
 
 
-def _read_partition_data(data: Any, at: int, version: int, count: int) -> tuple[list[PartitionData], int]:
+def _read_partition_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[PartitionData], int]:
     items = []
     for _ in range(count):
         item = _new(PartitionData)
@@ -162,7 +167,7 @@ def _read_partition_data(data: Any, at: int, version: int, count: int) -> tuple[
         else:
             item.acknowledge_error_message = str(data[at:at + n], "utf-8")
             at += n
-        (item.current_leader,), at = _read_leader_id_and_epoch(data, at, version, 1)
+        (item.current_leader,), at = _read_leader_id_and_epoch(data, at, version, 1, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -179,9 +184,10 @@ def _read_partition_data(data: Any, at: int, version: int, count: int) -> tuple[
         if n < 0:
             raise null_field("PartitionData.acquired_records")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("PartitionData.acquired_records", n)
-            item.acquired_records, at = _read_acquired_records(data, at, version, n)
+            item.acquired_records, at = _read_acquired_records(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -212,9 +218,15 @@ def _write_partition_data(items: Sequence[PartitionData], append: Append, versio
         if item.records is None:
             raise null_field("PartitionData.records")
         else:
-            n = len(item.records)
-            append(ONE_BYTE[n + 1] if n < 127 else varint(n + 1))
-            append(item.records)
+            if isinstance(item.records, list):
+                n = sum(map(len, item.records))
+                append(ONE_BYTE[n + 1] if n < 127 else varint(n + 1))
+                for each in item.records:
+                    append(each)
+            else:
+                n = len(item.records)
+                append(ONE_BYTE[n + 1] if n < 127 else varint(n + 1))
+                append(item.records)
         n = len(item.acquired_records)
         append(ONE_BYTE[n + 1] if n < 127 else varint(n + 1))
         _write_acquired_records(item.acquired_records, append, version)
@@ -234,7 +246,9 @@ class ShareFetchableTopicResponse(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_share_fetchable_topic_response(data: Any, at: int, version: int, count: int) -> tuple[list[ShareFetchableTopicResponse], int]:
+def _read_share_fetchable_topic_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ShareFetchableTopicResponse], int]:
     items = []
     for _ in range(count):
         item = _new(ShareFetchableTopicResponse)
@@ -247,9 +261,10 @@ def _read_share_fetchable_topic_response(data: Any, at: int, version: int, count
         if n < 0:
             raise null_field("ShareFetchableTopicResponse.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ShareFetchableTopicResponse.partitions", n)
-            item.partitions, at = _read_partition_data(data, at, version, n)
+            item.partitions, at = _read_partition_data(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -286,7 +301,9 @@ class NodeEndpoint(Record):
         self.rack = rack
 
 
-def _read_node_endpoint(data: Any, at: int, version: int, count: int) -> tuple[list[NodeEndpoint], int]:
+def _read_node_endpoint(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[NodeEndpoint], int]:
     items = []
     for _ in range(count):
         item = _new(NodeEndpoint)
@@ -338,7 +355,9 @@ def _write_node_endpoint(items: Sequence[NodeEndpoint], append: Append, version:
         append(b"\0")
 
 
-def _read_share_fetch_response(data: Any, at: int, version: int, count: int) -> tuple[list[ShareFetchResponse], int]:
+def _read_share_fetch_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ShareFetchResponse], int]:
     items = []
     for _ in range(count):
         item = _new(ShareFetchResponse)
@@ -362,9 +381,10 @@ def _read_share_fetch_response(data: Any, at: int, version: int, count: int) -> 
         if n < 0:
             raise null_field("ShareFetchResponse.responses")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ShareFetchResponse.responses", n)
-            item.responses, at = _read_share_fetchable_topic_response(data, at, version, n)
+            item.responses, at = _read_share_fetchable_topic_response(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -372,9 +392,10 @@ def _read_share_fetch_response(data: Any, at: int, version: int, count: int) -> 
         if n < 0:
             raise null_field("ShareFetchResponse.node_endpoints")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ShareFetchResponse.node_endpoints", n)
-            item.node_endpoints, at = _read_node_endpoint(data, at, version, n)
+            item.node_endpoints, at = _read_node_endpoint(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

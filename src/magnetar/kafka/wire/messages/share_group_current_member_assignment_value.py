@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -42,7 +41,9 @@ class TopicPartitions(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_topic_partitions(data: Any, at: int, version: int, count: int) -> tuple[list[TopicPartitions], int]:
+def _read_topic_partitions(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicPartitions], int]:
     items = []
     for _ in range(count):
         item = _new(TopicPartitions)
@@ -55,7 +56,8 @@ def _read_topic_partitions(data: Any, at: int, version: int, count: int) -> tupl
         if n < 0:
             raise null_field("TopicPartitions.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopicPartitions.partitions", n)
             item.partitions, at = read_numbers(data, at, "i", 4, n)
         if data[at]:
@@ -77,7 +79,9 @@ def _write_topic_partitions(items: Sequence[TopicPartitions], append: Append, ve
         append(b"\0")
 
 
-def _read_share_group_current_member_assignment_value(data: Any, at: int, version: int, count: int) -> tuple[list[ShareGroupCurrentMemberAssignmentValue], int]:
+def _read_share_group_current_member_assignment_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ShareGroupCurrentMemberAssignmentValue], int]:
     items = []
     for _ in range(count):
         item = _new(ShareGroupCurrentMemberAssignmentValue)
@@ -90,9 +94,10 @@ def _read_share_group_current_member_assignment_value(data: Any, at: int, versio
         if n < 0:
             raise null_field("ShareGroupCurrentMemberAssignmentValue.assigned_partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ShareGroupCurrentMemberAssignmentValue.assigned_partitions", n)
-            item.assigned_partitions, at = _read_topic_partitions(data, at, version, n)
+            item.assigned_partitions, at = _read_topic_partitions(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

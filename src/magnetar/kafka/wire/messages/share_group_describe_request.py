@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -25,7 +24,9 @@ _unpack_t = _struct_t.unpack_from
 _pack_t = _struct_t.pack
 
 
-def _read_share_group_describe_request(data: Any, at: int, version: int, count: int) -> tuple[list[ShareGroupDescribeRequest], int]:
+def _read_share_group_describe_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ShareGroupDescribeRequest], int]:
     items = []
     for _ in range(count):
         item = _new(ShareGroupDescribeRequest)
@@ -36,7 +37,8 @@ def _read_share_group_describe_request(data: Any, at: int, version: int, count: 
         if n < 0:
             raise null_field("ShareGroupDescribeRequest.group_ids")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ShareGroupDescribeRequest.group_ids", n)
             group_ids_texts: list[str] = []
             for _ in range(n):

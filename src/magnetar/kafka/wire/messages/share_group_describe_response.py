@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -52,7 +51,9 @@ class TopicPartitions(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_topic_partitions(data: Any, at: int, version: int, count: int) -> tuple[list[TopicPartitions], int]:
+def _read_topic_partitions(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicPartitions], int]:
     items = []
     for _ in range(count):
         item = _new(TopicPartitions)
@@ -74,7 +75,8 @@ def _read_topic_partitions(data: Any, at: int, version: int, count: int) -> tupl
         if n < 0:
             raise null_field("TopicPartitions.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopicPartitions.partitions", n)
             item.partitions, at = read_numbers(data, at, "i", 4, n)
         if data[at]:
@@ -111,7 +113,9 @@ class Assignment(Record):
         self.topic_partitions = [] if topic_partitions is EMPTY else topic_partitions
 
 
-def _read_assignment(data: Any, at: int, version: int, count: int) -> tuple[list[Assignment], int]:
+def _read_assignment(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[Assignment], int]:
     items = []
     for _ in range(count):
         item = _new(Assignment)
@@ -122,9 +126,10 @@ def _read_assignment(data: Any, at: int, version: int, count: int) -> tuple[list
         if n < 0:
             raise null_field("Assignment.topic_partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Assignment.topic_partitions", n)
-            item.topic_partitions, at = _read_topic_partitions(data, at, version, n)
+            item.topic_partitions, at = _read_topic_partitions(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -164,7 +169,9 @@ class Member(Record):
         self.assignment = Assignment() if assignment is None else assignment
 
 
-def _read_member(data: Any, at: int, version: int, count: int) -> tuple[list[Member], int]:
+def _read_member(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[Member], int]:
     items = []
     for _ in range(count):
         item = _new(Member)
@@ -213,7 +220,8 @@ def _read_member(data: Any, at: int, version: int, count: int) -> tuple[list[Mem
         if n < 0:
             raise null_field("Member.subscribed_topic_names")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Member.subscribed_topic_names", n)
             subscribed_topic_names_texts: list[str] = []
             for _ in range(n):
@@ -226,7 +234,7 @@ def _read_member(data: Any, at: int, version: int, count: int) -> tuple[list[Mem
                 subscribed_topic_names_texts.append(data[at:at + n].decode())
                 at += n
             item.subscribed_topic_names = subscribed_topic_names_texts
-        (item.assignment,), at = _read_assignment(data, at, version, 1)
+        (item.assignment,), at = _read_assignment(data, at, version, 1, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -295,7 +303,9 @@ class DescribedGroup(Record):
         self.authorized_operations = authorized_operations
 
 
-def _read_described_group(data: Any, at: int, version: int, count: int) -> tuple[list[DescribedGroup], int]:
+def _read_described_group(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribedGroup], int]:
     items = []
     for _ in range(count):
         item = _new(DescribedGroup)
@@ -346,9 +356,10 @@ def _read_described_group(data: Any, at: int, version: int, count: int) -> tuple
         if n < 0:
             raise null_field("DescribedGroup.members")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribedGroup.members", n)
-            item.members, at = _read_member(data, at, version, n)
+            item.members, at = _read_member(data, at, version, n, budget)
         (item.authorized_operations,) = _unpack_i(data, at)
         at += 4
         if data[at]:
@@ -389,7 +400,9 @@ def _write_described_group(items: Sequence[DescribedGroup], append: Append, vers
         append(b"\0")
 
 
-def _read_share_group_describe_response(data: Any, at: int, version: int, count: int) -> tuple[list[ShareGroupDescribeResponse], int]:
+def _read_share_group_describe_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ShareGroupDescribeResponse], int]:
     items = []
     for _ in range(count):
         item = _new(ShareGroupDescribeResponse)
@@ -402,9 +415,10 @@ def _read_share_group_describe_response(data: Any, at: int, version: int, count:
         if n < 0:
             raise null_field("ShareGroupDescribeResponse.groups")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ShareGroupDescribeResponse.groups", n)
-            item.groups, at = _read_described_group(data, at, version, n)
+            item.groups, at = _read_described_group(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

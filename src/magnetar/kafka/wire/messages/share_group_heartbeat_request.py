@@ -8,7 +8,6 @@ from typing import Any
 from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message
 from magnetar.kafka.wire.primitives import (
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -24,7 +23,9 @@ _unpack_i = _struct_i.unpack_from
 _pack_i = _struct_i.pack
 
 
-def _read_share_group_heartbeat_request(data: Any, at: int, version: int, count: int) -> tuple[list[ShareGroupHeartbeatRequest], int]:
+def _read_share_group_heartbeat_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ShareGroupHeartbeatRequest], int]:
     items = []
     for _ in range(count):
         item = _new(ShareGroupHeartbeatRequest)
@@ -64,7 +65,8 @@ def _read_share_group_heartbeat_request(data: Any, at: int, version: int, count:
         if n < 0:
             item.subscribed_topic_names = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ShareGroupHeartbeatRequest.subscribed_topic_names", n)
             subscribed_topic_names_texts: list[str] = []
             for _ in range(n):

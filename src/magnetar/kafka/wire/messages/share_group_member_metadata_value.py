@@ -8,7 +8,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -21,7 +20,9 @@ from magnetar.kafka.wire.primitives import (
 _new = object.__new__
 
 
-def _read_share_group_member_metadata_value(data: Any, at: int, version: int, count: int) -> tuple[list[ShareGroupMemberMetadataValue], int]:
+def _read_share_group_member_metadata_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ShareGroupMemberMetadataValue], int]:
     items = []
     for _ in range(count):
         item = _new(ShareGroupMemberMetadataValue)
@@ -59,7 +60,8 @@ def _read_share_group_member_metadata_value(data: Any, at: int, version: int, co
         if n < 0:
             raise null_field("ShareGroupMemberMetadataValue.subscribed_topic_names")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ShareGroupMemberMetadataValue.subscribed_topic_names", n)
             subscribed_topic_names_texts: list[str] = []
             for _ in range(n):

@@ -17,7 +17,9 @@ _unpack_iq = _struct_iq.unpack_from
 _pack_iq = _struct_iq.pack
 
 
-def _read_share_group_metadata_value(data: Any, at: int, version: int, count: int) -> tuple[list[ShareGroupMetadataValue], int]:
+def _read_share_group_metadata_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ShareGroupMetadataValue], int]:
     items = []
     for _ in range(count):
         item = _new(ShareGroupMetadataValue)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -43,7 +42,9 @@ class TopicPartitionsInfo(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_topic_partitions_info(data: Any, at: int, version: int, count: int) -> tuple[list[TopicPartitionsInfo], int]:
+def _read_topic_partitions_info(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicPartitionsInfo], int]:
     items = []
     for _ in range(count):
         item = _new(TopicPartitionsInfo)
@@ -65,7 +66,8 @@ def _read_topic_partitions_info(data: Any, at: int, version: int, count: int) ->
         if n < 0:
             raise null_field("TopicPartitionsInfo.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopicPartitionsInfo.partitions", n)
             item.partitions, at = read_numbers(data, at, "i", 4, n)
         if data[at]:
@@ -104,7 +106,9 @@ class TopicInfo(Record):
         self.topic_name = topic_name
 
 
-def _read_topic_info(data: Any, at: int, version: int, count: int) -> tuple[list[TopicInfo], int]:
+def _read_topic_info(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicInfo], int]:
     items = []
     for _ in range(count):
         item = _new(TopicInfo)
@@ -139,7 +143,9 @@ def _write_topic_info(items: Sequence[TopicInfo], append: Append, version: int) 
         append(b"\0")
 
 
-def _read_share_group_state_partition_metadata_value(data: Any, at: int, version: int, count: int) -> tuple[list[ShareGroupStatePartitionMetadataValue], int]:
+def _read_share_group_state_partition_metadata_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ShareGroupStatePartitionMetadataValue], int]:
     items = []
     for _ in range(count):
         item = _new(ShareGroupStatePartitionMetadataValue)
@@ -150,9 +156,10 @@ def _read_share_group_state_partition_metadata_value(data: Any, at: int, version
         if n < 0:
             raise null_field("ShareGroupStatePartitionMetadataValue.initializing_topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ShareGroupStatePartitionMetadataValue.initializing_topics", n)
-            item.initializing_topics, at = _read_topic_partitions_info(data, at, version, n)
+            item.initializing_topics, at = _read_topic_partitions_info(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -160,9 +167,10 @@ def _read_share_group_state_partition_metadata_value(data: Any, at: int, version
         if n < 0:
             raise null_field("ShareGroupStatePartitionMetadataValue.initialized_topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ShareGroupStatePartitionMetadataValue.initialized_topics", n)
-            item.initialized_topics, at = _read_topic_partitions_info(data, at, version, n)
+            item.initialized_topics, at = _read_topic_partitions_info(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -170,9 +178,10 @@ def _read_share_group_state_partition_metadata_value(data: Any, at: int, version
         if n < 0:
             raise null_field("ShareGroupStatePartitionMetadataValue.deleting_topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ShareGroupStatePartitionMetadataValue.deleting_topics", n)
-            item.deleting_topics, at = _read_topic_info(data, at, version, n)
+            item.deleting_topics, at = _read_topic_info(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

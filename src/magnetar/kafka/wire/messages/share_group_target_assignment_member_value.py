@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -39,7 +38,9 @@ class TopicPartition(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_topic_partition(data: Any, at: int, version: int, count: int) -> tuple[list[TopicPartition], int]:
+def _read_topic_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicPartition], int]:
     items = []
     for _ in range(count):
         item = _new(TopicPartition)
@@ -52,7 +53,8 @@ def _read_topic_partition(data: Any, at: int, version: int, count: int) -> tuple
         if n < 0:
             raise null_field("TopicPartition.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopicPartition.partitions", n)
             item.partitions, at = read_numbers(data, at, "i", 4, n)
         if data[at]:
@@ -74,7 +76,9 @@ def _write_topic_partition(items: Sequence[TopicPartition], append: Append, vers
         append(b"\0")
 
 
-def _read_share_group_target_assignment_member_value(data: Any, at: int, version: int, count: int) -> tuple[list[ShareGroupTargetAssignmentMemberValue], int]:
+def _read_share_group_target_assignment_member_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ShareGroupTargetAssignmentMemberValue], int]:
     items = []
     for _ in range(count):
         item = _new(ShareGroupTargetAssignmentMemberValue)
@@ -85,9 +89,10 @@ def _read_share_group_target_assignment_member_value(data: Any, at: int, version
         if n < 0:
             raise null_field("ShareGroupTargetAssignmentMemberValue.topic_partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ShareGroupTargetAssignmentMemberValue.topic_partitions", n)
-            item.topic_partitions, at = _read_topic_partition(data, at, version, n)
+            item.topic_partitions, at = _read_topic_partition(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

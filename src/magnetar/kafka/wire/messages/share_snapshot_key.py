@@ -22,7 +22,9 @@ _unpack_ui = _struct_ui.unpack_from
 _pack_ui = _struct_ui.pack
 
 
-def _read_share_snapshot_key(data: Any, at: int, version: int, count: int) -> tuple[list[ShareSnapshotKey], int]:
+def _read_share_snapshot_key(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ShareSnapshotKey], int]:
     items = []
     for _ in range(count):
         item = _new(ShareSnapshotKey)

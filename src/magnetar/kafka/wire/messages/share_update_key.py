@@ -22,7 +22,9 @@ _unpack_ui = _struct_ui.unpack_from
 _pack_ui = _struct_ui.pack
 
 
-def _read_share_update_key(data: Any, at: int, version: int, count: int) -> tuple[list[ShareUpdateKey], int]:
+def _read_share_update_key(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ShareUpdateKey], int]:
     items = []
     for _ in range(count):
         item = _new(ShareUpdateKey)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import bad_tag, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     Buffer,
@@ -50,7 +49,9 @@ class StateBatch(Record):
         self.delivery_count = delivery_count
 
 
-def _read_state_batch(data: Any, at: int, version: int, count: int) -> tuple[list[StateBatch], int]:
+def _read_state_batch(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[StateBatch], int]:
     items = []
     for _ in range(count):
         item = _new(StateBatch)
@@ -70,7 +71,9 @@ def _write_state_batch(items: Sequence[StateBatch], append: Append, version: int
         append(b"\0")
 
 
-def _read_share_update_value(data: Any, at: int, version: int, count: int) -> tuple[list[ShareUpdateValue], int]:
+def _read_share_update_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[ShareUpdateValue], int]:
     items = []
     for _ in range(count):
         item = _new(ShareUpdateValue)
@@ -83,9 +86,10 @@ def _read_share_update_value(data: Any, at: int, version: int, count: int) -> tu
         if n < 0:
             raise null_field("ShareUpdateValue.state_batches")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("ShareUpdateValue.state_batches", n)
-            item.state_batches, at = _read_state_batch(data, at, version, n)
+            item.state_batches, at = _read_state_batch(data, at, version, n, budget)
         item.delivery_complete_count = -1
         if data[at]:
             tags, at = read_tag_count(data, at)

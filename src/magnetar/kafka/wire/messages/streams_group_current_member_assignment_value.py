@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import bad_tag, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     Buffer,
@@ -45,7 +44,9 @@ class TaskIds(Record):
         self.assignment_epochs = [] if assignment_epochs is EMPTY else assignment_epochs
 
 
-def _read_task_ids(data: Any, at: int, version: int, count: int) -> tuple[list[TaskIds], int]:
+def _read_task_ids(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TaskIds], int]:
     items = []
     for _ in range(count):
         item = _new(TaskIds)
@@ -65,7 +66,8 @@ def _read_task_ids(data: Any, at: int, version: int, count: int) -> tuple[list[T
         if n < 0:
             raise null_field("TaskIds.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TaskIds.partitions", n)
             item.partitions, at = read_numbers(data, at, "i", 4, n)
         item.assignment_epochs = []
@@ -83,7 +85,8 @@ def _read_task_ids(data: Any, at: int, version: int, count: int) -> tuple[list[T
                     if n < 0:
                         item.assignment_epochs = None
                     else:
-                        if n > len(data) - at or n > MAX_ELEMENTS:
+                        budget[0] -= n
+                        if n > len(data) - at or budget[0] < 0:
                             raise too_many("TaskIds.assignment_epochs", n)
                         item.assignment_epochs, at = read_numbers(data, at, "i", 4, n)
                     if at != stop:
@@ -121,7 +124,9 @@ def _write_task_ids(items: Sequence[TaskIds], append: Append, version: int) -> N
             append(b"\0")
 
 
-def _read_streams_group_current_member_assignment_value(data: Any, at: int, version: int, count: int) -> tuple[list[StreamsGroupCurrentMemberAssignmentValue], int]:
+def _read_streams_group_current_member_assignment_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[StreamsGroupCurrentMemberAssignmentValue], int]:
     items = []
     for _ in range(count):
         item = _new(StreamsGroupCurrentMemberAssignmentValue)
@@ -134,9 +139,10 @@ def _read_streams_group_current_member_assignment_value(data: Any, at: int, vers
         if n < 0:
             raise null_field("StreamsGroupCurrentMemberAssignmentValue.active_tasks")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupCurrentMemberAssignmentValue.active_tasks", n)
-            item.active_tasks, at = _read_task_ids(data, at, version, n)
+            item.active_tasks, at = _read_task_ids(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -144,9 +150,10 @@ def _read_streams_group_current_member_assignment_value(data: Any, at: int, vers
         if n < 0:
             raise null_field("StreamsGroupCurrentMemberAssignmentValue.standby_tasks")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupCurrentMemberAssignmentValue.standby_tasks", n)
-            item.standby_tasks, at = _read_task_ids(data, at, version, n)
+            item.standby_tasks, at = _read_task_ids(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -154,9 +161,10 @@ def _read_streams_group_current_member_assignment_value(data: Any, at: int, vers
         if n < 0:
             raise null_field("StreamsGroupCurrentMemberAssignmentValue.warmup_tasks")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupCurrentMemberAssignmentValue.warmup_tasks", n)
-            item.warmup_tasks, at = _read_task_ids(data, at, version, n)
+            item.warmup_tasks, at = _read_task_ids(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -164,9 +172,10 @@ def _read_streams_group_current_member_assignment_value(data: Any, at: int, vers
         if n < 0:
             raise null_field("StreamsGroupCurrentMemberAssignmentValue.active_tasks_pending_revocation")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupCurrentMemberAssignmentValue.active_tasks_pending_revocation", n)
-            item.active_tasks_pending_revocation, at = _read_task_ids(data, at, version, n)
+            item.active_tasks_pending_revocation, at = _read_task_ids(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -174,9 +183,10 @@ def _read_streams_group_current_member_assignment_value(data: Any, at: int, vers
         if n < 0:
             raise null_field("StreamsGroupCurrentMemberAssignmentValue.standby_tasks_pending_revocation")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupCurrentMemberAssignmentValue.standby_tasks_pending_revocation", n)
-            item.standby_tasks_pending_revocation, at = _read_task_ids(data, at, version, n)
+            item.standby_tasks_pending_revocation, at = _read_task_ids(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -184,9 +194,10 @@ def _read_streams_group_current_member_assignment_value(data: Any, at: int, vers
         if n < 0:
             raise null_field("StreamsGroupCurrentMemberAssignmentValue.warmup_tasks_pending_revocation")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupCurrentMemberAssignmentValue.warmup_tasks_pending_revocation", n)
-            item.warmup_tasks_pending_revocation, at = _read_task_ids(data, at, version, n)
+            item.warmup_tasks_pending_revocation, at = _read_task_ids(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -28,7 +27,9 @@ _unpack_tt = _struct_tt.unpack_from
 _pack_tt = _struct_tt.pack
 
 
-def _read_streams_group_describe_request(data: Any, at: int, version: int, count: int) -> tuple[list[StreamsGroupDescribeRequest], int]:
+def _read_streams_group_describe_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[StreamsGroupDescribeRequest], int]:
     items = []
     for _ in range(count):
         item = _new(StreamsGroupDescribeRequest)
@@ -39,7 +40,8 @@ def _read_streams_group_describe_request(data: Any, at: int, version: int, count
         if n < 0:
             raise null_field("StreamsGroupDescribeRequest.group_ids")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupDescribeRequest.group_ids", n)
             group_ids_texts: list[str] = []
             for _ in range(n):

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -60,7 +59,9 @@ class KeyValue(Record):
         self.value = value
 
 
-def _read_key_value(data: Any, at: int, version: int, count: int) -> tuple[list[KeyValue], int]:
+def _read_key_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[KeyValue], int]:
     items = []
     for _ in range(count):
         item = _new(KeyValue)
@@ -120,7 +121,9 @@ class TopicInfo(Record):
         self.topic_configs = [] if topic_configs is EMPTY else topic_configs
 
 
-def _read_topic_info(data: Any, at: int, version: int, count: int) -> tuple[list[TopicInfo], int]:
+def _read_topic_info(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicInfo], int]:
     items = []
     for _ in range(count):
         item = _new(TopicInfo)
@@ -142,9 +145,10 @@ def _read_topic_info(data: Any, at: int, version: int, count: int) -> tuple[list
         if n < 0:
             raise null_field("TopicInfo.topic_configs")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopicInfo.topic_configs", n)
-            item.topic_configs, at = _read_key_value(data, at, version, n)
+            item.topic_configs, at = _read_key_value(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -185,7 +189,9 @@ class Subtopology(Record):
         self.repartition_source_topics = [] if repartition_source_topics is EMPTY else repartition_source_topics
 
 
-def _read_subtopology(data: Any, at: int, version: int, count: int) -> tuple[list[Subtopology], int]:
+def _read_subtopology(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[Subtopology], int]:
     items = []
     for _ in range(count):
         item = _new(Subtopology)
@@ -205,7 +211,8 @@ def _read_subtopology(data: Any, at: int, version: int, count: int) -> tuple[lis
         if n < 0:
             raise null_field("Subtopology.source_topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Subtopology.source_topics", n)
             source_topics_texts: list[str] = []
             for _ in range(n):
@@ -225,7 +232,8 @@ def _read_subtopology(data: Any, at: int, version: int, count: int) -> tuple[lis
         if n < 0:
             raise null_field("Subtopology.repartition_sink_topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Subtopology.repartition_sink_topics", n)
             repartition_sink_topics_texts: list[str] = []
             for _ in range(n):
@@ -245,9 +253,10 @@ def _read_subtopology(data: Any, at: int, version: int, count: int) -> tuple[lis
         if n < 0:
             raise null_field("Subtopology.state_changelog_topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Subtopology.state_changelog_topics", n)
-            item.state_changelog_topics, at = _read_topic_info(data, at, version, n)
+            item.state_changelog_topics, at = _read_topic_info(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -255,9 +264,10 @@ def _read_subtopology(data: Any, at: int, version: int, count: int) -> tuple[lis
         if n < 0:
             raise null_field("Subtopology.repartition_source_topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Subtopology.repartition_source_topics", n)
-            item.repartition_source_topics, at = _read_topic_info(data, at, version, n)
+            item.repartition_source_topics, at = _read_topic_info(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -308,7 +318,9 @@ class Topology(Record):
         self.subtopologies = subtopologies
 
 
-def _read_topology(data: Any, at: int, version: int, count: int) -> tuple[list[Topology], int]:
+def _read_topology(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[Topology], int]:
     items = []
     for _ in range(count):
         item = _new(Topology)
@@ -321,9 +333,10 @@ def _read_topology(data: Any, at: int, version: int, count: int) -> tuple[list[T
         if n < 0:
             item.subtopologies = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Topology.subtopologies", n)
-            item.subtopologies, at = _read_subtopology(data, at, version, n)
+            item.subtopologies, at = _read_subtopology(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -357,7 +370,9 @@ class Endpoint(Record):
         self.port = port
 
 
-def _read_endpoint(data: Any, at: int, version: int, count: int) -> tuple[list[Endpoint], int]:
+def _read_endpoint(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[Endpoint], int]:
     items = []
     for _ in range(count):
         item = _new(Endpoint)
@@ -405,7 +420,9 @@ class TaskOffset(Record):
         self.offset = offset
 
 
-def _read_task_offset(data: Any, at: int, version: int, count: int) -> tuple[list[TaskOffset], int]:
+def _read_task_offset(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TaskOffset], int]:
     items = []
     for _ in range(count):
         item = _new(TaskOffset)
@@ -451,7 +468,9 @@ class TaskIds(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_task_ids(data: Any, at: int, version: int, count: int) -> tuple[list[TaskIds], int]:
+def _read_task_ids(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TaskIds], int]:
     items = []
     for _ in range(count):
         item = _new(TaskIds)
@@ -471,7 +490,8 @@ def _read_task_ids(data: Any, at: int, version: int, count: int) -> tuple[list[T
         if n < 0:
             raise null_field("TaskIds.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TaskIds.partitions", n)
             item.partitions, at = read_numbers(data, at, "i", 4, n)
         if data[at]:
@@ -509,7 +529,9 @@ class Assignment(Record):
         self.warmup_tasks = [] if warmup_tasks is EMPTY else warmup_tasks
 
 
-def _read_assignment(data: Any, at: int, version: int, count: int) -> tuple[list[Assignment], int]:
+def _read_assignment(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[Assignment], int]:
     items = []
     for _ in range(count):
         item = _new(Assignment)
@@ -520,9 +542,10 @@ def _read_assignment(data: Any, at: int, version: int, count: int) -> tuple[list
         if n < 0:
             raise null_field("Assignment.active_tasks")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Assignment.active_tasks", n)
-            item.active_tasks, at = _read_task_ids(data, at, version, n)
+            item.active_tasks, at = _read_task_ids(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -530,9 +553,10 @@ def _read_assignment(data: Any, at: int, version: int, count: int) -> tuple[list
         if n < 0:
             raise null_field("Assignment.standby_tasks")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Assignment.standby_tasks", n)
-            item.standby_tasks, at = _read_task_ids(data, at, version, n)
+            item.standby_tasks, at = _read_task_ids(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -540,9 +564,10 @@ def _read_assignment(data: Any, at: int, version: int, count: int) -> tuple[list
         if n < 0:
             raise null_field("Assignment.warmup_tasks")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Assignment.warmup_tasks", n)
-            item.warmup_tasks, at = _read_task_ids(data, at, version, n)
+            item.warmup_tasks, at = _read_task_ids(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -604,7 +629,9 @@ class Member(Record):
         self.is_classic = is_classic
 
 
-def _read_member(data: Any, at: int, version: int, count: int) -> tuple[list[Member], int]:
+def _read_member(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[Member], int]:
     items = []
     for _ in range(count):
         item = _new(Member)
@@ -671,7 +698,7 @@ def _read_member(data: Any, at: int, version: int, count: int) -> tuple[list[Mem
         if n > 127:
             item.user_endpoint = None
         else:
-            (item.user_endpoint,), at = _read_endpoint(data, at, version, 1)
+            (item.user_endpoint,), at = _read_endpoint(data, at, version, 1, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -679,9 +706,10 @@ def _read_member(data: Any, at: int, version: int, count: int) -> tuple[list[Mem
         if n < 0:
             raise null_field("Member.client_tags")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Member.client_tags", n)
-            item.client_tags, at = _read_key_value(data, at, version, n)
+            item.client_tags, at = _read_key_value(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -689,9 +717,10 @@ def _read_member(data: Any, at: int, version: int, count: int) -> tuple[list[Mem
         if n < 0:
             raise null_field("Member.task_offsets")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Member.task_offsets", n)
-            item.task_offsets, at = _read_task_offset(data, at, version, n)
+            item.task_offsets, at = _read_task_offset(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -699,11 +728,12 @@ def _read_member(data: Any, at: int, version: int, count: int) -> tuple[list[Mem
         if n < 0:
             raise null_field("Member.task_end_offsets")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Member.task_end_offsets", n)
-            item.task_end_offsets, at = _read_task_offset(data, at, version, n)
-        (item.assignment,), at = _read_assignment(data, at, version, 1)
-        (item.target_assignment,), at = _read_assignment(data, at, version, 1)
+            item.task_end_offsets, at = _read_task_offset(data, at, version, n, budget)
+        (item.assignment,), at = _read_assignment(data, at, version, 1, budget)
+        (item.target_assignment,), at = _read_assignment(data, at, version, 1, budget)
         (item.is_classic,) = _unpack_t(data, at)
         at += 1
         if data[at]:
@@ -789,7 +819,9 @@ class TopologyDescriptionNode(Record):
         self.successors = [] if successors is EMPTY else successors
 
 
-def _read_topology_description_node(data: Any, at: int, version: int, count: int) -> tuple[list[TopologyDescriptionNode], int]:
+def _read_topology_description_node(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopologyDescriptionNode], int]:
     items = []
     for _ in range(count):
         item = _new(TopologyDescriptionNode)
@@ -811,7 +843,8 @@ def _read_topology_description_node(data: Any, at: int, version: int, count: int
         if n < 0:
             raise null_field("TopologyDescriptionNode.source_topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopologyDescriptionNode.source_topics", n)
             source_topics_texts: list[str] = []
             for _ in range(n):
@@ -840,7 +873,8 @@ def _read_topology_description_node(data: Any, at: int, version: int, count: int
         if n < 0:
             raise null_field("TopologyDescriptionNode.stores")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopologyDescriptionNode.stores", n)
             stores_texts: list[str] = []
             for _ in range(n):
@@ -860,7 +894,8 @@ def _read_topology_description_node(data: Any, at: int, version: int, count: int
         if n < 0:
             raise null_field("TopologyDescriptionNode.successors")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopologyDescriptionNode.successors", n)
             successors_texts: list[str] = []
             for _ in range(n):
@@ -932,7 +967,9 @@ class TopologyDescriptionSubtopology(Record):
         self.nodes = [] if nodes is EMPTY else nodes
 
 
-def _read_topology_description_subtopology(data: Any, at: int, version: int, count: int) -> tuple[list[TopologyDescriptionSubtopology], int]:
+def _read_topology_description_subtopology(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopologyDescriptionSubtopology], int]:
     items = []
     for _ in range(count):
         item = _new(TopologyDescriptionSubtopology)
@@ -952,9 +989,10 @@ def _read_topology_description_subtopology(data: Any, at: int, version: int, cou
         if n < 0:
             raise null_field("TopologyDescriptionSubtopology.nodes")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopologyDescriptionSubtopology.nodes", n)
-            item.nodes, at = _read_topology_description_node(data, at, version, n)
+            item.nodes, at = _read_topology_description_node(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -988,12 +1026,14 @@ class TopologyDescriptionGlobalStore(Record):
         self.processor = TopologyDescriptionNode() if processor is None else processor
 
 
-def _read_topology_description_global_store(data: Any, at: int, version: int, count: int) -> tuple[list[TopologyDescriptionGlobalStore], int]:
+def _read_topology_description_global_store(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopologyDescriptionGlobalStore], int]:
     items = []
     for _ in range(count):
         item = _new(TopologyDescriptionGlobalStore)
-        (item.source,), at = _read_topology_description_node(data, at, version, 1)
-        (item.processor,), at = _read_topology_description_node(data, at, version, 1)
+        (item.source,), at = _read_topology_description_node(data, at, version, 1, budget)
+        (item.processor,), at = _read_topology_description_node(data, at, version, 1, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -1022,7 +1062,9 @@ class TopologyDescription(Record):
         self.global_stores = [] if global_stores is EMPTY else global_stores
 
 
-def _read_topology_description(data: Any, at: int, version: int, count: int) -> tuple[list[TopologyDescription], int]:
+def _read_topology_description(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopologyDescription], int]:
     items = []
     for _ in range(count):
         item = _new(TopologyDescription)
@@ -1033,9 +1075,10 @@ def _read_topology_description(data: Any, at: int, version: int, count: int) -> 
         if n < 0:
             raise null_field("TopologyDescription.subtopologies")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopologyDescription.subtopologies", n)
-            item.subtopologies, at = _read_topology_description_subtopology(data, at, version, n)
+            item.subtopologies, at = _read_topology_description_subtopology(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -1043,9 +1086,10 @@ def _read_topology_description(data: Any, at: int, version: int, count: int) -> 
         if n < 0:
             raise null_field("TopologyDescription.global_stores")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopologyDescription.global_stores", n)
-            item.global_stores, at = _read_topology_description_global_store(data, at, version, n)
+            item.global_stores, at = _read_topology_description_global_store(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -1098,7 +1142,9 @@ class DescribedGroup(Record):
         self.assignor_name = assignor_name
 
 
-def _read_described_group(data: Any, at: int, version: int, count: int) -> tuple[list[DescribedGroup], int]:
+def _read_described_group(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[DescribedGroup], int]:
     items = []
     for _ in range(count):
         item = _new(DescribedGroup)
@@ -1138,7 +1184,7 @@ def _read_described_group(data: Any, at: int, version: int, count: int) -> tuple
         if n > 127:
             item.topology = None
         else:
-            (item.topology,), at = _read_topology(data, at, version, 1)
+            (item.topology,), at = _read_topology(data, at, version, 1, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -1146,9 +1192,10 @@ def _read_described_group(data: Any, at: int, version: int, count: int) -> tuple
         if n < 0:
             raise null_field("DescribedGroup.members")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("DescribedGroup.members", n)
-            item.members, at = _read_member(data, at, version, n)
+            item.members, at = _read_member(data, at, version, n, budget)
         (item.authorized_operations,) = _unpack_i(data, at)
         at += 4
         if version >= 1:
@@ -1157,7 +1204,7 @@ def _read_described_group(data: Any, at: int, version: int, count: int) -> tuple
             if n > 127:
                 item.topology_description = None
             else:
-                (item.topology_description,), at = _read_topology_description(data, at, version, 1)
+                (item.topology_description,), at = _read_topology_description(data, at, version, 1, budget)
         else:
             item.topology_description = None
         if version >= 1:
@@ -1237,7 +1284,9 @@ def _write_described_group(items: Sequence[DescribedGroup], append: Append, vers
         append(b"\0")
 
 
-def _read_streams_group_describe_response(data: Any, at: int, version: int, count: int) -> tuple[list[StreamsGroupDescribeResponse], int]:
+def _read_streams_group_describe_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[StreamsGroupDescribeResponse], int]:
     items = []
     for _ in range(count):
         item = _new(StreamsGroupDescribeResponse)
@@ -1250,9 +1299,10 @@ def _read_streams_group_describe_response(data: Any, at: int, version: int, coun
         if n < 0:
             raise null_field("StreamsGroupDescribeResponse.groups")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupDescribeResponse.groups", n)
-            item.groups, at = _read_described_group(data, at, version, n)
+            item.groups, at = _read_described_group(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

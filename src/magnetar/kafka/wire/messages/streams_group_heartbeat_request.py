@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -54,7 +53,9 @@ class KeyValue(Record):
         self.value = value
 
 
-def _read_key_value(data: Any, at: int, version: int, count: int) -> tuple[list[KeyValue], int]:
+def _read_key_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[KeyValue], int]:
     items = []
     for _ in range(count):
         item = _new(KeyValue)
@@ -114,7 +115,9 @@ class TopicInfo(Record):
         self.topic_configs = [] if topic_configs is EMPTY else topic_configs
 
 
-def _read_topic_info(data: Any, at: int, version: int, count: int) -> tuple[list[TopicInfo], int]:
+def _read_topic_info(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicInfo], int]:
     items = []
     for _ in range(count):
         item = _new(TopicInfo)
@@ -136,9 +139,10 @@ def _read_topic_info(data: Any, at: int, version: int, count: int) -> tuple[list
         if n < 0:
             raise null_field("TopicInfo.topic_configs")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopicInfo.topic_configs", n)
-            item.topic_configs, at = _read_key_value(data, at, version, n)
+            item.topic_configs, at = _read_key_value(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -175,7 +179,9 @@ class CopartitionGroup(Record):
         self.repartition_source_topics = [] if repartition_source_topics is EMPTY else repartition_source_topics
 
 
-def _read_copartition_group(data: Any, at: int, version: int, count: int) -> tuple[list[CopartitionGroup], int]:
+def _read_copartition_group(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[CopartitionGroup], int]:
     items = []
     for _ in range(count):
         item = _new(CopartitionGroup)
@@ -186,7 +192,8 @@ def _read_copartition_group(data: Any, at: int, version: int, count: int) -> tup
         if n < 0:
             raise null_field("CopartitionGroup.source_topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("CopartitionGroup.source_topics", n)
             item.source_topics, at = read_numbers(data, at, "h", 2, n)
         n = data[at] - 1
@@ -196,7 +203,8 @@ def _read_copartition_group(data: Any, at: int, version: int, count: int) -> tup
         if n < 0:
             raise null_field("CopartitionGroup.source_topic_regex")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("CopartitionGroup.source_topic_regex", n)
             item.source_topic_regex, at = read_numbers(data, at, "h", 2, n)
         n = data[at] - 1
@@ -206,7 +214,8 @@ def _read_copartition_group(data: Any, at: int, version: int, count: int) -> tup
         if n < 0:
             raise null_field("CopartitionGroup.repartition_source_topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("CopartitionGroup.repartition_source_topics", n)
             item.repartition_source_topics, at = read_numbers(data, at, "h", 2, n)
         if data[at]:
@@ -254,7 +263,9 @@ class Subtopology(Record):
         self.copartition_groups = [] if copartition_groups is EMPTY else copartition_groups
 
 
-def _read_subtopology(data: Any, at: int, version: int, count: int) -> tuple[list[Subtopology], int]:
+def _read_subtopology(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[Subtopology], int]:
     items = []
     for _ in range(count):
         item = _new(Subtopology)
@@ -274,7 +285,8 @@ def _read_subtopology(data: Any, at: int, version: int, count: int) -> tuple[lis
         if n < 0:
             raise null_field("Subtopology.source_topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Subtopology.source_topics", n)
             source_topics_texts: list[str] = []
             for _ in range(n):
@@ -294,7 +306,8 @@ def _read_subtopology(data: Any, at: int, version: int, count: int) -> tuple[lis
         if n < 0:
             raise null_field("Subtopology.source_topic_regex")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Subtopology.source_topic_regex", n)
             source_topic_regex_texts: list[str] = []
             for _ in range(n):
@@ -314,9 +327,10 @@ def _read_subtopology(data: Any, at: int, version: int, count: int) -> tuple[lis
         if n < 0:
             raise null_field("Subtopology.state_changelog_topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Subtopology.state_changelog_topics", n)
-            item.state_changelog_topics, at = _read_topic_info(data, at, version, n)
+            item.state_changelog_topics, at = _read_topic_info(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -324,7 +338,8 @@ def _read_subtopology(data: Any, at: int, version: int, count: int) -> tuple[lis
         if n < 0:
             raise null_field("Subtopology.repartition_sink_topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Subtopology.repartition_sink_topics", n)
             repartition_sink_topics_texts: list[str] = []
             for _ in range(n):
@@ -344,9 +359,10 @@ def _read_subtopology(data: Any, at: int, version: int, count: int) -> tuple[lis
         if n < 0:
             raise null_field("Subtopology.repartition_source_topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Subtopology.repartition_source_topics", n)
-            item.repartition_source_topics, at = _read_topic_info(data, at, version, n)
+            item.repartition_source_topics, at = _read_topic_info(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -354,9 +370,10 @@ def _read_subtopology(data: Any, at: int, version: int, count: int) -> tuple[lis
         if n < 0:
             raise null_field("Subtopology.copartition_groups")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Subtopology.copartition_groups", n)
-            item.copartition_groups, at = _read_copartition_group(data, at, version, n)
+            item.copartition_groups, at = _read_copartition_group(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -417,7 +434,9 @@ class Topology(Record):
         self.subtopologies = [] if subtopologies is EMPTY else subtopologies
 
 
-def _read_topology(data: Any, at: int, version: int, count: int) -> tuple[list[Topology], int]:
+def _read_topology(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[Topology], int]:
     items = []
     for _ in range(count):
         item = _new(Topology)
@@ -430,9 +449,10 @@ def _read_topology(data: Any, at: int, version: int, count: int) -> tuple[list[T
         if n < 0:
             raise null_field("Topology.subtopologies")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Topology.subtopologies", n)
-            item.subtopologies, at = _read_subtopology(data, at, version, n)
+            item.subtopologies, at = _read_subtopology(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -463,7 +483,9 @@ class TaskIds(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_task_ids(data: Any, at: int, version: int, count: int) -> tuple[list[TaskIds], int]:
+def _read_task_ids(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TaskIds], int]:
     items = []
     for _ in range(count):
         item = _new(TaskIds)
@@ -483,7 +505,8 @@ def _read_task_ids(data: Any, at: int, version: int, count: int) -> tuple[list[T
         if n < 0:
             raise null_field("TaskIds.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TaskIds.partitions", n)
             item.partitions, at = read_numbers(data, at, "i", 4, n)
         if data[at]:
@@ -519,7 +542,9 @@ class Endpoint(Record):
         self.port = port
 
 
-def _read_endpoint(data: Any, at: int, version: int, count: int) -> tuple[list[Endpoint], int]:
+def _read_endpoint(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[Endpoint], int]:
     items = []
     for _ in range(count):
         item = _new(Endpoint)
@@ -567,7 +592,9 @@ class TaskOffset(Record):
         self.offset = offset
 
 
-def _read_task_offset(data: Any, at: int, version: int, count: int) -> tuple[list[TaskOffset], int]:
+def _read_task_offset(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TaskOffset], int]:
     items = []
     for _ in range(count):
         item = _new(TaskOffset)
@@ -600,7 +627,9 @@ def _write_task_offset(items: Sequence[TaskOffset], append: Append, version: int
         append(b"\0")
 
 
-def _read_streams_group_heartbeat_request(data: Any, at: int, version: int, count: int) -> tuple[list[StreamsGroupHeartbeatRequest], int]:
+def _read_streams_group_heartbeat_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[StreamsGroupHeartbeatRequest], int]:
     items = []
     for _ in range(count):
         item = _new(StreamsGroupHeartbeatRequest)
@@ -649,7 +678,7 @@ def _read_streams_group_heartbeat_request(data: Any, at: int, version: int, coun
         if n > 127:
             item.topology = None
         else:
-            (item.topology,), at = _read_topology(data, at, version, 1)
+            (item.topology,), at = _read_topology(data, at, version, 1, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -657,9 +686,10 @@ def _read_streams_group_heartbeat_request(data: Any, at: int, version: int, coun
         if n < 0:
             item.active_tasks = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupHeartbeatRequest.active_tasks", n)
-            item.active_tasks, at = _read_task_ids(data, at, version, n)
+            item.active_tasks, at = _read_task_ids(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -667,9 +697,10 @@ def _read_streams_group_heartbeat_request(data: Any, at: int, version: int, coun
         if n < 0:
             item.standby_tasks = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupHeartbeatRequest.standby_tasks", n)
-            item.standby_tasks, at = _read_task_ids(data, at, version, n)
+            item.standby_tasks, at = _read_task_ids(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -677,9 +708,10 @@ def _read_streams_group_heartbeat_request(data: Any, at: int, version: int, coun
         if n < 0:
             item.warmup_tasks = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupHeartbeatRequest.warmup_tasks", n)
-            item.warmup_tasks, at = _read_task_ids(data, at, version, n)
+            item.warmup_tasks, at = _read_task_ids(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -694,7 +726,7 @@ def _read_streams_group_heartbeat_request(data: Any, at: int, version: int, coun
         if n > 127:
             item.user_endpoint = None
         else:
-            (item.user_endpoint,), at = _read_endpoint(data, at, version, 1)
+            (item.user_endpoint,), at = _read_endpoint(data, at, version, 1, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -702,9 +734,10 @@ def _read_streams_group_heartbeat_request(data: Any, at: int, version: int, coun
         if n < 0:
             item.client_tags = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupHeartbeatRequest.client_tags", n)
-            item.client_tags, at = _read_key_value(data, at, version, n)
+            item.client_tags, at = _read_key_value(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -712,9 +745,10 @@ def _read_streams_group_heartbeat_request(data: Any, at: int, version: int, coun
         if n < 0:
             item.task_offsets = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupHeartbeatRequest.task_offsets", n)
-            item.task_offsets, at = _read_task_offset(data, at, version, n)
+            item.task_offsets, at = _read_task_offset(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -722,9 +756,10 @@ def _read_streams_group_heartbeat_request(data: Any, at: int, version: int, coun
         if n < 0:
             item.task_end_offsets = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupHeartbeatRequest.task_end_offsets", n)
-            item.task_end_offsets, at = _read_task_offset(data, at, version, n)
+            item.task_end_offsets, at = _read_task_offset(data, at, version, n, budget)
         (item.shutdown_application,) = _unpack_t(data, at)
         at += 1
         if data[at]:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -57,7 +56,9 @@ class Status(Record):
         self.status_detail = status_detail
 
 
-def _read_status(data: Any, at: int, version: int, count: int) -> tuple[list[Status], int]:
+def _read_status(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[Status], int]:
     items = []
     for _ in range(count):
         item = _new(Status)
@@ -103,7 +104,9 @@ class TaskIds(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_task_ids(data: Any, at: int, version: int, count: int) -> tuple[list[TaskIds], int]:
+def _read_task_ids(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TaskIds], int]:
     items = []
     for _ in range(count):
         item = _new(TaskIds)
@@ -123,7 +126,8 @@ def _read_task_ids(data: Any, at: int, version: int, count: int) -> tuple[list[T
         if n < 0:
             raise null_field("TaskIds.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TaskIds.partitions", n)
             item.partitions, at = read_numbers(data, at, "i", 4, n)
         if data[at]:
@@ -159,7 +163,9 @@ class Endpoint(Record):
         self.port = port
 
 
-def _read_endpoint(data: Any, at: int, version: int, count: int) -> tuple[list[Endpoint], int]:
+def _read_endpoint(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[Endpoint], int]:
     items = []
     for _ in range(count):
         item = _new(Endpoint)
@@ -205,7 +211,9 @@ class TopicPartition(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_topic_partition(data: Any, at: int, version: int, count: int) -> tuple[list[TopicPartition], int]:
+def _read_topic_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicPartition], int]:
     items = []
     for _ in range(count):
         item = _new(TopicPartition)
@@ -225,7 +233,8 @@ def _read_topic_partition(data: Any, at: int, version: int, count: int) -> tuple
         if n < 0:
             raise null_field("TopicPartition.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopicPartition.partitions", n)
             item.partitions, at = read_numbers(data, at, "i", 4, n)
         if data[at]:
@@ -263,11 +272,13 @@ class EndpointToPartitions(Record):
         self.standby_partitions = [] if standby_partitions is EMPTY else standby_partitions
 
 
-def _read_endpoint_to_partitions(data: Any, at: int, version: int, count: int) -> tuple[list[EndpointToPartitions], int]:
+def _read_endpoint_to_partitions(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[EndpointToPartitions], int]:
     items = []
     for _ in range(count):
         item = _new(EndpointToPartitions)
-        (item.user_endpoint,), at = _read_endpoint(data, at, version, 1)
+        (item.user_endpoint,), at = _read_endpoint(data, at, version, 1, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -275,9 +286,10 @@ def _read_endpoint_to_partitions(data: Any, at: int, version: int, count: int) -
         if n < 0:
             raise null_field("EndpointToPartitions.active_partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("EndpointToPartitions.active_partitions", n)
-            item.active_partitions, at = _read_topic_partition(data, at, version, n)
+            item.active_partitions, at = _read_topic_partition(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -285,9 +297,10 @@ def _read_endpoint_to_partitions(data: Any, at: int, version: int, count: int) -
         if n < 0:
             raise null_field("EndpointToPartitions.standby_partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("EndpointToPartitions.standby_partitions", n)
-            item.standby_partitions, at = _read_topic_partition(data, at, version, n)
+            item.standby_partitions, at = _read_topic_partition(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -308,7 +321,9 @@ def _write_endpoint_to_partitions(items: Sequence[EndpointToPartitions], append:
         append(b"\0")
 
 
-def _read_streams_group_heartbeat_response(data: Any, at: int, version: int, count: int) -> tuple[list[StreamsGroupHeartbeatResponse], int]:
+def _read_streams_group_heartbeat_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[StreamsGroupHeartbeatResponse], int]:
     items = []
     for _ in range(count):
         item = _new(StreamsGroupHeartbeatResponse)
@@ -347,9 +362,10 @@ def _read_streams_group_heartbeat_response(data: Any, at: int, version: int, cou
         if n < 0:
             item.status = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupHeartbeatResponse.status", n)
-            item.status, at = _read_status(data, at, version, n)
+            item.status, at = _read_status(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -357,9 +373,10 @@ def _read_streams_group_heartbeat_response(data: Any, at: int, version: int, cou
         if n < 0:
             item.active_tasks = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupHeartbeatResponse.active_tasks", n)
-            item.active_tasks, at = _read_task_ids(data, at, version, n)
+            item.active_tasks, at = _read_task_ids(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -367,9 +384,10 @@ def _read_streams_group_heartbeat_response(data: Any, at: int, version: int, cou
         if n < 0:
             item.standby_tasks = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupHeartbeatResponse.standby_tasks", n)
-            item.standby_tasks, at = _read_task_ids(data, at, version, n)
+            item.standby_tasks, at = _read_task_ids(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -377,9 +395,10 @@ def _read_streams_group_heartbeat_response(data: Any, at: int, version: int, cou
         if n < 0:
             item.warmup_tasks = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupHeartbeatResponse.warmup_tasks", n)
-            item.warmup_tasks, at = _read_task_ids(data, at, version, n)
+            item.warmup_tasks, at = _read_task_ids(data, at, version, n, budget)
         if version >= 1:
             (item.topology_description_required, item.endpoint_information_epoch) = _unpack_ti(data, at)
             at += 5
@@ -394,9 +413,10 @@ def _read_streams_group_heartbeat_response(data: Any, at: int, version: int, cou
         if n < 0:
             item.partitions_by_user_endpoint = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupHeartbeatResponse.partitions_by_user_endpoint", n)
-            item.partitions_by_user_endpoint, at = _read_endpoint_to_partitions(data, at, version, n)
+            item.partitions_by_user_endpoint, at = _read_endpoint_to_partitions(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

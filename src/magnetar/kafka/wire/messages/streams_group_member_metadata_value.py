@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -41,7 +40,9 @@ class Endpoint(Record):
         self.port = port
 
 
-def _read_endpoint(data: Any, at: int, version: int, count: int) -> tuple[list[Endpoint], int]:
+def _read_endpoint(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[Endpoint], int]:
     items = []
     for _ in range(count):
         item = _new(Endpoint)
@@ -87,7 +88,9 @@ class KeyValue(Record):
         self.value = value
 
 
-def _read_key_value(data: Any, at: int, version: int, count: int) -> tuple[list[KeyValue], int]:
+def _read_key_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[KeyValue], int]:
     items = []
     for _ in range(count):
         item = _new(KeyValue)
@@ -130,7 +133,9 @@ def _write_key_value(items: Sequence[KeyValue], append: Append, version: int) ->
         append(b"\0")
 
 
-def _read_streams_group_member_metadata_value(data: Any, at: int, version: int, count: int) -> tuple[list[StreamsGroupMemberMetadataValue], int]:
+def _read_streams_group_member_metadata_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[StreamsGroupMemberMetadataValue], int]:
     items = []
     for _ in range(count):
         item = _new(StreamsGroupMemberMetadataValue)
@@ -186,7 +191,7 @@ def _read_streams_group_member_metadata_value(data: Any, at: int, version: int, 
         if n > 127:
             item.user_endpoint = None
         else:
-            (item.user_endpoint,), at = _read_endpoint(data, at, version, 1)
+            (item.user_endpoint,), at = _read_endpoint(data, at, version, 1, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -194,9 +199,10 @@ def _read_streams_group_member_metadata_value(data: Any, at: int, version: int, 
         if n < 0:
             raise null_field("StreamsGroupMemberMetadataValue.client_tags")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupMemberMetadataValue.client_tags", n)
-            item.client_tags, at = _read_key_value(data, at, version, n)
+            item.client_tags, at = _read_key_value(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

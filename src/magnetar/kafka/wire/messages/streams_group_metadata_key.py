@@ -16,7 +16,9 @@ from magnetar.kafka.wire.primitives import (
 _new = object.__new__
 
 
-def _read_streams_group_metadata_key(data: Any, at: int, version: int, count: int) -> tuple[list[StreamsGroupMetadataKey], int]:
+def _read_streams_group_metadata_key(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[StreamsGroupMetadataKey], int]:
     items = []
     for _ in range(count):
         item = _new(StreamsGroupMetadataKey)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import bad_tag, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     Buffer,
@@ -45,7 +44,9 @@ class LastAssignmentConfig(Record):
         self.value = value
 
 
-def _read_last_assignment_config(data: Any, at: int, version: int, count: int) -> tuple[list[LastAssignmentConfig], int]:
+def _read_last_assignment_config(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[LastAssignmentConfig], int]:
     items = []
     for _ in range(count):
         item = _new(LastAssignmentConfig)
@@ -88,7 +89,9 @@ def _write_last_assignment_config(items: Sequence[LastAssignmentConfig], append:
         append(b"\0")
 
 
-def _read_streams_group_metadata_value(data: Any, at: int, version: int, count: int) -> tuple[list[StreamsGroupMetadataValue], int]:
+def _read_streams_group_metadata_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[StreamsGroupMetadataValue], int]:
     items = []
     for _ in range(count):
         item = _new(StreamsGroupMetadataValue)
@@ -115,9 +118,10 @@ def _read_streams_group_metadata_value(data: Any, at: int, version: int, count: 
                     if n < 0:
                         item.last_assignment_configs = None
                     else:
-                        if n > len(data) - at or n > MAX_ELEMENTS:
+                        budget[0] -= n
+                        if n > len(data) - at or budget[0] < 0:
                             raise too_many("StreamsGroupMetadataValue.last_assignment_configs", n)
-                        item.last_assignment_configs, at = _read_last_assignment_config(data, at, version, n)
+                        item.last_assignment_configs, at = _read_last_assignment_config(data, at, version, n, budget)
                     if at != stop:
                         raise bad_tag("StreamsGroupMetadataValue.last_assignment_configs")
                 else:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -36,7 +35,9 @@ class TaskIds(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_task_ids(data: Any, at: int, version: int, count: int) -> tuple[list[TaskIds], int]:
+def _read_task_ids(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TaskIds], int]:
     items = []
     for _ in range(count):
         item = _new(TaskIds)
@@ -56,7 +57,8 @@ def _read_task_ids(data: Any, at: int, version: int, count: int) -> tuple[list[T
         if n < 0:
             raise null_field("TaskIds.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TaskIds.partitions", n)
             item.partitions, at = read_numbers(data, at, "i", 4, n)
         if data[at]:
@@ -79,7 +81,9 @@ def _write_task_ids(items: Sequence[TaskIds], append: Append, version: int) -> N
         append(b"\0")
 
 
-def _read_streams_group_target_assignment_member_value(data: Any, at: int, version: int, count: int) -> tuple[list[StreamsGroupTargetAssignmentMemberValue], int]:
+def _read_streams_group_target_assignment_member_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[StreamsGroupTargetAssignmentMemberValue], int]:
     items = []
     for _ in range(count):
         item = _new(StreamsGroupTargetAssignmentMemberValue)
@@ -90,9 +94,10 @@ def _read_streams_group_target_assignment_member_value(data: Any, at: int, versi
         if n < 0:
             raise null_field("StreamsGroupTargetAssignmentMemberValue.active_tasks")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupTargetAssignmentMemberValue.active_tasks", n)
-            item.active_tasks, at = _read_task_ids(data, at, version, n)
+            item.active_tasks, at = _read_task_ids(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -100,9 +105,10 @@ def _read_streams_group_target_assignment_member_value(data: Any, at: int, versi
         if n < 0:
             raise null_field("StreamsGroupTargetAssignmentMemberValue.standby_tasks")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupTargetAssignmentMemberValue.standby_tasks", n)
-            item.standby_tasks, at = _read_task_ids(data, at, version, n)
+            item.standby_tasks, at = _read_task_ids(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -110,9 +116,10 @@ def _read_streams_group_target_assignment_member_value(data: Any, at: int, versi
         if n < 0:
             raise null_field("StreamsGroupTargetAssignmentMemberValue.warmup_tasks")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupTargetAssignmentMemberValue.warmup_tasks", n)
-            item.warmup_tasks, at = _read_task_ids(data, at, version, n)
+            item.warmup_tasks, at = _read_task_ids(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

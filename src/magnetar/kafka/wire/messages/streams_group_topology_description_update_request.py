@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -49,7 +48,9 @@ class TopologyDescriptionNode(Record):
         self.successors = [] if successors is EMPTY else successors
 
 
-def _read_topology_description_node(data: Any, at: int, version: int, count: int) -> tuple[list[TopologyDescriptionNode], int]:
+def _read_topology_description_node(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopologyDescriptionNode], int]:
     items = []
     for _ in range(count):
         item = _new(TopologyDescriptionNode)
@@ -71,7 +72,8 @@ def _read_topology_description_node(data: Any, at: int, version: int, count: int
         if n < 0:
             raise null_field("TopologyDescriptionNode.source_topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopologyDescriptionNode.source_topics", n)
             source_topics_texts: list[str] = []
             for _ in range(n):
@@ -100,7 +102,8 @@ def _read_topology_description_node(data: Any, at: int, version: int, count: int
         if n < 0:
             raise null_field("TopologyDescriptionNode.stores")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopologyDescriptionNode.stores", n)
             stores_texts: list[str] = []
             for _ in range(n):
@@ -120,7 +123,8 @@ def _read_topology_description_node(data: Any, at: int, version: int, count: int
         if n < 0:
             raise null_field("TopologyDescriptionNode.successors")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopologyDescriptionNode.successors", n)
             successors_texts: list[str] = []
             for _ in range(n):
@@ -192,7 +196,9 @@ class TopologyDescriptionSubtopology(Record):
         self.nodes = [] if nodes is EMPTY else nodes
 
 
-def _read_topology_description_subtopology(data: Any, at: int, version: int, count: int) -> tuple[list[TopologyDescriptionSubtopology], int]:
+def _read_topology_description_subtopology(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopologyDescriptionSubtopology], int]:
     items = []
     for _ in range(count):
         item = _new(TopologyDescriptionSubtopology)
@@ -212,9 +218,10 @@ def _read_topology_description_subtopology(data: Any, at: int, version: int, cou
         if n < 0:
             raise null_field("TopologyDescriptionSubtopology.nodes")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopologyDescriptionSubtopology.nodes", n)
-            item.nodes, at = _read_topology_description_node(data, at, version, n)
+            item.nodes, at = _read_topology_description_node(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -248,12 +255,14 @@ class TopologyDescriptionGlobalStore(Record):
         self.processor = TopologyDescriptionNode() if processor is None else processor
 
 
-def _read_topology_description_global_store(data: Any, at: int, version: int, count: int) -> tuple[list[TopologyDescriptionGlobalStore], int]:
+def _read_topology_description_global_store(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopologyDescriptionGlobalStore], int]:
     items = []
     for _ in range(count):
         item = _new(TopologyDescriptionGlobalStore)
-        (item.source,), at = _read_topology_description_node(data, at, version, 1)
-        (item.processor,), at = _read_topology_description_node(data, at, version, 1)
+        (item.source,), at = _read_topology_description_node(data, at, version, 1, budget)
+        (item.processor,), at = _read_topology_description_node(data, at, version, 1, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -282,7 +291,9 @@ class TopologyDescription(Record):
         self.global_stores = [] if global_stores is EMPTY else global_stores
 
 
-def _read_topology_description(data: Any, at: int, version: int, count: int) -> tuple[list[TopologyDescription], int]:
+def _read_topology_description(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopologyDescription], int]:
     items = []
     for _ in range(count):
         item = _new(TopologyDescription)
@@ -293,9 +304,10 @@ def _read_topology_description(data: Any, at: int, version: int, count: int) -> 
         if n < 0:
             raise null_field("TopologyDescription.subtopologies")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopologyDescription.subtopologies", n)
-            item.subtopologies, at = _read_topology_description_subtopology(data, at, version, n)
+            item.subtopologies, at = _read_topology_description_subtopology(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -303,9 +315,10 @@ def _read_topology_description(data: Any, at: int, version: int, count: int) -> 
         if n < 0:
             raise null_field("TopologyDescription.global_stores")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopologyDescription.global_stores", n)
-            item.global_stores, at = _read_topology_description_global_store(data, at, version, n)
+            item.global_stores, at = _read_topology_description_global_store(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -325,7 +338,9 @@ def _write_topology_description(items: Sequence[TopologyDescription], append: Ap
         append(b"\0")
 
 
-def _read_streams_group_topology_description_update_request(data: Any, at: int, version: int, count: int) -> tuple[list[StreamsGroupTopologyDescriptionUpdateRequest], int]:
+def _read_streams_group_topology_description_update_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[StreamsGroupTopologyDescriptionUpdateRequest], int]:
     items = []
     for _ in range(count):
         item = _new(StreamsGroupTopologyDescriptionUpdateRequest)
@@ -349,7 +364,7 @@ def _read_streams_group_topology_description_update_request(data: Any, at: int, 
             at += n
         (item.topology_epoch,) = _unpack_i(data, at)
         at += 4
-        (item.topology_description,), at = _read_topology_description(data, at, version, 1)
+        (item.topology_description,), at = _read_topology_description(data, at, version, 1, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

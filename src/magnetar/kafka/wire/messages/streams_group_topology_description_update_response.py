@@ -20,7 +20,9 @@ _unpack_ih = _struct_ih.unpack_from
 _pack_ih = _struct_ih.pack
 
 
-def _read_streams_group_topology_description_update_response(data: Any, at: int, version: int, count: int) -> tuple[list[StreamsGroupTopologyDescriptionUpdateResponse], int]:
+def _read_streams_group_topology_description_update_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[StreamsGroupTopologyDescriptionUpdateResponse], int]:
     items = []
     for _ in range(count):
         item = _new(StreamsGroupTopologyDescriptionUpdateResponse)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -42,7 +41,9 @@ class TopicConfig(Record):
         self.value = value
 
 
-def _read_topic_config(data: Any, at: int, version: int, count: int) -> tuple[list[TopicConfig], int]:
+def _read_topic_config(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicConfig], int]:
     items = []
     for _ in range(count):
         item = _new(TopicConfig)
@@ -102,7 +103,9 @@ class TopicInfo(Record):
         self.topic_configs = [] if topic_configs is EMPTY else topic_configs
 
 
-def _read_topic_info(data: Any, at: int, version: int, count: int) -> tuple[list[TopicInfo], int]:
+def _read_topic_info(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TopicInfo], int]:
     items = []
     for _ in range(count):
         item = _new(TopicInfo)
@@ -124,9 +127,10 @@ def _read_topic_info(data: Any, at: int, version: int, count: int) -> tuple[list
         if n < 0:
             raise null_field("TopicInfo.topic_configs")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TopicInfo.topic_configs", n)
-            item.topic_configs, at = _read_topic_config(data, at, version, n)
+            item.topic_configs, at = _read_topic_config(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -163,7 +167,9 @@ class CopartitionGroup(Record):
         self.repartition_source_topics = [] if repartition_source_topics is EMPTY else repartition_source_topics
 
 
-def _read_copartition_group(data: Any, at: int, version: int, count: int) -> tuple[list[CopartitionGroup], int]:
+def _read_copartition_group(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[CopartitionGroup], int]:
     items = []
     for _ in range(count):
         item = _new(CopartitionGroup)
@@ -174,7 +180,8 @@ def _read_copartition_group(data: Any, at: int, version: int, count: int) -> tup
         if n < 0:
             raise null_field("CopartitionGroup.source_topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("CopartitionGroup.source_topics", n)
             item.source_topics, at = read_numbers(data, at, "h", 2, n)
         n = data[at] - 1
@@ -184,7 +191,8 @@ def _read_copartition_group(data: Any, at: int, version: int, count: int) -> tup
         if n < 0:
             raise null_field("CopartitionGroup.source_topic_regex")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("CopartitionGroup.source_topic_regex", n)
             item.source_topic_regex, at = read_numbers(data, at, "h", 2, n)
         n = data[at] - 1
@@ -194,7 +202,8 @@ def _read_copartition_group(data: Any, at: int, version: int, count: int) -> tup
         if n < 0:
             raise null_field("CopartitionGroup.repartition_source_topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("CopartitionGroup.repartition_source_topics", n)
             item.repartition_source_topics, at = read_numbers(data, at, "h", 2, n)
         if data[at]:
@@ -242,7 +251,9 @@ class Subtopology(Record):
         self.copartition_groups = [] if copartition_groups is EMPTY else copartition_groups
 
 
-def _read_subtopology(data: Any, at: int, version: int, count: int) -> tuple[list[Subtopology], int]:
+def _read_subtopology(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[Subtopology], int]:
     items = []
     for _ in range(count):
         item = _new(Subtopology)
@@ -262,7 +273,8 @@ def _read_subtopology(data: Any, at: int, version: int, count: int) -> tuple[lis
         if n < 0:
             raise null_field("Subtopology.source_topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Subtopology.source_topics", n)
             source_topics_texts: list[str] = []
             for _ in range(n):
@@ -282,7 +294,8 @@ def _read_subtopology(data: Any, at: int, version: int, count: int) -> tuple[lis
         if n < 0:
             raise null_field("Subtopology.source_topic_regex")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Subtopology.source_topic_regex", n)
             source_topic_regex_texts: list[str] = []
             for _ in range(n):
@@ -302,9 +315,10 @@ def _read_subtopology(data: Any, at: int, version: int, count: int) -> tuple[lis
         if n < 0:
             raise null_field("Subtopology.state_changelog_topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Subtopology.state_changelog_topics", n)
-            item.state_changelog_topics, at = _read_topic_info(data, at, version, n)
+            item.state_changelog_topics, at = _read_topic_info(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -312,7 +326,8 @@ def _read_subtopology(data: Any, at: int, version: int, count: int) -> tuple[lis
         if n < 0:
             raise null_field("Subtopology.repartition_sink_topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Subtopology.repartition_sink_topics", n)
             repartition_sink_topics_texts: list[str] = []
             for _ in range(n):
@@ -332,9 +347,10 @@ def _read_subtopology(data: Any, at: int, version: int, count: int) -> tuple[lis
         if n < 0:
             raise null_field("Subtopology.repartition_source_topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Subtopology.repartition_source_topics", n)
-            item.repartition_source_topics, at = _read_topic_info(data, at, version, n)
+            item.repartition_source_topics, at = _read_topic_info(data, at, version, n, budget)
         n = data[at] - 1
         at += 1
         if n > 126:
@@ -342,9 +358,10 @@ def _read_subtopology(data: Any, at: int, version: int, count: int) -> tuple[lis
         if n < 0:
             raise null_field("Subtopology.copartition_groups")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("Subtopology.copartition_groups", n)
-            item.copartition_groups, at = _read_copartition_group(data, at, version, n)
+            item.copartition_groups, at = _read_copartition_group(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -392,7 +409,9 @@ def _write_subtopology(items: Sequence[Subtopology], append: Append, version: in
         append(b"\0")
 
 
-def _read_streams_group_topology_value(data: Any, at: int, version: int, count: int) -> tuple[list[StreamsGroupTopologyValue], int]:
+def _read_streams_group_topology_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[StreamsGroupTopologyValue], int]:
     items = []
     for _ in range(count):
         item = _new(StreamsGroupTopologyValue)
@@ -405,9 +424,10 @@ def _read_streams_group_topology_value(data: Any, at: int, version: int, count: 
         if n < 0:
             raise null_field("StreamsGroupTopologyValue.subtopologies")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("StreamsGroupTopologyValue.subtopologies", n)
-            item.subtopologies, at = _read_subtopology(data, at, version, n)
+            item.subtopologies, at = _read_subtopology(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     Buffer,
@@ -43,7 +42,9 @@ class SyncGroupRequestAssignment(Record):
         self.assignment = assignment
 
 
-def _read_sync_group_request_assignment(data: Any, at: int, version: int, count: int) -> tuple[list[SyncGroupRequestAssignment], int]:
+def _read_sync_group_request_assignment(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[SyncGroupRequestAssignment], int]:
     items = []
     for _ in range(count):
         item = _new(SyncGroupRequestAssignment)
@@ -101,7 +102,9 @@ def _write_sync_group_request_assignment(items: Sequence[SyncGroupRequestAssignm
             append(b"\0")
 
 
-def _read_sync_group_request(data: Any, at: int, version: int, count: int) -> tuple[list[SyncGroupRequest], int]:
+def _read_sync_group_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[SyncGroupRequest], int]:
     items = []
     for _ in range(count):
         item = _new(SyncGroupRequest)
@@ -184,9 +187,10 @@ def _read_sync_group_request(data: Any, at: int, version: int, count: int) -> tu
         if n < 0:
             raise null_field("SyncGroupRequest.assignments")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("SyncGroupRequest.assignments", n)
-            item.assignments, at = _read_sync_group_request_assignment(data, at, version, n)
+            item.assignments, at = _read_sync_group_request_assignment(data, at, version, n, budget)
         if version >= 4:
             if data[at]:
                 at = skip_tags(data, at)

@@ -29,7 +29,9 @@ _unpack_ih = _struct_ih.unpack_from
 _pack_ih = _struct_ih.pack
 
 
-def _read_sync_group_response(data: Any, at: int, version: int, count: int) -> tuple[list[SyncGroupResponse], int]:
+def _read_sync_group_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[SyncGroupResponse], int]:
     items = []
     for _ in range(count):
         item = _new(SyncGroupResponse)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import bad_tag, not_in_version, null_field, t
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     Buffer,
@@ -56,7 +55,9 @@ class PartitionsSchema(Record):
         self.partition_ids = [] if partition_ids is EMPTY else partition_ids
 
 
-def _read_partitions_schema(data: Any, at: int, version: int, count: int) -> tuple[list[PartitionsSchema], int]:
+def _read_partitions_schema(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[PartitionsSchema], int]:
     items = []
     for _ in range(count):
         item = _new(PartitionsSchema)
@@ -84,7 +85,8 @@ def _read_partitions_schema(data: Any, at: int, version: int, count: int) -> tup
         if n < 0:
             raise null_field("PartitionsSchema.partition_ids")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("PartitionsSchema.partition_ids", n)
             item.partition_ids, at = read_numbers(data, at, "i", 4, n)
         if version >= 1:
@@ -115,7 +117,9 @@ def _write_partitions_schema(items: Sequence[PartitionsSchema], append: Append, 
             append(b"\0")
 
 
-def _read_transaction_log_value(data: Any, at: int, version: int, count: int) -> tuple[list[TransactionLogValue], int]:
+def _read_transaction_log_value(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TransactionLogValue], int]:
     items = []
     for _ in range(count):
         item = _new(TransactionLogValue)
@@ -132,9 +136,10 @@ def _read_transaction_log_value(data: Any, at: int, version: int, count: int) ->
         if n < 0:
             item.transaction_partitions = None
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TransactionLogValue.transaction_partitions", n)
-            item.transaction_partitions, at = _read_partitions_schema(data, at, version, n)
+            item.transaction_partitions, at = _read_partitions_schema(data, at, version, n, budget)
         (item.transaction_last_update_timestamp_ms, item.transaction_start_timestamp_ms) = _unpack_qq(data, at)
         at += 16
         item.previous_producer_id = -1

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -60,7 +59,9 @@ class TxnOffsetCommitRequestPartition(Record):
         self.committed_metadata = committed_metadata
 
 
-def _read_txn_offset_commit_request_partition(data: Any, at: int, version: int, count: int) -> tuple[list[TxnOffsetCommitRequestPartition], int]:
+def _read_txn_offset_commit_request_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TxnOffsetCommitRequestPartition], int]:
     items = []
     for _ in range(count):
         item = _new(TxnOffsetCommitRequestPartition)
@@ -131,7 +132,9 @@ class TxnOffsetCommitRequestTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_txn_offset_commit_request_topic(data: Any, at: int, version: int, count: int) -> tuple[list[TxnOffsetCommitRequestTopic], int]:
+def _read_txn_offset_commit_request_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TxnOffsetCommitRequestTopic], int]:
     items = []
     for _ in range(count):
         item = _new(TxnOffsetCommitRequestTopic)
@@ -167,9 +170,10 @@ def _read_txn_offset_commit_request_topic(data: Any, at: int, version: int, coun
         if n < 0:
             raise null_field("TxnOffsetCommitRequestTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TxnOffsetCommitRequestTopic.partitions", n)
-            item.partitions, at = _read_txn_offset_commit_request_partition(data, at, version, n)
+            item.partitions, at = _read_txn_offset_commit_request_partition(data, at, version, n, budget)
         if version >= 3:
             if data[at]:
                 at = skip_tags(data, at)
@@ -205,7 +209,9 @@ def _write_txn_offset_commit_request_topic(items: Sequence[TxnOffsetCommitReques
             append(b"\0")
 
 
-def _read_txn_offset_commit_request(data: Any, at: int, version: int, count: int) -> tuple[list[TxnOffsetCommitRequest], int]:
+def _read_txn_offset_commit_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TxnOffsetCommitRequest], int]:
     items = []
     for _ in range(count):
         item = _new(TxnOffsetCommitRequest)
@@ -277,9 +283,10 @@ def _read_txn_offset_commit_request(data: Any, at: int, version: int, count: int
         if n < 0:
             raise null_field("TxnOffsetCommitRequest.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TxnOffsetCommitRequest.topics", n)
-            item.topics, at = _read_txn_offset_commit_request_topic(data, at, version, n)
+            item.topics, at = _read_txn_offset_commit_request_topic(data, at, version, n, budget)
         if version >= 3:
             if data[at]:
                 at = skip_tags(data, at)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -50,7 +49,9 @@ class TxnOffsetCommitResponsePartition(Record):
         self.error_code = error_code
 
 
-def _read_txn_offset_commit_response_partition(data: Any, at: int, version: int, count: int) -> tuple[list[TxnOffsetCommitResponsePartition], int]:
+def _read_txn_offset_commit_response_partition(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TxnOffsetCommitResponsePartition], int]:
     items = []
     for _ in range(count):
         item = _new(TxnOffsetCommitResponsePartition)
@@ -87,7 +88,9 @@ class TxnOffsetCommitResponseTopic(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_txn_offset_commit_response_topic(data: Any, at: int, version: int, count: int) -> tuple[list[TxnOffsetCommitResponseTopic], int]:
+def _read_txn_offset_commit_response_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TxnOffsetCommitResponseTopic], int]:
     items = []
     for _ in range(count):
         item = _new(TxnOffsetCommitResponseTopic)
@@ -123,9 +126,10 @@ def _read_txn_offset_commit_response_topic(data: Any, at: int, version: int, cou
         if n < 0:
             raise null_field("TxnOffsetCommitResponseTopic.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TxnOffsetCommitResponseTopic.partitions", n)
-            item.partitions, at = _read_txn_offset_commit_response_partition(data, at, version, n)
+            item.partitions, at = _read_txn_offset_commit_response_partition(data, at, version, n, budget)
         if version >= 3:
             if data[at]:
                 at = skip_tags(data, at)
@@ -161,7 +165,9 @@ def _write_txn_offset_commit_response_topic(items: Sequence[TxnOffsetCommitRespo
             append(b"\0")
 
 
-def _read_txn_offset_commit_response(data: Any, at: int, version: int, count: int) -> tuple[list[TxnOffsetCommitResponse], int]:
+def _read_txn_offset_commit_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[TxnOffsetCommitResponse], int]:
     items = []
     for _ in range(count):
         item = _new(TxnOffsetCommitResponse)
@@ -178,9 +184,10 @@ def _read_txn_offset_commit_response(data: Any, at: int, version: int, count: in
         if n < 0:
             raise null_field("TxnOffsetCommitResponse.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("TxnOffsetCommitResponse.topics", n)
-            item.topics, at = _read_txn_offset_commit_response_topic(data, at, version, n)
+            item.topics, at = _read_txn_offset_commit_response_topic(data, at, version, n, budget)
         if version >= 3:
             if data[at]:
                 at = skip_tags(data, at)

@@ -17,7 +17,9 @@ _unpack_i = _struct_i.unpack_from
 _pack_i = _struct_i.pack
 
 
-def _read_unregister_broker_request(data: Any, at: int, version: int, count: int) -> tuple[list[UnregisterBrokerRequest], int]:
+def _read_unregister_broker_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[UnregisterBrokerRequest], int]:
     items = []
     for _ in range(count):
         item = _new(UnregisterBrokerRequest)

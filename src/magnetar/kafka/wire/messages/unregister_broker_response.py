@@ -20,7 +20,9 @@ _unpack_ih = _struct_ih.unpack_from
 _pack_ih = _struct_ih.pack
 
 
-def _read_unregister_broker_response(data: Any, at: int, version: int, count: int) -> tuple[list[UnregisterBrokerResponse], int]:
+def _read_unregister_broker_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[UnregisterBrokerResponse], int]:
     items = []
     for _ in range(count):
         item = _new(UnregisterBrokerResponse)

@@ -17,7 +17,9 @@ _unpack_i = _struct_i.unpack_from
 _pack_i = _struct_i.pack
 
 
-def _read_unregister_controller_request(data: Any, at: int, version: int, count: int) -> tuple[list[UnregisterControllerRequest], int]:
+def _read_unregister_controller_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[UnregisterControllerRequest], int]:
     items = []
     for _ in range(count):
         item = _new(UnregisterControllerRequest)

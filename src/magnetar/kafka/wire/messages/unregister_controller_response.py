@@ -20,7 +20,9 @@ _unpack_ih = _struct_ih.unpack_from
 _pack_ih = _struct_ih.pack
 
 
-def _read_unregister_controller_response(data: Any, at: int, version: int, count: int) -> tuple[list[UnregisterControllerResponse], int]:
+def _read_unregister_controller_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[UnregisterControllerResponse], int]:
     items = []
     for _ in range(count):
         item = _new(UnregisterControllerResponse)

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import not_in_version, null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -51,7 +50,9 @@ class FeatureUpdateKey(Record):
         self.upgrade_type = upgrade_type
 
 
-def _read_feature_update_key(data: Any, at: int, version: int, count: int) -> tuple[list[FeatureUpdateKey], int]:
+def _read_feature_update_key(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[FeatureUpdateKey], int]:
     items = []
     for _ in range(count):
         item = _new(FeatureUpdateKey)
@@ -97,7 +98,9 @@ def _write_feature_update_key(items: Sequence[FeatureUpdateKey], append: Append,
         append(b"\0")
 
 
-def _read_update_features_request(data: Any, at: int, version: int, count: int) -> tuple[list[UpdateFeaturesRequest], int]:
+def _read_update_features_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[UpdateFeaturesRequest], int]:
     items = []
     for _ in range(count):
         item = _new(UpdateFeaturesRequest)
@@ -110,9 +113,10 @@ def _read_update_features_request(data: Any, at: int, version: int, count: int) 
         if n < 0:
             raise null_field("UpdateFeaturesRequest.feature_updates")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("UpdateFeaturesRequest.feature_updates", n)
-            item.feature_updates, at = _read_feature_update_key(data, at, version, n)
+            item.feature_updates, at = _read_feature_update_key(data, at, version, n, budget)
         if version >= 1:
             (item.validate_only,) = _unpack_t(data, at)
             at += 1

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -43,7 +42,9 @@ class UpdatableFeatureResult(Record):
         self.error_message = error_message
 
 
-def _read_updatable_feature_result(data: Any, at: int, version: int, count: int) -> tuple[list[UpdatableFeatureResult], int]:
+def _read_updatable_feature_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[UpdatableFeatureResult], int]:
     items = []
     for _ in range(count):
         item = _new(UpdatableFeatureResult)
@@ -92,7 +93,9 @@ def _write_updatable_feature_result(items: Sequence[UpdatableFeatureResult], app
         append(b"\0")
 
 
-def _read_update_features_response(data: Any, at: int, version: int, count: int) -> tuple[list[UpdateFeaturesResponse], int]:
+def _read_update_features_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[UpdateFeaturesResponse], int]:
     items = []
     for _ in range(count):
         item = _new(UpdateFeaturesResponse)
@@ -115,9 +118,10 @@ def _read_update_features_response(data: Any, at: int, version: int, count: int)
             if n < 0:
                 raise null_field("UpdateFeaturesResponse.results")
             else:
-                if n > len(data) - at or n > MAX_ELEMENTS:
+                budget[0] -= n
+                if n > len(data) - at or budget[0] < 0:
                     raise too_many("UpdateFeaturesResponse.results", n)
-                item.results, at = _read_updatable_feature_result(data, at, version, n)
+                item.results, at = _read_updatable_feature_result(data, at, version, n, budget)
         else:
             item.results = []
         if data[at]:

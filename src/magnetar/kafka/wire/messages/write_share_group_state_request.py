@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -53,7 +52,9 @@ class StateBatch(Record):
         self.delivery_count = delivery_count
 
 
-def _read_state_batch(data: Any, at: int, version: int, count: int) -> tuple[list[StateBatch], int]:
+def _read_state_batch(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[StateBatch], int]:
     items = []
     for _ in range(count):
         item = _new(StateBatch)
@@ -94,7 +95,9 @@ class PartitionData(Record):
         self.state_batches = [] if state_batches is EMPTY else state_batches
 
 
-def _read_partition_data(data: Any, at: int, version: int, count: int) -> tuple[list[PartitionData], int]:
+def _read_partition_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[PartitionData], int]:
     items = []
     for _ in range(count):
         item = _new(PartitionData)
@@ -112,9 +115,10 @@ def _read_partition_data(data: Any, at: int, version: int, count: int) -> tuple[
         if n < 0:
             raise null_field("PartitionData.state_batches")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("PartitionData.state_batches", n)
-            item.state_batches, at = _read_state_batch(data, at, version, n)
+            item.state_batches, at = _read_state_batch(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -148,7 +152,9 @@ class WriteStateData(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_write_state_data(data: Any, at: int, version: int, count: int) -> tuple[list[WriteStateData], int]:
+def _read_write_state_data(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[WriteStateData], int]:
     items = []
     for _ in range(count):
         item = _new(WriteStateData)
@@ -161,9 +167,10 @@ def _read_write_state_data(data: Any, at: int, version: int, count: int) -> tupl
         if n < 0:
             raise null_field("WriteStateData.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("WriteStateData.partitions", n)
-            item.partitions, at = _read_partition_data(data, at, version, n)
+            item.partitions, at = _read_partition_data(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -183,7 +190,9 @@ def _write_write_state_data(items: Sequence[WriteStateData], append: Append, ver
         append(b"\0")
 
 
-def _read_write_share_group_state_request(data: Any, at: int, version: int, count: int) -> tuple[list[WriteShareGroupStateRequest], int]:
+def _read_write_share_group_state_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[WriteShareGroupStateRequest], int]:
     items = []
     for _ in range(count):
         item = _new(WriteShareGroupStateRequest)
@@ -203,9 +212,10 @@ def _read_write_share_group_state_request(data: Any, at: int, version: int, coun
         if n < 0:
             raise null_field("WriteShareGroupStateRequest.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("WriteShareGroupStateRequest.topics", n)
-            item.topics, at = _read_write_state_data(data, at, version, n)
+            item.topics, at = _read_write_state_data(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

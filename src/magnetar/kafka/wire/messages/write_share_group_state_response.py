@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     ZERO_UUID,
     Append,
@@ -45,7 +44,9 @@ class PartitionResult(Record):
         self.error_message = error_message
 
 
-def _read_partition_result(data: Any, at: int, version: int, count: int) -> tuple[list[PartitionResult], int]:
+def _read_partition_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[PartitionResult], int]:
     items = []
     for _ in range(count):
         item = _new(PartitionResult)
@@ -94,7 +95,9 @@ class WriteStateResult(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_write_state_result(data: Any, at: int, version: int, count: int) -> tuple[list[WriteStateResult], int]:
+def _read_write_state_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[WriteStateResult], int]:
     items = []
     for _ in range(count):
         item = _new(WriteStateResult)
@@ -107,9 +110,10 @@ def _read_write_state_result(data: Any, at: int, version: int, count: int) -> tu
         if n < 0:
             raise null_field("WriteStateResult.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("WriteStateResult.partitions", n)
-            item.partitions, at = _read_partition_result(data, at, version, n)
+            item.partitions, at = _read_partition_result(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -129,7 +133,9 @@ def _write_write_state_result(items: Sequence[WriteStateResult], append: Append,
         append(b"\0")
 
 
-def _read_write_share_group_state_response(data: Any, at: int, version: int, count: int) -> tuple[list[WriteShareGroupStateResponse], int]:
+def _read_write_share_group_state_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[WriteShareGroupStateResponse], int]:
     items = []
     for _ in range(count):
         item = _new(WriteShareGroupStateResponse)
@@ -140,9 +146,10 @@ def _read_write_share_group_state_response(data: Any, at: int, version: int, cou
         if n < 0:
             raise null_field("WriteShareGroupStateResponse.results")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("WriteShareGroupStateResponse.results", n)
-            item.results, at = _read_write_state_result(data, at, version, n)
+            item.results, at = _read_write_state_result(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -45,7 +44,9 @@ class WritableTxnMarkerTopic(Record):
         self.partition_indexes = [] if partition_indexes is EMPTY else partition_indexes
 
 
-def _read_writable_txn_marker_topic(data: Any, at: int, version: int, count: int) -> tuple[list[WritableTxnMarkerTopic], int]:
+def _read_writable_txn_marker_topic(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[WritableTxnMarkerTopic], int]:
     items = []
     for _ in range(count):
         item = _new(WritableTxnMarkerTopic)
@@ -65,7 +66,8 @@ def _read_writable_txn_marker_topic(data: Any, at: int, version: int, count: int
         if n < 0:
             raise null_field("WritableTxnMarkerTopic.partition_indexes")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("WritableTxnMarkerTopic.partition_indexes", n)
             item.partition_indexes, at = read_numbers(data, at, "i", 4, n)
         if data[at]:
@@ -109,7 +111,9 @@ class WritableTxnMarker(Record):
         self.transaction_version = transaction_version
 
 
-def _read_writable_txn_marker(data: Any, at: int, version: int, count: int) -> tuple[list[WritableTxnMarker], int]:
+def _read_writable_txn_marker(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[WritableTxnMarker], int]:
     items = []
     for _ in range(count):
         item = _new(WritableTxnMarker)
@@ -122,9 +126,10 @@ def _read_writable_txn_marker(data: Any, at: int, version: int, count: int) -> t
         if n < 0:
             raise null_field("WritableTxnMarker.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("WritableTxnMarker.topics", n)
-            item.topics, at = _read_writable_txn_marker_topic(data, at, version, n)
+            item.topics, at = _read_writable_txn_marker_topic(data, at, version, n, budget)
         if version >= 2:
             (item.coordinator_epoch, item.transaction_version) = _unpack_ib(data, at)
             at += 5
@@ -153,7 +158,9 @@ def _write_writable_txn_marker(items: Sequence[WritableTxnMarker], append: Appen
         append(b"\0")
 
 
-def _read_write_txn_markers_request(data: Any, at: int, version: int, count: int) -> tuple[list[WriteTxnMarkersRequest], int]:
+def _read_write_txn_markers_request(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[WriteTxnMarkersRequest], int]:
     items = []
     for _ in range(count):
         item = _new(WriteTxnMarkersRequest)
@@ -164,9 +171,10 @@ def _read_write_txn_markers_request(data: Any, at: int, version: int, count: int
         if n < 0:
             raise null_field("WriteTxnMarkersRequest.markers")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("WriteTxnMarkersRequest.markers", n)
-            item.markers, at = _read_writable_txn_marker(data, at, version, n)
+            item.markers, at = _read_writable_txn_marker(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:

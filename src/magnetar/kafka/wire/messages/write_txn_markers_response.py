@@ -9,7 +9,6 @@ from magnetar.kafka.wire.malformed import null_field, too_many
 from magnetar.kafka.wire.message import Message, Record
 from magnetar.kafka.wire.primitives import (
     EMPTY,
-    MAX_ELEMENTS,
     ONE_BYTE,
     Append,
     compact_string_length,
@@ -41,7 +40,9 @@ class WritableTxnMarkerPartitionResult(Record):
         self.error_code = error_code
 
 
-def _read_writable_txn_marker_partition_result(data: Any, at: int, version: int, count: int) -> tuple[list[WritableTxnMarkerPartitionResult], int]:
+def _read_writable_txn_marker_partition_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[WritableTxnMarkerPartitionResult], int]:
     items = []
     for _ in range(count):
         item = _new(WritableTxnMarkerPartitionResult)
@@ -74,7 +75,9 @@ class WritableTxnMarkerTopicResult(Record):
         self.partitions = [] if partitions is EMPTY else partitions
 
 
-def _read_writable_txn_marker_topic_result(data: Any, at: int, version: int, count: int) -> tuple[list[WritableTxnMarkerTopicResult], int]:
+def _read_writable_txn_marker_topic_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[WritableTxnMarkerTopicResult], int]:
     items = []
     for _ in range(count):
         item = _new(WritableTxnMarkerTopicResult)
@@ -94,9 +97,10 @@ def _read_writable_txn_marker_topic_result(data: Any, at: int, version: int, cou
         if n < 0:
             raise null_field("WritableTxnMarkerTopicResult.partitions")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("WritableTxnMarkerTopicResult.partitions", n)
-            item.partitions, at = _read_writable_txn_marker_partition_result(data, at, version, n)
+            item.partitions, at = _read_writable_txn_marker_partition_result(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -130,7 +134,9 @@ class WritableTxnMarkerResult(Record):
         self.topics = [] if topics is EMPTY else topics
 
 
-def _read_writable_txn_marker_result(data: Any, at: int, version: int, count: int) -> tuple[list[WritableTxnMarkerResult], int]:
+def _read_writable_txn_marker_result(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[WritableTxnMarkerResult], int]:
     items = []
     for _ in range(count):
         item = _new(WritableTxnMarkerResult)
@@ -143,9 +149,10 @@ def _read_writable_txn_marker_result(data: Any, at: int, version: int, count: in
         if n < 0:
             raise null_field("WritableTxnMarkerResult.topics")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("WritableTxnMarkerResult.topics", n)
-            item.topics, at = _read_writable_txn_marker_topic_result(data, at, version, n)
+            item.topics, at = _read_writable_txn_marker_topic_result(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
@@ -163,7 +170,9 @@ def _write_writable_txn_marker_result(items: Sequence[WritableTxnMarkerResult], 
         append(b"\0")
 
 
-def _read_write_txn_markers_response(data: Any, at: int, version: int, count: int) -> tuple[list[WriteTxnMarkersResponse], int]:
+def _read_write_txn_markers_response(
+    data: Any, at: int, version: int, count: int, budget: list[int]
+) -> tuple[list[WriteTxnMarkersResponse], int]:
     items = []
     for _ in range(count):
         item = _new(WriteTxnMarkersResponse)
@@ -174,9 +183,10 @@ def _read_write_txn_markers_response(data: Any, at: int, version: int, count: in
         if n < 0:
             raise null_field("WriteTxnMarkersResponse.markers")
         else:
-            if n > len(data) - at or n > MAX_ELEMENTS:
+            budget[0] -= n
+            if n > len(data) - at or budget[0] < 0:
                 raise too_many("WriteTxnMarkersResponse.markers", n)
-            item.markers, at = _read_writable_txn_marker_result(data, at, version, n)
+            item.markers, at = _read_writable_txn_marker_result(data, at, version, n, budget)
         if data[at]:
             at = skip_tags(data, at)
         else:
