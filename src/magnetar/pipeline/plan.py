@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping
 
 from magnetar.ledger.errors import LedgerCorrupt
+from magnetar.ledger.files.sparse import POINT_EVERY_BYTES
 from magnetar.pipeline.catalog import Catalog, PartitionLog, TopicPartition, matching
 from magnetar.pipeline.options import EARLIEST, LATEST, Bound, Offsets, SourceOptions
 from magnetar.pipeline.slices import LedgerSlice, slices
@@ -58,7 +59,7 @@ class Plan:
                 if low < high
                 for piece in slices(self._log(which, high), low, high, slice_bytes=size)
             ]
-            if not found or len(found) >= self._options.min_partitions or size <= 1:
+            if not found or len(found) >= self._options.min_partitions or size <= POINT_EVERY_BYTES:
                 return found
             size //= 2
 
