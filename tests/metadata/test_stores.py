@@ -106,8 +106,7 @@ def test_any_byte_flipped_while_closed_is_noticed(tmp_path: Path) -> None:
     spots = random.Random(seed).sample(range(file.stat().st_size), 150)
     for spot in [0, 20, 100, *spots]:
         with _flipped(file, spot), pytest.raises(MetadataCorrupt, match=r"metadata\.sqlite"):
-            SqliteStore(file)
-            pytest.fail(f"byte {spot} with seed {seed}")
+            assert not SqliteStore(file), f"byte {spot} with seed {seed}"
     for spot in range(32):
         with _flipped(tmp_path / "metadata.sqlite.seal", spot), pytest.raises(MetadataCorrupt, match="seal"):
             SqliteStore(file)

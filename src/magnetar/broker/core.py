@@ -118,12 +118,21 @@ class Broker:
 
     def visible(self, topic: Topic) -> bool:
         """Whether Kafka's clients may see the topic (``kopAllowedNamespaces``)."""
+        return topic.internal or self.allows(topic.name)
+
+    def allows(self, name: TopicName) -> bool:
+        """Whether Kafka's clients may have topics in this namespace."""
         allowed = self.settings.kop_allowed_namespaces
-        return not allowed or topic.internal or topic.name.namespace_name in allowed
+        return not allowed or name.namespace_name in allowed or name.local in INTERNAL_TOPICS
 
     def ledger_policy(self, topic: Topic) -> LedgerPolicy:
         """Give how the topic's managed ledgers are kept, as things stand."""
-        return self.authority.ledger_policy(topic, self.namespaces.policies(topic.name.namespace_name))
+        return self.authority.ledger_policy(topic, self.topic_policies(topic))
+
+    def topic_policies(self, topic: Topic) -> NamespacePolicies:
+        """Give the policies of the namespace that a topic lies in, or will lie in."""
+        namespace = topic.name.namespace_name
+        return self.namespaces.policies(namespace) if namespace in self.namespaces else _NO_POLICIES
 
     # Changing.
 
@@ -173,7 +182,8 @@ class Broker:
         namespace = new.name.namespace_name
         if namespace not in self.namespaces and not self.settings.auto_create_namespaces_enable:
             raise NamespaceNotFound(f"namespace {namespace} does not exist")
-        overrides = check_overrides(new.configs.items())
+        internal = self._internal_configs() if new.name.local in INTERNAL_TOPICS else {}
+        overrides = check_overrides((internal | dict(new.configs)).items())
         config = with_overrides(self._namespace_config(namespace), overrides)
         return Topic(new.name, kafka_name, new_id(), partitions, overrides, config)
 
@@ -199,8 +209,7 @@ class Broker:
             if offsets
             else settings.transaction_state_log_num_partitions
         )
-        configs = {"cleanup.policy": "compact", "segment.bytes": str(settings.offsets_topic_segment_bytes)}
-        return await self.create_topic(name, partitions, configs | {"compression.type": "producer"})
+        return await self.create_topic(name, partitions)
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with all it holds; raise `TopicNotFound`.
@@ -325,6 +334,11 @@ class Broker:
             topic.config = with_overrides(self._namespace_config(topic.name.namespace_name), topic.overrides)
             for changed in self.events.topic_changed:
                 changed(topic)
+
+    def _internal_configs(self) -> dict[str, str | None]:
+        """What a coordinator's topic is made with, whoever makes it: without, its memory would expire."""
+        segment_bytes = str(self.settings.offsets_topic_segment_bytes)
+        return {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": segment_bytes}
 
     def _namespace_config(self, namespace: str) -> TopicConfig:
         """Give what topics of a namespace share; one object for all that say nothing themselves."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from magnetar.broker.errors import InvalidConfig
+from magnetar.broker.errors import NotDynamic
 from magnetar.broker.setting import SettingDef
 from magnetar.broker.settings import Settings, find
 from magnetar.metadata import MetadataCorrupt, MetadataStore
@@ -47,7 +47,7 @@ class DynamicSettings:
 
 
 def check_dynamic(name: str, text: str) -> SettingDef:
-    """Give the setting if it may get this value while the broker runs, else raise `InvalidConfig`."""
+    """Give the setting if it may get this value while the broker runs, else raise `NotDynamic` or `InvalidConfig`."""
     setting = dynamic_setting(name)
     setting.parse(text)
     return setting
@@ -57,5 +57,5 @@ def dynamic_setting(name: str) -> SettingDef:
     """Give the setting of exactly this name if it may change while the broker runs."""
     found = find(name)
     if found is None or found[0].name != name or not found[0].dynamic:
-        raise InvalidConfig(f"Cannot update these configs dynamically: Set({name})")
+        raise NotDynamic(f"Cannot update these configs dynamically: [{name}]")
     return found[0]

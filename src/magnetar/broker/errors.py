@@ -11,7 +11,7 @@ class InvalidTopic(BrokerError):
     """The name cannot be a topic's."""
 
     def __init__(self, name: str, why: str) -> None:
-        super().__init__(f"topic name {name!r} is illegal: {why}")
+        super().__init__(f"Topic name is invalid: {why}")
         self.name = name
 
 
@@ -33,6 +33,10 @@ class InvalidPartitions(BrokerError):
 
 class InvalidConfig(BrokerError):
     """A setting or a topic's configuration has a value that it cannot have, or a name that nobody knows."""
+
+
+class NotDynamic(InvalidConfig):
+    """The setting cannot change while the broker runs."""
 
 
 class InvalidPolicy(BrokerError):

@@ -106,10 +106,10 @@ def _is_short(name: str) -> bool:
 
 def _legal_short(name: str) -> str:
     if not name:
-        raise InvalidTopic(name, "it is empty")
+        raise InvalidTopic(name, "the empty string is not allowed")
     if not _is_short(name):
         raise InvalidTopic(
-            name, "it may hold only ASCII letters, digits, '.', '_' and '-', and not be '.' or '..'"
+            name, f"{name!r} must be ASCII alphanumerics, '.', '_' and '-', and not just '.' or '..'"
         )
     return _legal_local(name, name)
 
@@ -122,7 +122,9 @@ def _legal_entity(part: str, name: str) -> str:
 
 def _legal_local(local: str, name: str) -> str:
     if len(local) > MAX_NAME_LENGTH:
-        raise InvalidTopic(name[:MAX_NAME_LENGTH] + "...", f"it is longer than {MAX_NAME_LENGTH} characters")
+        raise InvalidTopic(
+            name[:MAX_NAME_LENGTH] + "...", f"it is longer than the max allowed length {MAX_NAME_LENGTH}"
+        )
     if not _LOCAL.fullmatch(local) or local in (".", "..") or not local.isprintable():
         raise InvalidTopic(name, f"{local!r} is not a topic's local name")
     if _PARTITION.search(local):

@@ -192,6 +192,7 @@ class Settings:
         "When a record is acknowledged: always (on disk; survives power loss), interval (at once, flushed every "
         "flush.interval.ms), os (at once, flushed when the system likes, as Kafka does).",
         rule=one_of("always", "interval", "os"),
+        dynamic=True,
         kafka=(Feed("log.flush.interval.messages", lambda text: "always" if text.strip() == "1" else None),),
     )
     flush_interval_ms: int = setting(

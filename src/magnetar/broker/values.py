@@ -43,31 +43,34 @@ _BOOLEANS = {"true": True, "false": False}
 class Rule:
     """What a value must satisfy, and the words that say so."""
 
-    allowed: str
+    demand: str
     holds: Callable[[Value], bool]
 
 
 def at_least(low: float) -> Rule:
     """Numbers from ``low`` on."""
-    return Rule(f"at least {low}", lambda value: isinstance(value, int | float) and value >= low)
+    return Rule(
+        f"Value must be at least {low}", lambda value: isinstance(value, int | float) and value >= low
+    )
 
 
 def between(low: float, high: float) -> Rule:
     """Numbers from ``low`` to ``high``, both included."""
     return Rule(
-        f"between {low} and {high}", lambda value: isinstance(value, int | float) and low <= value <= high
+        f"Value must be between {low} and {high}",
+        lambda value: isinstance(value, int | float) and low <= value <= high,
     )
 
 
 def one_of(*names: str) -> Rule:
     """One of some words."""
-    return Rule("one of " + ", ".join(names), lambda value: value in names)
+    return Rule("String must be one of: " + ", ".join(names), lambda value: value in names)
 
 
 def each_of(*names: str) -> Rule:
     """A list of some words."""
     return Rule(
-        "a list of " + ", ".join(names),
+        "String must be one of: " + ", ".join(names),
         lambda value: isinstance(value, tuple) and all(item in names for item in value),
     )
 
@@ -76,7 +79,7 @@ def parse(name: str, kind: Kind, text: str | None, rule: Rule | None = None) -> 
     """Give the value that ``text`` stands for; `InvalidConfig` names setting, value and what is allowed."""
     value = None if text is None else _read(name, kind, text.strip() if kind is not Kind.PASSWORD else text)
     if rule is not None and not rule.holds(value):
-        raise InvalidConfig(f"Invalid value {text} for configuration {name}: Value must be {rule.allowed}")
+        raise InvalidConfig(f"Invalid value {text} for configuration {name}: {rule.demand}")
     return value
 
 

@@ -55,8 +55,7 @@ def row_crc(path: str, value: bytes, version: int) -> int:
     """Give the checksum that a row carries."""
     crc: int = crc32c(path.encode("utf-8", "surrogateescape"))
     crc = crc32c(_VERSION.pack(version), crc)
-    crc = crc32c(value, crc)
-    return crc
+    return int(crc32c(value, crc))
 
 
 class SqliteStore(MetadataStore):

@@ -1,0 +1,141 @@
+"""What DescribeConfigs tells of a topic, of the broker, and of all brokers' defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import NamedTuple
+
+from magnetar.broker.core import Broker
+from magnetar.broker.effective import Origin, Source
+from magnetar.broker.setting import SettingDef
+from magnetar.broker.settings import SETTINGS, Settings, find
+from magnetar.broker.topic import Topic
+from magnetar.broker.topic_config import CONFIGS
+from magnetar.broker.values import Kind, render
+
+
+class Resource(IntEnum):
+    """What may have configurations, by Kafka's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Entry(NamedTuple):
+    """One configuration; ``origins`` are all places that have a value, the one in force first."""
+
+    name: str
+    origins: list[Origin]
+    kind: Kind
+    read_only: bool
+    doc: str
+
+    @property
+    def value(self) -> str | None:
+        """What is in force; secrets are never told."""
+        return None if self.sensitive else self.origins[0].value
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether the value must not be shown."""
+        return self.kind is Kind.PASSWORD
+
+
+def topic_entries(broker: Broker, topic: Topic) -> list[Entry]:
+    """Give all that can be configured for a topic."""
+    policies = broker.topic_policies(topic)
+    return [
+        Entry(
+            config.name,
+            broker.authority.topic_origins(config, topic, policies),
+            config.kind,
+            False,
+            config.doc,
+        )
+        for config in CONFIGS.values()
+    ]
+
+
+def broker_entries(broker: Broker) -> list[Entry]:
+    """Give all settings of this broker, and what Kafka's tools look for besides."""
+    entries = [_entry(setting, broker.authority.setting_origins(setting)) for setting in SETTINGS.values()]
+    return sorted(entries + _fixed_entries(broker.settings))
+
+
+def default_entries(broker: Broker) -> list[Entry]:
+    """Give only what was set for all brokers while they ran."""
+    stored = sorted(broker.authority.dynamic.default.items())
+    by_name = {setting.name: setting for setting in SETTINGS.values()}
+    return [
+        _entry(by_name[name], [Origin(name, text, Source.DYNAMIC_DEFAULT_BROKER)]) for name, text in stored
+    ]
+
+
+def _entry(setting: SettingDef, origins: list[Origin]) -> Entry:
+    doc = f"{setting.doc} ({setting.unit})" if setting.unit else setting.doc
+    return Entry(setting.name, origins, setting.kind, not setting.dynamic, doc)
+
+
+# What follows from the design or from other settings, under the names that Kafka's tools look for.
+_FIXED: tuple[tuple[str, Kind, Callable[[Settings], str | None], str], ...] = (
+    ("authorizer.class.name", Kind.STRING, lambda _: "", "No authorizer: who may connect may do everything."),
+    ("broker.id", Kind.INT, lambda s: str(s.node_id), "The same as node.id."),
+    (
+        "group.coordinator.rebalance.protocols",
+        Kind.LIST,
+        lambda _: "classic",
+        "Group protocols that are served.",
+    ),
+    (
+        "inter.broker.listener.name",
+        Kind.STRING,
+        lambda s: s.listeners[0].partition(":")[0],
+        "The first listener.",
+    ),
+    ("log.cleaner.enable", Kind.BOOLEAN, lambda _: "false", "Compaction does not run yet."),
+    ("log.dir", Kind.LIST, lambda s: s.data_dir, "The data directory."),
+    ("log.dirs", Kind.LIST, lambda s: s.data_dir, "The data directory."),
+    (
+        "log.retention.hours",
+        Kind.INT,
+        lambda s: _part(s.log_retention_ms, 3_600_000),
+        "log.retention.ms in hours.",
+    ),
+    (
+        "log.retention.minutes",
+        Kind.INT,
+        lambda s: _part(s.log_retention_ms, 60_000),
+        "log.retention.ms in minutes.",
+    ),
+    ("log.roll.hours", Kind.INT, lambda s: _part(s.log_roll_ms, 3_600_000), "log.roll.ms in hours."),
+    ("offsets.topic.replication.factor", Kind.SHORT, lambda _: "1", "One broker holds each partition."),
+    ("process.roles", Kind.LIST, lambda _: "broker,controller", "One process is both."),
+    ("transaction.state.log.min.isr", Kind.INT, lambda _: "1", "One broker holds each partition."),
+    (
+        "transaction.state.log.replication.factor",
+        Kind.SHORT,
+        lambda _: "1",
+        "One broker holds each partition.",
+    ),
+    ("unclean.leader.election.enable", Kind.BOOLEAN, lambda _: "false", "There is one replica."),
+)
+
+
+def _fixed_entries(settings: Settings) -> list[Entry]:
+    return [
+        Entry(name, [Origin(name, value(settings), _fixed_source(name, settings))], kind, True, doc)
+        for name, kind, value, doc in _FIXED
+    ]
+
+
+def _fixed_source(name: str, settings: Settings) -> Source:
+    setting = find(name)
+    return Source.STATIC_BROKER if setting and setting[0].field in settings.given else Source.DEFAULT
+
+
+def _part(milliseconds: int, unit: int) -> str | None:
+    return render(milliseconds // unit) if milliseconds >= 0 else "-1"

@@ -1,0 +1,78 @@
+"""Finding what a resource's name means, and changing its configurations as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from magnetar.broker.core import Broker
+from magnetar.broker.dynamic import dynamic_setting
+from magnetar.broker.errors import TopicNotFound
+from magnetar.broker.topic import Topic
+from magnetar.broker.topic_config import definition
+from magnetar.kafka.configs.changes import InvalidChange, Known
+from magnetar.kafka.configs.entries import Resource
+
+Own = dict[str, str]
+
+
+def find_topic(broker: Broker, name: str) -> Topic:
+    """Give the topic; raise `InvalidTopic` or `TopicNotFound`."""
+    topic = broker.get(name)
+    if topic is None:
+        broker.naming.parse(name)
+    if topic is None or not broker.visible(topic):
+        raise TopicNotFound(f"The topic '{name}' does not exist.")
+    return topic
+
+
+def check_broker_name(broker: Broker, name: str, *, or_all: bool = True) -> None:
+    """Raise `InvalidChange` unless the name is this broker's number, or empty for all brokers."""
+    if not name:
+        if or_all:
+            return
+        raise InvalidChange("Broker id must not be empty")
+    if not (name.isascii() and name.isdigit()):
+        raise InvalidChange(f"Broker id must be an integer, but it is: {name}")
+    node_id = broker.identity.node_id
+    if int(name) != node_id:
+        expected = f"{node_id} or empty string" if or_all else str(node_id)
+        raise InvalidChange(f"Unexpected broker id, expected {expected}, but received {name}")
+
+
+def alter(
+    broker: Broker,
+    resource_type: int,
+    name: str,
+    change: Callable[[Own, Callable[[str], Known]], Own],
+    *,
+    validate_only: bool,
+) -> None:
+    """Give a topic, this broker, or all brokers, what ``change`` makes of their own configurations.
+
+    ``change`` gets what is set now, and what is known of a configuration by its name. Raises `InvalidConfig`.
+    """
+    if resource_type == Resource.TOPIC:
+        if not name:
+            raise InvalidChange("Default topic resources are not allowed.")
+        topic = find_topic(broker, name)
+        overrides = change(topic.overrides, lambda key: _known_of_topic(broker, topic, key))
+        broker.set_topic_config(topic.kafka_name, overrides, validate_only=validate_only)
+    elif resource_type == Resource.BROKER:
+        check_broker_name(broker, name)
+        dynamic = broker.authority.dynamic
+        own = dynamic.own if name else dynamic.default
+        texts = change(own, lambda key: _known_of_broker(broker, key))
+        broker.set_dynamic(texts, for_all=not name, validate_only=validate_only)
+    else:
+        raise InvalidChange(f"Unknown resource type {resource_type}")
+
+
+def _known_of_topic(broker: Broker, topic: Topic, key: str) -> Known:
+    config = definition(key)
+    origins = broker.authority.topic_origins(config, topic, broker.topic_policies(topic))
+    return Known(config.kind, origins[0].value)
+
+
+def _known_of_broker(broker: Broker, key: str) -> Known:
+    setting = dynamic_setting(key)
+    return Known(setting.kind, broker.authority.setting_origins(setting)[0].value)

@@ -1,0 +1,45 @@
+"""AlterConfigs: all of a resource's own configurations are replaced by those given."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from magnetar.broker.core import Broker
+from magnetar.kafka.configs.changes import InvalidChange, replaced
+from magnetar.kafka.configs.resources import alter
+from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
+from magnetar.kafka.wire.messages.alter_configs_request import AlterConfigsRequest, AlterConfigsResource
+from magnetar.kafka.wire.messages.alter_configs_response import (
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+
+async def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
+    """Replace, or with ``validate_only`` say whether that could be; each resource for itself."""
+    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    wanted = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
+    answers = [
+        _answer(context.kafka.broker, resource, twice=times[key] > 1, validate_only=request.validate_only)
+        for key, resource in wanted.items()
+    ]
+    return AlterConfigsResponse(responses=answers)
+
+
+def _answer(
+    broker: Broker, resource: AlterConfigsResource, *, twice: bool, validate_only: bool
+) -> AlterConfigsResourceResponse:
+    kind, name = resource.resource_type, resource.resource_name
+    answer = AlterConfigsResourceResponse(resource_type=kind, resource_name=name, error_message=None)
+    try:
+        if twice:
+            raise InvalidChange("Each resource must appear at most once.")
+        after = replaced((config.name, config.value) for config in resource.configs)
+        alter(broker, kind, name, lambda _own, _known: after, validate_only=validate_only)
+    except REFUSALS as error:
+        answer.error_code, answer.error_message = broker_code(error), str(error)
+    return answer

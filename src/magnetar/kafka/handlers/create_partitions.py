@@ -1,0 +1,70 @@
+"""CreatePartitions: a topic gets more partitions; what it has stays where it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from magnetar.broker.core import Broker
+from magnetar.kafka.handlers.assignments import Refused, check_assignment
+from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
+from magnetar.kafka.handlers.create_topics import MOST_PARTITIONS
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages.create_partitions_request import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from magnetar.kafka.wire.messages.create_partitions_response import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+
+async def create_partitions(
+    request: CreatePartitionsRequest, context: RequestContext
+) -> CreatePartitionsResponse:
+    """Grow each topic to ``count`` partitions in all, or with ``validate_only`` say whether that could be."""
+    times = Counter(topic.name for topic in request.topics)
+    first_of_each = {topic.name: topic for topic in request.topics}
+    return CreatePartitionsResponse(
+        results=[
+            _grown(context.kafka.broker, topic, twice=times[name] > 1, validate_only=request.validate_only)
+            for name, topic in first_of_each.items()
+        ]
+    )
+
+
+def _grown(
+    broker: Broker, topic: CreatePartitionsTopic, *, twice: bool, validate_only: bool
+) -> CreatePartitionsTopicResult:
+    answer = CreatePartitionsTopicResult(name=topic.name)
+    try:
+        if twice:
+            raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        more = topic.count - broker.grow_topic(topic.name, topic.count, validate_only=True).partitions
+        if more > MOST_PARTITIONS:
+            raise Refused(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+        _check_assignments(topic, more, broker.identity.node_id)
+        if not validate_only:
+            broker.grow_topic(topic.name, topic.count)
+    except Refused as refused:
+        answer.error_code, answer.error_message = refused.code, str(refused)
+    except REFUSALS as error:
+        answer.error_code, answer.error_message = broker_code(error), str(error)
+    return answer
+
+
+def _check_assignments(topic: CreatePartitionsTopic, more: int, node_id: int) -> None:
+    if topic.assignments is None:
+        return
+    given = len(topic.assignments)
+    if given != more:
+        message = (
+            f"Attempted to add {more} additional partition(s), but only {given} assignment(s) were specified."
+        )
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    for row in topic.assignments:
+        check_assignment(row.broker_ids, node_id)

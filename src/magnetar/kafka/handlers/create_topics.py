@@ -1,0 +1,154 @@
+"""CreateTopics: each topic is made or refused for itself; all that are made share one write to disk."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from magnetar.broker.core import Broker, NewTopic
+from magnetar.broker.topic import Topic
+from magnetar.kafka.configs.entries import Entry, topic_entries
+from magnetar.kafka.handlers.assignments import Refused, check_assignment
+from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from magnetar.kafka.wire.messages.create_topics_response import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+MOST_PARTITIONS = 10_000
+"""That one request may ask for, over all its topics (as Kafka's)."""
+_REPLICAS = 1
+_DEFAULT = -1
+
+
+async def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    """Create, or with ``validate_only`` say what would be."""
+    broker = context.kafka.broker
+    times = Counter(topic.name for topic in request.topics)
+    answers: dict[str, CreatableTopicResult] = {}
+    wanted: dict[str, NewTopic] = {}
+    for topic in request.topics:
+        try:
+            if times[topic.name] > 1:
+                raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            wanted[topic.name] = _checked(broker, topic)
+        except Refused as refused:
+            answers[topic.name] = _error(topic.name, refused.code, str(refused))
+        except REFUSALS as error:
+            answers[topic.name] = _error(topic.name, broker_code(error), str(error))
+    if sum(new.partitions or 1 for new in wanted.values()) > MOST_PARTITIONS:
+        message = "Excessively large number of partitions per request."
+        answers |= {name: _error(name, ErrorCode.POLICY_VIOLATION, message) for name in wanted}
+    else:
+        answers |= await _made(broker, wanted, validate_only=request.validate_only)
+    return CreateTopicsResponse(topics=list(answers.values()))
+
+
+async def _made(
+    broker: Broker, wanted: dict[str, NewTopic], *, validate_only: bool
+) -> dict[str, CreatableTopicResult]:
+    teller = Teller(broker)
+    if validate_only:
+        return {name: _planned(broker, teller, name, new) for name, new in wanted.items()}
+    try:
+        made = await broker.create_topics(wanted.values())
+    except REFUSALS as error:
+        return {name: _error(name, broker_code(error), str(error)) for name in wanted}
+    return {
+        name: teller.told(name, topic)
+        if isinstance(topic, Topic)
+        else _error(name, broker_code(topic), str(topic))
+        for name, topic in zip(wanted, made, strict=True)
+    }
+
+
+def _planned(broker: Broker, teller: Teller, name: str, new: NewTopic) -> CreatableTopicResult:
+    try:
+        return teller.told(name, broker.plan(new))
+    except REFUSALS as error:
+        return _error(name, broker_code(error), str(error))
+
+
+def _checked(broker: Broker, topic: CreatableTopic) -> NewTopic:
+    """Give what is to be made; raise `Refused` for replicas and partitions that one broker cannot give."""
+    name = broker.naming.parse(topic.name)
+    if broker.get(topic.name) is None and not broker.allows(name):
+        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"namespace {name.namespace_name} is not allowed")
+    configs = {config.name: config.value for config in topic.configs}
+    if topic.assignments:
+        return NewTopic(name, _assigned(broker, topic), configs)
+    if topic.replication_factor not in (_DEFAULT, _REPLICAS) and broker.get(topic.name) is None:
+        raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, _no_replicas(topic.replication_factor))
+    return NewTopic(name, None if topic.num_partitions == _DEFAULT else topic.num_partitions, configs)
+
+
+def _assigned(broker: Broker, topic: CreatableTopic) -> int:
+    for given, what in (
+        (topic.replication_factor, "replication factor"),
+        (topic.num_partitions, "numPartitions"),
+    ):
+        if given != _DEFAULT:
+            message = f"A manual partition assignment was specified, but {what} was not set to -1."
+            raise Refused(ErrorCode.INVALID_REQUEST, message)
+    if sorted(row.partition_index for row in topic.assignments) != list(range(len(topic.assignments))):
+        message = "partitions should be a consecutive 0-based integer sequence"
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    for row in topic.assignments:
+        check_assignment(row.broker_ids, broker.identity.node_id)
+    return len(topic.assignments)
+
+
+def _no_replicas(factor: int) -> str:
+    if factor <= 0:
+        return "Replication factor must be larger than 0, or -1 to use the default value."
+    return (
+        f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} "
+        "cannot be reached because only 1 broker(s) are registered."
+    )
+
+
+class Teller:
+    """Tells what was made. Topics of a namespace that say nothing themselves share what is told of them."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._shared: dict[str, list[CreatableTopicConfigs]] = {}
+
+    def told(self, name: str, topic: Topic) -> CreatableTopicResult:
+        return CreatableTopicResult(
+            name=name,
+            topic_id=topic.topic_id,
+            error_message=None,
+            num_partitions=topic.partitions,
+            replication_factor=_REPLICAS,
+            configs=self._configs(topic),
+        )
+
+    def _configs(self, topic: Topic) -> list[CreatableTopicConfigs]:
+        namespace = topic.name.namespace_name
+        if topic.overrides or namespace not in self._shared:
+            rows = [_config(entry) for entry in topic_entries(self._broker, topic)]
+            if topic.overrides:
+                return rows
+            self._shared[namespace] = rows
+        return self._shared[namespace]
+
+
+def _config(entry: Entry) -> CreatableTopicConfigs:
+    return CreatableTopicConfigs(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.origins[0].source,
+        is_sensitive=entry.sensitive,
+    )
+
+
+def _error(name: str, code: ErrorCode, message: str) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=code, error_message=message, configs=[])

@@ -1,0 +1,44 @@
+"""DescribeCluster: the cluster's id and its one broker, as the asking listener's clients reach it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.kafka.handlers.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages.describe_cluster_request import DescribeClusterRequest
+from magnetar.kafka.wire.messages.describe_cluster_response import (
+    DescribeClusterBroker,
+    DescribeClusterResponse,
+)
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+_BROKERS, _CONTROLLERS = 1, 2
+
+
+async def describe_cluster(
+    request: DescribeClusterRequest, context: RequestContext
+) -> DescribeClusterResponse:
+    """Tell of brokers; clients that look for controllers (KIP-919) are sent away."""
+    if request.endpoint_type == _CONTROLLERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="The request was sent to an endpoint of type BROKER, but we wanted one of type CONTROLLER",
+        )
+    if request.endpoint_type != _BROKERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message=f"Unsupported endpoint type {request.endpoint_type}",
+        )
+    broker, told = context.kafka.broker, context.listener.advertised
+    node_id, rack = broker.identity.node_id, broker.settings.broker_rack
+    return DescribeClusterResponse(
+        cluster_id=broker.identity.cluster_id,
+        controller_id=node_id,
+        brokers=[DescribeClusterBroker(broker_id=node_id, host=told.host, port=told.port, rack=rack)],
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )

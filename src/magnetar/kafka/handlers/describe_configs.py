@@ -1,0 +1,84 @@
+"""DescribeConfigs: every configuration with where its value comes from, for topics, the broker and its loggers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from magnetar.broker.core import Broker
+from magnetar.kafka.configs.entries import Entry, Resource, broker_entries, default_entries, topic_entries
+from magnetar.kafka.configs.loggers import logger_entries
+from magnetar.kafka.configs.resources import check_broker_name, find_topic
+from magnetar.kafka.handlers.assignments import Refused
+from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages.describe_configs_request import DescribeConfigsRequest
+from magnetar.kafka.wire.messages.describe_configs_response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+
+async def describe_configs(
+    request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResponse:
+    """Answer each resource for itself; no keys, or none named, asks for all."""
+    results = []
+    for resource in request.resources:
+        result = DescribeConfigsResult(
+            resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[]
+        )
+        try:
+            entries = _entries(context.kafka.broker, resource.resource_type, resource.resource_name)
+            chosen = _chosen(entries, resource.configuration_keys)
+            result.configs = [
+                _told(entry, synonyms=request.include_synonyms, doc=request.include_documentation)
+                for entry in chosen
+            ]
+        except Refused as refused:
+            result.error_code, result.error_message = refused.code, str(refused)
+        except REFUSALS as error:
+            result.error_code, result.error_message = broker_code(error), str(error)
+        results.append(result)
+    return DescribeConfigsResponse(results=results)
+
+
+def _entries(broker: Broker, resource_type: int, name: str) -> list[Entry]:
+    if resource_type == Resource.TOPIC:
+        return topic_entries(broker, find_topic(broker, name))
+    if resource_type == Resource.BROKER:
+        check_broker_name(broker, name)
+        return broker_entries(broker) if name else default_entries(broker)
+    if resource_type == Resource.BROKER_LOGGER:
+        check_broker_name(broker, name, or_all=False)
+        return logger_entries()
+    raise Refused(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
+
+
+def _chosen(entries: list[Entry], keys: Collection[str] | None) -> list[Entry]:
+    return [entry for entry in entries if entry.name in keys] if keys else entries
+
+
+def _told(entry: Entry, *, synonyms: bool, doc: bool) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.origins[0].source,
+        is_sensitive=entry.sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(
+                name=origin.name, value=None if entry.sensitive else origin.value, source=origin.source
+            )
+            for origin in entry.origins
+        ]
+        if synonyms
+        else [],
+        config_type=entry.kind,
+        documentation=entry.doc if doc else None,
+    )

@@ -1,0 +1,64 @@
+"""DescribeLogDirs: the one data directory, its room, and what each partition takes of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from magnetar.broker.topic import Topic
+from magnetar.kafka.handlers.broker_errors import REFUSALS
+from magnetar.kafka.wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from magnetar.kafka.wire.messages.describe_log_dirs_response import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+
+async def describe_log_dirs(
+    request: DescribeLogDirsRequest, context: RequestContext
+) -> DescribeLogDirsResponse:
+    """Tell the sizes of the partitions asked for, None for all; those that do not exist are left out."""
+    directory = Path(context.kafka.broker.settings.data_dir).absolute()
+    room = os.statvfs(directory)
+    return DescribeLogDirsResponse(
+        results=[
+            DescribeLogDirsResult(
+                log_dir=str(directory),
+                topics=[_sizes(context, *wanted) for wanted in _wanted(request, context)],
+                total_bytes=room.f_blocks * room.f_frsize,
+                usable_bytes=room.f_bavail * room.f_frsize,
+            )
+        ]
+    )
+
+
+def _wanted(request: DescribeLogDirsRequest, context: RequestContext) -> list[tuple[str, Topic, list[int]]]:
+    broker = context.kafka.broker
+    if request.topics is None:
+        shown = (topic for topic in broker.topics() if broker.visible(topic))
+        return [(topic.kafka_name, topic, list(range(topic.partitions))) for topic in shown]
+    found = []
+    for asked in request.topics:
+        try:
+            topic = broker.get(asked.topic)
+        except REFUSALS:
+            continue
+        if topic is not None and broker.visible(topic):
+            there = [index for index in asked.partitions if 0 <= index < topic.partitions]
+            found.append((asked.topic, topic, there))
+    return found
+
+
+def _sizes(context: RequestContext, name: str, topic: Topic, partitions: list[int]) -> DescribeLogDirsTopic:
+    size_of = context.kafka.partitions.size_of
+    rows = [
+        DescribeLogDirsPartition(partition_index=index, partition_size=size_of(topic, index))
+        for index in partitions
+    ]
+    return DescribeLogDirsTopic(name=name, partitions=rows)

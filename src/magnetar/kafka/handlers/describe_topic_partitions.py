@@ -1,0 +1,105 @@
+"""DescribeTopicPartitions (KIP-966): partitions of topics page by page, in the order of names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from magnetar.broker.core import Broker
+from magnetar.broker.errors import InvalidTopic
+from magnetar.broker.topic import Topic
+from magnetar.kafka.handlers.metadata import LEADER_EPOCH
+from magnetar.kafka.handlers.operations import NOT_ASKED, TOPIC_OPERATIONS
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
+from magnetar.kafka.wire.messages.describe_topic_partitions_response import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+MOST_PARTITIONS = 2000
+"""Of one answer, whatever the client asks for (Kafka's max.request.partition.size.limit)."""
+
+
+async def describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> DescribeTopicPartitionsResponse:
+    """Answer one page, and with ``next_cursor`` where the next one begins; no topics asks for all."""
+    broker, cursor = context.kafka.broker, request.cursor
+    names = {topic.name for topic in request.topics}
+    if cursor is not None and (cursor.partition_index < 0 or (names and cursor.topic_name not in names)):
+        return DescribeTopicPartitionsResponse(
+            topics=[
+                DescribeTopicPartitionsResponseTopic(
+                    error_code=ErrorCode.INVALID_REQUEST, name=name, topic_authorized_operations=NOT_ASKED
+                )
+                for name in sorted(names)
+            ]
+        )
+    wanted = names or {topic.kafka_name for topic in broker.topics() if broker.visible(topic)}
+    start = ("", 0) if cursor is None else (cursor.topic_name, cursor.partition_index)
+    limit = max(1, min(request.response_partition_limit, MOST_PARTITIONS))
+    return _page(broker, sorted(name for name in wanted if name >= start[0]), start, limit)
+
+
+def _page(
+    broker: Broker, names: Iterable[str], start: tuple[str, int], limit: int
+) -> DescribeTopicPartitionsResponse:
+    response = DescribeTopicPartitionsResponse(topics=[])
+    for name in names:
+        if limit == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        topic = broker.get(name)
+        if topic is None or not broker.visible(topic):
+            response.topics.append(_unknown(broker, name))
+            continue
+        first = start[1] if name == start[0] else 0
+        until = min(topic.partitions, first + limit)
+        rows = [_partition(index, broker.identity.node_id) for index in range(first, until)]
+        response.topics.append(_told(topic, name, rows))
+        limit -= len(rows)
+        if until < topic.partitions:
+            response.next_cursor = Cursor(topic_name=name, partition_index=until)
+            break
+    return response
+
+
+def _told(
+    topic: Topic, name: str, rows: list[DescribeTopicPartitionsResponsePartition]
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=rows,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _unknown(broker: Broker, name: str) -> DescribeTopicPartitionsResponseTopic:
+    try:
+        broker.naming.parse(name)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    except InvalidTopic:
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+    )
+
+
+def _partition(index: int, node_id: int) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        partition_index=index,
+        leader_id=node_id,
+        leader_epoch=LEADER_EPOCH,
+        replica_nodes=[node_id],
+        isr_nodes=[node_id],
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+    )

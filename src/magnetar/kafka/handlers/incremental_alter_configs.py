@@ -1,0 +1,80 @@
+"""IncrementalAlterConfigs (KIP-339): single configurations are set, deleted, appended to or subtracted from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from magnetar.broker.core import Broker
+from magnetar.kafka.configs.changes import Change, InvalidChange, Op, changed, check
+from magnetar.kafka.configs.entries import Resource
+from magnetar.kafka.configs.loggers import ROOT, set_level, unset_level
+from magnetar.kafka.configs.resources import alter, check_broker_name
+from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
+from magnetar.kafka.wire.messages.incremental_alter_configs_request import (
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from magnetar.kafka.wire.messages.incremental_alter_configs_response import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+
+async def incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, context: RequestContext
+) -> IncrementalAlterConfigsResponse:
+    """Change, or with ``validate_only`` say whether that could be; each resource for itself, all or nothing."""
+    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    wanted = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
+    answers = [
+        _answer(context.kafka.broker, resource, twice=times[key] > 1, validate_only=request.validate_only)
+        for key, resource in wanted.items()
+    ]
+    return IncrementalAlterConfigsResponse(responses=answers)
+
+
+def _answer(
+    broker: Broker, resource: AlterConfigsResource, *, twice: bool, validate_only: bool
+) -> AlterConfigsResourceResponse:
+    kind, name = resource.resource_type, resource.resource_name
+    answer = AlterConfigsResourceResponse(resource_type=kind, resource_name=name, error_message=None)
+    changes = [Change(config.name, config.config_operation, config.value) for config in resource.configs]
+    try:
+        if twice:
+            raise InvalidChange("Each resource must appear at most once.")
+        if kind == Resource.BROKER_LOGGER:
+            _alter_loggers(broker, name, changes, validate_only=validate_only)
+        else:
+            alter(
+                broker,
+                kind,
+                name,
+                lambda own, known: changed(own, changes, known),
+                validate_only=validate_only,
+            )
+    except REFUSALS as error:
+        answer.error_code, answer.error_message = broker_code(error), str(error)
+    return answer
+
+
+def _alter_loggers(broker: Broker, name: str, changes: Sequence[Change], *, validate_only: bool) -> None:
+    check_broker_name(broker, name, or_all=False)
+    check(list(changes))
+    for change in changes:
+        if change.op in (Op.APPEND, Op.SUBTRACT):
+            message = f"{Op(change.op).name} operation is not allowed for the BROKER_LOGGER resource"
+            raise InvalidChange(message)
+        if change.op == Op.DELETE and change.name == ROOT:
+            raise InvalidChange("Removing the log level of the root logger is not allowed")
+    # All are looked at before any is changed.
+    for only_check in [True] if validate_only else [True, False]:
+        for change in changes:
+            if change.op == Op.DELETE:
+                unset_level(change.name, validate_only=only_check)
+            else:
+                set_level(change.name, change.value or "", validate_only=only_check)

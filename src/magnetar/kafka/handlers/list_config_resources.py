@@ -1,0 +1,42 @@
+"""ListConfigResources (KIP-1142): what has configurations, by kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.kafka.configs.entries import Resource
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages.list_config_resources_request import ListConfigResourcesRequest
+from magnetar.kafka.wire.messages.list_config_resources_response import (
+    ConfigResource,
+    ListConfigResourcesResponse,
+)
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+
+async def list_config_resources(
+    request: ListConfigResourcesRequest, context: RequestContext
+) -> ListConfigResourcesResponse:
+    """Give topics, the broker and its loggers; version 0 asks for client metrics alone, of which there are none."""
+    if context.api_version == 0:
+        return ListConfigResourcesResponse(config_resources=[])
+    kinds = set(request.resource_types) or set(Resource)
+    if not kinds <= set(Resource):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
+    broker = context.kafka.broker
+    node = str(broker.identity.node_id)
+    names = {
+        Resource.TOPIC: [topic.kafka_name for topic in broker.topics() if broker.visible(topic)],
+        Resource.BROKER: [node],
+        Resource.BROKER_LOGGER: [node],
+    }
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_type=kind, resource_name=name)
+            for kind, found in names.items()
+            if kind in kinds
+            for name in found
+        ]
+    )

@@ -1,0 +1,43 @@
+"""Ask the handlers as a client would: through the bytes of one version, both ways."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from magnetar.broker.core import Broker
+from magnetar.broker.listeners import parse_listeners
+from magnetar.broker.settings import Settings
+from magnetar.kafka.wire.message import Message
+from magnetar.metadata import MemoryStore, MetadataStore
+from tests.broker.engine import NoLedgers
+
+
+@dataclass
+class Client:
+    broker: Broker
+
+    async def ask(self, request: Message, version: int | None = None) -> Any:
+        version = type(request).MAX_VERSION if version is None else version
+        name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(request).__name__.removesuffix("Request")).lower()
+        handler = getattr(importlib.import_module(f"magnetar.kafka.handlers.{name}"), name)
+        context = SimpleNamespace(
+            api_version=version,
+            listener=parse_listeners(self.broker.settings)[0],
+            kafka=SimpleNamespace(
+                broker=self.broker, partitions=SimpleNamespace(size_of=lambda topic, index: 7)
+            ),
+        )
+        answer = await handler(type(request).decode(request.encode(version), version), context)
+        return type(answer).decode(answer.encode(version), version)
+
+
+async def client(tmp_path: Path, store: MetadataStore | None = None, **settings: str) -> Client:
+    texts = {name.replace("_", "."): text for name, text in settings.items()} | {"data.dir": str(tmp_path)}
+    broker = Broker(Settings().with_values(texts), store or MemoryStore(), NoLedgers())
+    await broker.start()
+    return Client(broker)
