@@ -88,7 +88,8 @@ def _decode_ledger(data: object) -> LedgerSummary:
 
 def _encode_properties(number: int, properties: Mapping[str, str]) -> bytes:
     return b"".join(
-        _message(number, _message(1, key.encode()) + _message(2, value.encode())) for key, value in properties.items()
+        _message(number, _message(1, key.encode()) + _message(2, value.encode()))
+        for key, value in properties.items()
     )
 
 

@@ -190,7 +190,9 @@ def with_log_append_time(data: Buffer, header: BatchHeader, now_ms: int) -> byte
 def recompressed(data: Buffer, header: BatchHeader, codec: Codec, *, level: int | None = None) -> bytes:
     """Give the same records under another codec."""
     body = decompress(header.codec, memoryview(data)[HEADER_BYTES:])
-    return seal(header._replace(attributes=header.attributes & ~0x07 | codec), compress(codec, body, level=level))
+    return seal(
+        header._replace(attributes=header.attributes & ~0x07 | codec), compress(codec, body, level=level)
+    )
 
 
 def _encode_record(record: Record, delta: int, base_timestamp: int) -> bytes:

@@ -87,7 +87,15 @@ def _check_one(body: bytes, start: int, delta: int) -> tuple[int, int, int, int,
     headers = body[headers_at]
     if headers or headers_at + 1 != end:
         headers = _check_headers(body, headers_at, end)
-    return end - start, first - start, offset_at - start, key_at - start, value_at - start, headers_at - start, headers
+    return (
+        end - start,
+        first - start,
+        offset_at - start,
+        key_at - start,
+        value_at - start,
+        headers_at - start,
+        headers,
+    )
 
 
 def _check_headers(body: bytes, at: int, end: int) -> int:

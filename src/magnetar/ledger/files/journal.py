@@ -1,0 +1,308 @@
+"""The journal: all appends that arrive while one write runs become durable by the next one (group commit).
+
+A few pre-written segments are used in turn; each round is one synchronous write of whole blocks:
+
+    offset  size  field
+         0     4  magic "MGJR"
+         4     8  use: counts each time a segment is taken into use, so an old round is told from a new one
+        12     8  round within this use: 0, 1, 2 ...
+        20     4  n, bytes of records
+        24     4  CRC32C of the 24 before, then the records
+        28     n  records: ledger id (8), position in its file (8), length (4), the frame as in its file
+                  zeros up to the next multiple of 4096
+
+The frames were already written to their ledgers' files, but only into the page cache. A segment is reused when
+those files have been flushed; until then, what it holds can be written again after a power loss.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from crc32c import crc32c
+
+from magnetar.ledger.disk import BLOCK_BYTES, Disk, JournalFile
+from magnetar.ledger.errors import LedgerCorrupt, StorageFailed
+from magnetar.ledger.files.layout import ledger_path
+from magnetar.records.compression import Buffer
+
+SEGMENT_BYTES = 16 << 20
+MOST_BUSY = 16
+ROUND_BYTES = 4 << 20
+_ROUND = struct.Struct(">4sQQII")
+_RECORD = struct.Struct(">QQI")
+_MAGIC = b"MGJR"
+
+
+class Journaled(NamedTuple):
+    """One frame out of the journal: to which ledger it belongs, and where in its file."""
+
+    ledger_id: int
+    at: int
+    frame: memoryview
+
+
+class Runner(Protocol):
+    """Runs a blocking call away from the event loop."""
+
+    def __call__(self, call: Callable[[], None], /) -> asyncio.Future[None]: ...
+
+
+class Round:
+    """What becomes durable together: bytes in a block-aligned buffer, and whom to tell."""
+
+    def __init__(self, buffer: memoryview, loop: asyncio.AbstractEventLoop) -> None:
+        self.buffer = buffer
+        self.used = _ROUND.size
+        self.ledgers: set[int] = set()
+        self.done: asyncio.Future[None] = loop.create_future()
+        self.marks: dict[Callable[[int], None], int] = {}
+
+    def add(self, ledger_id: int, at: int, length: int, parts: Sequence[Buffer]) -> None:
+        """Copy one frame in."""
+        end = self.used + _RECORD.size
+        _RECORD.pack_into(self.buffer, self.used, ledger_id, at, length)
+        for part in parts:
+            start, end = end, end + len(part)
+            self.buffer[start:end] = part
+        self.used = end
+        self.ledgers.add(ledger_id)
+
+    def seal(self, use: int, number: int) -> memoryview:
+        """Write the round's header, zero the rest of its last block, and give the blocks to write."""
+        records = self.buffer[_ROUND.size : self.used]
+        head = _ROUND.pack(_MAGIC, use, number, len(records), 0)[:-4]
+        self.buffer[: len(head)] = head
+        struct.pack_into(">I", self.buffer, len(head), crc32c(records, crc32c(head)))
+        blocks = _up(self.used)
+        self.buffer[self.used : blocks] = bytes(blocks - self.used)
+        return self.buffer[:blocks]
+
+
+class Segment:
+    """One journal file in its present use, and the ledgers whose files it still vouches for."""
+
+    def __init__(self, path: Path, file: JournalFile, size: int) -> None:
+        self.path = path
+        self.file = file
+        self.size = size
+        self.use = -1
+        self.rounds = 0
+        self.at = 0
+        self.ledgers: set[int] = set()
+
+    def take(self, use: int) -> None:
+        self.use, self.rounds, self.at = use, 0, 0
+        self.ledgers = set()
+
+
+class Journal:
+    """Group commit for one broker. All methods run on the event loop; only writes leave it."""
+
+    def __init__(self, root: Path, disk: Disk, run: Runner, *, first_use: int = 1) -> None:
+        self._root = root
+        self._disk = disk
+        self._run = run
+        self._loop = asyncio.get_running_loop()
+        self._next_use = first_use
+        self._free: list[Segment] = []
+        self._busy = 0  # segments whose ledgers are being flushed
+        self._segments = 0
+        self._active = self._take()
+        self._filling: Round | None = None
+        self._waiting: list[Round] = []
+        self._writing = False
+        self._buffers: list[memoryview] = []
+        self.failed: StorageFailed | None = None
+
+    def append(
+        self,
+        ledger_id: int,
+        at: int,
+        length: int,
+        parts: Sequence[Buffer],
+        mark: Callable[[int], None],
+        value: int,
+    ) -> asyncio.Future[None]:
+        """Have one frame made durable; the future tells when, right after ``mark(value)`` was called."""
+        if self.failed is not None:
+            raise self.failed
+        need = _RECORD.size + length
+        current = self._filling
+        if current is None or current.used + need > len(current.buffer):
+            current = self._open_round(need)
+        current.add(ledger_id, at, length, parts)
+        current.marks[mark] = value
+        if not self._writing:
+            self._write_next()
+        return current.done
+
+    def _open_round(self, need: int) -> Round:
+        if self._filling is not None:
+            self._waiting.append(self._filling)
+        need += _ROUND.size
+        buffer = self._buffers.pop() if self._buffers and need <= ROUND_BYTES else None
+        self._filling = Round(buffer or self._disk.buffer(max(ROUND_BYTES, _up(need))), self._loop)
+        return self._filling
+
+    def _write_next(self) -> None:
+        if self._waiting:
+            current = self._waiting.pop(0)
+        elif self._filling is not None:
+            current, self._filling = self._filling, None
+        else:
+            return
+        if self._active.at + _up(current.used) > self._active.size:
+            if self._busy >= MOST_BUSY:  # the disk is far behind: go on when a segment comes free
+                self._waiting.insert(0, current)
+                return
+            self._switch(_up(current.used))
+        segment = self._active
+        blocks = current.seal(segment.use, segment.rounds)
+        at = segment.at
+        segment.at += len(blocks)
+        segment.rounds += 1
+        segment.ledgers |= current.ledgers
+        self._writing = True
+        written = self._run(lambda: segment.file.write(blocks, at))
+        written.add_done_callback(lambda result: self._written(current, result))
+
+    def _written(self, current: Round, result: asyncio.Future[None]) -> None:
+        self._writing = False
+        error = None if result.cancelled() else result.exception()
+        if error is not None or result.cancelled():
+            self._fail(error, current)
+            return
+        for mark, value in current.marks.items():
+            mark(value)
+        if not current.done.done():
+            current.done.set_result(None)
+        if len(current.buffer) == ROUND_BYTES and len(self._buffers) < 2:
+            self._buffers.append(current.buffer)
+        self._write_next()
+
+    def _fail(self, error: BaseException | None, *current: Round) -> None:
+        """Nobody can know what the disk kept: every append from here on is refused until a restart recovers."""
+        self.failed = StorageFailed(f"the journal cannot be written: {error}")
+        rounds = [*current, *self._waiting, *([self._filling] if self._filling else [])]
+        self._waiting, self._filling = [], None
+        for each in rounds:
+            if not each.done.done():
+                each.done.set_exception(self.failed)
+                each.done.exception()  # whoever still waits sees it; nobody has to
+
+    def _switch(self, need: int) -> None:
+        """Go on in another segment; flush the ledgers behind the full one, then it is free again."""
+        full = self._active
+        self._active = self._take(need)
+        self._busy += 1
+        root, disk, ledgers = self._root, self._disk, full.ledgers
+        paths = [ledger_path(root, ledger_id) for ledger_id in sorted(ledgers)]
+        flushed = self._run(lambda: disk.sync(paths))
+        flushed.add_done_callback(lambda result: self._flushed(full, result))
+
+    def _flushed(self, segment: Segment, result: asyncio.Future[None]) -> None:
+        self._busy -= 1
+        if result.cancelled() or result.exception() is not None:
+            self._fail(None if result.cancelled() else result.exception())
+            return
+        self._free.append(segment)
+        if not self._writing:
+            self._write_next()
+
+    def _take(self, need: int = 0) -> Segment:
+        fitting = next((s for s in self._free if s.size >= need), None)
+        if fitting is None:
+            fitting = self._create(max(SEGMENT_BYTES, need))
+        else:
+            self._free.remove(fitting)
+        fitting.take(self._next_use)
+        self._next_use += 1
+        return fitting
+
+    def _create(self, size: int) -> Segment:
+        path = self._root / "journal" / f"{self._segments:04d}.journal"
+        self._segments += 1
+        return Segment(path, self._disk.open_journal(path, size), size)
+
+    @property
+    def use(self) -> int:
+        """The use of the segment that is written now: at a clean end, nothing up to it needs to be read again."""
+        return self._active.use
+
+    async def close(self) -> None:
+        """Wait until all is written and no segment is being flushed; let the files go."""
+        while self.failed is None and (self._writing or self._filling or self._waiting):
+            last = self._filling or (self._waiting[-1] if self._waiting else None)
+            await (asyncio.wait([last.done]) if last is not None else asyncio.sleep(0))
+        while self._busy and self.failed is None:
+            await asyncio.sleep(0.001)
+        for segment in (*self._free, self._active):
+            segment.file.close()
+
+
+def journaled(data: memoryview, path: Path) -> tuple[int, list[memoryview]]:
+    """Give a segment's use and the records of its rounds, in order.
+
+    A torn last round is left out: nobody was told that it is durable. A round that is damaged although a later
+    one is whole raises ``LedgerCorrupt``.
+    """
+    use, at = -1, 0
+    rounds: list[memoryview] = []
+    while (found := _round_at(data, at)) is not None:
+        found_use, number, records, size = found
+        if use not in (-1, found_use) or number != len(rounds):
+            break
+        use = found_use
+        rounds.append(records)
+        at += size
+    later = _later_round(data, at, use, len(rounds))
+    if later is not None:
+        raise LedgerCorrupt(
+            f"{path}: round {len(rounds)} at byte {at} is damaged, and a later one at {later} is whole"
+        )
+    return use, rounds
+
+
+def records_of(rounds: Sequence[memoryview], path: Path) -> Iterator[Journaled]:
+    """Give the frames of ``rounds``, in the order in which they were appended."""
+    for records in rounds:
+        at = 0
+        while at < len(records):
+            ledger_id, position, length = _RECORD.unpack_from(records, at)
+            at += _RECORD.size
+            if at + length > len(records):
+                raise LedgerCorrupt(f"{path}: a record of ledger {ledger_id} runs past its round")
+            yield Journaled(ledger_id, position, records[at : at + length])
+            at += length
+
+
+def _round_at(data: memoryview, at: int) -> tuple[int, int, memoryview, int] | None:
+    if at + _ROUND.size > len(data):
+        return None
+    magic, use, number, size, crc = _ROUND.unpack_from(data, at)
+    if magic != _MAGIC or at + _ROUND.size + size > len(data):
+        return None
+    records = data[at + _ROUND.size : at + _ROUND.size + size]
+    if crc32c(records, crc32c(data[at : at + _ROUND.size - 4])) != crc:
+        return None
+    return use, number, records, _up(_ROUND.size + size)
+
+
+def _later_round(data: memoryview, at: int, use: int, number: int) -> int | None:
+    """Give where a whole round of the same use with a higher number begins behind ``at``, if there is one."""
+    for place in range(_up(at), len(data) - _ROUND.size, BLOCK_BYTES):
+        if data[place : place + 4] != _MAGIC:
+            continue
+        found = _round_at(data, place)
+        if found is not None and found[1] >= number and (found[0] == use or (use == -1 and found[1] > 0)):
+            return place
+    return None
+
+
+def _up(size: int) -> int:
+    return -(-size // BLOCK_BYTES) * BLOCK_BYTES

@@ -1,0 +1,204 @@
+"""One ledger: its file and its sparse index, to append to while it is open and to read from ever after."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from magnetar.ledger.disk import Disk, File
+from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound, StorageFailed, StorageFull
+from magnetar.ledger.files.layout import FRAME_BYTES, encode_header, frame_head, ledger_path
+from magnetar.ledger.files.sparse import POINT_EVERY_BYTES, SparseIndex
+from magnetar.ledger.files.walk import Walked, walk
+from magnetar.ledger.port import StoredEntry
+from magnetar.records.compression import Buffer
+
+INLINE_BYTES = 2 << 20  # a copy of this much out of the page cache takes well under a millisecond
+_NO_END = 1 << 62
+_MOST_HINTS = 32
+
+
+class Written(NamedTuple):
+    """Where an entry went: the same bytes at the same place are what the journal keeps."""
+
+    entry_id: int
+    at: int
+    length: int
+    parts: list[Buffer]
+
+
+class OpenFiles:
+    """The files that the event loop keeps open, the least recently used closed first."""
+
+    def __init__(self, disk: Disk, *, most: int) -> None:
+        self.disk = disk
+        self._most = most
+        self._files: OrderedDict[Path, File] = OrderedDict()
+
+    def get(self, path: Path) -> File:
+        file = self._files.get(path)
+        if file is None:
+            file = self._files[path] = self.disk.open(path)
+            if len(self._files) > self._most:
+                self._files.popitem(last=False)[1].close()
+        else:
+            self._files.move_to_end(path)
+        return file
+
+    def forget(self, path: Path) -> None:
+        file = self._files.pop(path, None)
+        if file is not None:
+            file.close()
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+
+class LedgerFile:
+    """One ledger's file. Appends run on the event loop and end in the page cache; cold reads leave the loop."""
+
+    __slots__ = ("_files", "_hints", "_in_thread", "index", "ledger_id", "path")
+
+    def __init__(
+        self,
+        root: Path,
+        files: OpenFiles,
+        index: SparseIndex,
+        in_thread: Callable[[Callable[[], bytes]], asyncio.Future[bytes]],
+    ) -> None:
+        self.ledger_id = index.ledger_id
+        self.path = ledger_path(root, index.ledger_id)
+        self.index = index
+        self._files = files
+        self._in_thread = in_thread
+        self._hints: dict[int, tuple[int, int]] = {}
+
+    @staticmethod
+    def create(disk: Disk, path: Path, ledger_id: int, created_ms: int) -> None:
+        """Make the file of a new ledger; raise ``StorageFull`` with nothing left behind."""
+        try:
+            file = disk.open(path, create=True)
+            try:
+                file.write([encode_header(ledger_id, created_ms)], 0)
+            finally:
+                file.close()
+        except OSError as error:
+            raise as_storage_error(error) from error
+
+    def append(self, head: bytes, rest: list[Buffer], *, messages: int, timestamp_ms: int) -> Written:
+        """Write one entry (``head`` then ``rest``) at the end; a failed write leaves the ledger as it was."""
+        index = self.index
+        at, entry_id = index.end, index.entries
+        length = len(head) + sum(map(len, rest))
+        parts: list[Buffer] = [frame_head(self.ledger_id, entry_id, head, rest, length), *rest]
+        try:
+            self._files.get(self.path).write(parts, at)
+        except OSError as error:
+            self._cut(at)
+            raise as_storage_error(error) from error
+        index.add(FRAME_BYTES + length, messages, timestamp_ms)
+        return Written(entry_id, at, FRAME_BYTES + length, parts)
+
+    def _cut(self, size: int) -> None:
+        """Take back a write that did not get all of its room."""
+        try:
+            self._files.get(self.path).truncate(size)
+        except OSError:
+            pass  # the next append writes over it, and recovery would cut it as a torn tail
+
+    async def read(self, offset: int, *, max_bytes: int, up_to: int = _NO_END) -> list[StoredEntry]:
+        """Give the entries from the one that holds ``offset``; see ``ManagedLedger.read``."""
+        at, entry_id = self._hints.get(offset) or self.index.before_offset(offset)
+        walked = await self._walk(at, entry_id, offset=offset, max_bytes=max_bytes, up_to=up_to)
+        if walked.entries:
+            self._remember(walked)
+        return walked.entries
+
+    async def read_entry(self, entry_id: int) -> StoredEntry:
+        """Give one entry by its id."""
+        at, first = self.index.before_entry(entry_id)
+        while at < self.index.end:
+            walked = await self._walk(at, first, offset=-1, max_bytes=POINT_EVERY_BYTES, up_to=_NO_END)
+            for entry in walked.entries:
+                if entry.entry_id == entry_id:
+                    return entry
+            at, first = walked.at, walked.entry_id
+        raise LedgerNotFound(f"ledger {self.ledger_id} has no entry {entry_id}")
+
+    async def find(self, at: int, entry_id: int, wanted: Callable[[StoredEntry], bool]) -> StoredEntry | None:
+        """Give the first entry from position ``at`` on for which ``wanted`` holds."""
+        while at < self.index.end:
+            walked = await self._walk(at, entry_id, offset=-1, max_bytes=4 * POINT_EVERY_BYTES, up_to=_NO_END)
+            found = next((entry for entry in walked.entries if wanted(entry)), None)
+            if found is not None:
+                return found
+            at, entry_id = walked.at, walked.entry_id
+        return None
+
+    def _remember(self, walked: Walked) -> None:
+        """Readers mostly go straight on: note where the next offset begins."""
+        hints = self._hints
+        if len(hints) >= _MOST_HINTS:
+            hints.pop(next(iter(hints)))
+        hints[walked.entries[-1].last_offset + 1] = walked.at, walked.entry_id
+
+    async def _walk(self, at: int, entry_id: int, *, offset: int, max_bytes: int, up_to: int) -> Walked:
+        """Walk from a known frame, reading more where it takes more to find the first entry wanted."""
+        want = max_bytes + POINT_EVERY_BYTES
+        while True:
+            size = min(want, self.index.end - at)
+            data = memoryview(await self._bytes(size, at))
+            if len(data) < size:
+                raise LedgerCorrupt(f"{self.path}: ends at byte {at + len(data)}, not at {self.index.end}")
+            walked = walk(
+                data,
+                at,
+                self.ledger_id,
+                entry_id,
+                offset=offset,
+                max_bytes=max_bytes,
+                up_to=up_to,
+                path=self.path,
+            )
+            if walked.entries or (not walked.short_by and walked.at < at + size - FRAME_BYTES):
+                return walked
+            if at + size >= self.index.end:
+                if walked.short_by:
+                    raise LedgerCorrupt(
+                        f"{self.path}: entry {walked.entry_id} at byte {walked.at} runs past the end"
+                    )
+                return walked
+            want = max(max_bytes, at + size - walked.at + walked.short_by) + POINT_EVERY_BYTES
+            at, entry_id = walked.at, walked.entry_id
+
+    async def _bytes(self, size: int, at: int) -> bytes:
+        file = self._files.get(self.path)
+        try:
+            if size <= INLINE_BYTES and file.is_cached(at) and file.is_cached(at + max(size - 1, 0)):
+                return file.read(size, at)
+            return await self._in_thread(lambda: self._read_apart(size, at))
+        except OSError as error:
+            raise as_storage_error(error) from error
+
+    def _read_apart(self, size: int, at: int) -> bytes:
+        """Read through a file of one's own: the loop may close its one at any time."""
+        file = self._files.disk.open(self.path)
+        try:
+            return file.read(size, at)
+        finally:
+            file.close()
+
+
+def as_storage_error(error: OSError) -> StorageFull | StorageFailed | LedgerNotFound:
+    """Say in storage's words what the operating system said."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFull(f"no room on the disk: {error}")
+    if isinstance(error, FileNotFoundError):
+        return LedgerNotFound(f"a ledger's file is gone: {error}")
+    return StorageFailed(f"the disk failed: {error}")

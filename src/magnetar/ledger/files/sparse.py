@@ -1,0 +1,132 @@
+"""The sparse index of one ledger: every so many bytes, which entry and offset begin where.
+
+On disk (``.index`` beside the ledger) it is also the ledger's checkpoint: the file up to ``end`` was durable and
+whole when it was written, so recovery reads on from there. All numbers big-endian:
+
+    offset  size  field
+         0     8  magic "MGINDEX1"
+         8     8  ledger id
+        16     8  end: bytes of the ledger's file that are covered
+        24     8  entries covered
+        32     8  next offset behind them
+        40     8  latest timestamp in them, ms
+        48     8  number of points, p
+        56     8  bytes of attachment, a
+        64  32*p  points: position, entry id, first offset, latest timestamp before it
+             a    attachment: what the log's owner keeps with a checkpoint
+             4    CRC32C of all before
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_right
+from pathlib import Path
+
+from crc32c import crc32c
+
+from magnetar.ledger.errors import LedgerCorrupt
+from magnetar.ledger.files.layout import HEADER_BYTES
+
+POINT_EVERY_BYTES = 32 << 10
+_MAGIC = b"MGINDEX1"
+_HEAD = struct.Struct(">8sQQQQqQQ")
+
+
+class SparseIndex:
+    """Grows with every append; answers where to begin to read. Points are kept as four flat arrays."""
+
+    __slots__ = (
+        "end",
+        "entries",
+        "entry_ids",
+        "ledger_id",
+        "max_timestamp",
+        "next_offset",
+        "offsets",
+        "positions",
+        "times",
+    )
+
+    def __init__(self, ledger_id: int, first_offset: int) -> None:
+        self.ledger_id = ledger_id
+        self.end = HEADER_BYTES
+        self.entries = 0
+        self.next_offset = first_offset
+        self.max_timestamp = -1
+        self.positions = array("q")
+        self.entry_ids = array("q")
+        self.offsets = array("q")
+        self.times = array("q")
+
+    def add(self, frame_bytes: int, messages: int, timestamp_ms: int) -> None:
+        """Note one more entry at the end."""
+        if not self.positions or self.end - self.positions[-1] >= POINT_EVERY_BYTES:
+            self.positions.append(self.end)
+            self.entry_ids.append(self.entries)
+            self.offsets.append(self.next_offset)
+            self.times.append(self.max_timestamp)
+        self.end += frame_bytes
+        self.entries += 1
+        self.next_offset += messages
+        if timestamp_ms > self.max_timestamp:
+            self.max_timestamp = timestamp_ms
+
+    def before_offset(self, offset: int) -> tuple[int, int]:
+        """Give (position, entry id) of the nearest point whose entry begins at or before ``offset``."""
+        return self._point(bisect_right(self.offsets, offset) - 1)
+
+    def before_entry(self, entry_id: int) -> tuple[int, int]:
+        """Give (position, entry id) of the nearest point at or before ``entry_id``."""
+        return self._point(bisect_right(self.entry_ids, entry_id) - 1)
+
+    def before_time(self, timestamp_ms: int) -> tuple[int, int]:
+        """Give (position, entry id) of the last point before which all is earlier than ``timestamp_ms``."""
+        # ``times`` never falls, so the first point that has seen the time lies behind the entry we want.
+        low, high = 0, len(self.times)
+        while low < high:
+            middle = (low + high) // 2
+            if self.times[middle] >= timestamp_ms:
+                high = middle
+            else:
+                low = middle + 1
+        return self._point(low - 1)
+
+    def _point(self, which: int) -> tuple[int, int]:
+        if which < 0 or not self.positions:
+            return HEADER_BYTES, 0
+        return self.positions[which], self.entry_ids[which]
+
+    def encode(self, attachment: bytes = b"") -> bytes:
+        """Give the bytes of the index file."""
+        points = array("q", [0]) * (4 * len(self.positions))
+        for place, column in enumerate((self.positions, self.entry_ids, self.offsets, self.times)):
+            points[place::4] = column
+        if sys.byteorder == "little":
+            points.byteswap()
+        head = _HEAD.pack(
+            _MAGIC, self.ledger_id, self.end, self.entries, self.next_offset, self.max_timestamp,
+            len(self.positions), len(attachment),
+        )  # fmt: skip
+        body = head + points.tobytes() + attachment
+        return body + struct.pack(">I", crc32c(body))
+
+    @classmethod
+    def decode(cls, data: bytes, path: Path) -> tuple[SparseIndex, bytes]:
+        """Give the index and its attachment; raise ``LedgerCorrupt`` for damaged bytes."""
+        if len(data) < _HEAD.size + 4 or struct.unpack(">I", data[-4:])[0] != crc32c(memoryview(data)[:-4]):
+            raise LedgerCorrupt(f"{path}: the index is damaged")
+        magic, ledger_id, end, entries, next_offset, latest, count, size = _HEAD.unpack_from(data)
+        if magic != _MAGIC or len(data) != _HEAD.size + 32 * count + size + 4:
+            raise LedgerCorrupt(f"{path}: this is no index, or one of another version")
+        index = cls(ledger_id, 0)
+        index.end, index.entries, index.next_offset, index.max_timestamp = end, entries, next_offset, latest
+        points = array("q", data[_HEAD.size : _HEAD.size + 32 * count])
+        if sys.byteorder == "little":
+            points.byteswap()
+        index.positions, index.entry_ids, index.offsets, index.times = (
+            points[place::4] for place in range(4)
+        )
+        return index, data[_HEAD.size + 32 * count : -4]

@@ -1,0 +1,152 @@
+"""Walking the frames of a ledger's file: to read entries, and to find out what a crash left behind."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from magnetar.ledger.disk import File
+from magnetar.ledger.errors import LedgerCorrupt
+from magnetar.ledger.files.layout import FRAME, FRAME_BYTES, read_frame
+from magnetar.ledger.files.sparse import SparseIndex
+from magnetar.ledger.port import StoredEntry
+from magnetar.records.entry import last_offset, latest_timestamp
+from magnetar.records.errors import RecordsError
+
+SCAN_BYTES = 4 << 20
+_PLACE = struct.Struct(">QQI")
+_ENTRY_MAGIC = b"\x0e\x02\x00\x00"
+
+
+class Walked(NamedTuple):
+    """What a walk found, and where it would go on. ``short_by`` says how much longer the next frame is than the data."""
+
+    entries: list[StoredEntry]
+    at: int
+    entry_id: int
+    short_by: int
+
+
+def walk(
+    data: memoryview,
+    start: int,
+    ledger_id: int,
+    entry_id: int,
+    *,
+    offset: int,
+    max_bytes: int,
+    up_to: int,
+    path: Path,
+) -> Walked:
+    """Give the entries in ``data`` (the file's bytes from ``start``) that hold ``offset`` and later, below ``up_to``.
+
+    They take at most ``max_bytes``, or there is one. Raises ``LedgerCorrupt`` for a frame that is not what it must be.
+    """
+    entries: list[StoredEntry] = []
+    at, size, room = 0, len(data), max_bytes
+    place, unpack = _PLACE.pack, FRAME.unpack_from
+    while at + FRAME_BYTES <= size:
+        length, crc, found = unpack(data, at)
+        end = at + FRAME_BYTES + length
+        if found != entry_id:
+            raise _damaged(path, start + at, entry_id)
+        if end > size:
+            return Walked(entries, start + at, entry_id, end - size)
+        entry = data[at + FRAME_BYTES : end]
+        if crc32c(entry, crc32c(place(ledger_id, entry_id, length))) != crc:
+            raise _damaged(path, start + at, entry_id)
+        last = last_offset(entry)
+        if last >= up_to:
+            break
+        if last >= offset:
+            if entries and length > room:
+                break
+            room -= length
+            entries.append(StoredEntry(ledger_id, entry_id, last, entry))
+        at = end
+        entry_id += 1
+    return Walked(entries, start + at, entry_id, 0)
+
+
+def scan(file: File, index: SparseIndex, path: Path, *, whole_until: int, may_have_holes: bool) -> int:
+    """Read on from where ``index`` ends, add every whole entry to it, and give where the last one ends.
+
+    What follows is the torn tail of an append that nobody was told of. Damage is refused with ``LedgerCorrupt``:
+    before ``whole_until`` (known to have been whole), or where whole frames follow it, unless the machine lost its
+    power (``may_have_holes``): then pages that were never flushed may be missing before ones that were.
+    """
+    size = file.size()
+    if size < whole_until:
+        raise LedgerCorrupt(f"{path}: {size} bytes are left of the {whole_until} that were once durable")
+    want = SCAN_BYTES
+    while index.end < size:
+        data = memoryview(file.read(min(want, size - index.end), index.end))
+        used = _add_frames(data, index)
+        want = SCAN_BYTES
+        if used == 0:
+            need = _claimed(data)
+            if need > len(data) and index.end + need <= size:
+                want = need
+                continue
+            break
+    if index.end < whole_until:
+        raise _damaged(path, index.end, index.entries)
+    if index.end < size and not may_have_holes:
+        later = _whole_frame_after(file, index, size)
+        if later is not None:
+            raise LedgerCorrupt(
+                f"{path}: entry {index.entries} at byte {index.end} is damaged, and entry {later} behind it is whole"
+            )
+    return index.end
+
+
+def _add_frames(data: memoryview, index: SparseIndex) -> int:
+    at = 0
+    while (frame := read_frame(data, at, index.ledger_id, index.entries)) is not None:
+        try:
+            last, latest = last_offset(frame.entry), latest_timestamp(frame.entry)
+        except RecordsError:
+            break
+        frame_bytes = FRAME_BYTES + len(frame.entry)
+        index.add(frame_bytes, last + 1 - index.next_offset, latest)
+        at += frame_bytes
+    return at
+
+
+def _claimed(data: memoryview) -> int:
+    return FRAME_BYTES + int(FRAME.unpack_from(data)[0]) if len(data) >= FRAME_BYTES else FRAME_BYTES
+
+
+def _whole_frame_after(file: File, index: SparseIndex, size: int) -> int | None:
+    """Give the id of a whole entry behind the place where the walk ended, if there is one."""
+    start = index.end + 1
+    while start < size:
+        data = file.read(min(SCAN_BYTES, size - start), start)
+        found = data.find(_ENTRY_MAGIC)
+        while found >= 0:
+            entry_id = _whole_at(file, start + found - FRAME_BYTES, index, size)
+            if entry_id is not None:
+                return entry_id
+            found = data.find(_ENTRY_MAGIC, found + 1)
+        start += max(len(data) - len(_ENTRY_MAGIC) + 1, 1)
+    return None
+
+
+def _whole_at(file: File, at: int, index: SparseIndex, size: int) -> int | None:
+    if at <= index.end:
+        return None
+    head = file.read(FRAME_BYTES, at)
+    if len(head) < FRAME_BYTES:
+        return None
+    length, _, entry_id = FRAME.unpack(head)
+    if entry_id < index.entries or at + FRAME_BYTES + length > size:
+        return None
+    data = memoryview(file.read(FRAME_BYTES + length, at))
+    return entry_id if read_frame(data, 0, index.ledger_id, entry_id) is not None else None
+
+
+def _damaged(path: Path, at: int, entry_id: int) -> LedgerCorrupt:
+    return LedgerCorrupt(f"{path}: entry {entry_id} at byte {at} is damaged; see 'magnetar ledger verify'")
