@@ -1,0 +1,180 @@
+"""Settings from files of three dialects, the environment and flags; what is wrong or meaningless is named."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from magnetar.broker.errors import InvalidConfig
+from magnetar.broker.kafka_setting_names import KAFKA_SETTINGS
+from magnetar.broker.setting import plain
+from magnetar.broker.setting_sources import load
+from magnetar.broker.settings import SETTINGS, Settings
+from magnetar.broker.values import Kind
+
+KAFKA_FILE = """
+# as it comes with Kafka
+process.roles=broker,controller
+node.id=1
+listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL
+log.dirs=/tmp/kraft-combined-logs,/tmp/second
+num.partitions=3
+log.retention.hours=2
+log.flush.interval.messages=10000
+socket.request.max.bytes=104857600
+num.io.threads=8
+"""
+
+PULSAR_FILE = """
+### --- KoP in a standalone.conf
+messagingProtocols=kafka
+protocolHandlerDirectory=
+kafkaListeners=PLAINTEXT://127.0.0.1:19092
+kafkaTenant=acme
+kafkaNamespace = shop
+allowAutoTopicCreation=false
+defaultNumPartitions=4
+offsetsTopicNumPartitions=8
+maxMessageSize=5242880
+managedLedgerMaxEntriesPerLedger=50000
+managedLedgerMaxSizePerLedgerMbytes=2048
+managedLedgerMaxLedgerRolloverTimeMinutes=240
+defaultRetentionTimeInMinutes=0
+defaultRetentionSizeInMB=-1
+kopAllowedNamespaces=${tenant}/${namespace}
+brokerServicePort=6650
+zookeeperServers=
+managedLedgerDefaultEnsembleSize=1
+"""
+
+
+def written(directory: Path, text: str) -> Path:
+    file = directory / "broker.properties"
+    file.write_text(text)
+    return file
+
+
+def test_without_any_source_the_defaults_are_kafkas() -> None:
+    loaded = load(environment={})
+    assert loaded.settings == Settings()
+    assert loaded.warning() is None
+    assert loaded.settings.listeners == ("PLAINTEXT://127.0.0.1:9092",)
+
+
+def test_kafkas_own_file_is_taken_as_it_is(tmp_path: Path) -> None:
+    loaded = load(written(tmp_path, KAFKA_FILE), environment={})
+    settings = loaded.settings
+    assert settings.node_id == 1
+    assert settings.data_dir == "/tmp/kraft-combined-logs"
+    assert settings.num_partitions == 3
+    assert settings.log_retention_ms == 7_200_000
+    assert settings.flush == "always"
+    assert loaded.ignored == ("process.roles", "num.io.threads")
+    assert {"num_partitions", "log_retention_ms"} <= settings.given
+
+
+def test_pulsars_and_kops_file_is_taken_as_it_is(tmp_path: Path) -> None:
+    loaded = load(written(tmp_path, PULSAR_FILE), environment={})
+    settings = loaded.settings
+    assert settings.listeners == ("PLAINTEXT://127.0.0.1:19092",)
+    assert (settings.kafka_tenant, settings.kafka_namespace) == ("acme", "shop")
+    assert not settings.auto_create_topics_enable
+    assert (settings.num_partitions, settings.offsets_topic_num_partitions) == (4, 8)
+    assert settings.log_roll_ms == 240 * 60_000
+    assert settings.log_segment_bytes == (1 << 31) - 1
+    # Pulsar's 0 deletes what all subscriptions have read, which Kafka's clients do not expect.
+    assert (settings.log_retention_ms, settings.log_retention_bytes) == (604800000, -1)
+    assert settings.kop_allowed_namespaces == ()
+    assert loaded.ignored == ("brokerServicePort", "managedLedgerDefaultEnsembleSize")
+    assert loaded.warning() == (
+        "2 settings have no meaning here and are ignored: brokerServicePort, managedLedgerDefaultEnsembleSize"
+    )
+
+
+def test_the_finer_unit_wins_as_in_kafka(tmp_path: Path) -> None:
+    both = "log.retention.hours=5\nlog.retention.ms=7\nlog.retention.minutes=9\n"
+    assert load(written(tmp_path, both), environment={}).settings.log_retention_ms == 7
+    assert load(written(tmp_path, "log.retention.hours=-1"), environment={}).settings.log_retention_ms == -1
+
+
+def test_flags_beat_the_environment_and_that_beats_the_file(tmp_path: Path) -> None:
+    file = written(tmp_path, "num.partitions=2\nlog.retention.ms=1\nflush=os\n")
+    environment = {
+        "MAGNETAR_NUM_PARTITIONS": "3",
+        "MAGNETAR_KAFKATENANT": "env",
+        "PATH": "/bin",
+        "MAGNETAR_NO": "1",
+    }
+    loaded = load(file, ["num.partitions=4", "log.retention.hours=1"], environment)
+    settings = loaded.settings
+    assert (settings.num_partitions, settings.kafka_tenant, settings.flush) == (4, "env", "os")
+    assert settings.log_retention_ms == 3_600_000
+    assert loaded.ignored == ("MAGNETAR_NO",)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        (
+            "num.partitions=many",
+            "Invalid value many for configuration num.partitions: Not a number of type INT",
+        ),
+        ("num.partitions=0", "Value must be at least 1"),
+        ("num.partitions=99999999999", "Not a number of type INT"),
+        ("num.partitions=1_0", "Not a number"),
+        ("flush=sometimes", "String must be one of: always, interval, os"),
+        ("auto.create.topics.enable=yes", "either true or false"),
+        ("log.retention.hours=x", "Invalid value x for configuration log.retention.ms"),
+        ("nun.partitions=3", "no setting is called nun.partitions; did you mean num.partitions?"),
+        ("num.partitions", "expected NAME=VALUE"),
+    ],
+)
+def test_wrong_values_name_setting_value_and_what_is_allowed(override: str, message: str) -> None:
+    with pytest.raises(InvalidConfig, match=re.escape(message)):
+        load(None, [override], {})
+
+
+def test_a_flag_may_name_a_setting_of_kafkas_that_means_nothing_here() -> None:
+    assert load(None, ["num.io.threads=3"], {}).ignored == ("num.io.threads",)
+
+
+def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match=r"broker\.properties, line 2: expected name=value"):
+        load(written(tmp_path, "a=b\nnonsense\n"), environment={})
+    with pytest.raises(InvalidConfig, match="cannot read"):
+        load(tmp_path / "missing", environment={})
+    (tmp_path / "binary").write_bytes(b"\xff\xfe=\x80")
+    with pytest.raises(InvalidConfig, match="cannot read"):
+        load(tmp_path / "binary", environment={})
+
+
+def test_lines_may_be_continued_and_use_a_colon(tmp_path: Path) -> None:
+    text = "listeners=A://127.0.0.1:1,\\\n   B://127.0.0.1:2\n! comment\nnum.partitions: 5\n"
+    settings = load(written(tmp_path, text), environment={}).settings
+    assert settings.listeners == ("A://127.0.0.1:1", "B://127.0.0.1:2")
+    assert settings.num_partitions == 5
+
+
+def test_every_setting_is_described_and_its_default_is_allowed() -> None:
+    for each in SETTINGS.values():
+        assert each.doc.endswith("."), each.name
+        assert each.rule is None or each.rule.holds(each.default), each.name
+        if each.kind in (Kind.INT, Kind.LONG) and each.name.endswith((".ms", ".bytes")):
+            assert each.unit in ("ms", "bytes"), each.name
+
+
+def test_no_name_stands_for_two_settings() -> None:
+    seen: dict[str, str] = {}
+    for each in SETTINGS.values():
+        for name in {plain(feed.name) for feed in each.feeds}:
+            assert seen.setdefault(name, each.name) == each.name
+
+
+def test_kafkas_names_are_kafkas() -> None:
+    for each in SETTINGS.values():
+        for feed in each.kafka:
+            assert feed.name in KAFKA_SETTINGS
