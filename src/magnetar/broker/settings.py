@@ -38,7 +38,6 @@ class Settings:
         "INFO",
         Kind.STRING,
         "Least level that is logged.",
-        dynamic=True,
         rule=one_of("DEBUG", "INFO", "WARNING", "ERROR"),
     )
     log_format: str = setting(

@@ -1,0 +1,95 @@
+"""Write docs/configuration.md from settings and topic configurations; ``--check`` says whether it is current."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from magnetar.broker.setting import SettingDef
+from magnetar.broker.settings import SETTINGS
+from magnetar.broker.topic_config import CONFIGS, TopicConfigDef
+from magnetar.broker.values import Value, render
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
+
+HEAD = """# Configuration
+
+*Made by `tools/configuration_reference.py`; change the settings' own descriptions instead of this page.*
+
+Everything has a default that works. Settings come, the later the stronger, from
+
+1. `--config FILE`: Kafka's `server.properties`, Pulsar's or KoP's `standalone.conf` or `broker.conf`, or a file
+   with the names below. Which it is shows in its names. What has no meaning here is named in one warning at the start.
+2. the environment: `MAGNETAR_` and the name in capitals with underscores, as `MAGNETAR_NUM_PARTITIONS=4`
+3. `--set NAME=VALUE`, as often as needed
+
+and, for those marked *while running*, from Kafka's tools (`kafka-configs --entity-type brokers`), for one broker
+or for all of them. A wrong value ends the start with an error that names the setting, the value and what is allowed.
+
+Of several names for one setting in the same source, the one named first below is taken.
+"""
+
+TOPICS = """
+## Topic configurations
+
+Set with `kafka-topics --config`, `kafka-configs --entity-type topics` or `magnetar config`. A topic that does not say
+follows its namespace's policies (`retention_policies`), then the broker's setting.
+
+Compaction does not run yet: a topic with `cleanup.policy=compact` keeps everything; the policy is shown as set.
+
+| Configuration | Default | Follows | What it does |
+|---|---|---|---|
+"""
+
+KEPT = """
+### Accepted, kept and shown, without effect
+
+| Configuration | Default | Why |
+|---|---|---|
+"""
+
+
+def page() -> str:
+    """Give the whole page."""
+    rows = "".join(_setting(setting) for setting in SETTINGS.values())
+    honoured = "".join(_honoured(config) for config in CONFIGS.values() if config.honoured)
+    kept = "".join(
+        f"| `{config.name}` | `{_shown(config.default)}` | {config.doc} |\n"
+        for config in CONFIGS.values()
+        if not config.honoured
+    )
+    return f"{HEAD}\n## Settings\n{rows}{TOPICS}{honoured}{KEPT}{kept}"
+
+
+def _setting(setting: SettingDef) -> str:
+    unit = f" {setting.unit}" if setting.unit else ""
+    facts = [f"default `{_shown(setting.default)}`{unit}", setting.kind.name.lower()]
+    if setting.rule is not None:
+        facts.append(setting.rule.demand.removeprefix("Value must be ").removeprefix("String must be "))
+    if setting.dynamic:
+        facts.append("*while running*")
+    names = [("Kafka", setting.kafka), ("Pulsar, KoP", setting.pulsar)]
+    told = [f"{whose}: " + ", ".join(f"`{feed.name}`" for feed in feeds) for whose, feeds in names if feeds]
+    also = f"\nAlso from {'; '.join(told)}.\n" if told else ""
+    return f"\n### `{setting.name}`\n\n{setting.doc}\n({'; '.join(facts)})\n{also}"
+
+
+def _honoured(config: TopicConfigDef) -> str:
+    follows = f"`{SETTINGS[config.setting].name}`" if config.setting else ""
+    return f"| `{config.name}` | `{_shown(config.default)}` | {follows} | {config.doc} |\n"
+
+
+def _shown(value: Value) -> str:
+    return render(value) or "(none)"
+
+
+def main() -> int:
+    """Write the page, or with ``--check`` give 1 if it is not what it should be."""
+    if "--check" in sys.argv[1:]:
+        return int(not PAGE.exists() or PAGE.read_text() != page())
+    PAGE.write_text(page())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
