@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from magnetar.broker.catalog import Catalog
 from magnetar.broker.dynamic import DynamicSettings, check_dynamic
 from magnetar.broker.effective import Authority, with_overrides
 from magnetar.broker.errors import (
@@ -25,12 +26,11 @@ from magnetar.broker.names import CONSUMER_OFFSETS, INTERNAL_TOPICS, Naming, Top
 from magnetar.broker.namespaces import Namespaces
 from magnetar.broker.policies import NamespacePolicies
 from magnetar.broker.settings import Settings
-from magnetar.broker.topic import Topic, decode_topic, encode_topic
+from magnetar.broker.topic import Topic
 from magnetar.broker.topic_config import TopicConfig, check_overrides
 from magnetar.ledger.port import LedgerEngine, LedgerPolicy
 from magnetar.metadata import MetadataStore
 
-_TOPICS = "/admin/partitioned-topics"
 _NO_POLICIES = NamespacePolicies()
 
 
@@ -72,13 +72,9 @@ class Broker:
         )
         self.identity: Identity
         self.authority: Authority
-        self.version = 0
-        """Grows whenever a topic comes, goes or changes, so that answers can be cached."""
         self._static = settings
-        self._topics: dict[str, Topic] = {}
-        self._by_id: dict[bytes, Topic] = {}
+        self._catalog = Catalog(store, self.naming)
         self._base: dict[str, TopicConfig] = {}
-        self._leaving: dict[str, Topic] = {}
         self._gate = asyncio.Lock()
 
     async def start(self) -> None:
@@ -88,22 +84,27 @@ class Broker:
         self.namespaces.load()
         self.namespaces.create(f"{self.naming.tenant}/{self.naming.namespace}")
         self.namespaces.create(f"{self.naming.metadata_tenant}/{self.naming.metadata_namespace}")
-        self._load_topics()
-        for topic in list(self._leaving.values()):
+        self._catalog.load(self._config_of)
+        for topic in list(self._catalog.leaving.values()):
             await self._finish_deletion(topic)
 
     # Asking.
 
+    @property
+    def version(self) -> int:
+        """Grows whenever a topic comes, goes or changes, so that answers can be cached."""
+        return self._catalog.version
+
     def get(self, name: str) -> Topic | None:
         """Give the topic that a client means by any of the three forms of its name."""
-        found = self._topics.get(name)
+        found = self._catalog.by_name.get(name)
         if found is None and "/" in name:
-            found = self._topics.get(self.naming.kafka_name(self.naming.parse(name)))
+            found = self._catalog.by_name.get(self.naming.kafka_name(self.naming.parse(name)))
         return found
 
     def get_by_id(self, topic_id: bytes) -> Topic | None:
         """Give the topic with this id."""
-        return self._by_id.get(topic_id)
+        return self._catalog.by_id.get(topic_id)
 
     def topic(self, name: str) -> Topic:
         """Give a topic, or raise `TopicNotFound`."""
@@ -114,7 +115,7 @@ class Broker:
 
     def topics(self) -> list[Topic]:
         """Give all topics."""
-        return list(self._topics.values())
+        return list(self._catalog.by_name.values())
 
     def visible(self, topic: Topic) -> bool:
         """Whether Kafka's clients may see the topic (``kopAllowedNamespaces``)."""
@@ -159,13 +160,13 @@ class Broker:
                     topic = self.plan(new)
                     if topic.name in seen:
                         raise TopicExists(f"Topic '{topic.kafka_name}' already exists.")
-                    if (leaving := self._leaving.get(topic.kafka_name)) is not None:
+                    if (leaving := self._catalog.leaving.get(topic.kafka_name)) is not None:
                         await self._finish_deletion(leaving)
                     seen.add(topic.name)
                     made.append(topic)
                 except BrokerError as error:
                     made.append(error)
-            self._store_new([topic for topic in made if isinstance(topic, Topic)])
+            self._add([topic for topic in made if isinstance(topic, Topic)])
         return made
 
     def plan(self, new: NewTopic) -> Topic:
@@ -174,7 +175,7 @@ class Broker:
         Raises `TopicExists`, `InvalidPartitions`, `InvalidConfig` or `NamespaceNotFound`.
         """
         kafka_name = self.naming.kafka_name(new.name)
-        if kafka_name in self._topics:
+        if kafka_name in self._catalog.by_name:
             raise TopicExists(f"Topic '{kafka_name}' already exists.")
         partitions = self.settings.num_partitions if new.partitions is None else new.partitions
         if partitions <= 0:
@@ -191,25 +192,23 @@ class Broker:
         """Make an unknown topic that a client asked for, or give None where settings forbid it."""
         if not self.settings.auto_create_topics_enable:
             return None
+        if name in INTERNAL_TOPICS:
+            return await self.create_internal(name)
         try:
-            return (
-                await self.create_internal(name) if name in INTERNAL_TOPICS else await self.create_topic(name)
-            )
+            return await self.create_topic(name)
         except TopicExists:
             return self.get(name)
 
     async def create_internal(self, name: str) -> Topic:
         """Give one of the coordinators' topics, made with their settings if it was not there."""
-        if (found := self._topics.get(name)) is not None:
-            return found
-        offsets = name == CONSUMER_OFFSETS
         settings = self.settings
-        partitions = (
-            settings.offsets_topic_num_partitions
-            if offsets
-            else settings.transaction_state_log_num_partitions
-        )
-        return await self.create_topic(name, partitions)
+        partitions = settings.transaction_state_log_num_partitions
+        if name == CONSUMER_OFFSETS:
+            partitions = settings.offsets_topic_num_partitions
+        try:
+            return self.get(name) or await self.create_topic(name, partitions)
+        except TopicExists:
+            return self.topic(name)
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with all it holds; raise `TopicNotFound`.
@@ -219,16 +218,7 @@ class Broker:
         """
         async with self._gate:
             topic = self.topic(name)
-            topic.deleted = True
-            try:
-                self.store.put(_path(topic.name), encode_topic(topic))
-            except BaseException:
-                topic.deleted = False
-                raise
-            del self._topics[topic.kafka_name]
-            del self._by_id[topic.topic_id]
-            self._leaving[topic.kafka_name] = topic
-            self.version += 1
+            self._catalog.hide(topic)
             for gone in self.events.topic_deleted:
                 await gone(topic)
             await self._finish_deletion(topic)
@@ -264,7 +254,7 @@ class Broker:
         if not validate_only:
             self.authority.dynamic.replace(texts, for_all=for_all)
             self._apply(self.authority.dynamic)
-            self._refresh(self._topics.values())
+            self._refresh(self._catalog.by_name.values())
             for changed in self.events.settings_changed:
                 changed(self.settings)
 
@@ -276,52 +266,22 @@ class Broker:
 
     # How it is kept.
 
-    def _load_topics(self) -> None:
-        for path, stored in self.store.scan(_TOPICS + "/"):
-            tenant, namespace, domain, encoded = path.removeprefix(_TOPICS + "/").split("/", 3)
-            if domain != "persistent":
-                continue
-            name = TopicName.from_metadata(tenant, namespace, encoded)
-            topic = decode_topic(path, stored.value, name, self.naming.kafka_name(name))
-            if topic.deleted:
-                self._leaving[topic.kafka_name] = topic
-                continue
-            topic.config = with_overrides(self._namespace_config(name.namespace_name), topic.overrides)
-            self._topics[topic.kafka_name] = topic
-            self._by_id[topic.topic_id] = topic
+    def _change(self, topic: Topic, partitions: int, overrides: dict[str, str]) -> None:
+        self._catalog.change(topic, partitions, overrides)
+        self._refresh([topic])
 
-    def _store_new(self, topics: list[Topic]) -> None:
-        with self.store.transaction():
-            for topic in topics:
-                self.namespaces.create(topic.name.namespace_name)
-                self.store.put(_path(topic.name), encode_topic(topic), expected_version=-1)
-        for topic in topics:
-            self._topics[topic.kafka_name] = topic
-            self._by_id[topic.topic_id] = topic
-        self.version += 1
+    def _add(self, topics: list[Topic]) -> None:
+        for namespace in {topic.name.namespace_name for topic in topics}:
+            self.namespaces.create(namespace)
+        self._catalog.add(topics)
         for topic in topics:
             for created in self.events.topic_created:
                 created(topic)
 
-    def _change(self, topic: Topic, partitions: int, overrides: dict[str, str]) -> None:
-        config = with_overrides(self._namespace_config(topic.name.namespace_name), overrides)
-        before = topic.partitions, topic.overrides
-        topic.partitions, topic.overrides = partitions, overrides
-        try:
-            self.store.put(_path(topic.name), encode_topic(topic))
-        except BaseException:
-            topic.partitions, topic.overrides = before
-            raise
-        topic.config = config
-        self.version += 1
-        for changed in self.events.topic_changed:
-            changed(topic)
-
     async def _finish_deletion(self, topic: Topic) -> None:
         for ledger in topic.ledger_names():
             await self.engine.delete(ledger)
-        self.store.delete(_path(topic.name))
-        del self._leaving[topic.kafka_name]
+        self._catalog.forget(topic)
 
     def _apply(self, dynamic: DynamicSettings) -> None:
         self.settings = dynamic.settings(self._static)
@@ -329,11 +289,14 @@ class Broker:
         self._base.clear()
 
     def _refresh(self, topics: Iterable[Topic]) -> None:
-        self.version += 1
+        self._catalog.version += 1
         for topic in topics:
-            topic.config = with_overrides(self._namespace_config(topic.name.namespace_name), topic.overrides)
+            topic.config = self._config_of(topic)
             for changed in self.events.topic_changed:
                 changed(topic)
+
+    def _config_of(self, topic: Topic) -> TopicConfig:
+        return with_overrides(self._namespace_config(topic.name.namespace_name), topic.overrides)
 
     def _internal_configs(self) -> dict[str, str | None]:
         """What a coordinator's topic is made with, whoever makes it: without, its memory would expire."""
@@ -349,7 +312,3 @@ class Broker:
                 self.namespaces.policies(namespace)
             )
         return base
-
-
-def _path(name: TopicName) -> str:
-    return f"{_TOPICS}/{name.tenant}/{name.namespace}/persistent/{name.metadata_name}"
