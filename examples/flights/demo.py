@@ -1,0 +1,170 @@
+"""From a topic to a table: 336,776 real flights through a stock Kafka client, our broker and Spark.
+
+    python examples/flights/demo.py [--data DIR]
+
+Run it again, and nothing doubles: a complete topic is not produced again, and the table comes out the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from broker import broker
+from flights import COUNT, flights, records
+from proof import Proof, proof_of_table
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.rule import Rule
+from rich.table import Table
+from topic import GROUP, PARTITIONS, TOPIC, consume, create_topic, produce, records_in_topic
+
+console = Console(highlight=False)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--data", type=Path, default=Path("demo-data"), help="the broker's data directory, and the results'"
+    )
+    data = parser.parse_args().data.resolve()
+    data.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    with broker(data) as address:
+        console.print(f"[bold]1[/]  The broker is ready at [cyan]{address}[/], its data in {data}")
+        fill_topic(address)
+        seen = read_back(address)
+        same = make_table(data, seen)
+    console.print(f"\nDone in {time.monotonic() - began:.0f} s.")
+    show_how_to_go_on(data)
+    if not same:
+        raise SystemExit("table and topic differ")
+
+
+def fill_topic(address: str) -> None:
+    """Produce the flights unless they are all there already."""
+    if records_in_topic(address) == COUNT:
+        console.print(
+            f"[bold]2[/]  Topic [cyan]{TOPIC}[/] holds all {COUNT:,} flights already: nothing to produce"
+        )
+        return
+    create_topic(address)
+    with bar(
+        f"[bold]2[/]  Produce to [cyan]{TOPIC}[/], {PARTITIONS} partitions, acks=all", COUNT
+    ) as progress:
+        produce(address, records(flights()), progress)
+
+
+def read_back(address: str) -> Proof:
+    """Consume the whole topic; stop the demo if it is not what it must be."""
+    with bar(f"[bold]3[/]  Read it back in consumer group [cyan]{GROUP}[/]", COUNT) as progress:
+        seen = consume(address, COUNT, progress)
+    if seen.count != COUNT or not seen.every_offset_once:
+        raise SystemExit(f"the topic gave {seen.count:,} records instead of {COUNT:,}, or some offset twice")
+    return seen
+
+
+def make_table(data: Path, seen: Proof) -> bool:
+    """Run the Spark job, show what the table says, and tell whether it equals the topic."""
+    import job  # Spark takes a moment to import
+    from picture import draw
+
+    path, png = data / "flights.parquet", data / "delays.png"
+    with console.status("Spark is starting ..."):
+        spark = job.session(data / "spark.log")
+    began = time.monotonic()
+    with console.status("Spark reads the ledgers ..."):
+        job.write(job.transform(job.read(spark, data, TOPIC)), path)
+    console.print(
+        f"[bold]4[/]  Spark turned the ledgers into [cyan]{path}[/] in {time.monotonic() - began:.1f} s"
+    )
+    table = spark.read.parquet(str(path))
+    routes, hours = job.worst_routes(table).take(8), job.worst_hours(table).take(8)
+    draw(job.by_hour_and_month(table).collect(), png)
+    spark.stop()
+    show_worst(routes, hours)
+    console.print(f"[bold]5[/]  The picture is [cyan]{png}[/]")
+    with console.status("Comparing table and topic ..."):
+        found = proof_of_table(path)
+    show_proof(seen, found)
+    return equal(seen, found)
+
+
+def equal(topic: Proof, table: Proof) -> bool:
+    """Tell whether both hold the same records, each offset once."""
+    same = (topic.count, topic.digest, topic.per_partition) == (
+        table.count,
+        table.digest,
+        table.per_partition,
+    )
+    return same and topic.every_offset_once and table.every_offset_once
+
+
+def show_worst(routes: list[tuple[str, str, int, float, float]], hours: list[tuple[int, int, float]]) -> None:
+    """Print the answers that the table gives."""
+    left = Table("from", "to", title="Worst routes by arrival", title_style="bold")
+    for name in ("flights", "minutes late", "over 30 min"):
+        left.add_column(name, justify="right")
+    for origin, dest, count, late, share in routes:
+        left.add_row(origin, dest, f"{count:,}", f"{late:.1f}", f"{share:.0%}")
+    right = Table("hour", title="Worst hours to leave", title_style="bold")
+    for name in ("flights", "minutes late"):
+        right.add_column(name, justify="right")
+    for hour, count, late in hours:
+        right.add_row(f"{hour}:00", f"{count:,}", f"{late:.1f}")
+    both = Table.grid(padding=(0, 3))
+    both.add_row(left, right)
+    console.print(both)
+
+
+def show_proof(topic: Proof, table: Proof) -> None:
+    """Print topic and table side by side."""
+    shown = Table(
+        "", "topic, by a Kafka client", "table, by Spark", title="Are they equal?", title_style="bold"
+    )
+    for name, value in (
+        ("records", lambda p: f"{p.count:,}"),
+        ("per partition", lambda p: ", ".join(f"{n:,}" for n in p.per_partition.values())),
+        ("every offset once", lambda p: "yes" if p.every_offset_once else "[red]no"),
+        (
+            "digest of keys, values\nand headers",
+            lambda p: f"{p.digest >> 64:016x}\n{p.digest % (1 << 64):016x}",
+        ),
+    ):
+        shown.add_row(name, value(topic), value(table))
+    console.print(shown)
+    console.print(
+        "[bold green]Table and topic are equal." if equal(topic, table) else "[bold red]They differ."
+    )
+
+
+def show_how_to_go_on(data: Path) -> None:
+    """Print commands to copy."""
+    lines = (
+        "# a broker that stays, for any Kafka client",
+        f".venv/bin/magnetar standalone --data {data} --kafka 127.0.0.1:9092",
+        "# then, in another terminal",
+        ".venv/bin/magnetar topic list",
+        f".venv/bin/magnetar consume {TOPIC} --help",
+        f"kcat -b 127.0.0.1:9092 -t {TOPIC} -C -c 3 -f '%k %h %s\\n'",
+        "# the same topic in PySpark, broker or no broker",
+        f'spark.read.format("magnetar").option("subscribe", "{TOPIC}").load("{data}")',
+    )
+    console.print(Rule("Go on from here", align="left"))
+    console.print("\n".join(lines), soft_wrap=True, markup=False)
+
+
+@contextmanager
+def bar(text: str, total: int) -> Iterator[Callable[[int], object]]:
+    """Show a progress bar; the block gets a function to call with how far it is."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task(text, total=total)
+        yield lambda done: progress.update(task, completed=done)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""The PySpark job: from the topic's ledgers to a Parquet table. ``read``, ``transform``, ``write``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+FLIGHT = """
+    year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int, sched_arr_time int,
+    arr_delay int, carrier string, flight int, tailnum string, origin string, dest string, air_time int,
+    distance int, hour int, minute int, time_hour timestamp
+"""
+
+
+def session(log: Path) -> SparkSession:
+    """Start Spark on two cores of this machine; what it says besides results goes to ``log``."""
+    os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.memory": "2g",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("flights")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    with stderr_to(log):  # where the JVM, once started, goes on writing
+        return builder.getOrCreate()
+
+
+@contextmanager
+def stderr_to(path: Path) -> Iterator[None]:
+    """Have what is written to stderr in the block, and by processes started in it, go to a file."""
+    saved = os.dup(2)
+    try:
+        with path.open("wb") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
+def read(spark: SparkSession, data: Path, topic: str) -> DataFrame:
+    """Read the topic from the ledgers, past the broker; the columns are those of Spark's Kafka source."""
+    source = spark.read.format("magnetar").option("subscribe", topic).option("includeHeaders", "true")
+    return source.load(str(data))
+
+
+def transform(records: DataFrame) -> DataFrame:
+    """Take the JSON apart, and keep each record as it was beside it."""
+    flight = f.from_json(f.col("value").cast("string"), FLIGHT).alias("flight")
+    return records.select("partition", "offset", "timestamp", "key", "value", "headers", flight).select(
+        "partition", "offset", "timestamp", "key", "value", "headers", "flight.*"
+    )
+
+
+def write(table: DataFrame, path: Path) -> None:
+    """Write the table anew, so that to run the job again changes nothing."""
+    table.write.mode("overwrite").parquet(str(path))
+
+
+def worst_routes(table: DataFrame) -> DataFrame:
+    """Rank routes with a flight a week or more by how late their flights arrive."""
+    flown = table.where("arr_delay is not null").groupBy("origin", "dest")
+    return (
+        flown.agg(
+            f.count("*").alias("flights"),
+            f.avg("arr_delay").alias("minutes_late"),
+            f.avg((f.col("arr_delay") > 30).cast("int")).alias("share_very_late"),
+        )
+        .where("flights >= 52")
+        .orderBy(f.desc("minutes_late"))
+    )
+
+
+def worst_hours(table: DataFrame) -> DataFrame:
+    """Rank the hours of departure by how late flights leave; half a dozen night flights do not count."""
+    flown = table.where("dep_delay is not null").groupBy("hour")
+    return (
+        flown.agg(f.count("*").alias("flights"), f.avg("dep_delay").alias("minutes_late"))
+        .where("flights >= 52")
+        .orderBy(f.desc("minutes_late"))
+    )
+
+
+def by_hour_and_month(table: DataFrame) -> DataFrame:
+    """Give the mean delay at departure per airport, month and hour, for the picture."""
+    flown = table.where("dep_delay is not null").groupBy("origin", "month", "hour")
+    return flown.agg(f.avg("dep_delay").alias("minutes_late"))
