@@ -161,6 +161,26 @@ async def test_a_deletion_that_was_interrupted_is_finished_at_the_next_start() -
     assert (await again.create_topic("t", 1)).partitions == 1
 
 
+async def test_a_deletion_goes_on_when_the_asker_goes_away() -> None:
+    engine = NoLedgers()
+    broker = await started(engine=engine)
+    await broker.create_topic("t", 2)
+    asking = asyncio.create_task(broker.delete_topic("t"))
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await broker.create_topic("t", 1)
+    assert len(engine.deleted) == 2
+
+
+async def test_two_deletions_at_once_delete_once() -> None:
+    broker = await started()
+    await broker.create_topic("t", 1)
+    said = await asyncio.gather(broker.delete_topic("t"), broker.delete_topic("t"), return_exceptions=True)
+    assert [type(each) for each in said] == [type(None), TopicNotFound]
+
+
 async def test_a_name_can_be_reused_once_a_failed_deletion_is_finished() -> None:
     engine = NoLedgers()
     broker = await started(engine=engine)

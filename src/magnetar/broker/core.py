@@ -76,6 +76,7 @@ class Broker:
         self._catalog = Catalog(store, self.naming)
         self._base: dict[str, TopicConfig] = {}
         self._gate = asyncio.Lock()
+        self._deletions: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Read everything that is stored, and finish what a crash interrupted."""
@@ -216,12 +217,12 @@ class Broker:
         It is gone for everybody at once; should the broker die before its ledgers are deleted, the next start
         deletes them.
         """
-        async with self._gate:
-            topic = self.topic(name)
-            self._catalog.hide(topic)
-            for gone in self.events.topic_deleted:
-                await gone(topic)
-            await self._finish_deletion(topic)
+        topic = self.topic(name)
+        # Whoever asked may go away; what has begun is finished all the same.
+        deletion = asyncio.create_task(self._delete(topic))
+        self._deletions.add(deletion)
+        deletion.add_done_callback(self._deletions.discard)
+        await asyncio.shield(deletion)
 
     def grow_topic(self, name: str, partitions: int, *, validate_only: bool = False) -> Topic:
         """Give a topic more partitions, to be ``partitions`` in all; raise `TopicNotFound` or `InvalidPartitions`."""
@@ -277,6 +278,15 @@ class Broker:
         for topic in topics:
             for created in self.events.topic_created:
                 created(topic)
+
+    async def _delete(self, topic: Topic) -> None:
+        async with self._gate:
+            if topic.deleted:
+                raise TopicNotFound(f"topic {topic.kafka_name} does not exist")
+            self._catalog.hide(topic)
+            for gone in self.events.topic_deleted:
+                await gone(topic)
+            await self._finish_deletion(topic)
 
     async def _finish_deletion(self, topic: Topic) -> None:
         for ledger in topic.ledger_names():
