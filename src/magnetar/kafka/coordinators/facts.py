@@ -1,0 +1,119 @@
+"""The records of ``__consumer_offsets``, as Kafka 4.x writes them.
+
+    key    int16 version: 0 and 1 a committed offset, 2 a classic group; then the key's fields
+    value  int16 version, then the value's fields; a record without value says that the key is gone
+
+Offsets are written with value version 4 (it carries the topic's id), those with a time to expire, which only old
+clients ask for, with version 1; groups with version 3. All versions are read. Other keys belong to kinds of groups
+that are not kept here, and are passed over.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from magnetar.kafka.coordinators.decision import Fact
+from magnetar.kafka.wire.message import Message
+from magnetar.kafka.wire.messages.group_metadata_key import GroupMetadataKey
+from magnetar.kafka.wire.messages.group_metadata_value import GroupMetadataValue
+from magnetar.kafka.wire.messages.offset_commit_key import OffsetCommitKey
+from magnetar.kafka.wire.messages.offset_commit_value import OffsetCommitValue
+
+NO_TIMESTAMP = -1
+NO_TOPIC_ID = bytes(16)
+
+_OFFSET_KEYS = (b"\0\0", b"\0\1")
+_OFFSET_KEY = b"\0\1"
+_GROUP_KEY = b"\0\2"
+_OFFSET_VALUE = 4
+_EXPIRING_OFFSET_VALUE = 1
+_GROUP_VALUE = 3
+
+
+class Committed(NamedTuple):
+    """What a group committed for one partition; timestamps in ms, -1 for none."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp: int = NO_TIMESTAMP
+    expire_timestamp: int = NO_TIMESTAMP
+    topic_id: bytes = NO_TOPIC_ID
+
+
+class OffsetFact(NamedTuple):
+    """A group's offset of a partition was committed, or (None) is gone."""
+
+    group_id: str
+    topic: str
+    partition: int
+    committed: Committed | None
+
+
+class GroupFact(NamedTuple):
+    """A group became as the value says, or (None) is gone."""
+
+    group_id: str
+    value: GroupMetadataValue | None
+
+
+def offset_fact(group_id: str, topic: str, partition: int, committed: Committed | None) -> Fact:
+    """Give the record of a commit, or of its end."""
+    key = _OFFSET_KEY + OffsetCommitKey(group=group_id, topic=topic, partition=partition).encode(0)
+    return Fact(key, None if committed is None else _offset_value(committed))
+
+
+def _offset_value(committed: Committed) -> bytes:
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_timestamp,
+    )
+    if committed.expire_timestamp != NO_TIMESTAMP:
+        value.expire_timestamp = committed.expire_timestamp
+        return _versioned(value, _EXPIRING_OFFSET_VALUE)
+    value.topic_id = committed.topic_id
+    return _versioned(value, _OFFSET_VALUE)
+
+
+def group_fact(group_id: str, value: GroupMetadataValue | None) -> Fact:
+    """Give the record of a group as it is now, or of its end."""
+    key = _GROUP_KEY + GroupMetadataKey(group=group_id).encode(0)
+    return Fact(key, None if value is None else _versioned(value, _GROUP_VALUE))
+
+
+def _versioned(value: Message, version: int) -> bytes:
+    return version.to_bytes(2, "big") + value.encode(version)
+
+
+def read_fact(key: bytes, value: bytes | None) -> OffsetFact | GroupFact | None:
+    """Give what a record says, or None for one of another kind of group; raises ``WireError`` for damaged ones."""
+    kind = key[:2]
+    if kind in _OFFSET_KEYS:
+        name = OffsetCommitKey.decode(key[2:], 0)
+        return OffsetFact(
+            name.group, name.topic, name.partition, None if value is None else _read_offset(value)
+        )
+    if kind == _GROUP_KEY:
+        group_id = GroupMetadataKey.decode(key[2:], 0).group
+        if value is None:
+            return GroupFact(group_id, None)
+        return GroupFact(group_id, GroupMetadataValue.decode(value[2:], _version(value)))
+    return None
+
+
+def _read_offset(value: bytes) -> Committed:
+    stored = OffsetCommitValue.decode(value[2:], _version(value))
+    return Committed(
+        stored.offset,
+        stored.leader_epoch,
+        stored.metadata,
+        stored.commit_timestamp,
+        stored.expire_timestamp,
+        stored.topic_id,
+    )
+
+
+def _version(value: bytes) -> int:
+    return int.from_bytes(value[:2], "big", signed=True)

@@ -1,0 +1,299 @@
+"""One classic group: who is in it, how far it is, and what it committed. Rules are elsewhere; this keeps the books."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from magnetar.kafka.coordinators.decision import Token
+from magnetar.kafka.coordinators.facts import Committed
+from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.malformed import WireError
+from magnetar.kafka.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from magnetar.kafka.wire.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
+
+CONSUMER = "consumer"
+"""The protocol type of consumers, the only one whose metadata the coordinator looks into."""
+
+
+class State(StrEnum):
+    """How far a group is; the names are Kafka's."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""What a member supports: name and metadata, the one it likes best first."""
+
+
+@dataclass(slots=True)
+class Member:
+    """One member. ``joining`` and ``syncing`` stand for its request that waits, if one does."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    assignment: bytes = b""
+    joining: Token | None = None
+    syncing: Token | None = None
+    is_new: bool = False
+    heard_ms: int = -1
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it keeps its place over restarts (KIP-345)."""
+        return self.instance_id is not None
+
+    @property
+    def may_be_silent(self) -> bool:
+        """Whether it waits for us, so that we cannot hear from it; new members are given up on all the same."""
+        return not self.is_new and (self.joining is not None or self.syncing is not None)
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """Give what it said under a protocol; nothing if it does not know it."""
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+
+@dataclass(slots=True)
+class InitialDelay:
+    """How much longer a group that was empty may wait for more members."""
+
+    current_ms: int
+    remaining_ms: int
+
+
+@dataclass(slots=True)
+class ClassicGroup:
+    """One group; members and topics keep the order in which they came."""
+
+    group_id: str
+    state: State = State.EMPTY
+    previous: State = State.EMPTY
+    since_ms: int = -1
+    generation: int = 0
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    static: dict[str, str] = field(default_factory=dict)
+    """The member id of each instance id."""
+    pending: dict[str, None] = field(default_factory=dict)
+    """Member ids that were given out (KIP-394) and have not joined yet."""
+    unsynced: dict[str, None] = field(default_factory=dict)
+    """Members of this generation that have not asked for their assignment yet."""
+    awaited: InitialDelay | None = None
+    grew: bool = False
+    """Whether somebody joined since the initial delay was last prolonged."""
+    reason: str = ""
+    """Why it last began to rebalance."""
+    subscribed: frozenset[str] | None = None
+    """The topics its consumers read; None if that cannot be known."""
+    offsets: dict[str, dict[int, Committed]] = field(default_factory=dict)
+    stored: GroupMetadataValue | None = None
+    """The last fact about the group itself."""
+
+    # Asking.
+
+    @property
+    def is_consumer(self) -> bool:
+        """Whether its members are consumers, which assign topics to each other."""
+        return self.protocol_type == CONSUMER
+
+    @property
+    def has_all_joined(self) -> bool:
+        """Whether nobody is missing from the rebalance under way."""
+        return not self.pending and all(member.joining is not None for member in self.members.values())
+
+    @property
+    def joining_count(self) -> int:
+        """How many members wait for the rebalance to go on."""
+        return sum(member.joining is not None for member in self.members.values())
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest time any member may take to rejoin."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member reads the topic; what cannot be known counts as yes for consumers."""
+        return self.is_consumer if self.subscribed is None else topic in self.subscribed
+
+    def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether somebody with these protocols could join without leaving all others without a common one."""
+        wanted = set(names)
+        if self.state is State.EMPTY:
+            return bool(protocol_type and wanted)
+        return self.protocol_type == protocol_type and not wanted.isdisjoint(self._common(wanted))
+
+    def _common(self, names: Iterable[str]) -> set[str]:
+        common = set(names)
+        for member in self.members.values():
+            common.intersection_update(name for name, _ in member.protocols)
+        return common
+
+    def choose_protocol(self) -> str:
+        """Give the common protocol that most members like best."""
+        first = next(iter(self.members.values()))
+        common = self._common(name for name, _ in first.protocols)
+        assert common, f"group {self.group_id} took in members without a common protocol"
+        votes = Counter(
+            next(name for name, _ in member.protocols if name in common) for member in self.members.values()
+        )
+        return votes.most_common(1)[0][0]
+
+    def check_member(self, member_id: str, instance_id: str | None) -> Member:
+        """Give the member that a request speaks for; refuse strangers and those whose place was taken."""
+        if instance_id is not None:
+            current = self.static.get(instance_id)
+            if current is None:
+                raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+            if current != member_id:
+                raise Refused(ErrorCode.FENCED_INSTANCE_ID)
+        member = self.members.get(member_id)
+        if member is None:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+    # Changing.
+
+    def become(self, state: State, now_ms: int) -> None:
+        """Go to the next state."""
+        self.previous, self.state, self.since_ms = self.state, state, now_ms
+
+    def add(self, member: Member) -> None:
+        """Take in a member; the first one leads."""
+        assert member.instance_id not in self.static, "a static member takes its old place instead"
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+        self.pending.pop(member.member_id, None)
+
+    def remove(self, member_id: str) -> None:
+        """Forget a member, pending or not; if it led, the next one does."""
+        member = self.members.pop(member_id, None)
+        if member is not None and member.instance_id is not None:
+            self.static.pop(member.instance_id, None)
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        self.pending.pop(member_id, None)
+        self.unsynced.pop(member_id, None)
+
+    def replace(self, old: Member, member_id: str) -> Member:
+        """Give a static member a new id; its place, its assignment and its lead go with it."""
+        assert old.instance_id is not None
+        self.members = {
+            (member_id if known is old else known.member_id): known for known in self.members.values()
+        }
+        if self.leader == old.member_id:
+            self.leader = member_id
+        if old.member_id in self.unsynced:
+            del self.unsynced[old.member_id]
+            self.unsynced[member_id] = None
+        self.static[old.instance_id] = member_id
+        old.member_id = member_id
+        return old
+
+    def elect(self) -> bool:
+        """See to it that the leader takes part in the rebalance; False if nobody does."""
+        if self.leader is not None and self.members[self.leader].joining is None:
+            joined = (member.member_id for member in self.members.values() if member.joining is not None)
+            self.leader = next(joined, None) or self.leader
+        return self.leader is not None and self.members[self.leader].joining is not None
+
+    def next_generation(self, now_ms: int) -> None:
+        """Begin a new generation of whoever is a member now."""
+        self.generation += 1
+        self.protocol = self.choose_protocol() if self.members else None
+        self.subscribed = self.find_subscribed()
+        self.unsynced.clear()
+        self.become(State.COMPLETING_REBALANCE if self.members else State.EMPTY, now_ms)
+
+    def find_subscribed(self) -> frozenset[str] | None:
+        """Read the topics from the members' metadata, or give None where it cannot be read."""
+        if not self.is_consumer or (self.members and self.protocol is None):
+            return None
+        topics: set[str] = set()
+        try:
+            for member in self.members.values():
+                # Two bytes of version; what version 0 holds, every later one begins with.
+                subscription = ConsumerProtocolSubscription.decode(member.metadata(self.protocol)[2:], 0)
+                topics.update(subscription.topics)
+        except WireError:
+            return None
+        return frozenset(topics)
+
+    # Facts.
+
+    def value(self) -> GroupMetadataValue:
+        """Give the group as a fact keeps it."""
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader,
+            current_state_timestamp=self.since_ms,
+            members=[self._member_value(member) for member in self.members.values()],
+        )
+
+    def _member_value(self, member: Member) -> MemberMetadata:
+        return MemberMetadata(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout=member.rebalance_timeout_ms,
+            session_timeout=member.session_timeout_ms,
+            subscription=member.metadata(self.protocol),
+            assignment=member.assignment,
+        )
+
+
+def from_value(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+    """Give the group that a fact tells of; its members have yet to be heard."""
+    state = State.STABLE if value.members else State.EMPTY
+    group = ClassicGroup(
+        group_id,
+        state=state,
+        since_ms=value.current_state_timestamp,
+        generation=value.generation,
+        protocol_type=value.protocol_type or None,
+        protocol=value.protocol,
+        leader=value.leader if any(member.member_id == value.leader for member in value.members) else None,
+        stored=value,
+    )
+    for member in value.members:
+        group.add(_from_member_value(member, value))
+    group.subscribed = group.find_subscribed()
+    return group
+
+
+def _from_member_value(member: MemberMetadata, value: GroupMetadataValue) -> Member:
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=member.session_timeout,
+        rebalance_timeout_ms=member.rebalance_timeout
+        if member.rebalance_timeout >= 0
+        else member.session_timeout,
+        protocol_type=value.protocol_type,
+        protocols=((value.protocol or "", bytes(member.subscription)),),
+        assignment=bytes(member.assignment),
+    )

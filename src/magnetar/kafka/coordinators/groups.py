@@ -1,0 +1,235 @@
+"""`GroupCoordinator`: what handlers and operators call. It finds a group's partition; the deciders decide."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from magnetar.kafka.coordinators.classic import Caller
+from magnetar.kafka.coordinators.decider import GroupsDecider
+from magnetar.kafka.coordinators.decision import Decision, Token
+from magnetar.kafka.coordinators.facts import Committed
+from magnetar.kafka.coordinators.log import OffsetsLog
+from magnetar.kafka.coordinators.offsets import Commit, Committer, TopicPartition
+from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.settings import GroupSettings
+from magnetar.kafka.coordinators.shard import Shard
+from magnetar.kafka.coordinators.views import GroupView, view
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages.heartbeat_request import HeartbeatRequest
+from magnetar.kafka.wire.messages.heartbeat_response import HeartbeatResponse
+from magnetar.kafka.wire.messages.join_group_request import JoinGroupRequest
+from magnetar.kafka.wire.messages.join_group_response import JoinGroupResponse
+from magnetar.kafka.wire.messages.leave_group_request import LeaveGroupRequest
+from magnetar.kafka.wire.messages.leave_group_response import LeaveGroupResponse
+from magnetar.kafka.wire.messages.sync_group_request import SyncGroupRequest
+from magnetar.kafka.wire.messages.sync_group_response import SyncGroupResponse
+
+_LOADS_AT_ONCE = 4
+_STARTED_NS = time.time_ns() - time.monotonic_ns()
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+def steady_clock_ms() -> int:
+    """Give the time of day, ms, as it runs since the process began: sessions outlive changes of the system's clock."""
+    return (_STARTED_NS + time.monotonic_ns()) // 1_000_000
+
+
+def partition_of(group_id: str, partitions: int) -> int:
+    """Give the partition of ``__consumer_offsets`` that Kafka keeps a group in (Java's string hash)."""
+    code = 0
+    units = group_id.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        code = (31 * code + (high << 8 | low)) & 0xFFFFFFFF
+    # Java's negative numbers; the smallest one has no positive, and Kafka takes 0 for it.
+    absolute = code if code < 0x80000000 else 0 if code == 0x80000000 else 0x100000000 - code
+    return absolute % partitions
+
+
+class GroupCoordinator:
+    """All groups. ``await start()`` returns at once; groups of partitions not loaded yet are refused until they are.
+
+    Methods raise `Refused` where a request as a whole is refused and its answer has no field of its own for that.
+    """
+
+    def __init__(
+        self,
+        log: OffsetsLog,
+        settings: GroupSettings,
+        clock: Callable[[], int] = steady_clock_ms,
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._shards = [Shard(index, log, settings, clock, new_id) for index in range(log.partitions)]
+        self._log = log
+        self._loading: asyncio.Task[None] | None = None
+        self._cleaning: asyncio.Task[None] | None = None
+
+    # Life cycle.
+
+    async def start(self) -> None:
+        """Begin to load in the background."""
+        written = set(self._log.written())
+        for shard in self._shards:
+            if shard.partition not in written:
+                shard.start_empty()
+        self._loading = asyncio.create_task(self._load(sorted(written)), name="group coordinator loading")
+        self._cleaning = asyncio.create_task(self._clean(), name="group coordinator expiry")
+
+    async def _load(self, partitions: list[int]) -> None:
+        gate = asyncio.Semaphore(_LOADS_AT_ONCE)
+
+        async def load(shard: Shard) -> None:
+            async with gate:
+                await shard.load()
+
+        async with asyncio.TaskGroup() as tasks:
+            for partition in partitions:
+                tasks.create_task(load(self._shards[partition]))
+
+    async def loaded(self) -> None:
+        """Wait until every partition is loaded."""
+        if self._loading is not None:
+            await asyncio.shield(self._loading)
+
+    async def _clean(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.offsets_retention_check_interval_ms / 1000)
+            self.expire_offsets()
+
+    def expire_offsets(self) -> None:
+        """Forget offsets whose time is over; done regularly by itself."""
+        now_ms = self._clock()
+        for shard in self._shards:
+            shard.tell(lambda decider: decider.offsets.expire(now_ms))
+
+    async def close(self) -> None:
+        """Keep what was decided, then send away whoever waits."""
+        for task in (self._loading, self._cleaning):
+            if task is not None:
+                task.cancel()
+        await asyncio.gather(*(shard.close() for shard in self._shards))
+
+    # Members.
+
+    async def join(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
+        """Answer when the group's next generation begins, or at once with what stands against it."""
+        now_ms = self._clock()
+        try:
+            return await self._ask(
+                request.group_id, lambda decider, token: decider.classic.join(request, caller, token, now_ms)
+            )
+        except Refused as refused:
+            return JoinGroupResponse(error_code=refused.code, member_id=request.member_id)
+
+    async def sync(self, request: SyncGroupRequest) -> SyncGroupResponse:
+        """Answer when the leader has assigned, or at once with what stands against it."""
+        now_ms = self._clock()
+        try:
+            return await self._ask(
+                request.group_id, lambda decider, token: decider.classic.sync(request, token, now_ms)
+            )
+        except Refused as refused:
+            return SyncGroupResponse(error_code=refused.code)
+
+    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
+        """Answer whether all is well or the member has to rejoin."""
+        now_ms = self._clock()
+        try:
+            return await self._ask(
+                request.group_id, lambda decider, token: decider.classic.heartbeat(request, now_ms)
+            )
+        except Refused as refused:
+            # While we load, the member is as good as any; Kafka says so too.
+            loading = refused.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return HeartbeatResponse(error_code=ErrorCode.NONE if loading else refused.code)
+
+    async def leave(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
+        """Answer for each member whether it is out."""
+        now_ms = self._clock()
+        try:
+            return await self._ask(
+                request.group_id, lambda decider, token: decider.classic.leave(request, now_ms)
+            )
+        except Refused as refused:
+            return LeaveGroupResponse(error_code=refused.code)
+
+    # Offsets.
+
+    async def commit(
+        self, group_id: str, who: Committer, commits: list[Commit], api_version: int
+    ) -> list[ErrorCode]:
+        """Keep offsets, durable on return; one code per commit. Raises `Refused`."""
+        now_ms = self._clock()
+        return await self._ask(
+            group_id,
+            lambda decider, token: decider.offsets.commit(group_id, who, commits, api_version, now_ms),
+        )
+
+    async def fetch(self, group_id: str) -> Mapping[str, Mapping[int, Committed]]:
+        """Give what the group committed by topic and partition, none of it in danger any more; not to be changed.
+
+        Raises `Refused`.
+        """
+        return await self._ask(group_id, lambda decider, token: Decision((), decider.offsets.fetch(group_id)))
+
+    async def delete_offsets(self, group_id: str, partitions: list[TopicPartition]) -> list[ErrorCode]:
+        """Forget offsets; one code per partition. Raises `Refused`."""
+        return await self._ask(group_id, lambda decider, token: decider.offsets.delete(group_id, partitions))
+
+    async def delete_group(self, group_id: str) -> None:
+        """Forget a group and its offsets. Raises `Refused`."""
+        await self._ask(group_id, lambda decider, token: decider.offsets.delete_group(group_id))
+
+    async def on_topic_deleted(self, kafka_name: str) -> None:
+        """Forget what all groups committed for a topic that is gone."""
+        for shard in self._shards:
+            shard.tell(lambda decider: decider.offsets.delete_topic(kafka_name))
+
+    # For operators.
+
+    def list_groups(self) -> list[GroupView]:
+        """Give all groups. Raises `Refused` while some are not loaded."""
+        now_ms = self._clock()
+        return [
+            view(group, decider.classic.timers, now_ms)
+            for decider in map(self._decider, self._shards)
+            for group in decider.groups.values()
+        ]
+
+    def describe(self, group_id: str) -> GroupView:
+        """Give a group. Raises `Refused`."""
+        decider = self._decider(self._shard(group_id))
+        group = decider.groups.get(group_id)
+        if group is None:
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return view(group, decider.classic.timers, self._clock())
+
+    def committed(self, group_id: str) -> dict[str, dict[int, Committed]]:
+        """Give a copy of what a group committed. Raises `Refused`."""
+        offsets = self._decider(self._shard(group_id)).offsets.fetch(group_id)
+        return {topic: dict(partitions) for topic, partitions in offsets.items()}
+
+    def partition_of(self, group_id: str) -> int:
+        """Give the partition of ``__consumer_offsets`` that the group is kept in."""
+        return partition_of(group_id, len(self._shards))
+
+    # Finding the partition.
+
+    def _shard(self, group_id: str) -> Shard:
+        return self._shards[partition_of(group_id, len(self._shards))]
+
+    def _decider(self, shard: Shard) -> GroupsDecider:
+        if shard.decider is None:
+            raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return shard.decider
+
+    async def _ask(self, group_id: str, decide: Callable[[GroupsDecider, Token], Decision[T]]) -> T:
+        return await self._shard(group_id).ask(decide)

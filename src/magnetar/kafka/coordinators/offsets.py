@@ -1,0 +1,178 @@
+"""What becomes of committed offsets: commit, fetch, delete, expire. Pure decisions.
+
+Each method gives a `Decision`, or raises `Refused` and then has changed nothing. Topics come under their one name;
+what does not exist was answered before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from magnetar.kafka.coordinators.classic import ClassicGroups
+from magnetar.kafka.coordinators.decision import Decision, Fact
+from magnetar.kafka.coordinators.facts import NO_TIMESTAMP, Committed, group_fact, offset_fact
+from magnetar.kafka.coordinators.group import ClassicGroup, State
+from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.wire.errors import ErrorCode
+
+_GROUP_NOT_FOUND_SINCE = 9
+
+TopicPartition = tuple[str, int]
+
+
+class Commit(NamedTuple):
+    """One offset to be committed."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+class Committer(NamedTuple):
+    """Who commits: a member of a generation, or (-1, no member) somebody who manages partitions by himself."""
+
+    member_id: str = ""
+    instance_id: str | None = None
+    generation: int = -1
+    retention_ms: int = -1
+    """How long to keep the offsets, as clients before 2.1 may ask; -1 as configured."""
+
+
+class GroupOffsets:
+    """The committed offsets of one partition's groups."""
+
+    def __init__(self, classic: ClassicGroups) -> None:
+        self._classic = classic
+        self._settings = classic.settings
+
+    def commit(
+        self, group_id: str, who: Committer, commits: Sequence[Commit], api_version: int, now_ms: int
+    ) -> Decision[list[ErrorCode]]:
+        """Keep offsets; the answer has one code per commit."""
+        group = self._classic.groups.get(group_id)
+        if group is None:
+            if who.generation >= 0:
+                late = api_version >= _GROUP_NOT_FOUND_SINCE
+                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND if late else ErrorCode.ILLEGAL_GENERATION)
+            group = ClassicGroup(group_id, since_ms=now_ms)
+        _check_committer(group, who)
+        self._classic.touch(group, who.member_id, now_ms)
+        codes = []
+        facts = []
+        for commit in commits:
+            if len(commit.metadata) > self._settings.offset_metadata_max_bytes:
+                codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+                continue
+            codes.append(ErrorCode.NONE)
+            expires_ms = NO_TIMESTAMP if who.retention_ms < 0 else now_ms + who.retention_ms
+            kept = Committed(
+                commit.offset, commit.leader_epoch, commit.metadata, now_ms, expires_ms, commit.topic_id
+            )
+            group.offsets.setdefault(commit.topic, {})[commit.partition] = kept
+            facts.append(offset_fact(group_id, commit.topic, commit.partition, kept))
+        if facts:
+            # A group that nobody joined begins with its first offset.
+            self._classic.groups.setdefault(group_id, group)
+        return Decision(tuple(facts), codes)
+
+    def fetch(self, group_id: str) -> Mapping[str, Mapping[int, Committed]]:
+        """Give what a group committed, by topic and partition; nothing for an unknown group. Not to be changed."""
+        group = self._classic.groups.get(group_id)
+        return {} if group is None else group.offsets
+
+    def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> Decision[list[ErrorCode]]:
+        """Forget offsets of topics that no member reads; the answer has one code per partition."""
+        group = self._find(group_id)
+        if group.state is not State.EMPTY and not group.is_consumer:
+            raise Refused(ErrorCode.NON_EMPTY_GROUP)
+        codes = []
+        facts: list[Fact] = []
+        for topic, partition in partitions:
+            if group.is_subscribed_to(topic):
+                codes.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+                continue
+            codes.append(ErrorCode.NONE)
+            facts += _drop(group, topic, [partition])
+        return Decision(tuple(facts), codes)
+
+    def delete_group(self, group_id: str) -> Decision[ErrorCode]:
+        """Forget a group without members, and all it committed."""
+        group = self._find(group_id)
+        if group.state is not State.EMPTY:
+            raise Refused(ErrorCode.NON_EMPTY_GROUP)
+        return Decision(tuple(self._drop_group(group)), ErrorCode.NONE)
+
+    def delete_topic(self, topic: str) -> Decision[None]:
+        """Forget what all groups committed for a topic that is gone."""
+        facts: list[Fact] = []
+        for group in self._classic.groups.values():
+            facts += _drop(group, topic, list(group.offsets.get(topic, ())))
+        return Decision(tuple(facts), None)
+
+    def expire(self, now_ms: int) -> Decision[None]:
+        """Forget offsets nobody came back for, and empty groups that have none left (KIP-211)."""
+        facts: list[Fact] = []
+        for group in list(self._classic.groups.values()):
+            for topic, partitions in list(group.offsets.items()):
+                gone = [
+                    partition
+                    for partition, kept in partitions.items()
+                    if self._is_over(group, topic, kept, now_ms)
+                ]
+                facts += _drop(group, topic, gone)
+            if group.state is State.EMPTY and not group.offsets and not group.pending:
+                facts += self._drop_group(group)
+        return Decision(tuple(facts), None)
+
+    def _is_over(self, group: ClassicGroup, topic: str, kept: Committed, now_ms: int) -> bool:
+        if group.is_subscribed_to(topic):
+            return False
+        if group.protocol_type is None:
+            since_ms = kept.commit_timestamp
+        elif group.state is State.EMPTY:
+            since_ms = group.since_ms if group.since_ms >= 0 else kept.commit_timestamp
+        elif group.state is State.STABLE and group.subscribed is not None:
+            since_ms = kept.commit_timestamp
+        else:
+            return False
+        if kept.expire_timestamp != NO_TIMESTAMP:
+            return now_ms >= kept.expire_timestamp
+        return now_ms - since_ms >= self._settings.offsets_retention_ms
+
+    def _drop_group(self, group: ClassicGroup) -> Iterator[Fact]:
+        for topic, partitions in list(group.offsets.items()):
+            yield from _drop(group, topic, list(partitions))
+        self._classic.forget(group.group_id)
+        yield group_fact(group.group_id, None)
+
+    def _find(self, group_id: str) -> ClassicGroup:
+        group = self._classic.groups.get(group_id)
+        if group is None:
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return group
+
+
+def _check_committer(group: ClassicGroup, who: Committer) -> None:
+    if who.generation < 0 and group.state is State.EMPTY:
+        # Admin clients, and consumers that assign partitions themselves.
+        return
+    if who.generation < 0 and not who.member_id and who.instance_id is None:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+    group.check_member(who.member_id, who.instance_id)
+    if who.generation != group.generation:
+        raise Refused(ErrorCode.ILLEGAL_GENERATION)
+    if group.state is State.COMPLETING_REBALANCE:
+        raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def _drop(group: ClassicGroup, topic: str, partitions: Sequence[int]) -> Iterator[Fact]:
+    kept = group.offsets.get(topic, {})
+    for partition in partitions:
+        if kept.pop(partition, None) is not None:
+            yield offset_fact(group.group_id, topic, partition, None)
+    if not kept:
+        group.offsets.pop(topic, None)

@@ -1,0 +1,230 @@
+"""How a classic group goes from one generation to the next.
+
+    Empty --first join--> PreparingRebalance --all joined, or time is up--> CompletingRebalance
+    CompletingRebalance --the leader's assignment--> Stable --a change--> PreparingRebalance ...
+
+What members do lies in `classic`; here is what a group does when something about it has changed.
+"""
+
+from __future__ import annotations
+
+from magnetar.kafka.coordinators.decision import Fact, Release, Token
+from magnetar.kafka.coordinators.facts import group_fact
+from magnetar.kafka.coordinators.group import ClassicGroup, InitialDelay, Member, State
+from magnetar.kafka.coordinators.settings import GroupSettings
+from magnetar.kafka.coordinators.timers import TimerKey, Timers
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
+from magnetar.kafka.wire.messages.sync_group_response import SyncGroupResponse
+
+
+class Rebalancer:
+    """Moves groups between their states; facts and answers gather in it until they are taken."""
+
+    def __init__(self, settings: GroupSettings, timers: Timers) -> None:
+        self.settings = settings
+        self.timers = timers
+        self.facts: list[Fact] = []
+        self.released: list[Release] = []
+
+    # Members' sessions.
+
+    def renew(self, group: ClassicGroup, member: Member, now_ms: int, timeout_ms: int | None = None) -> None:
+        """Give the member its whole session again, or another time; it was just heard of."""
+        member.heard_ms = now_ms
+        timeout = member.session_timeout_ms if timeout_ms is None else timeout_ms
+        self.timers.schedule(session_key(group, member.member_id), now_ms + timeout)
+
+    def remove(self, group: ClassicGroup, member_id: str) -> None:
+        """Take a member out, with its session and its waiting requests."""
+        member = group.members.get(member_id)
+        if member is not None:
+            self.answer_join(member, refused_join(ErrorCode.UNKNOWN_MEMBER_ID))
+            self.answer_sync(member, refused_sync(ErrorCode.UNKNOWN_MEMBER_ID))
+        group.remove(member_id)
+        self.timers.cancel(session_key(group, member_id))
+
+    # Answers of those who wait.
+
+    def answer_join(self, member: Member, answer: JoinGroupResponse) -> None:
+        """Answer the member's waiting JoinGroup, if there is one."""
+        if member.joining is not None:
+            self.released.append(Release(member.joining, answer))
+            member.joining = None
+
+    def answer_sync(self, member: Member, answer: SyncGroupResponse) -> None:
+        """Answer the member's waiting SyncGroup, if there is one."""
+        if member.syncing is not None:
+            self.released.append(Release(member.syncing, answer))
+            member.syncing = None
+
+    def await_join(self, member: Member, token: Token) -> None:
+        """Let a JoinGroup wait; an earlier one of the same member waits no longer."""
+        self.answer_join(member, refused_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        member.joining = token
+
+    # The group.
+
+    def store(self, group: ClassicGroup) -> None:
+        """State the group as it is now."""
+        group.stored = group.value()
+        self.facts.append(group_fact(group.group_id, group.stored))
+
+    def changed(self, group: ClassicGroup, reason: str, now_ms: int) -> None:
+        """Rebalance because of a change; if that is under way already, see whether it can be completed."""
+        if group.state is not State.PREPARING_REBALANCE:
+            self.prepare(group, reason, now_ms)
+        else:
+            self.complete_if_all_joined(group, now_ms)
+
+    def prepare(self, group: ClassicGroup, reason: str, now_ms: int) -> None:
+        """Begin a rebalance: everybody has to join again."""
+        if group.state is State.COMPLETING_REBALANCE:
+            for member in group.members.values():
+                member.assignment = b""
+                self._give_assignment(group, member, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
+        group.unsynced.clear()
+        self.timers.cancel(sync_key(group))
+        was_empty = group.state is State.EMPTY
+        group.reason = reason
+        group.become(State.PREPARING_REBALANCE, now_ms)
+        if was_empty:
+            self._wait_for_more(group, now_ms)
+        elif group.has_all_joined:
+            self.complete(group, now_ms)
+        else:
+            self.timers.schedule(join_key(group), now_ms + group.rebalance_timeout_ms)
+
+    def _wait_for_more(self, group: ClassicGroup, now_ms: int) -> None:
+        delay = self.settings.group_initial_rebalance_delay_ms
+        group.grew = False
+        group.awaited = InitialDelay(delay, max(group.rebalance_timeout_ms - delay, 0))
+        self.timers.schedule(join_key(group), now_ms + delay)
+
+    def join_time_is_up(self, group: ClassicGroup, now_ms: int) -> None:
+        """Go on without those who have not joined, unless a new group may still be waited for (KIP-134)."""
+        awaited = group.awaited
+        if awaited is not None and group.grew and awaited.remaining_ms:
+            group.grew = False
+            delay = min(self.settings.group_initial_rebalance_delay_ms, awaited.remaining_ms)
+            group.awaited = InitialDelay(delay, max(awaited.remaining_ms - awaited.current_ms, 0))
+            self.timers.schedule(join_key(group), now_ms + delay)
+        else:
+            self.complete(group, now_ms)
+
+    def complete_if_all_joined(self, group: ClassicGroup, now_ms: int) -> None:
+        """Complete the rebalance under way if nobody is missing; a group that was empty sits out its delay."""
+        rebalancing = group.state is State.PREPARING_REBALANCE
+        if rebalancing and group.previous is not State.EMPTY and group.has_all_joined:
+            self.complete(group, now_ms)
+
+    def complete(self, group: ClassicGroup, now_ms: int) -> None:
+        """End the joining: drop who has not rejoined, and answer the others with the new generation."""
+        assert group.state is State.PREPARING_REBALANCE
+        group.awaited = None
+        self.timers.cancel(join_key(group))
+        for member in list(group.members.values()):
+            if member.joining is None and not member.is_static:
+                self.remove(group, member.member_id)
+        if group.members and not group.elect():
+            # Only static members are left and none has come back: wait until one does or their sessions end.
+            self.timers.schedule(join_key(group), now_ms + group.rebalance_timeout_ms)
+            return
+        group.next_generation(now_ms)
+        if not group.members:
+            self.store(group)
+            return
+        for member in group.members.values():
+            self.answer_join(member, joined(group, member))
+            self.renew(group, member, now_ms)
+            member.is_new = False
+            group.unsynced[member.member_id] = None
+        self.timers.schedule(sync_key(group), now_ms + group.rebalance_timeout_ms)
+
+    def assign(self, group: ClassicGroup, assignments: dict[str, bytes], now_ms: int) -> None:
+        """Take the leader's assignment: the group is stable, and everybody who asked gets its part."""
+        for member in group.members.values():
+            member.assignment = assignments.get(member.member_id, b"")
+        group.become(State.STABLE, now_ms)
+        self.store(group)
+        for member in group.members.values():
+            self._give_assignment(group, member, ErrorCode.NONE, now_ms)
+
+    def _give_assignment(self, group: ClassicGroup, member: Member, code: ErrorCode, now_ms: int) -> None:
+        if member.syncing is None:
+            return
+        self.answer_sync(member, refused_sync(code) if code else synced(group, member))
+        # Its session ran, and may have ended, while it waited for us.
+        self.renew(group, member, now_ms)
+
+    def synced(self, group: ClassicGroup, member_id: str) -> None:
+        """Note that a member has asked for its assignment."""
+        group.unsynced.pop(member_id, None)
+        if not group.unsynced:
+            self.timers.cancel(sync_key(group))
+
+    def sync_time_is_up(self, group: ClassicGroup, now_ms: int) -> None:
+        """Drop members that joined and then never asked for their assignment."""
+        if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.unsynced:
+            return
+        missing = list(group.unsynced)
+        for member_id in missing:
+            self.remove(group, member_id)
+        reason = f"removing {', '.join(missing)}: no SyncGroup within the rebalance timeout"
+        self.prepare(group, reason, now_ms)
+
+
+def session_key(group: ClassicGroup, member_id: str) -> TimerKey:
+    """Name a member's session."""
+    return TimerKey("session", group.group_id, member_id)
+
+
+def join_key(group: ClassicGroup) -> TimerKey:
+    """Name the time for joining."""
+    return TimerKey("join", group.group_id)
+
+
+def sync_key(group: ClassicGroup) -> TimerKey:
+    """Name the time for syncing."""
+    return TimerKey("sync", group.group_id)
+
+
+def refused_join(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+    """Say no to a JoinGroup."""
+    return JoinGroupResponse(error_code=code, member_id=member_id)
+
+
+def refused_sync(code: ErrorCode) -> SyncGroupResponse:
+    """Say no to a SyncGroup."""
+    return SyncGroupResponse(error_code=code)
+
+
+def joined(group: ClassicGroup, member: Member, *, skip_assignment: bool = False) -> JoinGroupResponse:
+    """Tell a member of the current generation; the leader gets everybody's metadata."""
+    leads = group.leader == member.member_id
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        leader=group.leader or "",
+        skip_assignment=skip_assignment,
+        member_id=member.member_id,
+        members=[_told(other, group.protocol) for other in group.members.values()] if leads else [],
+    )
+
+
+def _told(member: Member, protocol: str | None) -> JoinGroupResponseMember:
+    return JoinGroupResponseMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        metadata=member.metadata(protocol),
+    )
+
+
+def synced(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+    """Tell a member its part of the current generation."""
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        assignment=member.assignment,
+    )

@@ -1,0 +1,13 @@
+"""How coordinators say no."""
+
+from __future__ import annotations
+
+from magnetar.kafka.wire.errors import ErrorCode
+
+
+class Refused(Exception):
+    """A request cannot be granted, for the reason that ``code`` names; nothing has changed."""
+
+    def __init__(self, code: ErrorCode, message: str = "") -> None:
+        super().__init__(message or code.name)
+        self.code = code

@@ -1,0 +1,242 @@
+"""One partition of ``__consumer_offsets`` at work: decide, append, then answer; and wake up for deadlines.
+
+All that is decided while an append runs goes out together in the next one. An answer never overtakes a fact
+that was decided before it, so nobody is told what a crash could take back. If an append fails, what is on disk
+is unknown: whoever waits is sent away (NOT_COORDINATOR makes clients look again), and the partition is replayed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from magnetar.kafka.coordinators.decider import GroupsDecider
+from magnetar.kafka.coordinators.decision import Decision, Fact, Release, Token
+from magnetar.kafka.coordinators.log import OffsetsLog
+from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.settings import GroupSettings
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.records.batch import Record, batches, decode_records, encode_batch
+
+BATCH_BYTES: Final = 512 * 1024
+"""About the largest batch of facts; one big fact may exceed it."""
+SNAPSHOT_AFTER: Final = 10_000
+"""A log of fewer records is replayed faster than it is rewritten."""
+SNAPSHOT_FACTOR: Final = 4
+"""How many times more records than live keys a log may hold."""
+_RETRY_S: Final = (0.2, 1.0, 5.0)
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Shard:
+    """One partition. Its decider is None while it is not loaded."""
+
+    def __init__(
+        self,
+        partition: int,
+        log: OffsetsLog,
+        settings: GroupSettings,
+        clock: Callable[[], int],
+        new_id: Callable[[], str],
+    ) -> None:
+        self.partition = partition
+        self.decider: GroupsDecider | None = None
+        self.records = 0
+        """How many records its log holds, as far as this process knows."""
+        self._next_offset = 0
+        self._log = log
+        self._settings = settings
+        self._clock = clock
+        self._new_id = new_id
+        self._facts: list[Fact] = []
+        self._releases: list[Release] = []
+        self._waiting: set[asyncio.Future[Any]] = set()
+        self._writer: asyncio.Task[None] | None = None
+        self._loader: asyncio.Task[None] | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_ms = 0
+        self._closed = False
+
+    # Asking.
+
+    def ask(self, decide: Callable[[GroupsDecider, Token], Decision[T]]) -> asyncio.Future[T]:
+        """Decide now; the future gives the answer when it is due. Raises `Refused`."""
+        if self.decider is None:
+            code = (
+                ErrorCode.COORDINATOR_NOT_AVAILABLE
+                if self._closed
+                else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            )
+            raise Refused(code)
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        decision = decide(self.decider, future)
+        self._waiting.add(future)
+        future.add_done_callback(self._waiting.discard)
+        own = () if decision.answer is None else (Release(future, decision.answer),)
+        self._carry_out(decision.facts, (*decision.released, *own))
+        return future
+
+    def tell(self, decide: Callable[[GroupsDecider], Decision[None]]) -> None:
+        """Decide something that nobody waits for."""
+        if self.decider is not None:
+            decision = decide(self.decider)
+            self._carry_out(decision.facts, decision.released)
+
+    def _carry_out(self, facts: Sequence[Fact], releases: Sequence[Release]) -> None:
+        if facts or self._writer is not None:
+            self._facts += facts
+            self._releases += releases
+            if self._writer is None:
+                self._writer = asyncio.create_task(self._write(), name=f"group facts {self.partition}")
+        else:
+            _give(releases)
+        self._set_alarm()
+
+    # Writing.
+
+    async def _write(self) -> None:
+        try:
+            while self._facts or self._releases:
+                facts, self._facts = self._facts, []
+                releases, self._releases = self._releases, []
+                await self._append(facts)
+                _give(releases)
+                await self._compact()
+        except Exception as error:
+            _log.error("group facts of partition %d could not be kept: %s; replaying", self.partition, error)
+            self._writer = None
+            self._start_over(ErrorCode.NOT_COORDINATOR)
+        else:
+            self._writer = None
+
+    async def _append(self, facts: Sequence[Fact]) -> None:
+        timestamp = self._clock()
+        for chunk in _chunks(facts):
+            batch = encode_batch([Record(key, value, (), timestamp) for key, value in chunk])
+            base_offset = await self._log.append(self.partition, batch, len(chunk))
+            self._next_offset = base_offset + len(chunk)
+            self.records += len(chunk)
+
+    async def _compact(self) -> None:
+        """State every live key once more at the end of a log that has grown too long, then drop what lies before.
+
+        Facts decided meanwhile are appended after it, so whatever the mixture here, they have the last word.
+        """
+        decider = self.decider
+        if decider is None or self.records <= SNAPSHOT_AFTER:
+            return
+        if self.records <= SNAPSHOT_FACTOR * decider.live_facts():
+            return
+        before, self.records = self.records, 0
+        start = self._next_offset
+        for group_id in list(decider.groups):
+            await self._append(list(decider.snapshot(group_id)))
+        await self._log.trim(self.partition, start)
+        _log.info("partition %d: %d facts became %d", self.partition, before, self.records)
+
+    # Deadlines.
+
+    def _set_alarm(self) -> None:
+        wake_ms = None if self.decider is None else self.decider.classic.timers.wake_ms()
+        if self._alarm is not None:
+            if wake_ms is not None and self._alarm_ms <= wake_ms:
+                return
+            self._alarm.cancel()
+            self._alarm = None
+        if wake_ms is not None:
+            # A millisecond late rather than a moment too early, which would only wake us twice.
+            delay_s = max(wake_ms - self._clock() + 1, 0) / 1000
+            self._alarm_ms = wake_ms
+            self._alarm = asyncio.get_running_loop().call_later(delay_s, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        now_ms = self._clock()
+        self.tell(lambda decider: decider.classic.expire(now_ms))
+
+    # Life cycle.
+
+    def start_empty(self) -> None:
+        """Begin without facts: nothing was ever written here."""
+        self.decider = GroupsDecider(self._settings, self._new_id)
+
+    async def load(self) -> None:
+        """Replay the log; tried again for as long as it cannot be read."""
+        tries = 0
+        while not self._closed:
+            try:
+                decider = await self._replay()
+            except Exception as error:
+                wait_s = _RETRY_S[min(tries, len(_RETRY_S) - 1)]
+                _log.error("group facts of partition %d cannot be replayed: %s", self.partition, error)
+                tries += 1
+                await asyncio.sleep(wait_s)
+            else:
+                self.decider = decider
+                self.tell(lambda loaded: loaded.classic.resume(self._clock()))
+                return
+
+    async def _replay(self) -> GroupsDecider:
+        decider = GroupsDecider(self._settings, self._new_id)
+        self.records = 0
+        async for data in self._log.replay(self.partition):
+            for header, batch in batches(data):
+                if header.is_control:
+                    continue
+                for record in decode_records(batch):
+                    if record.key is not None:
+                        decider.replay(Fact(record.key, record.value))
+                self.records += header.records_count
+            await asyncio.sleep(0)
+        return decider
+
+    def _start_over(self, code: ErrorCode) -> None:
+        self._dismiss(code)
+        if not self._closed:
+            self._loader = asyncio.create_task(self.load(), name=f"group facts {self.partition} again")
+
+    def _dismiss(self, code: ErrorCode) -> None:
+        """Forget everything, and send away whoever waits."""
+        self.decider = None
+        self._facts, self._releases = [], []
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        for future in list(self._waiting):
+            if not future.done():
+                future.set_exception(Refused(code))
+        self._waiting.clear()
+
+    async def close(self) -> None:
+        """Finish what is decided, then send away whoever still waits."""
+        self._closed = True
+        if self._loader is not None:
+            self._loader.cancel()
+        if self._writer is not None:
+            await asyncio.wait([self._writer])
+        self._dismiss(ErrorCode.NOT_COORDINATOR)
+
+
+def _give(releases: Sequence[Release]) -> None:
+    for token, answer in releases:
+        # Whoever asked may have gone.
+        if isinstance(token, asyncio.Future) and not token.done():
+            token.set_result(answer)
+
+
+def _chunks(facts: Sequence[Fact]) -> list[list[Fact]]:
+    """Cut facts into batches of about `BATCH_BYTES`."""
+    chunks: list[list[Fact]] = []
+    room = 0
+    for fact in facts:
+        size = len(fact.key) + len(fact.value or b"") + 16
+        if room < size:
+            chunks.append([])
+            room = BATCH_BYTES
+        chunks[-1].append(fact)
+        room -= size
+    return chunks

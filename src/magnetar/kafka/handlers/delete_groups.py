@@ -1,0 +1,25 @@
+"""DeleteGroups: forget groups without members, and all they committed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.wire.messages.delete_groups_request import DeleteGroupsRequest
+from magnetar.kafka.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+
+async def delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
+    """Answer for each group when it is durably gone."""
+    results = []
+    for group_id in dict.fromkeys(request.groups_names):
+        result = DeletableGroupResult(group_id=group_id)
+        try:
+            await context.kafka.groups.delete_group(group_id)
+        except Refused as refused:
+            result.error_code = refused.code
+        results.append(result)
+    return DeleteGroupsResponse(results=results)

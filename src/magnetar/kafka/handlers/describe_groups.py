@@ -1,0 +1,73 @@
+"""DescribeGroups: the state of classic groups and what their members were assigned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.kafka.coordinators.group import State
+from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.views import GroupView
+from magnetar.kafka.handlers.operations import NOT_ASKED
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages.describe_groups_request import DescribeGroupsRequest
+from magnetar.kafka.wire.messages.describe_groups_response import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+_READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS = 3, 6, 8, 10, 11
+GROUP_OPERATIONS = sum(
+    1 << operation for operation in (_READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
+)
+"""Nobody is refused anything yet."""
+_FIRST_WITH_NOT_FOUND = 6
+
+
+async def describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+    """Tell of each group; one that does not exist counts as dead, and is an error since version 6 (KIP-1043)."""
+    told = [_described(group_id, context) for group_id in request.groups]
+    if request.include_authorized_operations:
+        for group in told:
+            group.authorized_operations = GROUP_OPERATIONS
+    return DescribeGroupsResponse(groups=told)
+
+
+def _described(group_id: str, context: RequestContext) -> DescribedGroup:
+    try:
+        group = context.kafka.groups.describe(group_id)
+    except Refused as refused:
+        absent = DescribedGroup(group_id=group_id, authorized_operations=NOT_ASKED)
+        if refused.code != ErrorCode.GROUP_ID_NOT_FOUND:
+            absent.error_code = refused.code
+            return absent
+        absent.group_state = State.DEAD
+        if context.api_version >= _FIRST_WITH_NOT_FOUND:
+            absent.error_code, absent.error_message = refused.code, str(refused)
+        return absent
+    return _told(group)
+
+
+def _told(group: GroupView) -> DescribedGroup:
+    stable = group.state is State.STABLE
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol if stable else "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata if stable else b"",
+                member_assignment=member.assignment,
+            )
+            for member in group.members
+        ],
+        authorized_operations=NOT_ASKED,
+    )

@@ -1,0 +1,43 @@
+"""FindCoordinator: one broker coordinates everything, so the answer is always itself (KIP-699: many keys at once)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages.find_coordinator_request import FindCoordinatorRequest
+from magnetar.kafka.wire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+_GROUP, _TRANSACTION = 0, 1
+_FIRST_WITH_KEYS = 4
+
+
+async def find_coordinator(
+    request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse:
+    """Name the coordinator of each key; there is none yet for share groups, nor for kinds that do not exist."""
+    if context.api_version >= _FIRST_WITH_KEYS:
+        keys = request.coordinator_keys
+        return FindCoordinatorResponse(coordinators=[_found(key, request.key_type, context) for key in keys])
+    one = _found(request.key, request.key_type, context)
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+def _found(key: str, key_type: int, context: RequestContext) -> Coordinator:
+    if key_type not in (_GROUP, _TRANSACTION):
+        message = f"no coordinator for keys of type {key_type}"
+        return Coordinator(
+            key=key, node_id=-1, port=-1, error_code=ErrorCode.INVALID_REQUEST, error_message=message
+        )
+    told = context.listener.advertised
+    node_id = context.kafka.broker.identity.node_id
+    return Coordinator(key=key, node_id=node_id, host=told.host, port=told.port, error_message=None)

@@ -1,0 +1,38 @@
+"""ListGroups: all groups, or those in certain states (KIP-518) and of certain types (KIP-848)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.wire.messages.list_groups_request import ListGroupsRequest
+from magnetar.kafka.wire.messages.list_groups_response import ListedGroup, ListGroupsResponse
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+_TYPE = "Classic"
+
+
+async def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+    """Tell of each group; names in filters may be written in any case."""
+    states = {state.lower() for state in request.states_filter}
+    types = {kind.lower() for kind in request.types_filter}
+    try:
+        groups = context.kafka.groups.list_groups()
+    except Refused as refused:
+        return ListGroupsResponse(error_code=refused.code)
+    if types and _TYPE.lower() not in types:
+        return ListGroupsResponse()
+    return ListGroupsResponse(
+        groups=[
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type,
+                group_state=group.state,
+                group_type=_TYPE,
+            )
+            for group in groups
+            if not states or group.state.lower() in states
+        ]
+    )

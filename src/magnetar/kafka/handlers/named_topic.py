@@ -1,0 +1,22 @@
+"""The topic that a request means, by name in any form or by id."""
+
+from __future__ import annotations
+
+from magnetar.broker.core import Broker
+from magnetar.broker.topic import Topic
+from magnetar.kafka.handlers.broker_errors import REFUSALS
+from magnetar.kafka.wire.errors import ErrorCode
+
+
+def named_topic(broker: Broker, name: str, topic_id: bytes = b"") -> Topic | None:
+    """Give the topic, or None if there is none or the client may not see it; the id counts where there is no name."""
+    try:
+        topic = broker.get(name) if name else broker.get_by_id(topic_id)
+    except REFUSALS:
+        return None
+    return topic if topic is not None and broker.visible(topic) else None
+
+
+def not_found(name: str) -> ErrorCode:
+    """Give the code for a topic that was asked for by this name, or by id if it is empty."""
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name else ErrorCode.UNKNOWN_TOPIC_ID

@@ -1,0 +1,73 @@
+"""OffsetCommit: keep how far a group has read; by topic id since version 10 (KIP-848)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.broker.core import Broker
+from magnetar.kafka.coordinators.offsets import Commit, Committer
+from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.handlers.named_topic import named_topic, not_found
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
+from magnetar.kafka.wire.messages.offset_commit_response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+
+async def offset_commit(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
+    """Answer when the offsets are durable; those of unknown topics and partitions are refused one by one."""
+    rows: list[OffsetCommitResponsePartition] = []
+    commits: list[Commit] = []
+    answers = [_topic(context.kafka.broker, topic, rows, commits) for topic in request.topics]
+    if commits:
+        who = Committer(
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            request.retention_time_ms,
+        )
+        try:
+            codes = await context.kafka.groups.commit(request.group_id, who, commits, context.api_version)
+        except Refused as refused:
+            codes = [refused.code] * len(rows)
+        for row, code in zip(rows, codes, strict=True):
+            row.error_code = code
+    return OffsetCommitResponse(topics=answers)
+
+
+def _topic(
+    broker: Broker,
+    asked: OffsetCommitRequestTopic,
+    rows: list[OffsetCommitResponsePartition],
+    commits: list[Commit],
+) -> OffsetCommitResponseTopic:
+    """Give the answer's topic; rows that the coordinator has to fill in are noted beside their commits."""
+    topic = named_topic(broker, asked.name, asked.topic_id)
+    answer = OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id)
+    for wanted in asked.partitions:
+        partition = wanted.partition_index
+        row = OffsetCommitResponsePartition(partition_index=partition)
+        answer.partitions.append(row)
+        if topic is None:
+            row.error_code = not_found(asked.name)
+        elif not 0 <= partition < topic.partitions:
+            row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            rows.append(row)
+            commits.append(
+                Commit(
+                    topic.kafka_name,
+                    topic.topic_id,
+                    partition,
+                    wanted.committed_offset,
+                    wanted.committed_leader_epoch,
+                    wanted.committed_metadata or "",
+                )
+            )
+    return answer

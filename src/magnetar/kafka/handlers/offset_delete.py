@@ -1,0 +1,48 @@
+"""OffsetDelete: forget what a group committed for topics that none of its members reads (KIP-496)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.kafka.coordinators.offsets import TopicPartition
+from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.handlers.named_topic import named_topic
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages.offset_delete_request import OffsetDeleteRequest
+from magnetar.kafka.wire.messages.offset_delete_response import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+
+async def offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
+    """Answer for each partition; where the group itself stands against it, only with that."""
+    rows: list[OffsetDeleteResponsePartition] = []
+    wanted: list[TopicPartition] = []
+    answers = []
+    for asked in request.topics:
+        topic = named_topic(context.kafka.broker, asked.name)
+        answer = OffsetDeleteResponseTopic(name=asked.name)
+        answers.append(answer)
+        for partition in asked.partitions:
+            row = OffsetDeleteResponsePartition(partition_index=partition.partition_index)
+            answer.partitions.append(row)
+            if topic is None or not 0 <= partition.partition_index < topic.partitions:
+                row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                rows.append(row)
+                wanted.append((topic.kafka_name, partition.partition_index))
+    if not request.group_id:
+        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    if wanted:
+        try:
+            codes = await context.kafka.groups.delete_offsets(request.group_id, wanted)
+        except Refused as refused:
+            return OffsetDeleteResponse(error_code=refused.code)
+        for row, code in zip(rows, codes, strict=True):
+            row.error_code = code
+    return OffsetDeleteResponse(topics=answers)
