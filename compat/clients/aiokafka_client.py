@@ -40,7 +40,9 @@ async def consumer(
         await client.stop()
 
 
-async def new_topic(bootstrap: str, prefix: str, partitions: int = 1, config: dict[str, str] | None = None) -> str:
+async def new_topic(
+    bootstrap: str, prefix: str, partitions: int = 1, config: dict[str, str] | None = None
+) -> str:
     name = fresh(prefix)
     async with admin(bootstrap) as client:
         answer = await client.create_topics([NewTopic(name, partitions, 1, topic_configs=config or {})])
@@ -136,7 +138,11 @@ def acks(name: str) -> Callable[[str], Awaitable[None]]:
         delivered = await produce(bootstrap, topic, records, acks=name if name == "all" else int(name))
         if name != "0":
             same([m.offset for m in delivered], list(range(50)), "offsets told to the producer")
-        same([m.value for m in await read_topic(bootstrap, topic, 50)], [b"%d" % i for i in range(50)], "values")
+        same(
+            [m.value for m in await read_topic(bootstrap, topic, 50)],
+            [b"%d" % i for i in range(50)],
+            "values",
+        )
 
     check.__name__ = f"acks_{name}"
     return check

@@ -97,7 +97,11 @@ def produce_consume(bootstrap: str) -> str:
     produce(bootstrap, topic, sent)
     got = read_topic(bootstrap, topic, 500, partitions=4)
     for key in {r["key"] for r in sent}:
-        same([m.value() for m in got if m.key() == key], [r["value"] for r in sent if r["key"] == key], str(key))
+        same(
+            [m.value() for m in got if m.key() == key],
+            [r["value"] for r in sent if r["key"] == key],
+            str(key),
+        )
     return f"{len({m.partition() for m in got})} partitions"
 
 
@@ -126,7 +130,9 @@ def codec(name: str) -> Callable[[str], None]:
 
 
 def timestamps(bootstrap: str) -> None:
-    topic = new_topic(bootstrap, "timestamps", config={"message.timestamp.before.max.ms": "9223372036854775807"})
+    topic = new_topic(
+        bootstrap, "timestamps", config={"message.timestamp.before.max.ms": "9223372036854775807"}
+    )
     produce(bootstrap, topic, [{"value": b"x", "timestamp": T0 + i} for i in range(10)])
     got = [m.timestamp() for m in read_topic(bootstrap, topic, 10)]
     same(got, [(confluent_kafka.TIMESTAMP_CREATE_TIME, T0 + i) for i in range(10)], "timestamps")
@@ -259,7 +265,9 @@ def seek_timestamp(bootstrap: str) -> None:
     for i in range(10):
         produce(bootstrap, topic, [{"value": b"x", "timestamp": T0 + 1000 * i}])
     source = consumer(bootstrap)
-    found = [source.offsets_for_times([TopicPartition(topic, 0, T0 + t)], 10)[0].offset for t in (0, 2500, 9000)]
+    found = [
+        source.offsets_for_times([TopicPartition(topic, 0, T0 + t)], 10)[0].offset for t in (0, 2500, 9000)
+    ]
     same(found, [0, 3, 9], "offsets by time")
     late = source.offsets_for_times([TopicPartition(topic, 0, T0 + 99000)], 10)[0].offset
     same(late, -1, "offset after the last timestamp")

@@ -80,7 +80,9 @@ def produce_consume(bootstrap: str) -> str:
 
 def headers(bootstrap: str) -> None:
     topic = new_topic(bootstrap, "headers")
-    given = [header for header in HEADERS if header[1] is not None]  # this producer refuses null header values
+    given = [
+        header for header in HEADERS if header[1] is not None
+    ]  # this producer refuses null header values
     produce(bootstrap, topic, [{"value": b"x", "headers": given}])
     same([tuple(h) for h in read_topic(bootstrap, topic, 1)[0].headers], given, "headers")
 
@@ -96,7 +98,13 @@ def codec(name: str) -> Callable[[str], None]:
     def check(bootstrap: str) -> None:
         topic = new_topic(bootstrap, name)
         compression = None if name == "none" else name
-        produce(bootstrap, topic, [{"value": v} for v in COMPRESSIBLE], compression_type=compression, linger_ms=100)
+        produce(
+            bootstrap,
+            topic,
+            [{"value": v} for v in COMPRESSIBLE],
+            compression_type=compression,
+            linger_ms=100,
+        )
         got = read_topic(bootstrap, topic, len(COMPRESSIBLE))
         same([m.value for m in got], COMPRESSIBLE, "values")
 
@@ -105,7 +113,9 @@ def codec(name: str) -> Callable[[str], None]:
 
 
 def timestamps(bootstrap: str) -> None:
-    topic = new_topic(bootstrap, "timestamps", config={"message.timestamp.before.max.ms": "9223372036854775807"})
+    topic = new_topic(
+        bootstrap, "timestamps", config={"message.timestamp.before.max.ms": "9223372036854775807"}
+    )
     produce(bootstrap, topic, [{"value": b"x", "timestamp_ms": T0 + i} for i in range(10)])
     got = [(m.timestamp_type, m.timestamp) for m in read_topic(bootstrap, topic, 10)]
     same(got, [(0, T0 + i) for i in range(10)], "timestamps")
@@ -294,7 +304,9 @@ def configs_describe(bootstrap: str) -> str:
     same(topic["retention.ms"]["value"], "12345678", "retention.ms")
     same(topic["cleanup.policy"]["value"], "delete", "cleanup.policy")
     node = admin(bootstrap).describe_cluster()["brokers"][0]
-    broker = settings_of(bootstrap, ConfigResourceType.BROKER, str(node.get("node_id", node.get("broker_id"))))
+    broker = settings_of(
+        bootstrap, ConfigResourceType.BROKER, str(node.get("node_id", node.get("broker_id")))
+    )
     return f"{len(topic)} topic settings, {len(broker)} broker settings"
 
 
@@ -379,7 +391,11 @@ def errors(bootstrap: str) -> None:
         return "none"
 
     same(raised(lambda: client.create_topics({name: {}})), "TopicAlreadyExistsError", "creating it again")
-    same(raised(lambda: client.delete_topics([fresh("none")])), "UnknownTopicOrPartitionError", "an unknown topic")
+    same(
+        raised(lambda: client.delete_topics([fresh("none")])),
+        "UnknownTopicOrPartitionError",
+        "an unknown topic",
+    )
     same(raised(lambda: client.create_partitions({name: 1})), "InvalidPartitionsError", "fewer partitions")
 
 
@@ -387,7 +403,8 @@ CODECS = [codec(name) for name in ("none", "gzip", "snappy", "lz4", "zstd")]
 ACKS = [acks(name) for name in ("0", "1", "all")]
 CHECKS = [produce_consume, headers, nulls, *CODECS, timestamps, large_message, *ACKS, idempotent, group_eager,
           group_cooperative, group_static, commit_resume, seek_ends, seek_timestamp, topics, partitions,
-          configs_describe, configs_alter, groups, groups_delete, delete_records, cluster, log_dirs, errors]  # fmt: skip
+          configs_describe, configs_alter, groups, groups_delete, delete_records, cluster,
+          log_dirs, errors]  # fmt: skip
 
 if __name__ == "__main__":
     run("kafka-python", kafka.__version__, CHECKS)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"reflect"
 	"runtime/debug"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -24,7 +25,7 @@ const t0 = 1_700_000_000_000 // ms
 
 var (
 	bootstrap = flag.String("bootstrap", "", "HOST:PORT")
-	only      = flag.String("only", "", "names of checks, with commas")
+	only      []string
 	admin     sarama.ClusterAdmin
 )
 
@@ -525,6 +526,7 @@ func saramaVersion() string {
 }
 
 func main() {
+	flag.Func("only", "a check to run; may be repeated", func(name string) error { only = append(only, name); return nil })
 	flag.Parse()
 	client, err := sarama.NewClusterAdmin([]string{*bootstrap}, config())
 	if err != nil {
@@ -534,7 +536,7 @@ func main() {
 	admin = client
 	output := json.NewEncoder(os.Stdout)
 	for _, each := range checks {
-		if *only != "" && !strings.Contains(","+*only+",", ","+each.name+",") {
+		if len(only) > 0 && !slices.Contains(only, each.name) {
 			continue
 		}
 		ok, detail := bounded(each.body)

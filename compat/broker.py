@@ -1,0 +1,60 @@
+"""A Magnetar broker of our own for one run: started on a temporary directory, ended with the run."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+READY_SECONDS = 30
+
+
+def magnetar() -> str:
+    """The ``magnetar`` command beside the Python that runs us, else the one on the path."""
+    beside = Path(sys.executable).parent / "magnetar"
+    here = Path(__file__).resolve().parent.parent / ".venv" / "bin" / "magnetar"
+    return next((str(p) for p in (beside, here) if p.exists()), "magnetar")
+
+
+@contextmanager
+def standalone(*settings: str) -> Iterator[str]:
+    """The address of a fresh standalone broker; its log goes to a file that is shown if it does not start."""
+    with tempfile.TemporaryDirectory(prefix="magnetar-compat-") as directory:
+        command = [magnetar(), "standalone", "--data", f"{directory}/data", "--kafka", "127.0.0.1:0"]
+        for setting in settings:
+            command += ["--set", setting]
+        with open(f"{directory}/log", "w+") as log:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+            try:
+                yield _address(process, log.name)
+            finally:
+                _end(process)
+
+
+def _address(process: subprocess.Popen[str], log: str) -> str:
+    assert process.stdout is not None
+    watchdog = threading.Timer(READY_SECONDS, process.kill)
+    watchdog.start()
+    try:
+        for line in process.stdout:
+            found = re.search(r"ready kafka=(\S+)", line)
+            if found:
+                threading.Thread(target=process.stdout.read, daemon=True).start()
+                return found[1]
+    finally:
+        watchdog.cancel()
+    raise RuntimeError("the broker did not become ready:\n" + Path(log).read_text()[-2000:])
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(5)

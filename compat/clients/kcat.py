@@ -1,0 +1,157 @@
+"""kcat, the command line of librdkafka (Debian's package)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable
+
+from command import Running, output
+from harness import T0, fresh, run, same, until
+
+
+def kcat(bootstrap: str, *arguments: str, text: str | None = None) -> str:
+    return output(["kcat", "-b", bootstrap, "-m", "15", *arguments], text)
+
+
+def produce(bootstrap: str, topic: str, lines: list[str], *arguments: str) -> None:
+    kcat(bootstrap, "-P", "-t", topic, *arguments, text="\n".join(lines))
+
+
+def read(bootstrap: str, topic: str, *arguments: str) -> list[dict]:
+    """Every record of the topic, as kcat's JSON."""
+    printed = kcat(bootstrap, "-C", "-t", topic, "-e", "-q", "-J", *(arguments or ("-o", "beginning")))
+    return [json.loads(line) for line in printed.splitlines()]
+
+
+def produce_consume(bootstrap: str) -> str:
+    topic = fresh("kcat")
+    produce(bootstrap, topic, [f"key-{i % 10}:{i}" for i in range(500)], "-K:")
+    got = read(bootstrap, topic)
+    for key in range(10):
+        same(
+            [m["payload"] for m in got if m["key"] == f"key-{key}"],
+            [str(i) for i in range(key, 500, 10)],
+            f"key {key}",
+        )
+    return "and the topic was created on first use"
+
+
+def headers(bootstrap: str) -> None:
+    topic = fresh("kcat")
+    produce(bootstrap, topic, ["x"], "-H", "trace=one", "-H", "trace=two", "-H", "empty=", "-H", "none")
+    same(
+        read(bootstrap, topic)[0]["headers"],
+        ["trace", "one", "trace", "two", "empty", "", "none", None],
+        "headers",
+    )
+
+
+def nulls(bootstrap: str) -> None:
+    topic = fresh("kcat")
+    produce(bootstrap, topic, ["no key"])
+    produce(bootstrap, topic, ["tombstone:"], "-K:", "-Z")
+    got = [(m["key"], m["payload"]) for m in sorted(read(bootstrap, topic), key=lambda m: m["ts"])]
+    same(got, [(None, "no key"), ("tombstone", None)], "keys and values")
+
+
+def codec(name: str) -> Callable[[str], None]:
+    def check(bootstrap: str) -> None:
+        topic, lines = fresh(name), [f"{i} " + "a line that repeats itself " * 8 for i in range(200)]
+        produce(bootstrap, topic, lines, "-p", "0", "-X", f"compression.codec={name}", "-X", "linger.ms=50")
+        same([m["payload"] for m in read(bootstrap, topic)], lines, "values")
+
+    check.__name__ = f"codec_{name}"
+    return check
+
+
+def acks(name: str) -> Callable[[str], None]:
+    def check(bootstrap: str) -> None:
+        topic = fresh("acks")
+        produce(bootstrap, topic, [str(i) for i in range(50)], "-p", "0", "-X", f"acks={name}")
+        same([m["payload"] for m in read(bootstrap, topic)], [str(i) for i in range(50)], "values")
+
+    check.__name__ = f"acks_{name}"
+    return check
+
+
+def idempotent(bootstrap: str) -> None:
+    topic = fresh("kcat")
+    options = ("-X", "enable.idempotence=true", "-X", "batch.num.messages=20")
+    produce(bootstrap, topic, [str(i) for i in range(1000)], "-p", "0", *options)
+    same(
+        [(m["offset"], m["payload"]) for m in read(bootstrap, topic)],
+        [(i, str(i)) for i in range(1000)],
+        "records",
+    )
+
+
+def group_eager(bootstrap: str) -> None:
+    topic, group = fresh("kcat"), fresh("group")
+    produce(bootstrap, topic, [str(i) for i in range(20)])
+    command = ["kcat", "-b", bootstrap, "-G", group, "-u", "-X", "auto.offset.reset=earliest", topic]
+    with Running(command) as first, Running(command) as second:
+
+        def both() -> bool:
+            text = "\n".join(first.lines), "\n".join(second.lines)
+            return all("rebalanced" in each for each in text)
+
+        until("both members to be in the group", both)
+        until("all 20 records", lambda: len([x for x in first.lines + second.lines if x.isdigit()]) >= 20)
+        values = sorted(int(x) for x in first.lines + second.lines if x.isdigit())
+        same(sorted(set(values)), list(range(20)), "records of the group")
+
+
+def commit_resume(bootstrap: str) -> None:
+    topic, group = fresh("kcat"), fresh("group")
+    produce(bootstrap, topic, [str(i) for i in range(20)], "-p", "0")
+    member = ("-G", group, "-q", "-X", "auto.offset.reset=earliest")
+    first = kcat(bootstrap, *member, "-c", "10", topic).split()
+    second = kcat(bootstrap, *member, "-c", "10", topic).split()
+    same(first + second, [str(i) for i in range(20)], "values of two runs")
+
+
+def seek_ends(bootstrap: str) -> None:
+    topic = fresh("kcat")
+    produce(bootstrap, topic, [str(i) for i in range(10)], "-p", "0")
+    same([m["offset"] for m in read(bootstrap, topic, "-o", "5")], [5, 6, 7, 8, 9], "from an offset")
+    same([m["offset"] for m in read(bootstrap, topic, "-o", "-3")], [7, 8, 9], "the last three")
+    same(read(bootstrap, topic, "-o", "end"), [], "from the end")
+
+
+def seek_timestamp(bootstrap: str) -> None:
+    topic = fresh("kcat")
+    produce(bootstrap, topic, ["one", "two"], "-p", "0")
+    at = read(bootstrap, topic)[0]["ts"]
+    found = [kcat(bootstrap, "-Q", "-t", f"{topic}:0:{t}").split()[-1] for t in (T0, at, at + 10_000_000)]
+    same(found[:2], ["0", "0"], "offsets by time")
+    same(
+        [m["payload"] for m in read(bootstrap, topic, "-p", "0", "-o", f"s@{at}")],
+        ["one", "two"],
+        "from a time",
+    )
+
+
+def cluster(bootstrap: str) -> str:
+    described = json.loads(kcat(bootstrap, "-L", "-J"))
+    same(len(described["brokers"]) >= 1, True, "brokers")
+    return f"{len(described['brokers'])} broker"
+
+
+def version() -> str:
+    text = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"Version (\S+) .*librdkafka (\S+)", text)
+    assert found
+    return f"{found[1]} (librdkafka {found[2]})"
+
+
+CODECS = [codec(name) for name in ("none", "gzip", "snappy", "lz4", "zstd")]
+ACKS = [acks(name) for name in ("0", "1", "all")]
+CHECKS = [produce_consume, headers, nulls, *CODECS, *ACKS, idempotent, group_eager, commit_resume, seek_ends,
+          seek_timestamp, cluster]  # fmt: skip
+
+if __name__ == "__main__":
+    run("kcat", version(), CHECKS)
+    os._exit(0)  # a client thread that hangs must not keep the run
