@@ -9,8 +9,9 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from magnetar.pipeline.options import COLUMNS, HEADERS
 from magnetar.records import kernel
-from magnetar.records.arrow import COLUMNS, BatchUnreadable, arrow_batches
+from magnetar.records.arrow import FIELDS, BatchUnreadable, arrow_batches
 from magnetar.records.batch import (
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -24,7 +25,8 @@ from magnetar.records.batch import (
 from magnetar.records.compression import Codec
 from magnetar.records.errors import RecordsError
 
-ALL = (*COLUMNS, "headers")
+ALL = (*COLUMNS, HEADERS)
+assert tuple(FIELDS) == ALL
 maybe = st.none() | st.binary(max_size=200)
 records = st.lists(
     st.builds(

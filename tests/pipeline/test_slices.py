@@ -11,8 +11,7 @@ import pytest
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
 from magnetar.ledger.files.layout import index_path
 from magnetar.ledger.files.sparse import SparseIndex
-from magnetar.pipeline.catalog import TopicPartition
-from magnetar.pipeline.options import parse_options
+from magnetar.pipeline.options import TopicPartition, parse_options
 from magnetar.pipeline.plan import DataLost, Plan
 from magnetar.pipeline.slices import read_slice
 from magnetar.pipeline.source import admit

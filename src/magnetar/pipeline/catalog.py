@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from magnetar.broker.names import Naming, TopicName
 from magnetar.broker.topic import decode_topic
@@ -14,16 +13,10 @@ from magnetar.ledger.info import ManagedLedgerInfo, decode_info, path_of
 from magnetar.ledger.port import LedgerSummary
 from magnetar.metadata import SqliteStore
 from magnetar.pipeline.ledgers import LedgerMap
+from magnetar.pipeline.options import TopicPartition
 
 _TOPICS = "/admin/partitioned-topics/"
 _NAMING = Naming()
-
-
-class TopicPartition(NamedTuple):
-    """One partition, by the name that Kafka's clients use."""
-
-    topic: str
-    partition: int
 
 
 class Catalog:
@@ -104,6 +97,8 @@ class PartitionLog:
             expected = ledger.last_offset + 1 if ledger.sealed else None
             if ledger.first_offset < high and (expected is None or expected > low):
                 yield self.map(ledger)
+                # One that a broker has just left for the next may not be noted as sealed yet.
+                expected = self.map(ledger).next_offset
 
     def offset_at_time(self, timestamp_ms: int) -> int | None:
         """Give the offset of the first record of ``timestamp_ms`` or later, or None."""

@@ -18,11 +18,19 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from magnetar.pipeline.catalog import TopicPartition
-from magnetar.pipeline.slices import SLICE_BYTES
-from magnetar.records.arrow import COLUMNS, FIELDS
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+HEADERS = "headers"
+SLICE_BYTES = 64 << 20
+
+
+class TopicPartition(NamedTuple):
+    """One partition, by the name that Kafka's clients use."""
+
+    topic: str
+    partition: int
+
 
 Offsets: TypeAlias = dict[TopicPartition, int]
 EARLIEST, LATEST = -2, -1
@@ -158,11 +166,12 @@ def _assigned(given: Mapping[str, str]) -> tuple[TopicPartition, ...] | None:
 def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
     headers = _one_of(given, "includeHeaders", ("false", "true")) == "true"
     if "columns" not in given:
-        return (*COLUMNS, "headers") if headers else COLUMNS
+        return (*COLUMNS, HEADERS) if headers else COLUMNS
     names = tuple(name.strip() for name in given["columns"].split(",") if name.strip())
-    wrong = [name for name in names if name not in FIELDS]
+    known = (*COLUMNS, HEADERS)
+    wrong = [name for name in names if name not in known]
     if wrong or not names or len(set(names)) != len(names):
-        raise ValueError(f"columns must be some of {', '.join(FIELDS)}, each once, not {given['columns']!r}")
+        raise ValueError(f"columns must be some of {', '.join(known)}, each once, not {given['columns']!r}")
     return names
 
 

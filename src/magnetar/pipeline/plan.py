@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.files.sparse import POINT_EVERY_BYTES
-from magnetar.pipeline.catalog import Catalog, PartitionLog, TopicPartition, matching
-from magnetar.pipeline.options import EARLIEST, LATEST, Bound, Offsets, SourceOptions
+from magnetar.pipeline.catalog import Catalog, PartitionLog, matching
+from magnetar.pipeline.options import EARLIEST, LATEST, Bound, Offsets, SourceOptions, TopicPartition
 from magnetar.pipeline.slices import LedgerSlice, slices
 from magnetar.pipeline.watermarks import Visible, ask_broker, broker_address
 

@@ -12,13 +12,13 @@ from pyspark.sql.datasource import InputPartition
 from magnetar.pipeline.catalog import PartitionLog
 from magnetar.pipeline.frames import ENTRY_ID, FRAME_AT, LAST_OFFSET, WORDS, Walk, walk_frames
 from magnetar.pipeline.ledgers import damage, map_ledger
+from magnetar.pipeline.options import SLICE_BYTES
 from magnetar.records import kernel
 from magnetar.records.arrow import BatchUnreadable, Table, arrow_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SLICE_BYTES = 64 << 20
 ARROW_ROWS = 1 << 16
 ARROW_BYTES = 64 << 20
 _CONTROL = 0x20

@@ -28,13 +28,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from magnetar.pipeline.catalog import TopicPartition
-from magnetar.pipeline.options import Offsets, SourceOptions, parse_options
-from magnetar.pipeline.plan import Plan
-from magnetar.pipeline.slices import LedgerSlice, read_slice
+from magnetar.pipeline.options import Offsets, SourceOptions, TopicPartition, parse_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from magnetar.pipeline.plan import Plan
+    from magnetar.pipeline.slices import LedgerSlice
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _TYPES: dict[str, DataType] = {
@@ -81,6 +81,21 @@ def _columns(schema: StructType) -> tuple[str, ...]:
     return tuple(schema.fieldNames())
 
 
+def make_plan(options: SourceOptions) -> Plan:
+    """Look at the data directory now."""
+    # Spark imports this module in several processes before the first row; only those that need the kernel load it.
+    from magnetar.pipeline.plan import Plan
+
+    return Plan(options)
+
+
+def read(partition: Any, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Give a slice's records. Where we plan nothing, Spark sends a partition of its own."""
+    from magnetar.pipeline.slices import LedgerSlice, read_slice
+
+    return read_slice(partition, columns) if isinstance(partition, LedgerSlice) else iter(())
+
+
 class LedgerReader(DataSourceReader):  # type: ignore[misc]
     """A batch: what was visible when it was planned."""
 
@@ -89,12 +104,11 @@ class LedgerReader(DataSourceReader):  # type: ignore[misc]
         self._columns = columns
 
     def partitions(self) -> list[LedgerSlice]:
-        plan = Plan(self._options)
+        plan = make_plan(self._options)
         return plan.slices(plan.starts(), plan.ends())
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        # Spark sends a partition of its own where we plan none.
-        return read_slice(partition, self._columns) if isinstance(partition, LedgerSlice) else iter(())
+        return read(partition, self._columns)
 
 
 class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
@@ -106,17 +120,17 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         self._target: Offsets | None = None
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
-        return to_json(Plan(self._options).starts())
+        return to_json(make_plan(self._options).starts())
 
     def getDefaultReadLimit(self) -> ReadLimit:
         most = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = Plan(self._options).latest()
+        self._target = make_plan(self._options).latest()
 
     def latestOffset(self, start: dict[str, dict[str, int]], limit: ReadLimit) -> dict[str, dict[str, int]]:
-        plan = None if self._target is not None else Plan(self._options)
+        plan = None if self._target is not None else make_plan(self._options)
         ends = self._target if plan is None else plan.latest()
         assert ends is not None
         starts = from_json(start)
@@ -125,15 +139,15 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         return to_json(admit(starts, ends, limit.max_rows) if isinstance(limit, ReadMaxRows) else ends)
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]]:
-        return to_json(Plan(self._options).latest())
+        return to_json(make_plan(self._options).latest())
 
     def partitions(
         self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]
     ) -> list[LedgerSlice]:
-        return Plan(self._options).slices(from_json(start), from_json(end))
+        return make_plan(self._options).slices(from_json(start), from_json(end))
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        return read_slice(partition, self._columns) if isinstance(partition, LedgerSlice) else iter(())
+        return read(partition, self._columns)
 
 
 def admit(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int) -> Offsets:

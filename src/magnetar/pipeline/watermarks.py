@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from magnetar.pipeline.catalog import TopicPartition
+from magnetar.pipeline.options import TopicPartition
 
 _TIMEOUT_S = 10.0
 

@@ -33,9 +33,6 @@ FIELDS = {
     "timestampType": pa.int32(),
     "headers": pa.list_(pa.field("element", _HEADER)),
 }
-COLUMNS = tuple(FIELDS)[:-1]
-"""What is read unless headers are asked for."""
-
 _INFLATED_BYTES = 32 << 20
 _WORDS = {
     kernel.Fault.CUT_SHORT: "the records are cut short",
