@@ -7,6 +7,7 @@ one counter without gaps (PIP-70), which Kafka calls the offset.
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,11 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from magnetar.records.compression import Buffer
+
+
+def wall_clock_ms() -> int:
+    """Give the time in ms since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 class Position(NamedTuple):

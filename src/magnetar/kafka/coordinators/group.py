@@ -275,11 +275,11 @@ def from_value(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
         protocol_type=value.protocol_type or None,
         protocol=value.protocol,
         leader=value.leader if any(member.member_id == value.leader for member in value.members) else None,
-        stored=value,
     )
     for member in value.members:
         group.add(_from_member_value(member, value))
     group.subscribed = group.find_subscribed()
+    group.stored = group.value()
     return group
 
 

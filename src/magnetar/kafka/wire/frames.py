@@ -64,6 +64,15 @@ class FrameReader:
             raise self._failure
         return None
 
+    def put_back(self, frame: memoryview) -> None:
+        """Have ``next_frame`` give this one again."""
+        self._frames.appendleft(frame)
+
+    @property
+    def waiting(self) -> int:
+        """How many whole frames can be taken."""
+        return len(self._frames)
+
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Take bytes as they came, cut anywhere."""
         left = memoryview(data)

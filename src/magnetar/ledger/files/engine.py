@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +18,7 @@ from magnetar.ledger.files.managed import FilesManagedLedger, closed_at, describ
 from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.ledger.files.walk import scan
 from magnetar.ledger.info import ROOT, ManagedLedgerInfo, decode_info, encode_info, path_of
-from magnetar.ledger.port import LedgerEngine, LedgerPolicy, LedgerSummary
+from magnetar.ledger.port import LedgerEngine, LedgerPolicy, LedgerSummary, wall_clock_ms
 from magnetar.metadata.port import MUST_NOT_EXIST, MetadataStore
 
 T = TypeVar("T")
@@ -29,11 +28,6 @@ _IDS = "/ledgers/next-id"
 _STATE = "/magnetar/files-engine"  # boot id, and up to which use the journal was clean
 _MOST_OPEN_FILES = 1000
 _log = logging.getLogger("magnetar.ledger")
-
-
-def wall_clock_ms() -> int:
-    """Give the time in ms since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 def boot_id() -> str:

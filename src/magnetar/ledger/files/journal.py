@@ -11,14 +11,17 @@ A few pre-written segments are used in turn; each round is one synchronous write
         28     n  records: ledger id (8), position in its file (8), length (4), the frame as in its file
                   zeros up to the next multiple of 4096
 
-The frames were already written to their ledgers' files, but only into the page cache. A segment is reused when
-those files have been flushed; until then, what it holds can be written again after a power loss.
+Each use begins with an empty round of one block. The frames were already written to their ledgers' files, but only into the page cache. A segment is reused when
+those files have been flushed; until then, what it holds can be written again after a power loss. A very large
+round, or one for which there is no segment because the disk is full, is made durable by flushing its ledgers' files.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import struct
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -33,6 +36,8 @@ from magnetar.records.compression import Buffer
 SEGMENT_BYTES = 16 << 20
 MOST_BUSY = 16
 ROUND_BYTES = 4 << 20
+RETRY_S = 1.0
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _ROUND = struct.Struct(">4sQQII")
 _RECORD = struct.Struct(">QQI")
 _MAGIC = b"MGJR"
@@ -86,10 +91,9 @@ class Round:
 class Segment:
     """One journal file in its present use, and the ledgers whose files it still vouches for."""
 
-    def __init__(self, path: Path, file: JournalFile, size: int) -> None:
+    def __init__(self, path: Path, file: JournalFile) -> None:
         self.path = path
         self.file = file
-        self.size = size
         self.use = -1
         self.rounds = 0
         self.at = 0
@@ -101,7 +105,7 @@ class Segment:
 
 
 class Journal:
-    """Group commit for one broker. All methods run on the event loop; only writes leave it."""
+    """Group commit for one broker. All methods run on the event loop; only disk work leaves it."""
 
     def __init__(self, root: Path, disk: Disk, run: Runner, *, first_use: int = 1) -> None:
         self._root = root
@@ -110,12 +114,15 @@ class Journal:
         self._loop = asyncio.get_running_loop()
         self._next_use = first_use
         self._free: list[Segment] = []
-        self._busy = 0  # segments whose ledgers are being flushed
+        self._busy: set[Segment] = set()  # their ledgers are being flushed
         self._segments = 0
-        self._active = self._take()
+        self._active: Segment | None = None
+        self._opening = disk.buffer(BLOCK_BYTES)
         self._filling: Round | None = None
-        self._waiting: list[Round] = []
+        self._waiting: deque[Round] = deque()
         self._writing = False
+        self._running: set[asyncio.Future[None]] = set()
+        self._no_room_until = 0.0
         self._buffers: list[memoryview] = []
         self.failed: StorageFailed | None = None
 
@@ -150,32 +157,89 @@ class Journal:
         return self._filling
 
     def _write_next(self) -> None:
-        if self._waiting:
-            current = self._waiting.pop(0)
-        elif self._filling is not None:
-            current, self._filling = self._filling, None
-        else:
+        """Begin to make the oldest round durable."""
+        if not self._waiting and self._filling is not None:
+            self._waiting.append(self._filling)
+            self._filling = None
+        if self._writing or self.failed is not None or not self._waiting:
             return
-        if self._active.at + _up(current.used) > self._active.size:
-            if self._busy >= MOST_BUSY:  # the disk is far behind: go on when a segment comes free
-                self._waiting.insert(0, current)
-                return
-            self._switch(_up(current.used))
+        current = self._waiting[0]
+        size = _up(current.used)
+        if size > ROUND_BYTES:  # too large to be worth writing twice
+            self._flush_round(self._waiting.popleft())
+        elif self._segment_for(size):
+            self._write(self._waiting.popleft())
+        elif len(self._busy) < MOST_BUSY:
+            if self._loop.time() < self._no_room_until:
+                self._flush_round(self._waiting.popleft())
+            else:
+                self._create()
+        # else the disk is far behind: go on when a segment comes free
+
+    def _segment_for(self, size: int) -> bool:
+        """Have a segment in use with so much room, if that takes no new one; the full one's ledgers are flushed."""
+        if self._active is not None and self._active.at + size <= SEGMENT_BYTES:
+            return True
+        if self._active is not None:
+            self._flush_behind(self._active)
+            self._active = None
+        if not self._free:
+            return False
+        self._active = self._free.pop()
+        self._active.take(self._next_use)
+        self._next_use += 1
+        return True
+
+    def _write(self, current: Round) -> None:
         segment = self._active
-        blocks = current.seal(segment.use, segment.rounds)
-        at = segment.at
+        assert segment is not None
+        opening = self._open_segment(segment) if not segment.rounds else None
+        blocks, at = current.seal(segment.use, segment.rounds), segment.at
         segment.at += len(blocks)
         segment.rounds += 1
         segment.ledgers |= current.ledgers
-        self._writing = True
-        written = self._run(lambda: segment.file.write(blocks, at))
-        written.add_done_callback(lambda result: self._written(current, result))
 
-    def _written(self, current: Round, result: asyncio.Future[None]) -> None:
-        self._writing = False
-        error = None if result.cancelled() else result.exception()
-        if error is not None or result.cancelled():
-            self._fail(error, current)
+        def write() -> None:
+            if opening is not None:
+                segment.file.write(opening, 0)
+            segment.file.write(blocks, at)
+
+        self._begin(write, lambda error: self._written(current, error))
+
+    def _open_segment(self, segment: Segment) -> memoryview:
+        """Give an empty round to begin with: one block cannot tear, so a torn round behind it is told from an old use."""
+        opening = Round(self._opening, self._loop)
+        segment.rounds, segment.at = 1, BLOCK_BYTES
+        return opening.seal(segment.use, 0)
+
+    def _flush_round(self, current: Round) -> None:
+        """Make a round durable without the journal: by flushing the files of its ledgers."""
+        paths = self._paths(current.ledgers)
+        self._begin(lambda: self._disk.sync(paths), lambda error: self._written(current, error))
+
+    def _begin(self, call: Callable[[], None], ended: Callable[[BaseException | None], None]) -> None:
+        """Run the one thing that rounds wait for."""
+        self._writing = True
+
+        def done(error: BaseException | None) -> None:
+            self._writing = False
+            ended(error)
+
+        self._start(call, done)
+
+    def _start(self, call: Callable[[], None], ended: Callable[[BaseException | None], None]) -> None:
+        running = self._run(call)
+        self._running.add(running)
+
+        def done(result: asyncio.Future[None]) -> None:
+            self._running.discard(result)
+            ended(asyncio.CancelledError() if result.cancelled() else result.exception())
+
+        running.add_done_callback(done)
+
+    def _written(self, current: Round, error: BaseException | None) -> None:
+        if error is not None or self.failed is not None:
+            self.fail(error or self.failed, current)
             return
         for mark, value in current.marks.items():
             mark(value)
@@ -185,71 +249,70 @@ class Journal:
             self._buffers.append(current.buffer)
         self._write_next()
 
-    def _fail(self, error: BaseException | None, *current: Round) -> None:
+    def fail(self, error: BaseException | None, *current: Round) -> None:
         """Nobody can know what the disk kept: every append from here on is refused until a restart recovers."""
-        self.failed = StorageFailed(f"the journal cannot be written: {error}")
+        if self.failed is None:
+            self.failed = StorageFailed(f"the disk failed, and only a restart can tell what it kept: {error}")
         rounds = [*current, *self._waiting, *([self._filling] if self._filling else [])]
-        self._waiting, self._filling = [], None
+        self._waiting.clear()
+        self._filling = None
         for each in rounds:
             if not each.done.done():
                 each.done.set_exception(self.failed)
                 each.done.exception()  # whoever still waits sees it; nobody has to
 
-    def _switch(self, need: int) -> None:
-        """Go on in another segment; flush the ledgers behind the full one, then it is free again."""
-        full = self._active
-        self._active = self._take(need)
-        self._busy += 1
-        root, disk, ledgers = self._root, self._disk, full.ledgers
-        paths = [ledger_path(root, ledger_id) for ledger_id in sorted(ledgers)]
-        flushed = self._run(lambda: disk.sync(paths))
-        flushed.add_done_callback(lambda result: self._flushed(full, result))
+    def _flush_behind(self, full: Segment) -> None:
+        """Flush the ledgers behind a full segment; then it is free again."""
+        self._busy.add(full)
+        paths = self._paths(full.ledgers)
+        self._start(lambda: self._disk.sync(paths), lambda error: self._flushed(full, error))
 
-    def _flushed(self, segment: Segment, result: asyncio.Future[None]) -> None:
-        self._busy -= 1
-        if result.cancelled() or result.exception() is not None:
-            self._fail(None if result.cancelled() else result.exception())
-            return
+    def _flushed(self, segment: Segment, error: BaseException | None) -> None:
+        self._busy.discard(segment)
         self._free.append(segment)
-        if not self._writing:
+        if error is not None:
+            self.fail(error)
+        else:
             self._write_next()
 
-    def _take(self, need: int = 0) -> Segment:
-        fitting = next((s for s in self._free if s.size >= need), None)
-        if fitting is None:
-            fitting = self._create(max(SEGMENT_BYTES, need))
-        else:
-            self._free.remove(fitting)
-        fitting.take(self._next_use)
-        self._next_use += 1
-        return fitting
+    def _paths(self, ledgers: set[int]) -> list[Path]:
+        return [ledger_path(self._root, ledger_id) for ledger_id in sorted(ledgers)]
 
-    def _create(self, size: int) -> Segment:
+    def _create(self) -> None:
+        """Write a new segment full of zeros. Without room for it, rounds flush their ledgers' files instead."""
         path = self._root / "journal" / f"{self._segments:04d}.journal"
-        self._segments += 1
-        return Segment(path, self._disk.open_journal(path, size), size)
+        made: list[JournalFile] = []
+
+        def ended(error: BaseException | None) -> None:
+            if error is None:
+                self._segments += 1
+                self._free.append(Segment(path, made[0]))
+            elif isinstance(error, OSError) and error.errno in NO_ROOM:
+                self._no_room_until = self._loop.time() + RETRY_S
+            else:
+                self.fail(error)
+            self._write_next()
+
+        self._begin(lambda: made.append(self._disk.open_journal(path, SEGMENT_BYTES)), ended)
 
     @property
     def use(self) -> int:
-        """The use of the segment that is written now: at a clean end, nothing up to it needs to be read again."""
-        return self._active.use
+        """The last use of a segment: at a clean end, nothing up to it needs to be read again."""
+        return self._next_use - 1
 
     async def close(self) -> None:
         """Wait until all is written and no segment is being flushed; let the files go."""
-        while self.failed is None and (self._writing or self._filling or self._waiting):
-            last = self._filling or (self._waiting[-1] if self._waiting else None)
-            await (asyncio.wait([last.done]) if last is not None else asyncio.sleep(0))
-        while self._busy and self.failed is None:
-            await asyncio.sleep(0.001)
-        for segment in (*self._free, self._active):
+        while self._running:
+            await asyncio.wait(list(self._running))
+        for segment in (*self._free, *([self._active] if self._active else [])):
             segment.file.close()
 
 
-def journaled(data: memoryview, path: Path) -> tuple[int, list[memoryview]]:
+def journaled(data: memoryview, path: Path, *, clean_use: int) -> tuple[int, list[memoryview]]:
     """Give a segment's use and the records of its rounds, in order.
 
     A torn last round is left out: nobody was told that it is durable. A round that is damaged although a later
-    one is whole raises ``LedgerCorrupt``.
+    one is whole raises ``LedgerCorrupt``, unless it belongs to a use up to ``clean_use``, which nobody needs any more.
     """
     use, at = -1, 0
     rounds: list[memoryview] = []
@@ -260,7 +323,7 @@ def journaled(data: memoryview, path: Path) -> tuple[int, list[memoryview]]:
         use = found_use
         rounds.append(records)
         at += size
-    later = _later_round(data, at, use, len(rounds))
+    later = _later_round(data, at, use, len(rounds), clean_use)
     if later is not None:
         raise LedgerCorrupt(
             f"{path}: round {len(rounds)} at byte {at} is damaged, and a later one at {later} is whole"
@@ -293,13 +356,15 @@ def _round_at(data: memoryview, at: int) -> tuple[int, int, memoryview, int] | N
     return use, number, records, _up(_ROUND.size + size)
 
 
-def _later_round(data: memoryview, at: int, use: int, number: int) -> int | None:
-    """Give where a whole round of the same use with a higher number begins behind ``at``, if there is one."""
+def _later_round(data: memoryview, at: int, use: int, number: int, clean_use: int) -> int | None:
+    """Give where a whole round that should have followed begins behind ``at``, if there is one."""
     for place in range(_up(at), len(data) - _ROUND.size, BLOCK_BYTES):
         if data[place : place + 4] != _MAGIC:
             continue
         found = _round_at(data, place)
-        if found is not None and found[1] >= number and (found[0] == use or (use == -1 and found[1] > 0)):
+        if found is None or found[0] <= clean_use:
+            continue
+        if found[1] >= number and (found[0] == use or use == -1):
             return place
     return None
 

@@ -1,0 +1,96 @@
+"""A whole broker in one process: storage, core and protocol handlers, started in order and ended in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from pathlib import Path
+
+from magnetar.broker.core import Broker
+from magnetar.broker.handlers import ProtocolHandler, load_handlers
+from magnetar.broker.listeners import Listener, parse_listeners, warn_open
+from magnetar.broker.settings import Settings
+from magnetar.ledger.disk import RealDisk
+from magnetar.ledger.files.engine import FilesEngine
+from magnetar.metadata import SqliteStore
+
+ADDRESS_FILE = "broker.json"
+_log = logging.getLogger("magnetar.broker")
+
+
+class BrokerService:
+    """One broker on embedded storage. ``listeners`` are known, with their ports, once it has started."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.root = Path(settings.data_dir).absolute()
+        self.listeners: tuple[Listener, ...] = ()
+        self.broker: Broker
+        self.handlers: list[ProtocolHandler] = []
+        self._store: SqliteStore
+        self._engine: FilesEngine
+        self._servers: list[asyncio.Server] = []
+
+    async def start(self) -> None:
+        """Recover, then serve; raise what stands against it, with nothing left running."""
+        wanted = parse_listeners(self.settings)
+        self.handlers = load_handlers(
+            self.settings.messaging_protocols, self.settings.protocol_handler_directory
+        )
+        for handler in self.handlers:
+            handler.initialize(self.settings)
+        self.root.mkdir(parents=True, exist_ok=True)
+        self._store = SqliteStore(self.root / "metadata.sqlite")
+        try:
+            await self._start(wanted)
+        except BaseException:
+            self._store.close()
+            raise
+
+    async def _start(self, wanted: tuple[Listener, ...]) -> None:
+        self._engine = FilesEngine(
+            self.root, self._store, RealDisk(), flush_interval_ms=self.settings.flush_interval_ms
+        )
+        await self._engine.start()
+        self.broker = Broker(self.settings, self._store, self._engine)
+        await self.broker.start()
+        for handler in self.handlers:
+            await handler.start(self.broker)
+        self.listeners = tuple([await self._listen(listener) for listener in wanted])
+        self._tell_address()
+
+    async def _listen(self, listener: Listener) -> Listener:
+        """Open one listener; a client may come at once, so it is bound before it is served."""
+        warn_open(listener)
+        handler = self.handlers[0]
+        bound = listener
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: handler.new_connection(bound),
+            listener.bind.host or None,
+            listener.bind.port,
+            backlog=self.settings.socket_listen_backlog_size,
+            start_serving=False,
+        )
+        bound = listener.bound(server.sockets[0].getsockname()[1])
+        await server.start_serving()
+        self._servers.append(server)
+        return bound
+
+    def _tell_address(self) -> None:
+        """Leave word in the data directory of who serves it and where."""
+        word = {"pid": os.getpid(), "kafka": [str(listener.advertised) for listener in self.listeners]}
+        (self.root / ADDRESS_FILE).write_text(json.dumps(word) + "\n")
+
+    async def close(self) -> None:
+        """Stop serving, make everything durable, and let go of the data directory."""
+        for server in self._servers:
+            server.close()
+        for handler in reversed(self.handlers):
+            await handler.close()
+        await self._engine.close()
+        (self.root / ADDRESS_FILE).unlink(missing_ok=True)
+        self._store.close()
+        _log.info("closed")

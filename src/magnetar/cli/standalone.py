@@ -1,0 +1,76 @@
+"""``magnetar standalone``: one broker in the foreground, on embedded storage."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from magnetar.broker import logs, setting_sources
+from magnetar.broker.errors import BrokerError
+from magnetar.broker.listeners import Endpoint
+from magnetar.broker.service import BrokerService
+from magnetar.broker.settings import Settings
+from magnetar.ledger.errors import LedgerError
+from magnetar.metadata import MetadataError
+
+_log = logging.getLogger("magnetar.standalone")
+
+
+def run(data: Path | None, kafka: str | None, config: Path | None, overrides: Sequence[str]) -> int:
+    """Serve until SIGTERM or SIGINT; give the exit status. Prints one line once clients may connect."""
+    import uvloop
+
+    given = list(overrides)
+    if data is not None:
+        given.append(f"data.dir={data}")
+    if kafka is not None:
+        given.append(f"listeners=PLAINTEXT://{kafka}")
+    try:
+        loaded = setting_sources.load(config, given)
+    except BrokerError as error:
+        print(f"magnetar: {error}", file=sys.stderr)
+        return 2
+    logs.set_up(loaded.settings.log_level, loaded.settings.log_format)
+    warning = loaded.warning()
+    if warning:
+        _log.warning(warning)
+    _raise_file_limit()
+    try:
+        uvloop.run(_serve(loaded.settings))
+    except (BrokerError, LedgerError, MetadataError, OSError) as error:
+        print(f"magnetar: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _serve(settings: Settings) -> None:
+    service = BrokerService(settings)
+    await service.start()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    # What start-up made lives as long as the process: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    print(ready_line([listener.advertised for listener in service.listeners]), flush=True)
+    await stop.wait()
+    await service.close()
+
+
+def ready_line(kafka: Sequence[Endpoint]) -> str:
+    """Give the line that tells where clients may connect; several listeners are separated by commas."""
+    return f"ready kafka={','.join(map(str, kafka))}"
+
+
+def _raise_file_limit() -> None:
+    """Let this process open as many files as it is allowed to."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

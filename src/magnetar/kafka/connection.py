@@ -1,0 +1,213 @@
+"""One client's requests in, answers out, in order. It never touches a socket: bytes come in, parts go out.
+
+Produce requests may overlap, so that one flush serves many; any other request begins when all before it are
+answered, as in Kafka. Whatever cannot be read ends the connection with one log line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from magnetar.broker.listeners import Listener
+from magnetar.kafka.context import RequestContext, Services
+from magnetar.kafka.eager import Eager
+from magnetar.kafka.handlers import ROUTE_BY_KEY, Route
+from magnetar.kafka.handlers.api_versions import unsupported_version
+from magnetar.kafka.wire.frames import FrameReader
+from magnetar.kafka.wire.header import (
+    API_VERSIONS,
+    RequestHeader,
+    decode_request_header,
+    encode_response_header,
+)
+from magnetar.kafka.wire.malformed import WireError
+from magnetar.records.compression import Buffer
+
+PRODUCE = 0
+FETCH = 1
+MOST_OVERLAPPING = 64
+_log = logging.getLogger("magnetar.kafka")
+
+
+class Answer:
+    """The place of one request in the order of answers; ``parts`` are there once it is answered."""
+
+    __slots__ = ("begun", "header", "parts", "size")
+
+    def __init__(self, header: RequestHeader, size: int) -> None:
+        self.header = header
+        self.size = size
+        self.parts: Sequence[Buffer] | None = None
+        self.begun: Eager | asyncio.Task[None] | None = None
+
+
+class Conversation:
+    """What goes on with one client. ``send`` takes an answer's parts; ``end`` closes the connection."""
+
+    def __init__(
+        self,
+        services: Services,
+        listener: Listener,
+        peer: str,
+        frames: FrameReader,
+        send: Callable[[Sequence[Buffer]], None],
+        end: Callable[[], None],
+        hold: Callable[[int], None],
+    ) -> None:
+        self.peer = peer
+        self._services = services
+        self._listener = listener
+        self._frames = frames
+        self._send = send
+        self._end = end
+        self._hold = hold
+        self._answers: deque[Answer] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ended = False
+        self._blocked = False  # a request of another kind waits behind Produce
+        self._full = False
+        self.client_id = ""
+
+    @property
+    def busy(self) -> bool:
+        """Whether some request is not answered yet."""
+        return bool(self._answers)
+
+    def go_on(self) -> None:
+        """Take up whole requests as far as order and the client's appetite for answers allow."""
+        try:
+            while not (self._ended or self._full or self._blocked) and self._may_begin():
+                frame = self._frames.next_frame()
+                if frame is None:
+                    return
+                self._begin(frame)
+        except WireError as error:
+            self.refuse(str(error))
+
+    def pause(self) -> None:
+        """Begin nothing new: the client does not take its answers."""
+        self._full = True
+
+    def resume(self) -> None:
+        self._full = False
+        self.go_on()
+
+    def _may_begin(self) -> bool:
+        answers = self._answers
+        if not answers:
+            return True
+        return answers[-1].header.api_key == PRODUCE and len(answers) < MOST_OVERLAPPING
+
+    def _begin(self, frame: memoryview) -> None:
+        header, body = decode_request_header(frame)
+        route = ROUTE_BY_KEY.get(header.api_key)
+        if route is None or not route.first <= header.api_version <= route.last:
+            self._unsupported(header)
+            return
+        if self._answers and header.api_key != PRODUCE:
+            self._later(frame)
+            return
+        self._start(route, header, body, len(frame))
+
+    def _later(self, frame: memoryview) -> None:
+        """Another kind of request behind Produce: it waits in the queue until those are answered."""
+        self._frames.put_back(frame)
+        self._blocked = True
+
+    def _start(self, route: Route, header: RequestHeader, body: memoryview, size: int) -> None:
+        request_class, handler = route.load()
+        request = request_class.decode(body, header.api_version)
+        client_id = header.client_id or ""
+        self.client_id = client_id
+        context = RequestContext(
+            self._services, header.api_version, client_id, "/" + self.peer, self._listener
+        )
+        answer = Answer(header, size)
+        self._answers.append(answer)
+        self._hold(size)
+        coroutine = handler(request, context)
+        if header.api_key in (PRODUCE, FETCH):
+            answer.begun = Eager(coroutine, lambda response, error: self._answered(answer, response, error))
+        else:
+            answer.begun = task = asyncio.ensure_future(self._run(answer, coroutine))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, answer: Answer, coroutine: Coroutine[Any, Any, Any]) -> None:
+        try:
+            response = await coroutine
+        except Exception as error:
+            self._answered(answer, None, error)
+        else:
+            self._answered(answer, response, None)
+
+    def _answered(self, answer: Answer, response: Any, error: BaseException | None) -> None:
+        self._hold(-answer.size)
+        if self._ended:
+            return
+        if error is not None:
+            self._failed(answer.header, error)
+            return
+        header = answer.header
+        if response is None:  # acks=0: the client wants none
+            answer.parts = ()
+        else:
+            head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
+            answer.parts = [head, *response.encode_parts(header.api_version)]
+        self._flush()
+        if answer.begun is not None:  # else we are still inside the loop that began it
+            self.go_on()
+
+    def _flush(self) -> None:
+        """Send every answer whose turn it is."""
+        answers = self._answers
+        while answers and answers[0].parts is not None:
+            parts = answers.popleft().parts
+            if parts:
+                size = sum(map(len, parts))
+                self._send([size.to_bytes(4, "big"), *parts])
+        if not answers:
+            self._blocked = False
+
+    def _unsupported(self, header: RequestHeader) -> None:
+        """Answer a client whose ApiVersions is newer than ours; end a connection that asks for anything else."""
+        if header.api_key != API_VERSIONS:
+            self.refuse(f"API key {header.api_key} version {header.api_version} is not served")
+            return
+        answer = Answer(header, 0)
+        answer.parts = [
+            encode_response_header(API_VERSIONS, 0, header.correlation_id),
+            *unsupported_version().encode_parts(0),
+        ]
+        self._answers.append(answer)
+        self._flush()
+
+    def _failed(self, header: RequestHeader, error: BaseException) -> None:
+        if isinstance(error, ConnectionAbortedError | WireError):
+            self.refuse(str(error))
+            return
+        _log.error("request failed: api=%d client=%s", header.api_key, self.peer, exc_info=error)
+        self.close()
+
+    def refuse(self, why: str) -> None:
+        """End the conversation with one line in the log."""
+        if not self._ended:
+            _log.warning("connection from %s (client id %r) closed: %s", self.peer, self.client_id, why)
+            self.close()
+
+    def close(self) -> None:
+        """Stop waiting for anything; what was appended stays appended."""
+        if self._ended:
+            return
+        self._ended = True
+        for answer in self._answers:
+            if answer.parts is None:
+                self._hold(-answer.size)
+            if isinstance(answer.begun, Eager) and answer.header.api_key == FETCH:
+                answer.begun.stop()
+        self._answers.clear()
+        self._end()

@@ -1,0 +1,38 @@
+"""What a handler is given beside the request: who asks, and the broker's services."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from magnetar.broker.core import Broker
+from magnetar.broker.listeners import Listener
+from magnetar.kafka.fetch_sessions import FetchSessions
+from magnetar.kafka.partitions.registry import Partitions
+from magnetar.kafka.producer_ids import ProducerIds
+
+if TYPE_CHECKING:
+    from magnetar.kafka.coordinators.groups import GroupCoordinator
+
+
+@dataclass(slots=True)
+class Services:
+    """What one broker offers to Kafka's clients."""
+
+    broker: Broker
+    partitions: Partitions
+    groups: GroupCoordinator
+    fetch_sessions: FetchSessions
+    producer_ids: ProducerIds
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """One request's circumstances. ``client_host`` begins with a slash, as Kafka shows it."""
+
+    kafka: Services
+    api_version: int
+    client_id: str
+    client_host: str
+    listener: Listener
+    principal: str = "User:ANONYMOUS"

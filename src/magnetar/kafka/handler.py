@@ -1,0 +1,70 @@
+"""The protocol handler "kafka": puts the services together and serves Kafka's clients."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import fields
+from typing import ClassVar
+
+from magnetar.broker.core import Broker
+from magnetar.broker.handlers import ProtocolHandler
+from magnetar.broker.listeners import Listener
+from magnetar.broker.settings import Settings
+from magnetar.broker.topic import Topic
+from magnetar.kafka.context import Services
+from magnetar.kafka.coordinators.groups import GroupCoordinator
+from magnetar.kafka.coordinators.settings import GroupSettings
+from magnetar.kafka.fetch_sessions import FetchSessions
+from magnetar.kafka.offsets_log import LedgerOffsetsLog
+from magnetar.kafka.partitions.registry import Partitions
+from magnetar.kafka.producer_ids import ProducerIds
+from magnetar.kafka.server import KafkaServer
+from magnetar.ledger.port import wall_clock_ms
+
+
+class KafkaProtocolHandler(ProtocolHandler):
+    """Serves Kafka's protocol."""
+
+    protocol_name: ClassVar[str] = "kafka"
+
+    def __init__(self) -> None:
+        self._settings: Settings
+        self._server: KafkaServer
+        self.services: Services
+
+    def initialize(self, settings: Settings) -> None:
+        self._settings = settings
+
+    async def start(self, broker: Broker) -> None:
+        partitions = Partitions(broker, wall_clock_ms)
+        groups = GroupCoordinator(LedgerOffsetsLog(broker, partitions), group_settings(self._settings))
+        self.services = Services(
+            broker=broker,
+            partitions=partitions,
+            groups=groups,
+            fetch_sessions=FetchSessions(self._settings.max_incremental_fetch_session_cache_slots),
+            producer_ids=ProducerIds(broker.store),
+        )
+
+        async def forget(topic: Topic) -> None:
+            await groups.on_topic_deleted(topic.kafka_name)
+
+        broker.events.topic_deleted.append(forget)
+        self._server = KafkaServer(self.services, self._settings)
+        partitions.start()
+        self._server.start()
+        await groups.start()
+
+    def new_connection(self, listener: Listener) -> asyncio.BaseProtocol:
+        return self._server.connection(listener)
+
+    async def close(self) -> None:
+        self._server.close()
+        await self.services.groups.close()
+        await self.services.partitions.close()
+
+
+def group_settings(settings: Settings) -> GroupSettings:
+    """Give what the settings say about groups."""
+    names = [field.name for field in fields(GroupSettings)]
+    return GroupSettings(**{name: getattr(settings, name) for name in names})

@@ -1,0 +1,43 @@
+"""From what a request names to the partition it means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.broker.errors import TopicNotFound
+from magnetar.kafka.partitions.partition import LEADER_EPOCH, Partition
+from magnetar.kafka.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+NO_ID = bytes(16)
+
+
+class UnknownTopicId(TopicNotFound):
+    """No topic has this id (any more)."""
+
+
+async def find_partition(context: RequestContext, name: str, topic_id: bytes, index: int) -> Partition:
+    """Give the partition by its topic's id, or by any form of its name; raise ``TopicNotFound``."""
+    broker = context.kafka.broker
+    if not name and topic_id != NO_ID:
+        topic = broker.get_by_id(topic_id)
+        if topic is None:
+            raise UnknownTopicId("no topic has this id")
+    else:
+        topic = broker.topic(name)
+    if not broker.visible(topic):
+        raise TopicNotFound(f"topic {name} does not exist")
+    return await context.kafka.partitions.get(topic, index)
+
+
+def check_epoch(current_leader_epoch: int) -> ErrorCode:
+    """Say whether the client's idea of who leads is older or newer than ours (KIP-320); -1 has none."""
+    if current_leader_epoch < 0 or current_leader_epoch == LEADER_EPOCH:
+        return ErrorCode.NONE
+    return (
+        ErrorCode.FENCED_LEADER_EPOCH
+        if current_leader_epoch < LEADER_EPOCH
+        else ErrorCode.UNKNOWN_LEADER_EPOCH
+    )

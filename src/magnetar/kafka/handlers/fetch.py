@@ -1,0 +1,176 @@
+"""Fetch: record batches as they lie in the ledgers, at once or as soon as there are enough of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from magnetar.kafka.errors import code_for
+from magnetar.kafka.fetch_sessions import INVALID_SESSION, Ask, FetchSession
+from magnetar.kafka.handlers.asked import check_epoch, find_partition
+from magnetar.kafka.partitions.partition import LEADER_EPOCH, Partition
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages.fetch_request import FetchRequest
+from magnetar.kafka.wire.messages.fetch_response import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+READ_COMMITTED = 1
+
+
+async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse:
+    """Answer with what is readable, or wait for ``min_bytes`` until ``max_wait_ms``."""
+    session, asks, error = context.kafka.fetch_sessions.resolve(request)
+    if error:
+        return FetchResponse(error_code=error, session_id=INVALID_SESSION)
+    max_bytes = min(request.max_bytes, context.kafka.broker.settings.fetch_max_bytes)
+    found = await _find(asks, context)
+    rows, size, failed = await _read_all(asks, found, max_bytes, request.isolation_level)
+    if size < request.min_bytes and not failed and asks and request.max_wait_ms > 0:
+        rows = await _until_enough(request, asks, found, max_bytes, rows)
+    return _answer(session, asks, rows, answer_all=session is None or request.session_epoch <= 0)
+
+
+async def _find(asks: list[Ask], context: RequestContext) -> list[Partition | BaseException]:
+    """Give each ask's partition, or why there is none."""
+    found: list[Partition | BaseException] = []
+    opened = context.kafka.partitions.opened
+    for ask in asks:
+        partition = opened(ask.topic, ask.partition.partition)
+        if partition is None:
+            try:
+                partition = await find_partition(context, ask.topic, ask.topic_id, ask.partition.partition)
+            except Exception as error:
+                found.append(error)
+                continue
+        found.append(partition)
+    return found
+
+
+async def _until_enough(
+    request: FetchRequest,
+    asks: list[Ask],
+    found: list[Partition | BaseException],
+    max_bytes: int,
+    rows: list[PartitionData],
+) -> list[PartitionData]:
+    """Park until an append brings enough or the time is up; give the rows as they are then."""
+    loop = asyncio.get_running_loop()
+    partitions = [partition for partition in found if isinstance(partition, Partition)]
+    bell: asyncio.Future[None] = loop.create_future()
+    time_is_up = False
+
+    def ring() -> None:
+        if not bell.done():
+            bell.set_result(None)
+
+    def stop() -> None:
+        nonlocal time_is_up
+        time_is_up = True
+        ring()
+
+    timer = loop.call_later(request.max_wait_ms / 1000, stop)
+    for partition in partitions:
+        partition.wait(ring)
+    try:
+        while True:
+            await bell
+            bell = loop.create_future()
+            rows, size, failed = await _read_all(asks, found, max_bytes, request.isolation_level)
+            if size >= request.min_bytes or failed or time_is_up:
+                return rows
+    finally:
+        timer.cancel()
+        for partition in partitions:
+            partition.leave(ring)
+
+
+async def _read_all(
+    asks: list[Ask], found: list[Partition | BaseException], max_bytes: int, isolation: int
+) -> tuple[list[PartitionData], int, bool]:
+    """Give a row per ask, how many bytes they hold, and whether one failed."""
+    rows, size, failed = [], 0, False
+    for ask, partition in zip(asks, found, strict=True):
+        if isinstance(partition, BaseException):
+            rows.append(_failed(ask, code_for(partition)))
+            failed = True
+            continue
+        row, taken = await _read_one(ask, partition, max_bytes - size, size == 0, isolation)
+        size += taken
+        failed = failed or row.error_code != 0 or row.diverging_epoch is not None
+        rows.append(row)
+    return rows, size, failed
+
+
+async def _read_one(
+    ask: Ask, partition: Partition, room: int, is_first: bool, isolation: int
+) -> tuple[PartitionData, int]:
+    asked, log = ask.partition, partition.log
+    code = check_epoch(asked.current_leader_epoch)
+    if code:
+        return _failed(ask, code), 0
+    row = PartitionData(
+        partition_index=asked.partition,
+        high_watermark=log.visible_offset,
+        last_stable_offset=log.visible_offset,
+        log_start_offset=log.first_offset,
+        aborted_transactions=[] if isolation == READ_COMMITTED else None,
+        records=b"",
+    )
+    if asked.last_fetched_epoch > LEADER_EPOCH:
+        row.diverging_epoch = EpochEndOffset(epoch=LEADER_EPOCH, end_offset=log.next_offset)
+        return row, 0
+    if room <= 0 and not is_first:
+        return row, 0
+    try:
+        batches, size = await partition.read(asked.fetch_offset, min(asked.partition_max_bytes, max(room, 1)))
+    except Exception as error:
+        return _failed(ask, code_for(error), log.first_offset), 0
+    if not batches or (size > room and not is_first):
+        return row, 0
+    row.records = batches
+    row.high_watermark = row.last_stable_offset = log.visible_offset
+    return row, size
+
+
+def _failed(ask: Ask, code: ErrorCode, log_start_offset: int = -1) -> PartitionData:
+    return PartitionData(
+        partition_index=ask.partition.partition,
+        error_code=code,
+        high_watermark=-1,
+        log_start_offset=log_start_offset,
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+def _answer(
+    session: FetchSession | None, asks: list[Ask], rows: list[PartitionData], *, answer_all: bool
+) -> FetchResponse:
+    """Lay out the rows by topic; in a session only those that say something new."""
+    topics: dict[tuple[str, bytes], list[PartitionData]] = {}
+    served = []
+    for ask, row in zip(asks, rows, strict=True):
+        news = row.records or row.error_code or row.diverging_epoch is not None
+        known = (ask.high_watermark, ask.log_start_offset, ask.error_code)
+        now = (row.high_watermark, row.log_start_offset, row.error_code)
+        ask.high_watermark, ask.log_start_offset, ask.error_code = now
+        if row.records:
+            served.append(ask)
+        if answer_all or news or known != now:
+            topics.setdefault((ask.topic, ask.topic_id), []).append(row)
+    if session is not None:
+        session.turn(served)
+    return FetchResponse(
+        session_id=session.session_id if session is not None else INVALID_SESSION,
+        responses=[
+            FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=partitions)
+            for (name, topic_id), partitions in topics.items()
+        ],
+    )

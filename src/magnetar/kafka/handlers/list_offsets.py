@@ -1,0 +1,87 @@
+"""ListOffsets: which offset stands for a moment, or for one of the named places of a log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.kafka.errors import code_for
+from magnetar.kafka.handlers.asked import NO_ID, check_epoch, find_partition
+from magnetar.kafka.partitions.partition import LEADER_EPOCH, Partition, batch_of
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
+from magnetar.kafka.wire.messages.list_offsets_response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from magnetar.ledger.port import StoredEntry
+from magnetar.records.batch import decode_records
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+_FIRST_WITH = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+
+
+async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    """Answer for each partition; nothing past the high watermark is ever told."""
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[await _answer_one(topic.name, each, context) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _answer_one(
+    name: str, asked: ListOffsetsPartition, context: RequestContext
+) -> ListOffsetsPartitionResponse:
+    row = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+    try:
+        partition = await find_partition(context, name, NO_ID, asked.partition_index)
+        row.error_code = check_epoch(asked.current_leader_epoch)
+        if asked.timestamp < 0 and context.api_version < _FIRST_WITH.get(asked.timestamp, 0):
+            row.error_code = ErrorCode.UNSUPPORTED_VERSION
+        if not row.error_code:
+            await _look_up(row, partition, asked.timestamp)
+    except Exception as error:
+        row.error_code = code_for(error)
+    return row
+
+
+async def _look_up(row: ListOffsetsPartitionResponse, partition: Partition, timestamp: int) -> None:
+    log = partition.log
+    if timestamp == LATEST:
+        row.offset, row.leader_epoch = log.visible_offset, LEADER_EPOCH
+    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+        row.offset, row.leader_epoch = log.first_offset, LEADER_EPOCH
+    elif timestamp == MAX_TIMESTAMP:
+        _fill(row, partition, await log.find_max_timestamp(), None)
+    elif timestamp >= 0:
+        _fill(row, partition, await log.find_by_time(timestamp), timestamp)
+    elif timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):  # nothing is tiered: those have no offset
+        row.error_code = ErrorCode.UNSUPPORTED_VERSION
+
+
+def _fill(
+    row: ListOffsetsPartitionResponse, partition: Partition, entry: StoredEntry | None, timestamp: int | None
+) -> None:
+    """Find the record within the entry: the first one of that time or later, or the latest of all."""
+    if entry is None:
+        return
+    records = [r for r in decode_records(batch_of(entry)) if r.offset >= partition.log.first_offset]
+    if timestamp is None:
+        wanted = max(records, key=lambda record: record.timestamp, default=None)
+    else:
+        wanted = next((record for record in records if record.timestamp >= timestamp), None)
+    if wanted is not None:
+        row.offset, row.timestamp, row.leader_epoch = wanted.offset, wanted.timestamp, LEADER_EPOCH

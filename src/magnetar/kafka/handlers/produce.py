@@ -1,0 +1,148 @@
+"""Produce: each partition's batch goes to its log, and is acknowledged once the flush policy is met."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from magnetar.kafka.errors import code_for
+from magnetar.kafka.handlers.asked import find_partition
+from magnetar.kafka.partitions.partition import Produced
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from magnetar.kafka.wire.messages.produce_response import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from magnetar.records.batch import TRANSACTIONAL
+from magnetar.records.errors import CorruptBatch, UnsupportedCompression
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+_ALL = -1
+_ZSTD = 4
+_FIRST_WITH_ZSTD = 7
+_ATTRIBUTES_LOW = 22  # the byte of a batch that holds codec and transactional bit
+
+
+class UnsupportedTransaction(Exception):
+    """A transactional batch: transactions are not served yet."""
+
+
+class TooFewReplicas(Exception):
+    """The topic wants more replicas in sync than one broker can be."""
+
+
+async def produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
+    """Store what can be stored and answer for each partition; give None if the client wants no answer.
+
+    All appends are made before the first wait, so batches of one connection keep their order.
+    """
+    if request.acks not in (0, 1, _ALL):
+        return _refused(request, ErrorCode.INVALID_REQUIRED_ACKS)
+    waiting: dict[asyncio.Future[None], list[PartitionProduceResponse]] = {}
+    topics = []
+    for topic in request.topic_data:
+        rows = [
+            await _produce_one(topic, each, request.acks, context, waiting) for each in topic.partition_data
+        ]
+        topics.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
+        )
+    for durable, rows in waiting.items():
+        try:
+            await durable
+        except Exception as error:
+            for row in rows:
+                _fail(row, error)
+    if request.acks:
+        return ProduceResponse(responses=topics)
+    _check_unanswered(topics)
+    return None
+
+
+async def _produce_one(
+    topic: TopicProduceData,
+    asked: PartitionProduceData,
+    acks: int,
+    context: RequestContext,
+    waiting: dict[asyncio.Future[None], list[PartitionProduceResponse]],
+) -> PartitionProduceResponse:
+    row = PartitionProduceResponse(index=asked.index)
+    try:
+        partition = context.kafka.partitions.opened(topic.name, asked.index)
+        if partition is None:
+            partition = await find_partition(context, topic.name, topic.topic_id, asked.index)
+        if acks == _ALL and partition.topic.config.min_insync_replicas > 1:
+            raise TooFewReplicas(f"min.insync.replicas is {partition.topic.config.min_insync_replicas}")
+        produced = partition.produce(_records(asked, context.api_version))
+    except Exception as error:
+        _fail(row, error)
+        return row
+    _fill(row, produced, partition.log.first_offset)
+    if produced.durable is not None:
+        waiting.setdefault(produced.durable, []).append(row)
+    return row
+
+
+def _records(asked: PartitionProduceData, version: int) -> memoryview:
+    records = asked.records
+    if records is None or len(records) <= _ATTRIBUTES_LOW:
+        raise CorruptBatch("a partition without a record batch")
+    records = memoryview(records)
+    attributes = records[_ATTRIBUTES_LOW]
+    if attributes & TRANSACTIONAL:
+        raise UnsupportedTransaction("transactions are not served yet")
+    if attributes & 0x07 == _ZSTD and version < _FIRST_WITH_ZSTD:
+        raise UnsupportedCompression("zstd needs version 7 of Produce")
+    return records
+
+
+def _fill(row: PartitionProduceResponse, produced: Produced, log_start_offset: int) -> None:
+    row.base_offset = produced.base_offset
+    row.log_append_time_ms = produced.log_append_time_ms
+    row.log_start_offset = log_start_offset
+
+
+_OWN_CODES: dict[type[BaseException], ErrorCode] = {
+    UnsupportedTransaction: ErrorCode.INVALID_TXN_STATE,
+    TooFewReplicas: ErrorCode.NOT_ENOUGH_REPLICAS,
+}
+
+
+def _fail(row: PartitionProduceResponse, error: BaseException) -> None:
+    row.error_code = _OWN_CODES.get(type(error)) or code_for(error)
+    row.error_message = str(error)
+    row.base_offset = row.log_append_time_ms = row.log_start_offset = -1
+
+
+def _check_unanswered(topics: list[TopicProduceResponse]) -> None:
+    """A client that wants no answer learns of errors by losing its connection, as from Kafka."""
+    for topic in topics:
+        for row in topic.partition_responses:
+            if row.error_code:
+                raise ConnectionAbortedError(
+                    f"acks=0, and {topic.name}-{row.index} failed: {row.error_message}"
+                )
+
+
+def _refused(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(index=each.index, error_code=code, base_offset=-1)
+                    for each in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )

@@ -1,0 +1,60 @@
+"""The coordinators' log kept where Kafka keeps it: in the partitions of ``__consumer_offsets``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+
+from magnetar.broker.core import Broker
+from magnetar.broker.names import CONSUMER_OFFSETS
+from magnetar.kafka.partitions.partition import Partition, batch_of
+from magnetar.kafka.partitions.registry import Partitions
+from magnetar.ledger.info import decode_info, path_of
+from magnetar.ledger.port import wall_clock_ms
+from magnetar.records.batch import read_header
+
+_READ_BYTES = 4 << 20
+
+
+class LedgerOffsetsLog:
+    """See ``OffsetsLog``. The topic is made with the first append, with as many partitions as were set then."""
+
+    def __init__(self, broker: Broker, partitions: Partitions) -> None:
+        self._broker = broker
+        self._partitions = partitions
+        topic = broker.get(CONSUMER_OFFSETS)
+        self.partitions = (
+            topic.partitions if topic is not None else broker.settings.offsets_topic_num_partitions
+        )
+
+    def written(self) -> Iterable[int]:
+        """Give the partitions that have a ledger."""
+        topic = self._broker.get(CONSUMER_OFFSETS)
+        for index, name in enumerate(topic.ledger_names() if topic is not None else ()):
+            stored = self._broker.store.get(path_of(name))
+            if stored is not None and decode_info(stored.value, name=name).ledgers:
+                yield index
+
+    async def append(self, partition: int, batch: bytes, records: int) -> int:
+        """Keep one record batch; durable by the flush policy when this returns."""
+        log = await self._get(partition)
+        view = memoryview(batch)
+        base_offset, durable = log.append(view, read_header(view), wall_clock_ms())
+        if durable is not None:
+            await durable
+        return base_offset
+
+    async def replay(self, partition: int) -> AsyncIterator[memoryview]:
+        """Give the record batches of a partition in order."""
+        log = (await self._get(partition)).log
+        offset = log.first_offset
+        while entries := await log.read(offset, max_bytes=_READ_BYTES):
+            for entry in entries:
+                yield batch_of(entry)
+            offset = entries[-1].last_offset + 1
+
+    async def trim(self, partition: int, before_offset: int) -> None:
+        """Let go of what lies before an offset; whole ledgers leave the disk."""
+        (await self._get(partition)).log.trim(before_offset)
+
+    async def _get(self, partition: int) -> Partition:
+        return await self._partitions.get(await self._broker.create_internal(CONSUMER_OFFSETS), partition)

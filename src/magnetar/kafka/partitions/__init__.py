@@ -1,0 +1,1 @@
+"""Partitions as Kafka means them: a managed ledger, its producers' states, and who waits for records."""

@@ -1,0 +1,188 @@
+"""One partition: batches in, entries out, and a bell that rings when there is more to read."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+from magnetar.broker.topic import Topic
+from magnetar.kafka.partitions.producers import ProducerStates
+from magnetar.ledger.port import ManagedLedger, StoredEntry
+from magnetar.records.batch import (
+    BatchHeader,
+    decode_records,
+    read_header,
+    recompressed,
+    with_log_append_time,
+)
+from magnetar.records.check import check_batch
+from magnetar.records.compression import Codec
+from magnetar.records.entry import kafka_message_head, payload_at
+from magnetar.records.errors import InvalidRecord, RecordsError
+
+LEADER_EPOCH = 0
+_OWNED = struct.Struct(
+    ">qii"
+)  # the fields of a batch that the broker fills in: base offset, length, leader epoch
+
+
+class BatchTooLarge(RecordsError):
+    """A batch is larger than its topic's ``max.message.bytes``."""
+
+
+class InvalidTimestamp(RecordsError):
+    """A batch's timestamps lie too far from the broker's clock for its topic."""
+
+
+class Produced(NamedTuple):
+    """What became of a batch. ``durable`` is None if it may be acknowledged at once."""
+
+    base_offset: int
+    log_append_time_ms: int
+    durable: asyncio.Future[None] | None
+
+
+class Partition:
+    """A managed ledger with what Kafka adds to it. Made by ``Partitions``; everything runs on the event loop."""
+
+    __slots__ = ("_clock", "_last_durable", "_waiting", "index", "log", "producers", "topic")
+
+    def __init__(self, topic: Topic, index: int, log: ManagedLedger, clock: Callable[[], int]) -> None:
+        self.topic = topic
+        self.index = index
+        self.log = log
+        self.producers = ProducerStates()
+        self._clock = clock
+        self._waiting: set[Callable[[], None]] = set()
+        self._last_durable: asyncio.Future[None] | None = None
+        log.on_visible = self._ring
+        log.attach = self.producers_snapshot
+
+    async def load(self) -> None:
+        """Bring the producers' states up to the log's end: from the snapshot, then from the batches after it."""
+        self.producers = ProducerStates.decode(self.log.attachment)
+        offset = max(self.log.attachment_offset, self.log.first_offset)
+        while offset < self.log.next_offset:
+            entries = await self.log.read(offset, max_bytes=4 << 20)
+            if not entries:
+                break
+            for entry in entries:
+                header = read_header(entry.data, payload_at(entry.data))
+                if header.producer_id >= 0 and header.base_offset >= offset:
+                    self.producers.add(header, header.base_offset)
+            offset = entries[-1].last_offset + 1
+
+    def producers_snapshot(self) -> bytes:
+        """Give the bytes that the log keeps beside its checkpoints."""
+        return self.producers.encode()
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def produce(self, data: memoryview) -> Produced:
+        """Append one producer's batch; raise ``RecordsError``, ``ProducerRefused`` or ``LedgerError``."""
+        config = self.topic.config
+        if len(data) > config.max_message_bytes:
+            raise BatchTooLarge(f"{len(data)} bytes, and the topic takes {config.max_message_bytes}")
+        header = check_batch(data)
+        if header.producer_id >= 0:
+            kept = self.producers.check(header)
+            if kept is not None:
+                return self._repeated(header, kept.base_offset)
+        now_ms = self._clock()
+        append_time = -1
+        if config.compacted:
+            self._check_keys(data)
+        if config.log_append_time:
+            append_time = now_ms
+            data = memoryview(with_log_append_time(data, header, now_ms))
+            header = read_header(data)
+        else:
+            self._check_timestamps(header, now_ms)
+        if config.compression_type != "producer":
+            data, header = self._recompressed(data, header)
+        base_offset, durable = self.append(data, header, now_ms)
+        if header.producer_id >= 0:
+            self.producers.add(header, base_offset)
+        return Produced(base_offset, append_time, durable)
+
+    def append(
+        self, data: memoryview, header: BatchHeader, now_ms: int
+    ) -> tuple[int, asyncio.Future[None] | None]:
+        """Write one batch with the fields filled in that the broker owns."""
+        log = self.log
+        messages = header.last_offset_delta + 1
+        head = kafka_message_head(now_ms, messages) + _OWNED.pack(
+            log.next_offset, header.length, LEADER_EPOCH
+        )
+        _, base_offset, durable = log.append(
+            (head, data[_OWNED.size :]), messages=messages, timestamp_ms=header.max_timestamp
+        )
+        self._last_durable = durable
+        return base_offset, durable
+
+    def _repeated(self, header: BatchHeader, base_offset: int) -> Produced:
+        """A batch sent twice is acknowledged as the first one was, and not before it."""
+        waits = base_offset + header.last_offset_delta >= self.log.visible_offset
+        append_time = -1
+        return Produced(base_offset, append_time, self._last_durable if waits else None)
+
+    def _check_timestamps(self, header: BatchHeader, now_ms: int) -> None:
+        config = self.topic.config
+        late = header.max_timestamp - now_ms
+        early = now_ms - header.base_timestamp
+        if header.base_timestamp >= 0 and (
+            late > config.message_timestamp_after_max_ms or early > config.message_timestamp_before_max_ms
+        ):
+            raise InvalidTimestamp(
+                f"timestamps {header.base_timestamp} to {header.max_timestamp} are too far from now, {now_ms}"
+            )
+
+    @staticmethod
+    def _check_keys(data: memoryview) -> None:
+        if any(record.key is None for record in decode_records(data)):
+            raise InvalidRecord("a compacted topic takes no record without a key")
+
+    def _recompressed(self, data: memoryview, header: BatchHeader) -> tuple[memoryview, BatchHeader]:
+        wanted = self.topic.config.compression_type
+        codec = Codec.none if wanted == "uncompressed" else Codec[wanted]
+        if header.codec is codec:
+            return data, header
+        data = memoryview(recompressed(data, header, codec))
+        return data, read_header(data)
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    async def read(self, offset: int, max_bytes: int) -> tuple[list[bytes | memoryview], int]:
+        """Give the batches from the one that holds ``offset`` on, and how many bytes they are."""
+        entries = await self.log.read(offset, max_bytes=max_bytes)
+        size = 0
+        batches: list[bytes | memoryview] = []
+        for entry in entries:
+            batch = batch_of(entry)
+            size += len(batch)
+            batches.append(batch)
+        return batches, size
+
+    def wait(self, ring: Callable[[], None]) -> None:
+        """Have ``ring`` called each time more may be read, until ``leave``."""
+        self._waiting.add(ring)
+
+    def leave(self, ring: Callable[[], None]) -> None:
+        self._waiting.discard(ring)
+
+    @property
+    def waiting(self) -> int:
+        """How many fetches are parked here."""
+        return len(self._waiting)
+
+    def _ring(self) -> None:
+        if self._waiting:
+            for ring in tuple(self._waiting):
+                ring()
+
+
+def batch_of(entry: StoredEntry) -> memoryview:
+    """Give the record batch that an entry of format ``kafka`` holds."""
+    return entry.data[payload_at(entry.data) :]

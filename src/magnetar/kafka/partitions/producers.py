@@ -1,0 +1,121 @@
+"""What a partition remembers of idempotent producers: for each the epoch and its last five batches (KIP-98).
+
+The state follows from the log; a snapshot only saves reading all of it. Snapshot, big-endian, per producer:
+producer id (8), epoch (2), count n (1), then n times first sequence (4), last sequence (4), base offset (8),
+timestamp (8).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from typing import NamedTuple
+
+from magnetar.records.batch import BatchHeader
+
+KEPT_BATCHES = 5
+_PRODUCER = struct.Struct(">qhB")
+_BATCH = struct.Struct(">iiqq")
+
+
+class ProducerRefused(Exception):
+    """A batch that does not go on where its producer left off."""
+
+
+class OutOfOrderSequence(ProducerRefused):
+    """A batch before this one never arrived."""
+
+
+class ProducerFenced(ProducerRefused):
+    """A newer instance of the same producer has written here."""
+
+
+class Kept(NamedTuple):
+    """One batch that is already in the log."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    timestamp: int
+
+
+class Producer:
+    """One producer id in one partition."""
+
+    __slots__ = ("batches", "epoch")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.batches: deque[Kept] = deque(maxlen=KEPT_BATCHES)
+
+
+class ProducerStates:
+    """All producers of one partition."""
+
+    __slots__ = ("_producers",)
+
+    def __init__(self) -> None:
+        self._producers: dict[int, Producer] = {}
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def check(self, batch: BatchHeader) -> Kept | None:
+        """Give the batch in the log that this one repeats, or None if it is the next one.
+
+        Raises ``OutOfOrderSequence`` or ``ProducerFenced``.
+        """
+        known = self._producers.get(batch.producer_id)
+        if known is None:
+            return None  # nothing is known (any more): any first sequence will do
+        if batch.producer_epoch < known.epoch:
+            raise ProducerFenced(
+                f"producer {batch.producer_id} is at epoch {known.epoch}, not {batch.producer_epoch}"
+            )
+        if batch.producer_epoch > known.epoch:
+            if batch.base_sequence != 0:
+                raise OutOfOrderSequence(f"a new epoch begins with sequence 0, not {batch.base_sequence}")
+            return None
+        for kept in known.batches:
+            if kept.first_sequence == batch.base_sequence and kept.last_sequence == batch.last_sequence:
+                return kept
+        due = (known.batches[-1].last_sequence + 1) & 0x7FFFFFFF if known.batches else 0
+        if batch.base_sequence != due:
+            raise OutOfOrderSequence(
+                f"producer {batch.producer_id} sent sequence {batch.base_sequence} where {due} is due"
+            )
+        return None
+
+    def add(self, batch: BatchHeader, base_offset: int) -> None:
+        """Note a batch that went into the log."""
+        known = self._producers.get(batch.producer_id)
+        if known is None or known.epoch != batch.producer_epoch:
+            known = self._producers[batch.producer_id] = Producer(batch.producer_epoch)
+        known.batches.append(Kept(batch.base_sequence, batch.last_sequence, base_offset, batch.max_timestamp))
+
+    def expire(self, before_ms: int) -> None:
+        """Forget producers whose last batch is older."""
+        for producer_id, producer in list(self._producers.items()):
+            if not producer.batches or producer.batches[-1].timestamp < before_ms:
+                del self._producers[producer_id]
+
+    def encode(self) -> bytes:
+        """Give the snapshot."""
+        parts = []
+        for producer_id, producer in self._producers.items():
+            parts.append(_PRODUCER.pack(producer_id, producer.epoch, len(producer.batches)))
+            parts.extend(_BATCH.pack(*kept) for kept in producer.batches)
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, data: bytes) -> ProducerStates:
+        """Give the states of a snapshot."""
+        states, at = cls(), 0
+        while at < len(data):
+            producer_id, epoch, count = _PRODUCER.unpack_from(data, at)
+            at += _PRODUCER.size
+            producer = states._producers[producer_id] = Producer(epoch)
+            for _ in range(count):
+                producer.batches.append(Kept._make(_BATCH.unpack_from(data, at)))
+                at += _BATCH.size
+        return states

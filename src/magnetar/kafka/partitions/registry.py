@@ -1,0 +1,111 @@
+"""All partitions of this broker: opened when somebody first asks, then found by a dictionary look-up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
+from magnetar.broker.core import Broker
+from magnetar.broker.errors import TopicNotFound
+from magnetar.broker.settings import Settings
+from magnetar.broker.topic import Topic
+from magnetar.kafka.partitions.partition import Partition
+
+_log = logging.getLogger("magnetar.kafka")
+
+
+class Partitions:
+    """The partitions that are open, by topic name and index."""
+
+    def __init__(self, broker: Broker, clock: Callable[[], int]) -> None:
+        self._broker = broker
+        self._clock = clock
+        self._open: dict[tuple[str, int], Partition] = {}
+        self._opening: dict[tuple[str, int], asyncio.Future[Partition]] = {}
+        self._sweeper: asyncio.Task[None] | None = None
+        broker.events.topic_deleted.append(self._deleted)
+        broker.events.topic_changed.append(self._changed)
+        broker.events.settings_changed.append(self._settings_changed)
+
+    def start(self) -> None:
+        """Begin to look after retention."""
+        self._sweeper = asyncio.ensure_future(self._sweep())
+
+    async def close(self) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._sweeper
+
+    def opened(self, topic: str, index: int) -> Partition | None:
+        """Give a partition that is open already, by the name its topic is kept under."""
+        return self._open.get((topic, index))
+
+    def all_open(self) -> list[Partition]:
+        return list(self._open.values())
+
+    async def get(self, topic: Topic, index: int) -> Partition:
+        """Give a partition, opened if need be; raise ``TopicNotFound`` if the topic has no such partition."""
+        key = (topic.kafka_name, index)
+        found = self._open.get(key)
+        if found is not None:
+            return found
+        if not 0 <= index < topic.partitions:
+            raise TopicNotFound(f"topic {topic.kafka_name} has no partition {index}")
+        opening = self._opening.get(key)
+        if opening is None:
+            opening = self._opening[key] = asyncio.ensure_future(self._load(topic, index))
+            opening.add_done_callback(lambda _: self._opening.pop(key, None))
+        return await asyncio.shield(opening)
+
+    async def _load(self, topic: Topic, index: int) -> Partition:
+        log = await self._broker.engine.open(topic.name.ledger_name(index), self._broker.ledger_policy(topic))
+        partition = Partition(topic, index, log, self._clock)
+        await partition.load()
+        if self._broker.get(topic.kafka_name) is not topic:
+            await self._broker.engine.delete(log.name)  # it was made again while its topic was being deleted
+            raise TopicNotFound(f"topic {topic.kafka_name} was deleted")
+        self._open[topic.kafka_name, index] = partition
+        return partition
+
+    def size_of(self, topic: Topic, index: int) -> int:
+        """Give the bytes that a partition takes on disk; 0 for one that nobody has opened yet and holds nothing."""
+        found = self._open.get((topic.kafka_name, index))
+        return found.log.size() if found is not None else 0
+
+    async def _deleted(self, topic: Topic) -> None:
+        for index in range(topic.partitions):
+            partition = self._open.pop((topic.kafka_name, index), None)
+            if partition is not None:
+                partition.log.on_visible = None
+
+    def _changed(self, topic: Topic) -> None:
+        policy = self._broker.ledger_policy(topic)
+        for index in range(topic.partitions):
+            partition = self._open.get((topic.kafka_name, index))
+            if partition is not None:
+                partition.log.policy = policy
+
+    def _settings_changed(self, _: Settings) -> None:
+        for topic in self._broker.topics():
+            self._changed(topic)
+
+    async def _sweep(self) -> None:
+        """Now and then let go of what retention no longer holds, and forget producers long silent."""
+        while True:
+            await asyncio.sleep(self._broker.settings.log_retention_check_interval_ms / 1000)
+            await self.retain()
+
+    async def retain(self) -> None:
+        now_ms = self._clock()
+        expired = now_ms - self._broker.settings.producer_id_expiration_ms
+        for partition in self.all_open():
+            partition.producers.expire(expired)
+            try:
+                if "delete" in partition.topic.config.cleanup_policy:
+                    partition.log.retain(now_ms)
+            except Exception:
+                _log.exception("retention of %s-%d failed", partition.topic.kafka_name, partition.index)
+            await asyncio.sleep(0)
