@@ -36,10 +36,11 @@ _log = logging.getLogger("magnetar.kafka")
 class Answer:
     """The place of one request in the order of answers; ``parts`` are there once it is answered."""
 
-    __slots__ = ("begun", "header", "parts", "size")
+    __slots__ = ("begun", "context", "header", "parts", "size")
 
-    def __init__(self, header: RequestHeader, size: int) -> None:
+    def __init__(self, header: RequestHeader, size: int, context: RequestContext | None) -> None:
         self.header = header
+        self.context = context
         self.size = size
         self.parts: Sequence[Buffer] | None = None
         self.begun: Eager | asyncio.Task[None] | None = None
@@ -100,7 +101,8 @@ class Conversation:
         answers = self._answers
         if not answers:
             return True
-        return answers[-1].header.api_key == PRODUCE and len(answers) < MOST_OVERLAPPING
+        last = answers[-1].context
+        return last is not None and last.placed and len(answers) < MOST_OVERLAPPING
 
     def _begin(self, frame: memoryview) -> None:
         header, body = decode_request_header(frame)
@@ -126,7 +128,7 @@ class Conversation:
         context = RequestContext(
             self._services, header.api_version, client_id, "/" + self.peer, self._listener
         )
-        answer = Answer(header, size)
+        answer = Answer(header, size, context)
         self._answers.append(answer)
         self._hold(size)
         coroutine = handler(request, context)
@@ -146,9 +148,9 @@ class Conversation:
             self._answered(answer, response, None)
 
     def _answered(self, answer: Answer, response: Any, error: BaseException | None) -> None:
-        self._hold(-answer.size)
         if self._ended:
-            return
+            return  # what it held was given back when the conversation ended
+        self._hold(-answer.size)
         if error is not None:
             self._failed(answer.header, error)
             return
@@ -178,7 +180,7 @@ class Conversation:
         if header.api_key != API_VERSIONS:
             self.refuse(f"API key {header.api_key} version {header.api_version} is not served")
             return
-        answer = Answer(header, 0)
+        answer = Answer(header, 0, None)
         answer.parts = [
             encode_response_header(API_VERSIONS, 0, header.correlation_id),
             *unsupported_version().encode_parts(0),

@@ -36,3 +36,5 @@ class RequestContext:
     client_host: str
     listener: Listener
     principal: str = "User:ANONYMOUS"
+    placed: bool = False
+    """Set by Produce once all its batches have their place in the logs: then the next request may begin."""

@@ -11,7 +11,7 @@ import errno
 import mmap
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from magnetar.records.compression import Buffer
@@ -77,8 +77,8 @@ class Disk(ABC):
         """Give zeroed memory that ``JournalFile.write`` takes without a copy."""
 
     @abstractmethod
-    def replace(self, path: Path, data: Buffer) -> None:
-        """Put a whole file in place at once, durably: a reader sees the old one or the new one."""
+    def replace(self, files: Mapping[Path, Buffer]) -> None:
+        """Put whole files in place, each at once and durably: a reader sees the old one or the new one."""
 
     @abstractmethod
     def remove(self, path: Path) -> None:
@@ -103,7 +103,7 @@ class RealFile(File):
         except FileNotFoundError:
             if not create:
                 raise
-            path.parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(path.parent)
             self._fd = os.open(path, flags, 0o644)
 
     def write(self, parts: Sequence[Buffer], at: int) -> None:
@@ -149,7 +149,7 @@ class RealJournalFile(JournalFile):
     """Direct, synchronous writes past the page cache; where a file system has none, RWF_DSYNC through it."""
 
     def __init__(self, path: Path, size: int) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(path.parent)
         self._prepare(path, size)
         flags = os.O_RDWR | os.O_CLOEXEC
         try:
@@ -167,6 +167,9 @@ class RealJournalFile(JournalFile):
             while at < size:
                 at += os.pwrite(fd, zeros[: min(len(zeros), size - at)], at)
             os.fsync(fd)
+        except OSError:
+            path.unlink()  # a part of a journal would only take room
+            raise
         finally:
             os.close(fd)
         _sync_folder(path.parent)
@@ -192,19 +195,13 @@ class RealDisk(Disk):
     def buffer(self, size: int) -> memoryview:
         return memoryview(mmap.mmap(-1, size))  # page-aligned, as direct writes want it
 
-    def replace(self, path: Path, data: Buffer) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(path.name + ".tmp")
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(fd, view) :]
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        draft.rename(path)
-        _sync_folder(path.parent)
+    def replace(self, files: Mapping[Path, Buffer]) -> None:
+        drafts = [(_draft_of(path, data), path) for path, data in files.items()]
+        self.sync(draft for draft, _ in drafts)
+        for draft, path in drafts:
+            draft.rename(path)
+        for folder in {path.parent for path in files}:
+            _sync_folder(folder)
 
     def remove(self, path: Path) -> None:
         path.unlink(missing_ok=True)
@@ -234,6 +231,21 @@ class RealDisk(Disk):
             finally:
                 os.close(fd)
         return False
+
+
+def _draft_of(path: Path, data: Buffer) -> Path:
+    draft = path.with_name(path.name + ".tmp")
+    _make_folder(path.parent)
+    draft.write_bytes(data)
+    return draft
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder, and its entries in those above it durable."""
+    if not folder.is_dir():
+        _make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync_folder(folder.parent)
 
 
 def _sync_folder(folder: Path) -> None:

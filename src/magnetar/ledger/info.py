@@ -36,6 +36,11 @@ def path_of(name: str) -> str:
     return "/".join((ROOT, *folders, quote(topic, safe="")))
 
 
+def is_managed_ledger(path: str) -> bool:
+    """Tell a managed ledger's path from one of its cursors' paths."""
+    return path.startswith(ROOT + "/") and path.count("/") == 5
+
+
 def encode_info(info: ManagedLedgerInfo) -> bytes:
     """Give Pulsar's bytes for ``info``."""
     ledgers = b"".join(_message(1, _encode_ledger(ledger)) for ledger in info.ledgers)

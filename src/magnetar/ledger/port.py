@@ -169,6 +169,10 @@ class LedgerEngine(ABC):
         """Delete the managed ledger with all it holds; unknown names are no error."""
 
     @abstractmethod
+    def summaries(self, name: str) -> list[LedgerSummary]:
+        """Give the ledgers of a managed ledger, open or not, without opening it; none if there is no such one."""
+
+    @abstractmethod
     def opened(self) -> list[ManagedLedger]:
         """Give the managed ledgers that are open now."""
 

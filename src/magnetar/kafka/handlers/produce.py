@@ -55,6 +55,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
         topics.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
         )
+    context.placed = True
     for durable, rows in waiting.items():
         try:
             await durable

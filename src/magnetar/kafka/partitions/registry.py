@@ -12,6 +12,7 @@ from magnetar.broker.errors import TopicNotFound
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
 from magnetar.kafka.partitions.partition import Partition
+from magnetar.ledger.errors import LedgerError
 
 _log = logging.getLogger("magnetar.kafka")
 
@@ -71,9 +72,8 @@ class Partitions:
         return partition
 
     def size_of(self, topic: Topic, index: int) -> int:
-        """Give the bytes that a partition takes on disk; 0 for one that nobody has opened yet and holds nothing."""
-        found = self._open.get((topic.kafka_name, index))
-        return found.log.size() if found is not None else 0
+        """Give the bytes that a partition takes on disk."""
+        return sum(ledger.size for ledger in self._broker.engine.summaries(topic.name.ledger_name(index)))
 
     async def _deleted(self, topic: Topic) -> None:
         for index in range(topic.partitions):
@@ -99,13 +99,32 @@ class Partitions:
             await self.retain()
 
     async def retain(self) -> None:
+        """Do now what is done regularly."""
         now_ms = self._clock()
+        await self._open_overdue(now_ms)
         expired = now_ms - self._broker.settings.producer_id_expiration_ms
         for partition in self.all_open():
             partition.producers.expire(expired)
             try:
                 if "delete" in partition.topic.config.cleanup_policy:
                     partition.log.retain(now_ms)
-            except Exception:
+            except LedgerError:
                 _log.exception("retention of %s-%d failed", partition.topic.kafka_name, partition.index)
+            await asyncio.sleep(0)
+
+    async def _open_overdue(self, now_ms: int) -> None:
+        """Open the partitions that nobody has asked for, but that hold something which retention may take."""
+        for topic in self._broker.topics():
+            config = topic.config
+            if "delete" not in config.cleanup_policy or (config.retention_ms < 0 and config.retention_bytes < 0):
+                continue
+            for index in range(topic.partitions):
+                if (topic.kafka_name, index) in self._open:
+                    continue
+                ledgers = self._broker.engine.summaries(topic.name.ledger_name(index))
+                aged = ledgers and 0 <= config.retention_ms < now_ms - ledgers[0].created_ms
+                large = 0 <= config.retention_bytes < sum(ledger.size for ledger in ledgers)
+                if aged or large:
+                    with contextlib.suppress(TopicNotFound):  # deleted meanwhile
+                        await self.get(topic, index)
             await asyncio.sleep(0)

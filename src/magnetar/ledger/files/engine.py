@@ -10,22 +10,29 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from magnetar.ledger.disk import Disk
-from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
+from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.files.journal import Journal, Journaled, journaled, records_of
-from magnetar.ledger.files.layout import HEADER_BYTES, check_header, encode_header, index_path, ledger_path
-from magnetar.ledger.files.ledger_file import LedgerFile, OpenFiles
-from magnetar.ledger.files.managed import FilesManagedLedger, closed_at, describe
+from magnetar.ledger.files.layout import HEADER_BYTES, encode_header, index_path, ledger_path
+from magnetar.ledger.files.ledger_file import LedgerFile, OpenFiles, as_storage_error
+from magnetar.ledger.files.managed import FilesManagedLedger, Words, metadata_failed
+from magnetar.ledger.files.recovery import Recovery, sealed_index
 from magnetar.ledger.files.sparse import SparseIndex
-from magnetar.ledger.files.walk import scan
-from magnetar.ledger.info import ROOT, ManagedLedgerInfo, decode_info, encode_info, path_of
-from magnetar.ledger.port import LedgerEngine, LedgerPolicy, LedgerSummary, wall_clock_ms
+from magnetar.ledger.info import (
+    ROOT,
+    ManagedLedgerInfo,
+    decode_info,
+    encode_info,
+    is_managed_ledger,
+    path_of,
+)
+from magnetar.ledger.port import Flush, LedgerEngine, LedgerPolicy, LedgerSummary, wall_clock_ms
+from magnetar.metadata.errors import MetadataError
 from magnetar.metadata.port import MUST_NOT_EXIST, MetadataStore
 
 T = TypeVar("T")
-INLINE_SCAN_BYTES = 1 << 20
 _ID_BLOCK = 1000
 _IDS = "/ledgers/next-id"
-_STATE = "/magnetar/files-engine"  # boot id, and up to which use the journal was clean
+_STATE = "/magnetar/files-engine"  # the boot, and up to which use nothing of the journal is needed any more
 _MOST_OPEN_FILES = 1000
 _log = logging.getLogger("magnetar.ledger")
 
@@ -57,7 +64,7 @@ class FilesEngine(LedgerEngine):
         self.disk = disk
         self.clock = clock
         self.files = OpenFiles(disk, most=_MOST_OPEN_FILES)
-        self._boot = boot
+        self.boot = boot()
         self._executor = executor or ThreadPoolExecutor(max_workers=4, thread_name_prefix="ledger")
         self._flush_interval_ms = flush_interval_ms
         self._managed: dict[str, FilesManagedLedger] = {}
@@ -66,7 +73,7 @@ class FilesEngine(LedgerEngine):
         self._unflushed: set[Path] = set()
         self._flush_timer: asyncio.TimerHandle | None = None
         self._next_id = self._id_limit = 0
-        self._lost_power = False
+        self._replayed: dict[int, int] = {}  # ledger id -> up to where the journal vouches for its file
         self._first_use = 1
         self._journal: Journal | None = None
 
@@ -79,11 +86,14 @@ class FilesEngine(LedgerEngine):
 
     async def start(self) -> None:
         stored = self.metadata.get(_STATE)
-        boot, _, clean = (stored.value.decode() if stored else f"{self._boot()} 0").partition(" ")
-        self._lost_power = boot != self._boot()
-        last_use = await self.in_thread(lambda: self._replay(int(clean)))
-        self._first_use = max(int(clean), last_use) + 1
-        self.metadata.put(_STATE, f"{self._boot()} {max(int(clean), last_use)}".encode())
+        clean_use = int(stored.value.decode().rpartition(" ")[2]) if stored else 0
+        last_use = max(clean_use, await self.in_thread(lambda: self._replay(clean_use)))
+        self._first_use = last_use + 1
+        self._note_clean(last_use)
+
+    def _note_clean(self, use: int) -> None:
+        """Note that nothing of the journal up to ``use`` will be needed again."""
+        self.metadata.put(_STATE, f"{self.boot} {use}".encode())
 
     # -- recovery ----------------------------------------------------------------------------------------------
 
@@ -94,7 +104,7 @@ class FilesEngine(LedgerEngine):
         for path in self.disk.list(self.root / "journal", "*.journal"):
             file = self.disk.open(path)
             try:
-                use, rounds = journaled(memoryview(file.read(file.size(), 0)), path)
+                use, rounds = journaled(memoryview(file.read(file.size(), 0)), path, clean_use=clean_use)
             finally:
                 file.close()
             last_use = max(last_use, use)
@@ -106,16 +116,15 @@ class FilesEngine(LedgerEngine):
 
     def _write_again(self, segments: list[tuple[Path, list[memoryview]]]) -> None:
         known = self._known_ledgers()
-        paths: dict[int, Path] = {}
         for path, rounds in segments:
             for record in records_of(rounds, path):
                 if record.ledger_id in known:
-                    paths[record.ledger_id] = self._rewrite(record)
+                    self._rewrite(record)
         self.files.close()
-        self.disk.sync(paths.values())
-        _log.info("journal replayed", extra={"ledgers": len(paths)})
+        self.disk.sync([ledger_path(self.root, ledger_id) for ledger_id in sorted(self._replayed)])
+        _log.info("journal replayed", extra={"ledgers": len(self._replayed)})
 
-    def _rewrite(self, record: Journaled) -> Path:
+    def _rewrite(self, record: Journaled) -> None:
         path = ledger_path(self.root, record.ledger_id)
         try:
             file = self.files.get(path)
@@ -124,13 +133,15 @@ class FilesEngine(LedgerEngine):
             file = self.files.get(path)
         if record.at == HEADER_BYTES and file.read(HEADER_BYTES, 0).strip(b"\0") == b"":
             file.write([encode_header(record.ledger_id, self.clock())], 0)
-        file.write([record.frame], record.at)
-        return path
+        if file.read(len(record.frame), record.at) != record.frame:
+            file.write([record.frame], record.at)
+        self._replayed[record.ledger_id] = record.at + len(record.frame)
 
     def _known_ledgers(self) -> set[int]:
         return {
             summary.ledger_id
             for path, stored in self.metadata.scan(ROOT + "/")
+            if is_managed_ledger(path)
             for summary in decode_info(stored.value, name=path).ledgers
         }
 
@@ -148,102 +159,35 @@ class FilesEngine(LedgerEngine):
     async def _open(self, name: str, policy: LedgerPolicy) -> FilesManagedLedger:
         stored = self.metadata.get(path_of(name))
         info = decode_info(stored.value, name=name) if stored else ManagedLedgerInfo()
+        version = stored.version if stored else self._create(name, info)
         managed = FilesManagedLedger(self, name, policy, info)
-        version = (
-            stored.version if stored else self.metadata.put(path_of(name), encode_info(info), MUST_NOT_EXIST)
+        recovery = Recovery(
+            self.disk,
+            self.root,
+            name,
+            info,
+            replayed=self._replayed,
+            may_have_holes=info.properties.get("boot", self.boot) != self.boot,
+            durable=policy.flush is Flush.always,
         )
-        last = None
-        for summary in info.ledgers:
-            if not summary.sealed:
-                last = await self._recover(name, info, summary)
-                if summary is not info.ledgers[-1]:
-                    describe(summary, last)
-                    last = None
-        managed.adopt(version, last)
-        managed.adopt_attachment(await self.in_thread(lambda: self._newest_attachment(info.ledgers)))
+        if info.ledgers:
+            await self.in_thread(recovery.run)
+        last = recovery.last
+        managed.adopt(version, last and self.ledger_file(last.ledger_id, 0, last), recovery.kept)
+        if recovery.changed:
+            managed.save()
         self._managed[name] = managed
         return managed
 
-    async def _recover(self, name: str, info: ManagedLedgerInfo, summary: LedgerSummary) -> LedgerFile:
-        """Find out how far a ledger's file is whole, and cut what is not."""
-        index = self._kept_index(summary)
-        path = ledger_path(self.root, summary.ledger_id)
-
-        def recover() -> None:
-            try:
-                file = self.disk.open(path)
-            except FileNotFoundError:
-                if index.entries or closed_at(info, summary.ledger_id):
-                    raise LedgerCorrupt(
-                        f"{path}: the file of ledger {summary.ledger_id} of {name} is gone"
-                    ) from None
-                LedgerFile.create(self.disk, path, summary.ledger_id, summary.created_ms)
-                file = self.disk.open(path)
-            try:
-                whole_until = max(index.end if index.entries else 0, closed_at(info, summary.ledger_id))
-                head = file.read(HEADER_BYTES, 0)
-                if len(head) < HEADER_BYTES and not whole_until:
-                    file.write([encode_header(summary.ledger_id, summary.created_ms)], 0)
-                else:
-                    check_header(head, summary.ledger_id, path)
-                end = scan(file, index, path, whole_until=whole_until, may_have_holes=self._lost_power)
-                if end < file.size():
-                    _log.warning(
-                        "torn tail cut", extra={"file": str(path), "at": end, "bytes": file.size() - end}
-                    )
-                    file.truncate(end)
-            finally:
-                file.close()
-
-        await self.in_thread(recover)
-        return self.ledger_file(summary.ledger_id, summary.first_offset, index)
-
-    def _kept_index(self, summary: LedgerSummary) -> SparseIndex:
-        """Give the checkpoint of a ledger, or an empty index where there is none or it is damaged (it can be rebuilt)."""
-        path = index_path(self.root, summary.ledger_id)
+    def _create(self, name: str, info: ManagedLedgerInfo) -> int:
         try:
-            index, _ = SparseIndex.decode(self._whole(path), path)
-        except FileNotFoundError:
-            return SparseIndex(summary.ledger_id, summary.first_offset)
-        except LedgerCorrupt as error:
-            _log.warning("index rebuilt", extra={"reason": str(error)})
-            return SparseIndex(summary.ledger_id, summary.first_offset)
-        return index
-
-    def _newest_attachment(self, ledgers: list[LedgerSummary]) -> bytes:
-        for summary in reversed(ledgers[-3:]):
-            path = index_path(self.root, summary.ledger_id)
-            try:
-                return SparseIndex.decode(self._whole(path), path)[1]
-            except (FileNotFoundError, LedgerCorrupt):
-                continue
-        return b""
-
-    def _whole(self, path: Path) -> bytes:
-        file = self.disk.open(path)
-        try:
-            return file.read(file.size(), 0)
-        finally:
-            file.close()
+            return self.metadata.put(path_of(name), encode_info(info), MUST_NOT_EXIST)
+        except MetadataError as error:
+            raise metadata_failed(error) from error
 
     async def open_sealed(self, summary: LedgerSummary) -> LedgerFile:
         """Give a sealed ledger to read from, its index read, or rebuilt where it is missing or damaged."""
-        index = self._kept_index(summary)
-        if index.end < summary.size:
-            path = ledger_path(self.root, summary.ledger_id)
-
-            def rebuild() -> None:
-                try:
-                    file = self.disk.open(path)
-                except FileNotFoundError:
-                    raise LedgerNotFound(f"{path}: the file of a sealed ledger is gone") from None
-                try:
-                    check_header(file.read(HEADER_BYTES, 0), summary.ledger_id, path)
-                    scan(file, index, path, whole_until=summary.size, may_have_holes=False)
-                finally:
-                    file.close()
-
-            await self.in_thread(rebuild)
+        index = await self.in_thread(lambda: sealed_index(self.disk, self.root, summary))
         return self.ledger_file(summary.ledger_id, summary.first_offset, index)
 
     # -- what managed ledgers ask of their engine --------------------------------------------------------------
@@ -257,9 +201,12 @@ class FilesEngine(LedgerEngine):
         """Give an id that no ledger ever had; ids are taken from the metadata store in blocks."""
         if self._next_id == self._id_limit:
             stored = self.metadata.get(_IDS)
-            self._next_id = int(stored.value) if stored else 0
-            self._id_limit = self._next_id + _ID_BLOCK
-            self.metadata.put(_IDS, str(self._id_limit).encode())
+            first = int(stored.value) if stored else 0
+            try:
+                self.metadata.put(_IDS, str(first + _ID_BLOCK).encode())
+            except MetadataError as error:
+                raise metadata_failed(error) from error
+            self._next_id, self._id_limit = first, first + _ID_BLOCK
         self._next_id += 1
         return self._next_id - 1
 
@@ -276,7 +223,7 @@ class FilesEngine(LedgerEngine):
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            _log.error("keeping an index failed; recovery will read more", exc_info=task.exception())
+            _log.error("work in the background failed", exc_info=task.exception())
 
     def remove_later(self, ledger_ids: list[int]) -> None:
         """Delete the files of ledgers that nothing refers to any more."""
@@ -298,12 +245,25 @@ class FilesEngine(LedgerEngine):
             self._flush_timer = loop.call_later(self._flush_interval_ms / 1000, self._flush)
 
     def _flush(self) -> None:
-        paths, self._unflushed, self._flush_timer = self._unflushed, set(), None
+        paths, self._unflushed, self._flush_timer = sorted(self._unflushed), set(), None
+        self.background(self.flush(paths))
 
-        async def flush() -> None:
-            await self.in_thread(lambda: self.disk.sync(sorted(paths)))
+    async def flush(self, paths: list[Path]) -> None:
+        """Make files durable. After one failure nobody can tell any more what the disk kept: durable appends end."""
+        try:
+            await self.in_thread(lambda: self.disk.sync(paths))
+        except OSError as error:
+            self.journal.fail(error)
+            raise as_storage_error(error) from error
 
-        self.background(flush())
+    async def keep(self, words: list[Words]) -> None:
+        """Make ledgers durable, then put what is to be kept beside them into their index files."""
+        files = {each.path: each.points.encode(each.attachment) for each in words}
+        await self.flush([each.ledger for each in words])
+        try:
+            await self.in_thread(lambda: self.disk.replace(files))
+        except OSError as error:
+            raise as_storage_error(error) from error
 
     # -- the end -----------------------------------------------------------------------------------------------
 
@@ -313,13 +273,60 @@ class FilesEngine(LedgerEngine):
         if stored is None:
             return
         ids = [summary.ledger_id for summary in decode_info(stored.value, name=name).ledgers]
+        with self.metadata.transaction():
+            for path, _ in list(self.metadata.scan(path_of(name) + "/")):
+                self.metadata.delete(path)
+            self.metadata.delete(path_of(name))
         if managed is not None:
-            ids = managed.abandon()
-        self.metadata.delete(path_of(name))
-        self.remove_later(ids)
+            managed.abandon()
+        else:
+            self.remove_later(ids)
+
+    def summaries(self, name: str) -> list[LedgerSummary]:
+        managed = self._managed.get(name)
+        if managed is not None:
+            return managed.ledgers()
+        stored = self.metadata.get(path_of(name))
+        found = decode_info(stored.value, name=name).ledgers if stored else []
+        for summary in found:
+            if not summary.sealed:
+                summary.size = self._size_on_disk(summary.ledger_id)
+        return found
+
+    def _size_on_disk(self, ledger_id: int) -> int:
+        try:
+            file = self.disk.open(ledger_path(self.root, ledger_id))
+        except FileNotFoundError:
+            return 0
+        try:
+            return file.size()
+        finally:
+            file.close()
 
     def opened(self) -> list[FilesManagedLedger]:  # type: ignore[override]
         return list(self._managed.values())
+
+    async def close_some(self, some: list[FilesManagedLedger]) -> bool:
+        """Close managed ledgers together, with one flush and one metadata write for all; tell whether all was kept."""
+        for managed in some:
+            managed.stop()
+        for managed in some:
+            await managed.quiet()
+        due = [(managed, words) for managed in some if (words := managed.last_words()) is not None]
+        try:
+            if due:
+                await self.keep([words for _, words in due])
+                with self.metadata.transaction():
+                    for managed, words in due:
+                        managed.note_closed(words)
+        except (LedgerError, MetadataError):
+            _log.exception("the last checkpoint failed; the next start will recover")
+            return False
+        finally:
+            for managed in some:
+                managed.let_files_go()
+                self._managed.pop(managed.name, None)
+        return True
 
     async def close(self) -> None:
         if self._flush_timer is not None:
@@ -327,15 +334,12 @@ class FilesEngine(LedgerEngine):
             self._flush()
         if self._journal is not None:
             await self._journal.close()
-        for managed in list(self._managed.values()):
-            await managed.close()
+        for managed in self.opened():
+            managed.stop()
         while self._tasks:
             await asyncio.wait(list(self._tasks))
-        use = (
-            self._journal.use
-            if self._journal is not None and self._journal.failed is None
-            else self._first_use - 1
-        )
-        self.metadata.put(_STATE, f"{self._boot()} {use}".encode())
+        kept = await self.close_some(self.opened())
+        if kept and self._journal is not None and self._journal.failed is None:
+            self._note_clean(self._journal.use)
         self.files.close()
         self._executor.shutdown()

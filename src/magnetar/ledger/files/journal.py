@@ -11,9 +11,10 @@ A few pre-written segments are used in turn; each round is one synchronous write
         28     n  records: ledger id (8), position in its file (8), length (4), the frame as in its file
                   zeros up to the next multiple of 4096
 
-Each use begins with an empty round of one block. The frames were already written to their ledgers' files, but only into the page cache. A segment is reused when
-those files have been flushed; until then, what it holds can be written again after a power loss. A very large
-round, or one for which there is no segment because the disk is full, is made durable by flushing its ledgers' files.
+Each use begins with an empty round of one block. The frames were already written to their ledgers' files, but
+only into the page cache. A segment is reused when those files have been flushed; until then, what it holds can be
+written again after a power loss. A very large round, or one for which there is no segment because the disk is full,
+is made durable by flushing its ledgers' files.
 """
 
 from __future__ import annotations
@@ -207,7 +208,7 @@ class Journal:
         self._begin(write, lambda error: self._written(current, error))
 
     def _open_segment(self, segment: Segment) -> memoryview:
-        """Give an empty round to begin with: one block cannot tear, so a torn round behind it is told from an old use."""
+        """Give an empty round to begin with: one block cannot tear, so a torn first round is told from an old use."""
         opening = Round(self._opening, self._loop)
         segment.rounds, segment.at = 1, BLOCK_BYTES
         return opening.seal(segment.use, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 from collections import OrderedDict
 from collections.abc import Callable
@@ -89,6 +90,8 @@ class LedgerFile:
             finally:
                 file.close()
         except OSError as error:
+            with contextlib.suppress(OSError):
+                disk.remove(path)
             raise as_storage_error(error) from error
 
     def append(self, head: bytes, rest: list[Buffer], *, messages: int, timestamp_ms: int) -> Written:
@@ -168,7 +171,7 @@ class LedgerFile:
             )
             if walked.entries or (not walked.short_by and walked.at < at + size - FRAME_BYTES):
                 return walked
-            if at + size >= self.index.end:
+            if at + size + walked.short_by > self.index.end or at + size == self.index.end:
                 if walked.short_by:
                     raise LedgerCorrupt(
                         f"{self.path}: entry {walked.entry_id} at byte {walked.at} runs past the end"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.ledger.errors import (
     LedgerClosed,
@@ -16,7 +18,9 @@ from magnetar.ledger.errors import (
     StorageFull,
 )
 from magnetar.ledger.files.layout import index_path, ledger_path
-from magnetar.ledger.files.ledger_file import LedgerFile
+from magnetar.ledger.files.ledger_file import LedgerFile, Written
+from magnetar.ledger.files.recovery import describe
+from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.ledger.info import ManagedLedgerInfo, encode_info, path_of
 from magnetar.ledger.port import (
     Appended,
@@ -36,6 +40,17 @@ if TYPE_CHECKING:
 
 CHECKPOINT_BYTES = 64 << 20
 CHECKPOINT_ENTRIES = 50_000
+_OFFSET = struct.Struct(">Q")
+
+
+class Words(NamedTuple):
+    """What is to be kept beside a ledger: ``key`` (ledger id, end, attachment) tells whether it was kept already."""
+
+    key: tuple[int, int, bytes]
+    ledger: Path
+    path: Path
+    points: SparseIndex
+    attachment: bytes
 
 
 class FilesManagedLedger(ManagedLedger):
@@ -53,7 +68,14 @@ class FilesManagedLedger(ManagedLedger):
         self._version = -1
         self._open_files: dict[int, LedgerFile] = {}
         self._writer: LedgerFile | None = None
+        self._is_deleted = False
         self._closed: LedgerClosed | LedgerFenced | None = None
+        self._keeping = asyncio.Lock()  # one index of this log is written at a time, in order
+        self._kept: tuple[int, int, bytes] | None = None  # ledger id, end and attachment of the last one
+        self._lazy: set[Path] = set()  # files with appends that nothing has made durable
+        self._catching_up: asyncio.Future[None] | None = None
+        self._caught_up = 0
+        self._boot = info.properties.get("boot")
         self._checked_bytes = 0
         self._checked_entries = 0
         self.next_offset = int(info.properties.get("next_offset", 0))
@@ -62,8 +84,8 @@ class FilesManagedLedger(ManagedLedger):
 
     # -- opening -----------------------------------------------------------------------------------------------
 
-    def adopt(self, version: int, last: LedgerFile | None) -> None:
-        """Take over what recovery found: the metadata's version, and the open ledger with its index."""
+    def adopt(self, version: int, last: LedgerFile | None, kept: tuple[int, int, bytes] | None) -> None:
+        """Take over what recovery found: the metadata's version, the open ledger, and the newest index kept."""
         self._version = version
         self._writer = last
         if last is not None:
@@ -74,12 +96,16 @@ class FilesManagedLedger(ManagedLedger):
             self.next_offset = max(self.next_offset, self._info.ledgers[-1].last_offset + 1)
         self.visible_offset = self.next_offset
         self.first_offset = min(self.first_offset, self.next_offset)
+        self._adopt_attachment(kept)
 
-    def adopt_attachment(self, data: bytes) -> None:
-        """Take over what an index file carries for the log's owner."""
-        if len(data) >= 8:
-            (self.attachment_offset,) = struct.unpack_from(">Q", data)
-            self.attachment = data[8:]
+    def _adopt_attachment(self, kept: tuple[int, int, bytes] | None) -> None:
+        if kept is None or len(kept[2]) < _OFFSET.size:
+            return
+        (offset,) = _OFFSET.unpack_from(kept[2])
+        if offset > self.next_offset:  # it speaks of messages that were lost with the power
+            return
+        self._kept = kept
+        self.attachment_offset, self.attachment = offset, kept[2][_OFFSET.size :]
 
     # -- appending ---------------------------------------------------------------------------------------------
 
@@ -93,6 +119,8 @@ class FilesManagedLedger(ManagedLedger):
         if flush is Flush.always and engine.journal.failed is not None:
             raise engine.journal.failed
         writer = self._writable(now_ms)
+        if self._boot != engine.boot:
+            self.save()  # from here on a power loss of this boot may tear what is written
         base_offset = self.next_offset
         last_offset = base_offset + messages - 1
         head = broker_entry_head(now_ms, last_offset)
@@ -101,15 +129,9 @@ class FilesManagedLedger(ManagedLedger):
         position = Position(writer.ledger_id, written.entry_id)
         durable = None
         if flush is Flush.always:
-            durable = engine.journal.append(
-                writer.ledger_id,
-                written.at,
-                written.length,
-                written.parts,
-                self._made_durable,
-                self.next_offset,
-            )
+            durable = self._journal(writer, written)
         else:
+            self._lazy.add(writer.path)
             if flush is Flush.interval:
                 engine.flush_soon(writer.path)
             self._made_durable(self.next_offset)
@@ -118,6 +140,44 @@ class FilesManagedLedger(ManagedLedger):
         ):
             self.checkpoint()
         return Appended(position, base_offset, durable)
+
+    def _journal(self, writer: LedgerFile, written: Written) -> asyncio.Future[None]:
+        engine = self._engine
+        if self._lazy:
+            self._catch_up()
+        durable = engine.journal.append(
+            writer.ledger_id, written.at, written.length, written.parts, self._journaled, self.next_offset
+        )
+        if self._catching_up is not None:
+            durable = asyncio.ensure_future(_both(self._catching_up, durable))
+            durable.add_done_callback(lambda both: both.cancelled() or both.exception())
+        return durable
+
+    def _catch_up(self) -> None:
+        """Flush what was appended before the policy became ``always``: what comes now is only safe behind it."""
+        engine, paths, before = self._engine, sorted(self._lazy), self._catching_up
+        self._lazy.clear()
+        self._caught_up = max(self._caught_up, self.visible_offset)
+
+        async def flush() -> None:
+            if before is not None:
+                await before
+            await engine.flush(paths)
+
+        def done(flushed: asyncio.Future[None]) -> None:
+            if self._catching_up is flushed:
+                self._catching_up = None
+                if not flushed.cancelled() and flushed.exception() is None:
+                    self._made_durable(self._caught_up)
+
+        self._catching_up = asyncio.ensure_future(flush())
+        self._catching_up.add_done_callback(done)
+
+    def _journaled(self, next_offset: int) -> None:
+        if self._catching_up is None:
+            self._made_durable(next_offset)
+        else:
+            self._caught_up = next_offset
 
     def _made_durable(self, next_offset: int) -> None:
         if next_offset > self.visible_offset:
@@ -138,11 +198,12 @@ class FilesManagedLedger(ManagedLedger):
     def _roll(self, now_ms: int) -> LedgerFile:
         """Open a new ledger for appends, and have the old one sealed in the background."""
         engine, old = self._engine, self._writer
+        words = None if old is None else self._words(old)
         summary = LedgerSummary(engine.new_ledger_id(), self.next_offset, created_ms=now_ms)
         LedgerFile.create(engine.disk, ledger_path(engine.root, summary.ledger_id), summary.ledger_id, now_ms)
         self._info.ledgers.append(summary)
         try:
-            self._save()
+            self.save()
         except BaseException:
             self._info.ledgers.pop()
             engine.remove_later([summary.ledger_id])
@@ -150,46 +211,57 @@ class FilesManagedLedger(ManagedLedger):
         new = engine.ledger_file(summary.ledger_id, self.next_offset)
         self._writer = self._open_files[summary.ledger_id] = new
         self._checked_bytes, self._checked_entries = new.index.end, 0
-        if old is not None:
-            engine.background(self._seal(old))
+        if old is not None and words is not None:
+            engine.background(self._seal(old, words))
         return new
 
-    async def _seal(self, old: LedgerFile) -> None:
-        """Make a ledger that is no longer written durable, keep its index, and note in the metadata that it is whole."""
-        await self._keep_index(old)
-        summary = next((s for s in self._info.ledgers if s.ledger_id == old.ledger_id), None)
-        if summary is None or self._closed is not None:
-            return  # trimmed or deleted meanwhile
-        describe(summary, old)
-        self._save()
+    async def _seal(self, old: LedgerFile, words: Words) -> None:
+        """Make a ledger that is full durable, keep its index, and note in the metadata that it is whole."""
+        async with self._keeping:
+            summary = next((s for s in self._info.ledgers if s.ledger_id == old.ledger_id), None)
+            if summary is None or self._is_deleted:
+                return
+            await self._engine.keep([words])
+            self._kept = words.key
+            self._lazy.discard(old.path)
+            if not self._is_deleted:
+                describe(summary, old.index)
+                self.save()
 
     def checkpoint(self) -> None:
         """Keep, in the background, the index of the open ledger, so that recovery need not read it from its start."""
         writer = self._writer
-        if writer is None:
-            return
-        self._checked_bytes, self._checked_entries = writer.index.end, writer.index.entries
-        self._engine.background(self._keep_index(writer))
+        if writer is not None:
+            self._checked_bytes, self._checked_entries = writer.index.end, writer.index.entries
+            self._engine.background(self._keep_index(writer))
 
     async def _keep_index(self, ledger: LedgerFile) -> None:
-        owned = self.attach() if self.attach is not None else self.attachment
-        at = self.next_offset if self.attach is not None else self.attachment_offset
-        data = ledger.index.encode(struct.pack(">Q", at) + owned)
-        disk, path = self._engine.disk, index_path(self._engine.root, ledger.ledger_id)
+        async with self._keeping:
+            if ledger is not self._writer or self._is_deleted:
+                return  # its last index is kept when it is sealed
+            words = self._words(ledger)
+            if words.key != self._kept:
+                await self._engine.keep([words])
+                self._kept = words.key
 
-        def keep() -> None:
-            disk.sync([ledger.path])
-            disk.replace(path, data)
+    def _words(self, ledger: LedgerFile) -> Words:
+        """Give what the index of the open ledger would say now, with what the log's owner adds."""
+        if self.attach is not None:
+            self.attachment, self.attachment_offset = self.attach(), self.next_offset
+        data = _OFFSET.pack(self.attachment_offset) + self.attachment
+        index = ledger.index
+        key = (ledger.ledger_id, index.end, data)
+        path = index_path(self._engine.root, ledger.ledger_id)
+        return Words(key, ledger.path, path, index, data)
 
-        await self._engine.in_thread(keep)
-
-    def _save(self) -> None:
+    def save(self) -> None:
         """Write the list of ledgers; raise ``LedgerFenced`` when somebody else wrote it meanwhile."""
         properties = self._info.properties
         properties["next_offset"] = str(
             self._info.ledgers[-1].first_offset if self._info.ledgers else self.next_offset
         )
         properties["first_offset"] = str(self.first_offset)
+        properties["boot"] = self._boot = self._engine.boot
         try:
             self._version = self._engine.metadata.put(
                 path_of(self.name), encode_info(self._info), self._version
@@ -198,11 +270,13 @@ class FilesManagedLedger(ManagedLedger):
             self._closed = LedgerFenced(f"managed ledger {self.name} has another owner: {error}")
             raise self._closed from error
         except MetadataError as error:
-            raise _as_ledger_error(error) from error
+            raise metadata_failed(error) from error
 
     # -- reading -----------------------------------------------------------------------------------------------
 
     async def read(self, offset: int, *, max_bytes: int, up_to: int | None = None) -> list[StoredEntry]:
+        if self._closed is not None:
+            raise self._closed
         up_to = self.visible_offset if up_to is None else min(up_to, self.visible_offset)
         if not self.first_offset <= offset <= self.next_offset:
             raise OffsetOutOfRange(f"offset {offset} is not in [{self.first_offset}, {self.next_offset}]")
@@ -290,48 +364,65 @@ class FilesManagedLedger(ManagedLedger):
     def trim(self, before: int) -> None:
         if before > self.visible_offset or before < 0:
             raise OffsetOutOfRange(f"cannot trim before {before}: the end is {self.visible_offset}")
-        if before <= self.first_offset:
-            return
-        self.first_offset = before
-        self._drop(lambda summary: summary.last_offset < before)
+        if self._closed is not None:
+            raise self._closed
+        if before > self.first_offset:
+            self._let_go(before, lambda summary: summary.last_offset < before)
 
     def retain(self, now_ms: int) -> None:
         policy, last = self.policy, self._writer
         if self._closed is not None or not self._info.ledgers:
             return
-        if last is not None and last.index.entries and self._is_past(last.index.max_timestamp, now_ms):
-            self._roll(now_ms)
-        elif last is not None and last.index.entries:
-            self._writable(now_ms)
+        try:
+            if last is not None and last.index.entries and self._is_past(self.ledgers()[-1], now_ms):
+                self._roll(now_ms)
+            elif last is not None and last.index.entries:
+                self._writable(now_ms)
+        except StorageFull:
+            pass  # all the more reason to let go of old ledgers
         excess = self.size() - policy.retention_bytes if policy.retention_bytes >= 0 else -1
 
         def done_with(summary: LedgerSummary) -> bool:
             nonlocal excess
             excess -= summary.size
-            return self._is_past(summary.max_timestamp, now_ms) or excess >= 0
+            return self._is_past(summary, now_ms) or excess >= 0
 
-        self._drop(done_with)
+        self._let_go(self.first_offset, done_with)
 
-    def _is_past(self, timestamp_ms: int, now_ms: int) -> bool:
-        return self.policy.retention_ms >= 0 and timestamp_ms < now_ms - self.policy.retention_ms
+    def _is_past(self, summary: LedgerSummary, now_ms: int) -> bool:
+        latest = summary.max_timestamp if summary.max_timestamp >= 0 else summary.created_ms
+        return self.policy.retention_ms >= 0 and latest < now_ms - self.policy.retention_ms
 
-    def _drop(self, done_with: Callable[[LedgerSummary], bool]) -> None:
-        """Delete sealed ledgers from the oldest on, as long as ``done_with`` says so; then tell the readers."""
-        ledgers = self._info.ledgers
+    def _let_go(self, first_offset: int, done_with: Callable[[LedgerSummary], bool]) -> None:
+        """Begin at ``first_offset``; delete sealed ledgers from the oldest on, as long as ``done_with`` says so."""
+        ledgers, was_first = self._info.ledgers, self.first_offset
         count = 0
         while count < len(ledgers) - 1 and ledgers[count].sealed and done_with(ledgers[count]):
             count += 1
         dropped = ledgers[:count]
-        if dropped:
-            self.checkpoint()  # the dropped ones may hold the owner's last attachment
-            del ledgers[:count]
-            self.first_offset = max(self.first_offset, ledgers[0].first_offset)
-        self._save()
+        del ledgers[:count]
+        self.first_offset = max(first_offset, ledgers[0].first_offset) if dropped else first_offset
+        if not dropped and self.first_offset == was_first:
+            return
+        try:
+            self.save()
+        except BaseException:
+            ledgers[:0] = dropped
+            self.first_offset = was_first
+            raise
         for summary in dropped:
             self._open_files.pop(summary.ledger_id, None)
-        self._engine.remove_later([summary.ledger_id for summary in dropped])
+        if dropped:
+            self._engine.background(self._remove([summary.ledger_id for summary in dropped]))
         if self.on_visible is not None:
             self.on_visible()
+
+    async def _remove(self, ledger_ids: list[int]) -> None:
+        """Delete ledgers, after the owner's attachment, which may lie beside them, was kept elsewhere."""
+        if self._writer is not None:
+            await self._keep_index(self._writer)
+        async with self._keeping:
+            self._engine.remove_later(ledger_ids)
 
     def ledgers(self) -> list[LedgerSummary]:
         for summary in self._info.ledgers:
@@ -346,44 +437,59 @@ class FilesManagedLedger(ManagedLedger):
         return sum(summary.size for summary in self.ledgers())
 
     async def close(self) -> None:
-        if self._closed is not None:
-            return
-        self._closed = LedgerClosed(f"managed ledger {self.name} is closed")
-        writer = self._writer
-        if writer is not None and (self._dirty(writer) or self.attach is not None):
-            await self._keep_index(writer)
-            self._info.properties["closed_at"] = f"{writer.ledger_id}:{writer.index.end}"
-            self._save()
+        if self._closed is None:
+            await self._engine.close_some([self])
+
+    def stop(self) -> None:
+        """Take no more appends."""
+        if self._closed is None:
+            self._closed = LedgerClosed(f"managed ledger {self.name} is closed")
+
+    async def quiet(self) -> None:
+        """Wait until nothing of this log is being written in the background."""
+        async with self._keeping:
+            pass
+
+    def last_words(self) -> Words | None:
+        """Give what is still to be kept at a clean end, if anything is."""
+        if self._writer is None or isinstance(self._closed, LedgerFenced) or self._is_deleted:
+            return None
+        words = self._words(self._writer)
+        same = words.key == self._kept and self._info.properties.get("closed_at") == closed_mark(words.key)
+        return None if same else words
+
+    def note_closed(self, words: Words) -> None:
+        """Note in the metadata up to where the open ledger is whole and durable."""
+        self._kept = words.key
+        self._info.properties["closed_at"] = closed_mark(words.key)
+        self.save()
+
+    def let_files_go(self) -> None:
         for ledger in self._open_files.values():
             self._engine.files.forget(ledger.path)
         self._open_files.clear()
 
-    def _dirty(self, writer: LedgerFile) -> bool:
-        return self._info.properties.get("closed_at") != f"{writer.ledger_id}:{writer.index.end}"
-
-    def abandon(self) -> list[int]:
-        """Stop at once, because the managed ledger is deleted; give the ids of its ledgers."""
+    def abandon(self) -> None:
+        """Stop at once, because the managed ledger is deleted; its files go when nothing writes beside them."""
         self._closed = LedgerClosed(f"managed ledger {self.name} was deleted")
-        self._open_files.clear()
+        self._is_deleted = True
+        self.let_files_go()
+        self._engine.background(self._remove([summary.ledger_id for summary in self._info.ledgers]))
         if self.on_visible is not None:
             self.on_visible()
-        return [summary.ledger_id for summary in self._info.ledgers]
 
 
-def describe(summary: LedgerSummary, ledger: LedgerFile) -> None:
-    """Fill in what is known of a ledger that will not change any more."""
-    index = ledger.index
-    summary.entries, summary.size = index.entries, index.end
-    summary.last_offset, summary.max_timestamp = index.next_offset - 1, index.max_timestamp
-    summary.sealed = True
+async def _both(first: asyncio.Future[None], second: asyncio.Future[None]) -> None:
+    await first
+    await second
 
 
-def closed_at(info: ManagedLedgerInfo, ledger_id: int) -> int:
-    """Give up to where this ledger's file was whole at the last clean close (0: not known)."""
-    ledger, _, end = info.properties.get("closed_at", "").partition(":")
-    return int(end) if ledger == str(ledger_id) and end.isdecimal() else 0
+def closed_mark(key: tuple[int, int, bytes]) -> str:
+    """Give the text that ``closed_at`` reads."""
+    return f"{key[0]}:{key[1]}"
 
 
-def _as_ledger_error(error: MetadataError) -> StorageFull | StorageFailed:
+def metadata_failed(error: MetadataError) -> StorageFull | StorageFailed:
+    """Say in storage's words what the metadata store said."""
     words = f"the metadata store failed: {error}"
     return StorageFull(words) if "full" in str(error) else StorageFailed(words)

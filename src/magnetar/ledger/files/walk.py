@@ -22,7 +22,7 @@ _ENTRY_MAGIC = b"\x0e\x02\x00\x00"
 
 
 class Walked(NamedTuple):
-    """What a walk found, and where it would go on. ``short_by`` says how much longer the next frame is than the data."""
+    """What a walk found, and where it would go on; the next frame is ``short_by`` bytes longer than the data."""
 
     entries: list[StoredEntry]
     at: int
