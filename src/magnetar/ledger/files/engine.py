@@ -172,8 +172,10 @@ class FilesEngine(LedgerEngine):
         )
         if info.ledgers:
             await self.in_thread(recovery.run)
-        last = recovery.last
-        managed.adopt(version, last and self.ledger_file(last.ledger_id, 0, last), recovery.kept)
+        last = None
+        if recovery.last is not None:
+            last = self.ledger_file(recovery.last.ledger_id, 0, recovery.last)
+        managed.adopt(version, last, recovery.kept)
         if recovery.changed:
             managed.save()
         self._managed[name] = managed

@@ -1,0 +1,206 @@
+"""Recovery of one managed ledger: how far its files are whole, and what of it is still one continuous log.
+
+Only ledgers that were not sealed need a look; each from its last index on. A torn tail is cut: it is an append that
+nobody was told of. Where a power loss took the end of a ledger that had never been flushed, later ledgers cannot
+follow it any more and are let go too, with a warning that names the offsets.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from magnetar.ledger.disk import Disk, File
+from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
+from magnetar.ledger.files.layout import HEADER_BYTES, check_header, encode_header, index_path, ledger_path
+from magnetar.ledger.files.ledger_file import LedgerFile, as_storage_error
+from magnetar.ledger.files.sparse import SparseIndex
+from magnetar.ledger.files.walk import scan
+from magnetar.ledger.info import ManagedLedgerInfo
+from magnetar.ledger.port import LedgerSummary
+
+_log = logging.getLogger("magnetar.ledger")
+_MOST_INDEXES = 3  # so many of the newest ledgers are asked for the owner's attachment
+
+
+class Recovery:
+    """Runs away from the event loop. Afterwards ``info`` says what is left.
+
+    ``last`` is the index of the open ledger, ``kept`` the newest index file (ledger id, end, attachment), and
+    ``changed`` tells that the metadata must be written.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        root: Path,
+        name: str,
+        info: ManagedLedgerInfo,
+        *,
+        replayed: Mapping[int, int],
+        may_have_holes: bool,
+        durable: bool,
+    ) -> None:
+        self.last: SparseIndex | None = None
+        self.kept: tuple[int, int, bytes] | None = None
+        self.changed = False
+        self._disk = disk
+        self._root = root
+        self._name = name
+        self._info = info
+        self._replayed = replayed
+        self._may_have_holes = may_have_holes
+        self._durable = durable
+
+    def run(self) -> None:
+        """Recover every ledger that is not sealed; raise ``LedgerCorrupt`` where something is wrong."""
+        try:
+            for summary in [each for each in self._info.ledgers if not each.sealed]:
+                if summary in self._info.ledgers:
+                    self._recover(summary)
+            self._find_attachment()
+        except OSError as error:
+            raise as_storage_error(error) from error
+
+    def _recover(self, summary: LedgerSummary) -> None:
+        index, attachment = kept_index(self._disk, self._root, summary)
+        if attachment is not None:
+            self.kept = (summary.ledger_id, index.end, attachment)
+        self._read_on(summary, index)
+        if summary is self._info.ledgers[-1]:
+            self.last = index
+            return
+        following = self._info.ledgers[self._info.ledgers.index(summary) + 1]
+        if following.first_offset == index.next_offset:
+            describe(summary, index)
+            self.changed = True
+        else:
+            self._cut_log(summary, index, following)
+
+    def _cut_log(self, summary: LedgerSummary, index: SparseIndex, following: LedgerSummary) -> None:
+        """Go on with a ledger that lost its end, without those behind it."""
+        path = ledger_path(self._root, summary.ledger_id)
+        if not self._may_have_holes:
+            raise LedgerCorrupt(
+                f"{path}: ends with offset {index.next_offset - 1} at byte {index.end}, but ledger "
+                f"{following.ledger_id} goes on with {following.first_offset}; see 'magnetar ledger repair'"
+            )
+        ledgers = self._info.ledgers
+        dropped = ledgers[ledgers.index(following) :]
+        ledgers[:] = ledgers[: ledgers.index(following)]
+        _log.warning(
+            "what was never flushed is lost with the power",
+            extra={
+                "log": self._name,
+                "from_offset": index.next_offset,
+                "ledgers": [x.ledger_id for x in dropped],
+            },
+        )
+        self.last, self.changed = index, True
+
+    def _read_on(self, summary: LedgerSummary, index: SparseIndex) -> None:
+        """Add what the file holds behind ``index``, and cut what is not whole."""
+        path = ledger_path(self._root, summary.ledger_id)
+        closed = closed_at(self._info, summary.ledger_id)
+        whole_until = max(index.end if index.entries else 0, closed, self._replayed.get(summary.ledger_id, 0))
+        file = self._file(path, summary, must_be_there=bool(whole_until))
+        try:
+            if index.end == file.size() == closed:
+                return
+            end = scan(file, index, path, whole_until=whole_until, may_have_holes=self._may_have_holes)
+            if end < file.size():
+                extra = {"file": str(path), "at": end, "bytes": file.size() - end}
+                _log.warning("torn tail cut", extra=extra)
+                file.truncate(end)
+            if self._durable or summary is not self._info.ledgers[-1]:
+                file.sync()  # from here on it is visible, so it must not be lost again
+        finally:
+            file.close()
+
+    def _file(self, path: Path, summary: LedgerSummary, *, must_be_there: bool) -> File:
+        try:
+            file = self._disk.open(path)
+        except FileNotFoundError:
+            if must_be_there:
+                raise LedgerCorrupt(
+                    f"{path}: the file of ledger {summary.ledger_id} of {self._name} is gone"
+                ) from None
+            LedgerFile.create(self._disk, path, summary.ledger_id, summary.created_ms)
+            file = self._disk.open(path)
+        head = file.read(HEADER_BYTES, 0)
+        torn = len(head) < HEADER_BYTES or (self._may_have_holes and not head.strip(b"\0"))
+        try:
+            if torn and not must_be_there:
+                file.write([encode_header(summary.ledger_id, summary.created_ms)], 0)
+            else:
+                check_header(head, summary.ledger_id, path)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def _find_attachment(self) -> None:
+        """Have the newest attachment that is left."""
+        for summary in reversed(self._info.ledgers[-_MOST_INDEXES:]):
+            if self.kept is not None and self.kept[0] == summary.ledger_id:
+                return
+            index, attachment = kept_index(self._disk, self._root, summary)
+            if attachment is not None:
+                self.kept = (summary.ledger_id, index.end, attachment)
+                return
+
+
+def kept_index(disk: Disk, root: Path, summary: LedgerSummary) -> tuple[SparseIndex, bytes | None]:
+    """Give a ledger's index and attachment; an empty one and None where it is missing or damaged."""
+    path = index_path(root, summary.ledger_id)
+    try:
+        file = disk.open(path)
+        try:
+            index, attachment = SparseIndex.decode(file.read(file.size(), 0), path)
+        finally:
+            file.close()
+        if index.ledger_id != summary.ledger_id:
+            raise LedgerCorrupt(f"{path}: the index belongs to ledger {index.ledger_id}")
+    except FileNotFoundError:
+        return SparseIndex(summary.ledger_id, summary.first_offset), None
+    except LedgerCorrupt as error:
+        _log.warning("index rebuilt", extra={"file": str(path), "reason": str(error)})
+        return SparseIndex(summary.ledger_id, summary.first_offset), None
+    return index, attachment
+
+
+def sealed_index(disk: Disk, root: Path, summary: LedgerSummary) -> SparseIndex:
+    """Give the index of a sealed ledger; read it anew from the ledger where it is missing or damaged, and keep it."""
+    index, _ = kept_index(disk, root, summary)
+    if (index.end, index.entries, index.next_offset) == (
+        summary.size,
+        summary.entries,
+        summary.last_offset + 1,
+    ):
+        return index
+    path = ledger_path(root, summary.ledger_id)
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        raise LedgerNotFound(f"{path}: the file of a sealed ledger is gone") from None
+    try:
+        check_header(file.read(HEADER_BYTES, 0), summary.ledger_id, path)
+        index = SparseIndex(summary.ledger_id, summary.first_offset)
+        scan(file, index, path, whole_until=summary.size, may_have_holes=False)
+    finally:
+        file.close()
+    return index
+
+
+def describe(summary: LedgerSummary, index: SparseIndex) -> None:
+    """Fill in what is known of a ledger that will not change any more."""
+    summary.entries, summary.size = index.entries, index.end
+    summary.last_offset, summary.max_timestamp = index.next_offset - 1, index.max_timestamp
+    summary.sealed = True
+
+
+def closed_at(info: ManagedLedgerInfo, ledger_id: int) -> int:
+    """Give up to where this ledger's file was whole at the last clean close (0: not known)."""
+    ledger, _, end = info.properties.get("closed_at", "").partition(":")
+    return int(end) if ledger == str(ledger_id) and end.isdecimal() else 0
