@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar.ledger.port import LedgerEngine, LedgerPolicy, ManagedLedger
+from magnetar.ledger.port import LedgerEngine, LedgerPolicy, LedgerSummary, ManagedLedger
 
 
 class NoLedgers(LedgerEngine):
@@ -19,6 +19,9 @@ class NoLedgers(LedgerEngine):
         if self.fails:
             raise OSError("the disk is gone")
         self.deleted.append(name)
+
+    def summaries(self, name: str) -> list[LedgerSummary]:
+        return []
 
     def opened(self) -> list[ManagedLedger]:
         return []
