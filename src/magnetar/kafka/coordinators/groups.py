@@ -98,6 +98,7 @@ class GroupCoordinator:
         """Wait until every partition is loaded."""
         if self._loading is not None:
             await asyncio.shield(self._loading)
+        await asyncio.gather(*(shard.reloaded() for shard in self._shards))
 
     async def _clean(self) -> None:
         while True:

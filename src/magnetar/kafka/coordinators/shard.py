@@ -180,6 +180,11 @@ class Shard:
                 self.tell(lambda loaded: loaded.classic.resume(self._clock()))
                 return
 
+    async def reloaded(self) -> None:
+        """Wait for the replay that follows a failure, if one is under way."""
+        if self._loader is not None:
+            await asyncio.shield(self._loader)
+
     async def _replay(self) -> GroupsDecider:
         decider = GroupsDecider(self._settings, self._new_id)
         self.records = 0

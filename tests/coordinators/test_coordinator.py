@@ -1,0 +1,269 @@
+"""The coordinator at work: facts before answers, many in one append, what happens when the log fails, compaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from magnetar.kafka.coordinators import shard as shards
+from magnetar.kafka.coordinators.classic import Caller
+from magnetar.kafka.coordinators.groups import GroupCoordinator, partition_of
+from magnetar.kafka.coordinators.log import MemoryOffsetsLog
+from magnetar.kafka.coordinators.offsets import Commit, Committer
+from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.settings import GroupSettings
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages.heartbeat_request import HeartbeatRequest
+from magnetar.kafka.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from magnetar.kafka.wire.messages.join_group_response import JoinGroupResponse
+from magnetar.kafka.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from magnetar.kafka.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+from magnetar.ledger.errors import StorageFull
+from tests.coordinators.stage import subscription
+
+SETTINGS = GroupSettings(group_initial_rebalance_delay_ms=20, group_min_session_timeout_ms=50)
+CALLER = Caller("c", "/127.0.0.1", 3)
+
+
+class SlowLog(MemoryOffsetsLog):
+    """A log whose appends wait to be let through, and fail on demand."""
+
+    def __init__(self, partitions: int = 50) -> None:
+        super().__init__(partitions)
+        self.open = asyncio.Event()
+        self.open.set()
+        self.fails = False
+        self.appends = 0
+
+    async def append(self, partition: int, batch: bytes, records: int) -> int:
+        self.appends += 1
+        await self.open.wait()
+        if self.fails:
+            raise StorageFull("no room")
+        return await super().append(partition, batch, records)
+
+
+@pytest.fixture
+async def log() -> SlowLog:
+    return SlowLog()
+
+
+@pytest.fixture
+async def groups(log: SlowLog) -> AsyncIterator[GroupCoordinator]:
+    coordinator = await started(log)
+    yield coordinator
+    await coordinator.close()
+
+
+async def started(log: MemoryOffsetsLog) -> GroupCoordinator:
+    coordinator = GroupCoordinator(log, SETTINGS)
+    await coordinator.start()
+    await coordinator.loaded()
+    return coordinator
+
+
+def commit(offset: int, partition: int = 0, topic: str = "t") -> Commit:
+    return Commit(topic, b"i" * 16, partition, offset, -1, "")
+
+
+async def committed(groups: GroupCoordinator, group_id: str, offset: int) -> list[ErrorCode]:
+    return await groups.commit(group_id, Committer(), [commit(offset)], 9)
+
+
+def joining(member_id: str = "", session_ms: int = 10_000) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=session_ms,
+        rebalance_timeout_ms=10_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription(["t"]))],
+    )
+
+
+async def stable_member(groups: GroupCoordinator, session_ms: int = 10_000) -> JoinGroupResponse:
+    answer = await groups.join(joining(session_ms=session_ms), CALLER)
+    assert answer.error_code == ErrorCode.NONE
+    part = SyncGroupRequestAssignment(member_id=answer.member_id, assignment=b"A")
+    synced = await groups.sync(
+        SyncGroupRequest(
+            group_id="g",
+            generation_id=answer.generation_id,
+            member_id=answer.member_id,
+            assignments=[part],
+        )
+    )
+    assert bytes(synced.assignment) == b"A"
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("group_id", "expected"),
+    [("", 0), ("g", 3), ("my-group", 12), ("polygenelubricants", 0), ("grüße-📦", 45)],
+)
+def test_groups_live_where_kafka_puts_them(group_id: str, expected: int) -> None:
+    assert partition_of(group_id, 50) == expected
+
+
+async def test_a_commit_is_kept_over_a_restart(groups: GroupCoordinator, log: SlowLog) -> None:
+    assert await committed(groups, "g", 5) == [ErrorCode.NONE]
+    await groups.close()
+    again = await started(log)
+    assert again.committed("g")["t"][0].offset == 5
+    await again.close()
+
+
+async def test_no_answer_overtakes_its_fact(groups: GroupCoordinator, log: SlowLog) -> None:
+    log.open.clear()
+    write = asyncio.create_task(committed(groups, "g", 5))
+    read = asyncio.create_task(groups.fetch("g"))
+    await asyncio.sleep(0.01)
+    assert not write.done()
+    assert not read.done(), "an offset that a crash may take back was told"
+    log.open.set()
+    assert await write == [ErrorCode.NONE]
+    assert (await read)["t"][0].offset == 5
+
+
+async def test_commits_that_come_together_go_out_together(groups: GroupCoordinator, log: SlowLog) -> None:
+    log.open.clear()
+    names = [f"group-{i}" for i in range(2_000) if partition_of(f"group-{i}", 50) == 7]
+    assert len(names) > 20
+    writes = [asyncio.create_task(committed(groups, name, 1)) for name in names]
+    await asyncio.sleep(0.01)
+    log.open.set()
+    assert await asyncio.gather(*writes) == [[ErrorCode.NONE]] * len(names)
+    assert log.appends <= 2
+
+
+async def test_partitions_do_not_wait_for_each_other(groups: GroupCoordinator, log: SlowLog) -> None:
+    log.open.clear()
+    write = asyncio.create_task(committed(groups, "g", 1))
+    await asyncio.sleep(0.01)
+    assert not await groups.fetch("my-group")
+    log.open.set()
+    await write
+
+
+async def test_when_the_log_fails_clients_look_again(groups: GroupCoordinator, log: SlowLog) -> None:
+    member = await stable_member(groups)
+    assert await committed(groups, "g2", 1) == [ErrorCode.NONE]
+    waiting = asyncio.create_task(groups.join(joining(), CALLER))
+    await asyncio.sleep(0)
+    log.fails = True
+    who = Committer(member.member_id, None, member.generation_id)
+    with pytest.raises(Refused) as refused:
+        await groups.commit("g", who, [commit(9)], 9)
+    assert refused.value.code == ErrorCode.NOT_COORDINATOR
+    assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
+    log.fails = False
+    beat = HeartbeatRequest(group_id="g", generation_id=member.generation_id, member_id=member.member_id)
+    await groups.loaded()
+    assert (await groups.heartbeat(beat)).error_code == ErrorCode.NONE
+    assert not await groups.fetch("g"), "an offset that was never kept"
+    assert await groups.commit("g", who, [commit(9)], 9) == [ErrorCode.NONE]
+    assert groups.committed("g2")["t"][0].offset == 1
+
+
+async def test_loading_is_said_at_once(log: SlowLog) -> None:
+    first = await started(log)
+    await committed(first, "g", 5)
+    await first.close()
+    again = GroupCoordinator(log, SETTINGS)
+    await again.start()
+    with pytest.raises(Refused) as refused:
+        await again.fetch("g")
+    assert refused.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert (await again.join(joining(), CALLER)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert (await again.heartbeat(HeartbeatRequest(group_id="g"))).error_code == ErrorCode.NONE
+    assert not await again.fetch("my-group"), "a partition that was never written needs no loading"
+    await again.loaded()
+    assert (await again.fetch("g"))["t"][0].offset == 5
+    await again.close()
+
+
+async def test_silent_members_are_noticed(groups: GroupCoordinator) -> None:
+    await stable_member(groups, session_ms=60)
+    assert groups.describe("g").state == "Stable"
+    await asyncio.sleep(0.15)
+    assert groups.describe("g").state == "Empty"
+
+
+async def test_who_went_away_while_waiting_harms_nobody(groups: GroupCoordinator) -> None:
+    gone = asyncio.create_task(groups.join(joining(), CALLER))
+    stays = asyncio.create_task(groups.join(joining(), CALLER))
+    await asyncio.sleep(0)
+    gone.cancel()
+    answer = await stays
+    assert answer.error_code == ErrorCode.NONE
+    assert len(groups.describe("g").members) == 2
+
+
+async def test_closing_sends_waiting_members_away(groups: GroupCoordinator) -> None:
+    waiting = asyncio.create_task(groups.join(joining(), CALLER))
+    await asyncio.sleep(0)
+    await groups.close()
+    assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
+    assert (await groups.join(joining(), CALLER)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_a_long_log_is_rewritten(
+    groups: GroupCoordinator, log: SlowLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "SNAPSHOT_AFTER", 100)
+    member = await stable_member(groups)
+    who = Committer(member.member_id, None, member.generation_id)
+    for offset in range(300):
+        await groups.commit("g", who, [commit(offset, offset % 3)], 9)
+    records = sum([1 async for _ in log.replay(partition_of("g", 50))])
+    assert records < 150
+    before = groups.describe("g")
+    await groups.close()
+    again = await started(log)
+    assert {p: kept.offset for p, kept in again.committed("g")["t"].items()} == {0: 297, 1: 298, 2: 299}
+    assert again.describe("g").members[0].assignment == before.members[0].assignment
+    await again.close()
+
+
+async def test_a_crash_while_the_log_is_rewritten_loses_nothing(
+    groups: GroupCoordinator, log: SlowLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def crash(partition: int, before_offset: int) -> None:
+        raise StorageFull("no room for the new list")
+
+    monkeypatch.setattr(shards, "SNAPSHOT_AFTER", 100)
+    monkeypatch.setattr(log, "trim", crash)
+    for offset in range(102):
+        try:
+            await committed(groups, "g", offset)
+        except Refused:
+            await asyncio.sleep(0.02)
+    again = await started(log)
+    assert again.committed("g")["t"][0].offset >= 100
+    await again.close()
+
+
+async def test_a_deleted_topic_is_forgotten(groups: GroupCoordinator, log: SlowLog) -> None:
+    await groups.commit("g", Committer(), [commit(1), commit(2, topic="u")], 9)
+    await groups.on_topic_deleted("t")
+    assert set(await groups.fetch("g")) == {"u"}
+    await groups.close()
+    again = await started(log)
+    assert set(again.committed("g")) == {"u"}
+    await again.close()
+
+
+async def test_several_leave_at_once(groups: GroupCoordinator) -> None:
+    member = await stable_member(groups)
+    members = [MemberIdentity(member_id=member.member_id, reason="done"), MemberIdentity(member_id="x")]
+    answer = await groups.leave(LeaveGroupRequest(group_id="g", members=members))
+    assert [row.error_code for row in answer.members] == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
+    await groups.delete_group("g")
+    assert groups.list_groups() == []
+
+
+def test_the_facts_of_fifty_idle_partitions_weigh_nothing() -> None:
+    coordinator = GroupCoordinator(MemoryOffsetsLog(), SETTINGS)
+    assert coordinator.partition_of("g") == 3
