@@ -1,0 +1,57 @@
+# Every target makes .venv and installs what it needs by itself. `make` alone explains them.
+SHELL := /bin/bash
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+SOURCES := src tests tools examples benchmarks
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test fast lint types format docs bench compat pins clean
+
+help: ## explain the targets
+	@printf '\n  Magnetar: Kafka clients, Pulsar'"'"'s storage model, Spark on the same ledgers.\n\n'
+	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' Makefile | \
+		while IFS=$$'\t' read -r name text; do printf '  \033[1mmake %-8s\033[0m %s\n' "$$name" "$$text"; done
+	@printf '\n  New here?  make demo  shows it with real data;  make test  checks it.\n\n'
+
+.venv/installed: constraints.txt pyproject.toml tools/install.sh
+	@tools/install.sh
+
+install: .venv/installed ## make .venv with all that is needed, and nothing else
+
+demo: .venv/installed ## 336,776 real flights: a Kafka client, our broker, a Spark table, a picture
+	@$(BIN)/python examples/flights/demo.py
+
+test: .venv/installed lint types ## everything that must pass, slow tests too
+	@$(PYTEST)
+
+fast: .venv/installed lint types ## the same without the slow tests, in a few minutes
+	@$(PYTEST) -m "not slow and not spark"
+
+lint: .venv/installed ## style and the import contracts
+	@$(BIN)/ruff check $(wildcard $(SOURCES))
+	@$(BIN)/ruff format --check $(wildcard $(SOURCES))
+	@$(BIN)/lint-imports --no-cache > .venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
+
+types: .venv/installed ## mypy, strict
+	@$(BIN)/mypy --no-error-summary
+
+format: .venv/installed ## put all files into the one style
+	@$(BIN)/ruff check --fix --quiet $(wildcard $(SOURCES))
+	@$(BIN)/ruff format --quiet $(wildcard $(SOURCES))
+
+docs: .venv/installed ## write the pages that are made from the code anew
+	@$(BIN)/python tools/configuration_reference.py
+
+bench: .venv/installed ## side-by-side benchmarks (they need Kafka's own tools: see docs/benchmarks.md)
+	@$(BIN)/python benchmarks/run.py
+
+compat: .venv/installed ## foreign clients against a fresh broker (they bring Go, Node, Java: see compat/)
+	@$(BIN)/python compat/run.py --magnetar
+
+pins: .venv/installed ## renew constraints.txt from pyproject.toml
+	@$(BIN)/python -m pip install --quiet uv
+	@$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
+		--no-header --no-annotate --no-emit-index-url --upgrade --quiet --output-file constraints.txt
+
+clean: ## remove .venv and what tools left behind; the demo's data stays
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
