@@ -71,6 +71,8 @@ class Conversation:
         self._ended = False
         self._blocked = False  # a request of another kind waits behind Produce
         self._full = False
+        self._beginning = False
+        self._ready: list[Buffer] = []  # answers, in parts, that go out together
         self.client_id = ""
 
     @property
@@ -80,14 +82,18 @@ class Conversation:
 
     def go_on(self) -> None:
         """Take up whole requests as far as order and the client's appetite for answers allow."""
+        self._beginning = True
         try:
             while not (self._ended or self._full or self._blocked) and self._may_begin():
                 frame = self._frames.next_frame()
                 if frame is None:
-                    return
+                    break
                 self._begin(frame)
         except WireError as error:
             self.refuse(str(error))
+        finally:
+            self._beginning = False
+        self._flush()
 
     def pause(self) -> None:
         """Begin nothing new: the client does not take its answers."""
@@ -165,15 +171,18 @@ class Conversation:
             self.go_on()
 
     def _flush(self) -> None:
-        """Send every answer whose turn it is."""
+        """Send every answer whose turn it is; while requests are being begun, all at once when that is done."""
         answers = self._answers
         while answers and answers[0].parts is not None:
             parts = answers.popleft().parts
             if parts:
-                size = sum(map(len, parts))
-                self._send([size.to_bytes(4, "big"), *parts])
+                self._ready.append(sum(map(len, parts)).to_bytes(4, "big"))
+                self._ready += parts
         if not answers:
             self._blocked = False
+        if self._ready and not self._beginning:
+            ready, self._ready = self._ready, []
+            self._send(ready)
 
     def _unsupported(self, header: RequestHeader) -> None:
         """Answer a client whose ApiVersions is newer than ours; end a connection that asks for anything else."""
@@ -212,4 +221,7 @@ class Conversation:
             if isinstance(answer.begun, Eager) and answer.header.api_key == FETCH:
                 answer.begun.stop()
         self._answers.clear()
+        if self._ready:  # answers to what came before the request that ends it all
+            self._send(self._ready)
+            self._ready = []
         self._end()

@@ -17,6 +17,7 @@ from magnetar.records.compression import Buffer
 
 _MOST_WAITING_FRAMES = 8
 _WRITE_HIGH_BYTES = 1 << 20
+_SMALL_BYTES = 8 << 10
 _log = logging.getLogger("magnetar.kafka")
 
 
@@ -139,7 +140,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _send(self, parts: Sequence[Buffer]) -> None:
-        self._transport.writelines(parts)
+        if sum(map(len, parts)) <= _SMALL_BYTES:
+            self._transport.write(b"".join(parts))  # cheaper than a scattered write
+        else:
+            self._transport.writelines(parts)
         self.last_heard = self._loop.time()
         if not self._reading:
             self._loop.call_soon(self._catch_up)
