@@ -1,0 +1,375 @@
+"""What every storage engine must do. An engine joins by giving the ``house`` fixture."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import pytest
+
+from magnetar.ledger.errors import LedgerClosed, LedgerNotFound, OffsetOutOfRange, StorageFull
+from magnetar.ledger.port import Flush, LedgerEngine, LedgerPolicy, ManagedLedger, Position
+from tests.ledger.entries import NOW_MS, append, append_durably, batch, payload, read_all
+
+NAME = "public/default/persistent/t-partition-0"
+EVERY_FLUSH = pytest.mark.parametrize("flush", list(Flush))
+
+
+class House(ABC):
+    """Where engines come from. ``now_ms`` is their clock; ``reopen`` closes the engine in order and starts another."""
+
+    engine: LedgerEngine
+    now_ms: int = NOW_MS
+
+    @abstractmethod
+    async def begin(self) -> None: ...
+
+    @abstractmethod
+    def fill_disk(self) -> Callable[[], None]:
+        """Leave no room on the disk; call what this gives to make room again."""
+
+    @abstractmethod
+    def ledger_files(self) -> int:
+        """Give how many files of ledgers and indexes there are."""
+
+    async def reopen(self) -> None:
+        await self.engine.close()
+        await self.begin()
+
+    async def open(self, name: str = NAME, **policy: object) -> ManagedLedger:
+        return await self.engine.open(name, LedgerPolicy(**policy))  # type: ignore[arg-type]
+
+
+async def settled(log: ManagedLedger, ledgers: int) -> None:
+    """Wait until all but the last of so many ledgers are sealed."""
+    for _ in range(400):
+        found = log.ledgers()
+        if len(found) == ledgers and all(each.sealed for each in found[:-1]):
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError(f"not {ledgers} sealed ledgers: {log.ledgers()}")
+
+
+class ManagedLedgerContract:
+    # -- appending and reading
+
+    @EVERY_FLUSH
+    async def test_what_was_appended_is_read_byte_for_byte(self, house: House, flush: Flush) -> None:
+        log = await house.open(flush=flush)
+        assert (log.first_offset, log.next_offset, log.visible_offset) == (0, 0, 0)
+        first = await append_durably(log, b"a", b"b", b"c")
+        second = await append_durably(log, b"d")
+        assert (first.base_offset, second.base_offset) == (0, 3)
+        assert log.next_offset == log.visible_offset == 4
+        entries = await log.read(0, max_bytes=1 << 20)
+        assert [payload(entry) for entry in entries] == [batch(b"a", b"b", b"c"), batch(b"d")]
+        assert [entry.last_offset for entry in entries] == [2, 3]
+        assert (await log.entry(second.position)).data == entries[1].data
+
+    @EVERY_FLUSH
+    async def test_acknowledgement_follows_the_policy(self, house: House, flush: Flush) -> None:
+        log = await house.open(flush=flush)
+        rung = []
+        log.on_visible = lambda: rung.append(log.visible_offset)
+        appended = append(log, b"a")
+        if flush is Flush.always:
+            assert appended.durable is not None
+            assert log.visible_offset == 0
+            assert await log.read(0, max_bytes=100) == []
+            await appended.durable
+        else:
+            assert appended.durable is None
+        assert log.visible_offset == 1
+        assert rung == [1]
+
+    async def test_many_appends_share_a_flush(self, house: House) -> None:
+        log = await house.open()
+        durable = [append(log, b"%d" % n).durable for n in range(500)]
+        await asyncio.gather(*(each for each in durable if each is not None))
+        assert log.visible_offset == 500
+        assert [entry.last_offset for entry in await read_all(log)] == list(range(500))
+
+    async def test_a_policy_may_change_at_any_time(self, house: House) -> None:
+        log = await house.open(flush=Flush.os)
+        append(log, b"a")
+        log.policy = LedgerPolicy(flush=Flush.always)
+        safe = append(log, b"b")
+        assert safe.durable is not None
+        await safe.durable
+        assert log.visible_offset == 2
+        log.policy = LedgerPolicy(flush=Flush.os)
+        append(log, b"c")
+        assert log.visible_offset == 3
+
+    async def test_reading_keeps_to_its_bounds(self, house: House) -> None:
+        log = await house.open(flush=Flush.os)
+        for n in range(20):
+            append(log, *([b"x" * 500] * (1 + n % 3)))
+        for offset in range(log.next_offset):
+            entries = await log.read(offset, max_bytes=1)
+            assert len(entries) == 1
+            assert entries[0].last_offset >= offset
+            more = await log.read(offset, max_bytes=4000)
+            assert more[0] == entries[0]
+            assert sum(len(entry.data) for entry in more) <= 4000
+        assert [e.last_offset for e in await log.read(0, max_bytes=1 << 20, up_to=6)][-1] == 5
+        assert await log.read(log.next_offset, max_bytes=1) == []
+        for offset in (-1, log.next_offset + 1):
+            with pytest.raises(OffsetOutOfRange):
+                await log.read(offset, max_bytes=1)
+
+    async def test_large_entries_come_back_whole(self, house: House) -> None:
+        log = await house.open()
+        values = [bytes([n]) * size for n, size in enumerate((9 << 20, 100, 5 << 20, 40_000, 1 << 20))]
+        for value in values:
+            append(log, value)
+        await append_durably(log, b"last")
+        entries = await read_all(log)
+        assert [payload(entry) for entry in entries] == [batch(value) for value in (*values, b"last")]
+
+    async def test_several_logs_do_not_mix(self, house: House) -> None:
+        logs = [await house.open(f"public/default/persistent/t{n}-partition-0") for n in range(5)]
+        for n in range(40):
+            append(logs[n % 5], b"%d" % n)
+        await asyncio.gather(*(append_durably(log, b"end") for log in logs))
+        for n, log in enumerate(logs):
+            found = [payload(entry) for entry in await read_all(log)]
+            assert found == [batch(b"%d" % each) for each in range(n, 40, 5)] + [batch(b"end")]
+        assert await house.open(logs[0].name) is logs[0]
+
+    # -- rolling over
+
+    @pytest.mark.parametrize(
+        ("bound", "ledgers"), [({"max_ledger_entries": 10}, 3), ({"max_ledger_bytes": 3000}, 3)]
+    )
+    async def test_ledgers_roll_over(self, house: House, bound: dict[str, int], ledgers: int) -> None:
+        log = await house.open(**bound)
+        while len(log.ledgers()) < ledgers:
+            await append_durably(log, b"x" * 100, b"y")
+        await settled(log, ledgers)
+        found = log.ledgers()
+        assert [each.first_offset for each in found[1:]] == [each.last_offset + 1 for each in found[:-1]]
+        entries = await read_all(log)
+        assert [entry.last_offset for entry in entries] == list(range(1, log.next_offset, 2))
+        assert {entry.ledger_id for entry in entries} == {each.ledger_id for each in found}
+        assert log.size() == sum(each.size for each in found)
+
+    async def test_ledgers_roll_over_by_age(self, house: House) -> None:
+        log = await house.open(max_ledger_ms=1000)
+        await append_durably(log, b"a")
+        house.now_ms += 999
+        await append_durably(log, b"b")
+        assert len(log.ledgers()) == 1
+        house.now_ms += 1
+        await append_durably(log, b"c")
+        assert len(log.ledgers()) == 2
+        house.now_ms += 1000
+        log.retain(house.now_ms)
+        log.retain(house.now_ms + 5000)  # an empty ledger is never replaced by another
+        assert len(log.ledgers()) == 3
+
+    # -- finding
+
+    async def test_finding_by_time(self, house: House) -> None:
+        log = await house.open(max_ledger_entries=7)
+        times = [NOW_MS + delta for delta in (10, 20, 15, 40, 30, 30, 50, 5, 60, 60, 70, 65, 80, 90, 90, 85)]
+        for time in times:
+            await append_durably(log, b"x", timestamp_ms=time)
+        for wanted in range(NOW_MS, NOW_MS + 100, 5):
+            found = await log.find_by_time(wanted)
+            due = next((offset for offset, time in enumerate(times) if time >= wanted), None)
+            assert (found and found.last_offset) == due, wanted - NOW_MS
+        latest = await log.find_max_timestamp()
+        assert latest is not None
+        assert latest.last_offset == 13
+
+    async def test_finding_by_time_skips_what_was_trimmed(self, house: House) -> None:
+        log = await house.open()
+        for time in (100, 50, 60):
+            await append_durably(log, b"x", timestamp_ms=NOW_MS + time)
+        log.trim(1)
+        found = await log.find_by_time(NOW_MS + 40)
+        assert found is not None
+        assert found.last_offset == 1
+        latest = await log.find_max_timestamp()
+        assert latest is not None
+        assert latest.last_offset == 2
+
+    async def test_an_empty_log_has_nothing_to_find(self, house: House) -> None:
+        log = await house.open()
+        assert await log.find_by_time(0) is None
+        assert await log.find_max_timestamp() is None
+        assert await log.find_first(lambda entry: True) is None
+
+    @pytest.mark.parametrize("wanted", [0, 1, 17, 18, 39, 40])
+    async def test_finding_the_first_of_which_something_holds(self, house: House, wanted: int) -> None:
+        log = await house.open(max_ledger_entries=6)
+        for _ in range(20):
+            await append_durably(log, b"x", b"y")
+        found = await log.find_first(lambda entry: entry.last_offset >= wanted)
+        assert (found and found.last_offset) == (wanted | 1 if wanted < 40 else None)
+
+    async def test_entries_that_never_were_are_named(self, house: House) -> None:
+        log = await house.open()
+        there = (await append_durably(log, b"x")).position
+        with pytest.raises(LedgerNotFound):
+            await log.entry(Position(there.ledger_id, 1))
+        with pytest.raises(LedgerNotFound):
+            await log.entry(Position(there.ledger_id + 1, 0))
+
+    # -- letting go
+
+    async def test_trimming_lets_go_of_whole_ledgers(self, house: House) -> None:
+        log = await house.open(max_ledger_entries=10)
+        for _ in range(25):
+            await append_durably(log, b"x")
+        await settled(log, 3)
+        rung = []
+        log.on_visible = lambda: rung.append(log.first_offset)
+        log.trim(9)
+        assert (len(log.ledgers()), log.first_offset) == (3, 9)
+        log.trim(10)
+        assert (len(log.ledgers()), log.first_offset) == (2, 10)
+        log.trim(4)
+        assert rung == [9, 10]
+        with pytest.raises(OffsetOutOfRange):
+            await log.read(9, max_bytes=1)
+        with pytest.raises(OffsetOutOfRange):
+            log.trim(26)
+        log.trim(25)
+        assert await read_all(log) == []
+        await append_durably(log, b"next")
+        assert [entry.last_offset for entry in await read_all(log)] == [25]
+
+    async def test_retention_by_time(self, house: House) -> None:
+        log = await house.open(retention_ms=1000, max_ledger_entries=5)
+        for n in range(12):
+            await append_durably(log, b"x", timestamp_ms=NOW_MS + 100 * n)
+        await settled(log, 3)
+        log.retain(NOW_MS + 1400)
+        assert log.first_offset == 0
+        log.retain(NOW_MS + 1401)
+        assert log.first_offset == 5
+        log.retain(NOW_MS + 9999)  # the open ledger is rolled first, then it can go
+        await settled(log, 2 if len(log.ledgers()) == 2 else 1)
+        log.retain(NOW_MS + 9999)
+        assert log.first_offset == log.next_offset == 12
+
+    async def test_retention_by_size(self, house: House) -> None:
+        log = await house.open(retention_bytes=2500, max_ledger_entries=5)
+        for _ in range(32):
+            await append_durably(log, b"x" * 100)
+        await settled(log, 7)
+        log.retain(house.now_ms)
+        kept = log.size()
+        assert 2500 <= kept < 2500 + log.ledgers()[0].size
+        assert log.first_offset == log.ledgers()[0].first_offset > 0
+
+    async def test_a_deleted_log_is_gone_with_its_files(self, house: House) -> None:
+        log = await house.open(max_ledger_entries=3)
+        for _ in range(10):
+            await append_durably(log, b"x")
+        await house.engine.delete(NAME)
+        with pytest.raises(LedgerClosed):
+            append(log, b"late")
+        with pytest.raises(LedgerClosed):
+            await log.read(0, max_bytes=1)
+        again = await house.open()
+        assert (again.next_offset, again.ledgers()) == (0, [])
+        await house.engine.delete("public/default/persistent/never-was")
+        await house.reopen()
+        assert house.ledger_files() == 0
+
+    # -- closing and opening again
+
+    @EVERY_FLUSH
+    async def test_everything_is_there_after_a_restart(self, house: House, flush: Flush) -> None:
+        log = await house.open(flush=flush, max_ledger_entries=7)
+        for n in range(30):
+            append(log, b"%d" % n, b"more")
+        log.trim(min(16, log.visible_offset))
+        first = log.first_offset
+        await append_durably(log, b"end")
+        before = await read_all(log)
+        for _ in range(3):
+            await house.reopen()
+            log = await house.open(flush=flush, max_ledger_entries=7)
+            assert (log.first_offset, log.next_offset, log.visible_offset) == (first, 61, 61)
+            assert await read_all(log) == before
+        assert (await append_durably(log, b"x")).base_offset == 61
+
+    async def test_an_empty_log_keeps_its_offsets(self, house: House) -> None:
+        log = await house.open(retention_ms=0)
+        for _ in range(5):
+            await append_durably(log, b"x")
+        log.retain(house.now_ms + 10_000)
+        await settled(log, 2)
+        log.retain(house.now_ms + 10_000)
+        assert log.first_offset == 5
+        for _ in range(2):
+            await house.reopen()
+            log = await house.open()
+            assert (log.first_offset, log.next_offset) == (5, 5)
+        assert (await append_durably(log, b"x")).base_offset == 5
+
+    async def test_the_owners_attachment_comes_back(self, house: House) -> None:
+        log = await house.open(max_ledger_entries=4)
+        words = [b"none"]
+        log.attach = lambda: words[-1]
+        for n in range(10):
+            await append_durably(log, b"x")
+            words.append(b"after %d" % (n + 1))
+        await house.reopen()
+        log = await house.open()
+        assert (log.attachment, log.attachment_offset) == (b"after 10", 10)
+
+    async def test_the_attachment_outlives_the_ledgers_beside_which_it_was_kept(self, house: House) -> None:
+        log = await house.open(max_ledger_entries=4)
+        log.attach = lambda: b"kept"
+        for _ in range(9):
+            await append_durably(log, b"x")
+        await settled(log, 3)
+        log.trim(9)
+        log.attach = None
+        await house.reopen()
+        assert (await house.open()).attachment == b"kept"
+
+    async def test_a_closed_log_takes_nothing_and_can_be_opened_again(self, house: House) -> None:
+        log = await house.open()
+        await append_durably(log, b"x")
+        await log.close()
+        with pytest.raises(LedgerClosed):
+            append(log, b"late")
+        await log.close()
+        again = await house.open()
+        assert again is not log
+        assert again.next_offset == 1
+
+    # -- a full disk
+
+    @EVERY_FLUSH
+    async def test_a_full_disk_refuses_appends_until_there_is_room(self, house: House, flush: Flush) -> None:
+        log = await house.open(flush=flush, max_ledger_entries=10)
+        for n in range(8):
+            await append_durably(log, b"%d" % n)
+        make_room = house.fill_disk()
+        kept = 8
+        for _ in range(200):  # what room a file system had set aside may still be used
+            try:
+                append(log, b"y" * 5000)
+            except StorageFull:
+                break
+            kept += 1
+        else:
+            raise AssertionError("the disk never was full")
+        assert log.next_offset == kept
+        assert (await log.read(0, max_bytes=1))[0].last_offset == 0
+        with pytest.raises(StorageFull):
+            append(log, b"y" * 500_000)
+        make_room()
+        resumed = await append_durably(log, b"again")
+        assert resumed.base_offset == kept
+        await house.reopen()
+        log = await house.open()
+        assert [entry.last_offset for entry in await read_all(log)] == list(range(kept + 1))

@@ -1,0 +1,37 @@
+"""Entries as the Kafka handler appends them, for tests of storage."""
+
+from __future__ import annotations
+
+from magnetar.ledger.port import Appended, ManagedLedger, StoredEntry
+from magnetar.records.batch import Record, encode_batch
+from magnetar.records.entry import kafka_message_head, payload_at
+
+NOW_MS = 1_790_000_000_000
+
+
+def batch(*values: bytes, timestamp_ms: int = NOW_MS) -> bytes:
+    return encode_batch([Record(None, value, (), timestamp_ms) for value in values])
+
+
+def append(log: ManagedLedger, *values: bytes, timestamp_ms: int = NOW_MS) -> Appended:
+    message = [kafka_message_head(NOW_MS, len(values)), batch(*values, timestamp_ms=timestamp_ms)]
+    return log.append(message, messages=len(values), timestamp_ms=timestamp_ms)
+
+
+async def append_durably(log: ManagedLedger, *values: bytes, timestamp_ms: int = NOW_MS) -> Appended:
+    appended = append(log, *values, timestamp_ms=timestamp_ms)
+    if appended.durable is not None:
+        await appended.durable
+    return appended
+
+
+def payload(entry: StoredEntry) -> bytes:
+    return bytes(entry.data[payload_at(entry.data) :])
+
+
+async def read_all(log: ManagedLedger, *, max_bytes: int = 1 << 20) -> list[StoredEntry]:
+    offset, found = log.first_offset, []
+    while entries := await log.read(offset, max_bytes=max_bytes):
+        found += entries
+        offset = entries[-1].last_offset + 1
+    return found
