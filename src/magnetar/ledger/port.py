@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from magnetar.records.compression import Buffer
 
@@ -78,6 +78,14 @@ class LedgerSummary:
     max_timestamp: int = -1
     created_ms: int = 0
     sealed: bool = False
+
+
+class AppendInterceptor(Protocol):
+    """Sees every entry before it is written (Pulsar's ManagedLedgerInterceptor): may change it, or refuse by raising."""
+
+    def before_append(self, log: ManagedLedger, message: Sequence[Buffer], messages: int) -> Sequence[Buffer]:
+        """Give what to write in the place of ``message``. Its offset will be ``log.next_offset``."""
+        ...
 
 
 class ManagedLedger(ABC):

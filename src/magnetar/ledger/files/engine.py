@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ from magnetar.ledger.info import (
     is_managed_ledger,
     path_of,
 )
-from magnetar.ledger.port import Flush, LedgerEngine, LedgerPolicy, LedgerSummary, wall_clock_ms
+from magnetar.ledger.port import AppendInterceptor, Flush, LedgerEngine, LedgerPolicy, LedgerSummary, wall_clock_ms
 from magnetar.metadata.errors import MetadataError
 from magnetar.metadata.port import MUST_NOT_EXIST, MetadataStore
 
@@ -58,11 +58,13 @@ class FilesEngine(LedgerEngine):
         boot: Callable[[], str] = boot_id,
         executor: Executor | None = None,
         flush_interval_ms: int = 1000,
+        interceptors: Sequence[AppendInterceptor] = (),
     ) -> None:
         self.root = root
         self.metadata = metadata
         self.disk = disk
         self.clock = clock
+        self.interceptors = tuple(interceptors)
         self.files = OpenFiles(disk, most=_MOST_OPEN_FILES)
         self.boot = boot()
         self._executor = executor or ThreadPoolExecutor(max_workers=4, thread_name_prefix="ledger")
@@ -133,8 +135,8 @@ class FilesEngine(LedgerEngine):
             file = self.files.get(path)
         if record.at == HEADER_BYTES and file.read(HEADER_BYTES, 0).strip(b"\0") == b"":
             file.write([encode_header(record.ledger_id, self.clock())], 0)
-        if file.read(len(record.frame), record.at) != record.frame:
-            file.write([record.frame], record.at)
+        # Even where the page cache has these bytes already: after a failed flush it may be all that has them.
+        file.write([record.frame], record.at)
         self._replayed[record.ledger_id] = record.at + len(record.frame)
 
     def _known_ledgers(self) -> set[int]:
@@ -252,6 +254,8 @@ class FilesEngine(LedgerEngine):
 
     async def flush(self, paths: list[Path]) -> None:
         """Make files durable. After one failure nobody can tell any more what the disk kept: durable appends end."""
+        if self.journal.failed is not None:
+            raise self.journal.failed  # the next flush would not tell what the failed one has lost
         try:
             await self.in_thread(lambda: self.disk.sync(paths))
         except OSError as error:

@@ -121,6 +121,8 @@ class FilesManagedLedger(ManagedLedger):
         writer = self._writable(now_ms)
         if self._boot != engine.boot:
             self.save()  # from here on a power loss of this boot may tear what is written
+        for interceptor in engine.interceptors:
+            message = interceptor.before_append(self, message, messages)
         base_offset = self.next_offset
         last_offset = base_offset + messages - 1
         head = broker_entry_head(now_ms, last_offset)
