@@ -1,0 +1,1 @@
+"""What an operator can ask or do, as values; the command line and the console only render them."""

@@ -11,11 +11,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from magnetar.admin.server import AdminServer
 from magnetar.broker import logs, setting_sources
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.listeners import Endpoint
 from magnetar.broker.service import BrokerService
 from magnetar.broker.settings import Settings
+from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.ledger.errors import LedgerError
 from magnetar.metadata import MetadataError
 
@@ -52,6 +54,13 @@ def run(data: Path | None, kafka: str | None, config: Path | None, overrides: Se
 async def _serve(settings: Settings) -> None:
     service = BrokerService(settings)
     await service.start()
+    admin = [
+        AdminServer(service.root, handler.services)
+        for handler in service.handlers
+        if isinstance(handler, KafkaProtocolHandler)
+    ]
+    for server in admin:
+        await server.start()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -61,6 +70,8 @@ async def _serve(settings: Settings) -> None:
     gc.freeze()
     print(ready_line([listener.advertised for listener in service.listeners]), flush=True)
     await stop.wait()
+    for server in admin:
+        await server.close()
     await service.close()
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from magnetar.broker.topic import Topic
 from magnetar.kafka.partitions.producers import ProducerStates
+from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import ManagedLedger, StoredEntry
 from magnetar.records.batch import (
     BatchHeader,
@@ -44,10 +45,27 @@ class Produced(NamedTuple):
     durable: asyncio.Future[None] | None
 
 
+class Refusal(NamedTuple):
+    """What storage said to the last producer."""
+
+    at_ms: int
+    error: BaseException
+
+
 class Partition:
     """A managed ledger with what Kafka adds to it. Made by ``Partitions``; everything runs on the event loop."""
 
-    __slots__ = ("_clock", "_last_durable", "_waiting", "index", "log", "producers", "topic")
+    __slots__ = (
+        "_appended_ms",
+        "_clock",
+        "_last_durable",
+        "_refusal",
+        "_waiting",
+        "index",
+        "log",
+        "producers",
+        "topic",
+    )
 
     def __init__(self, topic: Topic, index: int, log: ManagedLedger, clock: Callable[[], int]) -> None:
         self.topic = topic
@@ -57,6 +75,8 @@ class Partition:
         self._clock = clock
         self._waiting: set[Callable[[], None]] = set()
         self._last_durable: asyncio.Future[None] | None = None
+        self._appended_ms = 0
+        self._refusal: Refusal | None = None
         log.on_visible = self._ring
         log.attach = self.producers_snapshot
 
@@ -116,11 +136,26 @@ class Partition:
         head = kafka_message_head(now_ms, messages) + _OWNED.pack(
             log.next_offset, header.length, LEADER_EPOCH
         )
-        _, base_offset, durable = log.append(
-            (head, data[_OWNED.size :]), messages=messages, timestamp_ms=header.max_timestamp
-        )
+        try:
+            _, base_offset, durable = log.append(
+                (head, data[_OWNED.size :]), messages=messages, timestamp_ms=header.max_timestamp
+            )
+        except LedgerError as error:
+            self._refusal = Refusal(now_ms, error)
+            raise
         self._last_durable = durable
+        self._appended_ms = now_ms
+        self._refusal = None
         return base_offset, durable
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """What storage said to the last producer; None if it took what it was given."""
+        last = self._last_durable
+        if self._refusal is None and last is not None and last.done() and not last.cancelled():
+            error = last.exception()
+            return None if error is None else Refusal(self._appended_ms, error)
+        return self._refusal
 
     def _repeated(self, header: BatchHeader, base_offset: int) -> Produced:
         """A batch sent twice is acknowledged as the first one was, and not before it."""

@@ -1,0 +1,218 @@
+"""What only the running broker knows, gathered from its services on its event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from magnetar.admin.errors import AdminError, NotThere
+from magnetar.admin.explain import Explained, FilePlace, explain
+from magnetar.admin.frames import place_of
+from magnetar.admin.ledgers_of import PartitionLedgers, shown
+from magnetar.admin.place import Place
+from magnetar.admin.reasons import Why
+from magnetar.admin.why_group import GroupFacts, Key, why_group
+from magnetar.admin.why_partition import PartitionFacts, Refusal, why_partition
+from magnetar.broker.errors import BrokerError, TopicNotFound
+from magnetar.kafka.context import Services
+from magnetar.kafka.coordinators.facts import Committed
+from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.views import GroupView, MemberView
+from magnetar.kafka.partitions.partition import Partition
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.malformed import WireError
+from magnetar.kafka.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.port import Position, StoredEntry, wall_clock_ms
+from magnetar.records.entry import index_of
+from magnetar.records.errors import RecordsError
+
+
+class LiveBroker:
+    """Answers an operator's questions from the services of the broker in this process."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def explain(self, topic: str, partition: int, offset: int) -> Explained:
+        """Give what is known of one record; raise `NotThere`, or `AdminError` where storage is damaged."""
+        place = Place(topic, partition)
+        found = await self._partition(place)
+        log = found.log
+        if not log.first_offset <= offset < log.visible_offset:
+            raise NotThere(
+                f"{place} has no offset {offset}: it holds {log.first_offset} to {log.visible_offset - 1}"
+                if log.visible_offset > log.first_offset
+                else f"{place} holds no records",
+                f"'magnetar consume {topic} -p {partition} -o beginning -e' shows what is there.",
+            )
+        try:
+            stored = (await log.read(offset, max_bytes=1))[0]
+            file = await self._file(stored)
+            return explain(place, offset, stored, file, self._committed(place))
+        except (LedgerError, RecordsError) as error:
+            raise AdminError(
+                f"{place}@{offset} cannot be read: {error}", "Run 'magnetar ledger verify'."
+            ) from error
+
+    async def ledgers(self, topic: str, partition: int) -> PartitionLedgers:
+        """Give the ledgers of a partition, oldest first."""
+        place = Place(topic, partition)
+        log = (await self._partition(place)).log
+        return PartitionLedgers(
+            topic=topic,
+            partition=partition,
+            first_offset=log.first_offset,
+            next_offset=log.next_offset,
+            flush=str(log.policy.flush),
+            ledgers=tuple(map(shown, log.ledgers())),
+        )
+
+    async def why_partition(self, topic: str, partition: int) -> Why:
+        """Give the one reason that nothing new comes out of a partition."""
+        return why_partition(await self._facts(topic, partition))
+
+    async def why_group(self, group: str) -> Why:
+        """Give the one reason that a group does not move."""
+        return why_group(await self._group_facts(group))
+
+    # Partitions.
+
+    async def _partition(self, place: Place) -> Partition:
+        try:
+            topic = self._services.broker.topic(place.topic)
+            return await self._services.partitions.get(topic, place.partition)
+        except TopicNotFound as error:
+            raise NotThere(str(error), "See 'magnetar topic list'.") from error
+        except BrokerError as error:
+            raise NotThere(str(error)) from error
+        except LedgerError as error:
+            raise AdminError(f"{place} cannot be opened: {error}", "Run 'magnetar ledger verify'.") from error
+
+    async def _facts(self, topic: str, index: int) -> PartitionFacts:
+        now_ms = wall_clock_ms()
+        try:
+            found = self._services.broker.get(topic)
+        except BrokerError:
+            found = None
+        if found is None or index >= found.partitions:
+            return PartitionFacts(topic, index, now_ms, found.partitions if found else None)
+        try:
+            partition = await self._services.partitions.get(found, index)
+            return await self._open_facts(partition, now_ms)
+        except (LedgerError, RecordsError) as error:
+            return PartitionFacts(topic, index, now_ms, found.partitions, problem=str(error))
+
+    async def _open_facts(self, partition: Partition, now_ms: int) -> PartitionFacts:
+        log, refusal = partition.log, partition.refusal
+        last, unflushed = await self._append_times(partition)
+        return PartitionFacts(
+            topic=partition.topic.kafka_name,
+            partition=partition.index,
+            now_ms=now_ms,
+            topic_partitions=partition.topic.partitions,
+            first_offset=log.first_offset,
+            next_offset=log.next_offset,
+            visible_offset=log.visible_offset,
+            last_append_ms=last,
+            unflushed_since_ms=unflushed,
+            parked=partition.waiting,
+            flush=str(log.policy.flush),
+            min_insync_replicas=partition.topic.config.min_insync_replicas,
+            refusal=refusal and Refusal(refusal.at_ms, type(refusal.error).__name__, str(refusal.error)),
+            free_bytes=self._free_bytes(),
+        )
+
+    async def _append_times(self, partition: Partition) -> tuple[int | None, int | None]:
+        """Give when the last readable entry was appended, and the first one that is not durable yet."""
+        log = partition.log
+        last = None
+        if log.visible_offset > log.first_offset:
+            entry = (await log.read(log.visible_offset - 1, max_bytes=1))[0]
+            last = index_of(entry.data).broker_timestamp
+        if log.next_offset == log.visible_offset:
+            return last, None
+        return last, await self._first_unflushed(partition)
+
+    async def _first_unflushed(self, partition: Partition) -> int | None:
+        log = partition.log
+        for ledger in reversed(log.ledgers()):
+            if ledger.first_offset > log.visible_offset:
+                continue
+            low, high = 0, ledger.entries - 1
+            while low < high:
+                middle = (low + high) // 2
+                entry = await log.entry(Position(ledger.ledger_id, middle))
+                low, high = (low, middle) if entry.last_offset >= log.visible_offset else (middle + 1, high)
+            if ledger.entries:
+                entry = await log.entry(Position(ledger.ledger_id, low))
+                return index_of(entry.data).broker_timestamp
+        return None
+
+    def _free_bytes(self) -> int | None:
+        try:
+            room = os.statvfs(self._services.broker.settings.data_dir)
+        except OSError:
+            return None  # it may be gone, or was never on a disk
+        return room.f_bavail * room.f_frsize
+
+    async def _file(self, stored: StoredEntry) -> FilePlace | None:
+        root = Path(self._services.broker.settings.data_dir).absolute()
+        return await asyncio.to_thread(place_of, root, stored.ledger_id, stored.entry_id)
+
+    # Groups.
+
+    def _committed(self, place: Place) -> dict[str, Committed]:
+        """Give what every group committed for a partition; while groups are loading, nothing."""
+        groups = self._services.groups
+        try:
+            names = [each.group_id for each in groups.list_groups()]
+            everything = {name: groups.committed(name) for name in names}
+        except Refused:
+            return {}
+        return {
+            name: offsets[place.topic][place.partition]
+            for name, offsets in everything.items()
+            if place.partition in offsets.get(place.topic, {})
+        }
+
+    async def _group_facts(self, group: str) -> GroupFacts:
+        now_ms, groups = wall_clock_ms(), self._services.groups
+        index = groups.partition_of(group)
+        try:
+            view = groups.describe(group)
+            offsets = groups.committed(group)
+        except Refused as refused:
+            loading = refused.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return GroupFacts(group, now_ms, loading=loading, offsets_partition=index)
+        committed = {(topic, each): at for topic, row in offsets.items() for each, at in row.items()}
+        assigned = {member.member_id: assignment(view, member) for member in view.members}
+        keys = committed.keys() | {key for keys in assigned.values() for key in keys}
+        return GroupFacts(
+            group=group,
+            now_ms=now_ms,
+            offsets_partition=index,
+            view=view,
+            assigned=assigned,
+            committed=committed,
+            partitions=await self._facts_of(keys),
+        )
+
+    async def _facts_of(self, keys: Iterable[Key]) -> dict[Key, PartitionFacts]:
+        return {key: await self._facts(*key) for key in keys}
+
+
+def assignment(view: GroupView, member: MemberView) -> tuple[Key, ...]:
+    """Give the partitions that a consumer was assigned; nothing for members that are no consumers."""
+    if view.protocol_type != "consumer" or len(member.assignment) < 2:
+        return ()
+    version = int.from_bytes(member.assignment[:2], "big")
+    try:
+        said = ConsumerProtocolAssignment.decode(
+            member.assignment[2:], min(version, ConsumerProtocolAssignment.MAX_VERSION)
+        )
+    except WireError:
+        return ()  # what members tell each other is their own business
+    return tuple((each.topic, index) for each in said.assigned_partitions for index in each.partitions)

@@ -1,0 +1,184 @@
+"""`why TOPIC-PARTITION`: the one reason that nothing new comes out of a partition. Facts in, a value out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar.admin.reasons import Reason, Why, ago
+
+FLUSH_IS_SLOW_MS = 1000
+"""An append that is not durable after so long is what holds its readers up."""
+MOVING_MS = 5000
+"""A partition that took an append within this time moves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What storage last said to a producer, and has not taken back since."""
+
+    at_ms: int
+    kind: str
+    """``StorageFull``, ``StorageFailed`` ..."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """One partition as the broker sees it at ``now_ms``. Times in ms since 1970."""
+
+    topic: str
+    partition: int
+    now_ms: int
+    topic_partitions: int | None = None
+    """How many partitions the topic has; None if there is no such topic."""
+    problem: str = ""
+    """Why the partition cannot be opened or read."""
+    first_offset: int = 0
+    next_offset: int = 0
+    visible_offset: int = 0
+    last_append_ms: int | None = None
+    unflushed_since_ms: int | None = None
+    """When the oldest append that is not durable yet was made."""
+    parked: int = 0
+    """Fetches that wait here for records."""
+    flush: str = "always"
+    min_insync_replicas: int = 1
+    refusal: Refusal | None = None
+    free_bytes: int | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def why_partition(facts: PartitionFacts) -> Why:
+    """Give the one reason, the strongest first: not there, not readable, not writable, not durable, not written."""
+    return (
+        _not_there(facts) or _refusing(facts) or _waiting_for_the_disk(facts) or _nobody_writes(facts)
+    ).with_facts(_shown(facts))
+
+
+def _not_there(facts: PartitionFacts) -> Why | None:
+    name, count = facts.name, facts.topic_partitions
+    if count is None:
+        return Why(
+            name,
+            Reason.NO_TOPIC,
+            f"topic {facts.topic} does not exist",
+            "See 'magnetar topic list'; a topic that was deleted takes its offsets with it.",
+        )
+    if facts.partition >= count:
+        return Why(
+            name,
+            Reason.NO_PARTITION,
+            f"topic {facts.topic} has {count} partitions: 0 to {count - 1}",
+            f"'magnetar topic add-partitions {facts.topic} N' makes more.",
+        )
+    if facts.problem:
+        return Why(
+            name,
+            Reason.DAMAGED,
+            f"the partition's storage cannot be used: {facts.problem}",
+            "Stop the broker and run 'magnetar ledger verify --data DIR', then 'magnetar ledger repair'.",
+        )
+    return None
+
+
+def _refusing(facts: PartitionFacts) -> Why | None:
+    refusal = facts.refusal
+    if refusal is not None:
+        since = ago(facts.now_ms - refusal.at_ms)
+        if refusal.kind == "StorageFull":
+            return Why(
+                facts.name,
+                Reason.DISK_FULL,
+                f"the disk is full, so producers are refused; the last one {since} ago: {refusal.message}",
+                "Make room in the data directory's file system (delete topics, shorten retention.ms); "
+                "writing resumes by itself.",
+            )
+        return Why(
+            facts.name,
+            Reason.DISK_FAILED,
+            f"storage refused the last append, {since} ago: {refusal.message}",
+            "Look at the broker's log and the disk; restart the broker once the disk is well.",
+        )
+    if facts.min_insync_replicas > 1:
+        return Why(
+            facts.name,
+            Reason.TOO_FEW_REPLICAS,
+            f"min.insync.replicas is {facts.min_insync_replicas} and there is one broker, "
+            "so producers with acks=all are refused",
+            f"magnetar topic alter {facts.topic} --config min.insync.replicas=1",
+        )
+    return None
+
+
+def _waiting_for_the_disk(facts: PartitionFacts) -> Why | None:
+    if facts.unflushed_since_ms is None:
+        return None
+    waited_ms = facts.now_ms - facts.unflushed_since_ms
+    if waited_ms < FLUSH_IS_SLOW_MS:
+        return None
+    behind = facts.next_offset - facts.visible_offset
+    return Why(
+        facts.name,
+        Reason.FLUSH_SLOW,
+        f"the disk is slow to flush: {behind} records wait to be durable, the first for {ago(waited_ms)}, "
+        "and nobody may read or acknowledge them before",
+        "Look at the disk (iostat); flush=interval or flush=os does not wait for it.",
+    )
+
+
+def _nobody_writes(facts: PartitionFacts) -> Why:
+    name = facts.name
+    readers = _readers(facts.parked)
+    if facts.next_offset == 0:
+        return Why(
+            name,
+            Reason.NEVER_WRITTEN,
+            f"nothing was ever written here{readers}",
+            f"Look at the producer's topic and partitioner; 'magnetar produce {facts.topic}' writes a record.",
+        )
+    if facts.first_offset == facts.next_offset:
+        return Why(
+            name,
+            Reason.EMPTIED,
+            f"all {facts.next_offset} records were let go by retention or trim, and none came since{readers}",
+            "Look at retention.ms and retention.bytes in 'magnetar topic describe', and at the producers.",
+        )
+    if facts.last_append_ms is None:
+        return Why(name, Reason.IDLE, f"no producer has written lately{readers}", "Look at the producers.")
+    idle_ms = facts.now_ms - facts.last_append_ms
+    if idle_ms > MOVING_MS:
+        return Why(
+            name,
+            Reason.IDLE,
+            f"no producer has written for {ago(idle_ms)}; all {facts.visible_offset - facts.first_offset} "
+            f"records may be read{readers}",
+            "Look at the producers: nothing here stands in their way.",
+        )
+    return Why(
+        name,
+        Reason.MOVING,
+        f"it moves: the last append was {ago(idle_ms)} ago",
+        "If a reader is behind, ask why of it.",
+    )
+
+
+def _readers(parked: int) -> str:
+    if not parked:
+        return ""
+    return f"; {parked} fetch{'es wait' if parked > 1 else ' waits'} here for the next record"
+
+
+def _shown(facts: PartitionFacts) -> dict[str, str]:
+    shown = {
+        "offsets": f"{facts.first_offset} to {facts.visible_offset} readable, next is {facts.next_offset}",
+        "parked fetches": str(facts.parked),
+        "flush": facts.flush,
+    }
+    if facts.last_append_ms is not None:
+        shown["last append"] = f"{ago(facts.now_ms - facts.last_append_ms)} ago"
+    if facts.free_bytes is not None:
+        shown["free disk bytes"] = str(facts.free_bytes)
+    return shown if facts.topic_partitions is not None else {}
