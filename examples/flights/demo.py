@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.rule import Rule
 from rich.table import Table
-from topic import GROUP, PARTITIONS, TOPIC, consume, create_topic, produce, records_in_topic
+from topic import GROUP, TOPIC, consume, create_topic, produce, records_in_topic
 
 console = Console(highlight=False)
 
@@ -35,8 +35,8 @@ def main() -> None:
     began = time.monotonic()
     with broker(data) as address:
         console.print(f"[bold]1[/]  The broker is ready at [cyan]{address}[/], its data in {data}")
-        fill_topic(address)
-        seen = read_back(address)
+        sent = fill_topic(address, data / "flights.sent")
+        seen = read_back(address, sent)
         same = make_table(data, seen)
     console.print(f"\nDone in {time.monotonic() - began:.0f} s.")
     show_how_to_go_on(data)
@@ -44,26 +44,27 @@ def main() -> None:
         raise SystemExit("table and topic differ")
 
 
-def fill_topic(address: str) -> None:
-    """Produce the flights unless they are all there already."""
-    if records_in_topic(address) == COUNT:
-        console.print(
-            f"[bold]2[/]  Topic [cyan]{TOPIC}[/] holds all {COUNT:,} flights already: nothing to produce"
-        )
-        return
+def fill_topic(address: str, marker: Path) -> str:
+    """Produce the flights unless an earlier run did; give the digest of what was sent, which ``marker`` keeps."""
+    if marker.exists() and records_in_topic(address) == COUNT:
+        console.print(f"[bold]2[/]  Topic [cyan]{TOPIC}[/] holds all {COUNT:,} flights: nothing to produce")
+        return marker.read_text().strip()
+    marker.unlink(missing_ok=True)
     create_topic(address)
-    with bar(
-        f"[bold]2[/]  Produce to [cyan]{TOPIC}[/], {PARTITIONS} partitions, acks=all", COUNT
-    ) as progress:
-        produce(address, records(flights()), progress)
+    with bar(f"[bold]2[/]  Produce to topic [cyan]{TOPIC}[/]", COUNT) as progress:
+        sent = f"{produce(address, records(flights()), progress):032x}"
+    marker.write_text(sent + "\n")
+    return sent
 
 
-def read_back(address: str) -> Proof:
-    """Consume the whole topic; stop the demo if it is not what it must be."""
-    with bar(f"[bold]3[/]  Read it back in consumer group [cyan]{GROUP}[/]", COUNT) as progress:
+def read_back(address: str, sent: str) -> Proof:
+    """Consume the whole topic; stop the demo if it is not what was sent."""
+    with bar(f"[bold]3[/]  Read it back in group [cyan]{GROUP}[/]", COUNT) as progress:
         seen = consume(address, COUNT, progress)
     if seen.count != COUNT or not seen.every_offset_once:
         raise SystemExit(f"the topic gave {seen.count:,} records instead of {COUNT:,}, or some offset twice")
+    if f"{seen.digest:032x}" != sent:
+        raise SystemExit("what the topic gave is not what was sent")
     return seen
 
 

@@ -12,14 +12,25 @@ import pyarrow.dataset as ds
 
 Bytes = bytes | None
 Headers = Sequence[tuple[str, Bytes]]
+MODULUS = 1 << 128
 _NUMBER = struct.Struct(">i")
+
+
+def digest(key: Bytes, value: Bytes, headers: Headers) -> int:
+    """Give a 128-bit hash of one record."""
+    parts = [key, value]
+    for name, content in headers:
+        parts += (name.encode(), content)
+    # Lengths keep the parts apart; -1 tells null from empty.
+    text = b"".join(_NUMBER.pack(-1) if part is None else _NUMBER.pack(len(part)) + part for part in parts)
+    return int.from_bytes(blake2b(text, digest_size=16).digest(), "big")
 
 
 @dataclass
 class Proof:
     """Grows record by record; equal proofs mean equal records.
 
-    ``digest`` is the sum of one 128-bit hash per record of key, value and headers, so order does not matter.
+    ``digest`` is the sum of the records' own, so order does not matter.
     """
 
     count: int = 0
@@ -28,16 +39,7 @@ class Proof:
 
     def add(self, partition: int, offset: int, key: Bytes, value: Bytes, headers: Headers) -> None:
         """Take one record in."""
-        parts = [key, value]
-        for name, content in headers:
-            parts += (name.encode(), content)
-        # Lengths keep the parts apart; -1 tells null from empty.
-        text = b"".join(
-            _NUMBER.pack(-1) if part is None else _NUMBER.pack(len(part)) + part for part in parts
-        )
-        self.digest = (self.digest + int.from_bytes(blake2b(text, digest_size=16).digest(), "big")) % (
-            1 << 128
-        )
+        self.digest = (self.digest + digest(key, value, headers)) % MODULUS
         self.count += 1
         self.offsets.setdefault(partition, []).append(offset)
 

@@ -16,7 +16,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from flights import Record
-from proof import Proof
+from proof import MODULUS, Proof, digest
 
 TOPIC = "flights"
 PARTITIONS = 4
@@ -55,12 +55,12 @@ def create_topic(address: str) -> None:
     raise SystemExit(f"topic {TOPIC} can be neither deleted nor created")
 
 
-def produce(address: str, records: Iterable[Record], progress: Progress) -> None:
-    """Send all records, each acknowledged by the broker once it is safe on disk, and none of them twice."""
+def produce(address: str, records: Iterable[Record], progress: Progress) -> int:
+    """Send all records, each acknowledged once it is safe on disk, none of them twice; give the digest of all."""
     safely = {"enable.idempotence": True, "acks": "all"}
     producer = Producer({"bootstrap.servers": address, "linger.ms": 20, "compression.type": "lz4", **safely})
     failed: list[KafkaError] = []
-    delivered = 0
+    delivered = sent = 0
 
     def told(error: KafkaError | None, _: Message) -> None:
         nonlocal delivered
@@ -75,6 +75,7 @@ def produce(address: str, records: Iterable[Record], progress: Progress) -> None
                 break
             except BufferError:  # the client holds as much as it may: let some be delivered
                 producer.poll(0.1)
+        sent = (sent + digest(key, value, headers)) % MODULUS
         if number % 1000 == 0:
             producer.poll(0)
             progress(delivered)
@@ -82,6 +83,7 @@ def produce(address: str, records: Iterable[Record], progress: Progress) -> None
     progress(delivered)
     if failed:
         raise SystemExit(f"{len(failed)} records were not delivered: {failed[0]}")
+    return sent
 
 
 def consume(address: str, count: int, progress: Progress) -> Proof:

@@ -1,0 +1,63 @@
+"""What the broker's own storage engine writes, the source reads: open, rolled over, trimmed and closed ledgers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from magnetar.broker.names import Naming
+from magnetar.ledger.disk import RealDisk
+from magnetar.ledger.files.engine import FilesEngine
+from magnetar.ledger.port import LedgerPolicy, ManagedLedger
+from magnetar.metadata import SqliteStore
+from magnetar.records.batch import Record, encode_batch, read_header
+from magnetar.records.compression import Codec
+from magnetar.records.entry import kafka_message_head
+from tests.pipeline.test_kernel import expected
+from tests.pipeline.test_slices import rows
+from tests.pipeline.writer import NOW_MS
+
+POLICY = LedgerPolicy(max_ledger_bytes=8_000)
+
+
+@asynccontextmanager
+async def opened(data: Path) -> AsyncIterator[ManagedLedger]:
+    """Give the log of the one partition there is; all is closed behind the block."""
+    store = SqliteStore(data / "metadata.sqlite")
+    store.put("/admin/partitioned-topics/public/default/persistent/t", json.dumps({"partitions": 1}).encode())
+    engine = FilesEngine(data, store, RealDisk())
+    await engine.start()
+    try:
+        yield await engine.open(Naming().parse("t").ledger_name(0), POLICY)
+    finally:
+        await engine.close()
+        store.close()
+
+
+async def append(log: ManagedLedger, count: int) -> list[tuple[object, ...]]:
+    """Append ``count`` batches of all codecs; give the rows that must come back."""
+    written = []
+    for number in range(count):
+        records = [Record(b"%d" % i, bytes(i * 20), (), NOW_MS + i) for i in range(1 + number % 9)]
+        batch = bytearray(encode_batch(records, base_offset=log.next_offset, codec=Codec(number % 5)))
+        parts = [kafka_message_head(NOW_MS, len(records)), bytes(batch)]
+        appended = log.append(parts, messages=len(records), timestamp_ms=read_header(batch).max_timestamp)
+        if appended.durable is not None:
+            await appended.durable
+        written += expected(bytes(batch))
+    return written
+
+
+async def test_ledgers_being_written_rolled_over_trimmed_and_closed(tmp_path: Path) -> None:
+    async with opened(tmp_path) as log:
+        written = await append(log, 200)
+        assert len(log.ledgers()) > 3
+        assert rows(tmp_path) == written
+        written += await append(log, 7)
+        assert rows(tmp_path, sliceBytes=1) == written
+        log.trim(423)
+        written = [row for row in written if row[0] >= 423]  # type: ignore[operator]
+        assert rows(tmp_path) == written
+    assert rows(tmp_path) == written
