@@ -31,7 +31,7 @@ async def describe_groups(request: DescribeGroupsRequest, context: RequestContex
     """Tell of each group; one that does not exist counts as dead, and is an error since version 6 (KIP-1043)."""
     told = [_described(group_id, context) for group_id in request.groups]
     if request.include_authorized_operations:
-        for group in told:
+        for group in (group for group in told if not group.error_code):
             group.authorized_operations = GROUP_OPERATIONS
     return DescribeGroupsResponse(groups=told)
 

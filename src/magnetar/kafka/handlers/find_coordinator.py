@@ -25,7 +25,7 @@ async def find_coordinator(
     one = _found(request.key, request.key_type, context)
     return FindCoordinatorResponse(
         error_code=one.error_code,
-        error_message=one.error_message,
+        error_message=one.error_message or ErrorCode(one.error_code).name,
         node_id=one.node_id,
         host=one.host,
         port=one.port,
@@ -40,4 +40,4 @@ def _found(key: str, key_type: int, context: RequestContext) -> Coordinator:
         )
     told = context.listener.advertised
     node_id = context.kafka.broker.identity.node_id
-    return Coordinator(key=key, node_id=node_id, host=told.host, port=told.port, error_message=None)
+    return Coordinator(key=key, node_id=node_id, host=told.host, port=told.port)

@@ -11,7 +11,7 @@ from magnetar.kafka.wire.messages.list_groups_response import ListedGroup, ListG
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
 
-_TYPE = "Classic"
+_TYPE = "classic"
 
 
 async def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
@@ -22,7 +22,7 @@ async def list_groups(request: ListGroupsRequest, context: RequestContext) -> Li
         groups = context.kafka.groups.list_groups()
     except Refused as refused:
         return ListGroupsResponse(error_code=refused.code)
-    if types and _TYPE.lower() not in types:
+    if types and _TYPE not in types:
         return ListGroupsResponse()
     return ListGroupsResponse(
         groups=[
