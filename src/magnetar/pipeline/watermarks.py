@@ -68,7 +68,8 @@ def ask_broker(address: str, partitions: Iterable[TopicPartition]) -> dict[Topic
             )
     except (KafkaException, TimeoutError) as error:
         raise BrokerSilent(
-            f"the broker at {address} does not say how far records are visible: {error}"
+            f"the broker at {address} does not say how far records are visible: {error} "
+            "(if none runs there, a killed one left its broker.json behind: start it again, or remove the file)"
         ) from None
     return {which: Visible(ends[0][which], ends[1][which]) for which in asked}
 
