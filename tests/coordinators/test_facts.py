@@ -1,0 +1,97 @@
+"""The records of ``__consumer_offsets``: ours are Kafka's, byte for byte, and damaged ones are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magnetar.kafka.coordinators.decider import GroupsDecider
+from magnetar.kafka.coordinators.decision import Fact
+from magnetar.kafka.coordinators.facts import (
+    Committed,
+    GroupFact,
+    OffsetFact,
+    group_fact,
+    offset_fact,
+    read_fact,
+)
+from magnetar.kafka.coordinators.groups import partition_of
+from magnetar.kafka.coordinators.settings import GroupSettings
+from magnetar.kafka.wire.malformed import WireError
+
+RECORDS = [
+    (int(partition), Fact(bytes.fromhex(key), None if value == "-" else bytes.fromhex(value)))
+    for partition, key, value in (
+        line.split()
+        for line in (Path(__file__).parent / "kafka_records.txt").read_text().splitlines()
+        if not line.startswith("#")
+    )
+]
+
+
+@pytest.mark.parametrize(("partition", "fact"), RECORDS)
+def test_kafkas_records_are_ours(partition: int, fact: Fact) -> None:
+    said = read_fact(fact.key, fact.value)
+    if isinstance(said, OffsetFact):
+        written = offset_fact(said.group_id, said.topic, said.partition, said.committed)
+    else:
+        assert isinstance(said, GroupFact)
+        written = group_fact(said.group_id, said.value)
+    assert written == fact
+    assert partition_of(said.group_id, 50) == partition
+
+
+def test_kafkas_log_can_be_taken_over() -> None:
+    decider = GroupsDecider(GroupSettings(), lambda: "1")
+    for _, fact in RECORDS:
+        decider.replay(fact)
+    assert decider.offsets.fetch("keeps")["t"][0].offset == 7
+    for group_id in decider.groups:
+        again = GroupsDecider(GroupSettings(), lambda: "1")
+        for fact in decider.snapshot(group_id):
+            again.replay(fact)
+        assert list(again.snapshot(group_id)) == list(decider.snapshot(group_id))
+
+
+@given(
+    st.text(max_size=20),
+    st.text(max_size=20),
+    st.integers(0, 2**31 - 1),
+    st.builds(
+        Committed,
+        st.integers(-(2**63), 2**63 - 1),
+        st.integers(-1, 2**31 - 1),
+        st.text(max_size=50),
+        st.integers(0, 2**62),
+        st.just(-1),
+        st.binary(min_size=16, max_size=16),
+    ),
+)
+def test_an_offset_comes_back_as_it_was(group_id: str, topic: str, partition: int, kept: Committed) -> None:
+    fact = offset_fact(group_id, topic, partition, kept)
+    assert read_fact(*fact) == OffsetFact(group_id, topic, partition, kept)
+
+
+@pytest.mark.parametrize("value", [b"", b"\0", b"\0\4\0\0", b"\x7f\xff" + bytes(40), b"\xff\xff" + bytes(40)])
+def test_a_damaged_value_is_refused(value: bytes) -> None:
+    for fact in (offset_fact("g", "t", 0, None), group_fact("g", None)):
+        with pytest.raises(WireError):
+            read_fact(fact.key, value)
+
+
+@given(st.binary(max_size=60), st.none() | st.binary(max_size=60))
+def test_garbage_is_refused_or_passed_over(key: bytes, value: bytes | None) -> None:
+    try:
+        GroupsDecider(GroupSettings(), lambda: "1").replay(Fact(key, value))
+    except WireError:
+        pass
+
+
+def test_records_of_other_kinds_are_passed_over() -> None:
+    decider = GroupsDecider(GroupSettings(), lambda: "1")
+    for kind in (3, 8, 20):
+        decider.replay(Fact(kind.to_bytes(2, "big") + b"\0\1g", b"\0\0what"))
+    assert not decider.groups
