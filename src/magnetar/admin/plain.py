@@ -50,7 +50,7 @@ def _restore(kind: Any, data: Any) -> Any:
         return tuple(_restore(get_args(kind)[0], each) for each in data)
     if origin is dict:
         return {key: _restore(get_args(kind)[1], each) for key, each in data.items()}
-    if is_dataclass(kind):
+    if isinstance(kind, type) and is_dataclass(kind):
         hints = get_type_hints(kind)
         return kind(**{field.name: _restore(hints[field.name], data[field.name]) for field in fields(kind)})
     if isinstance(kind, type) and issubclass(kind, Enum):

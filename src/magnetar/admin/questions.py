@@ -48,13 +48,13 @@ def _parse(line: bytes) -> tuple[Question, dict[str, Any]]:
         question, _ = QUESTIONS[given.pop("ask")]
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise Invalid(f"not a question: {error!r}", f"Known are {', '.join(QUESTIONS)}.") from error
-    wanted = {name: each for name, each in _parameters(question).items()}
+    wanted = _parameters(question)
     if given.keys() != wanted.keys() or any(type(given[name]) is not kind for name, kind in wanted.items()):
         raise Invalid(f"it takes {', '.join(f'{name} ({kind.__name__})' for name, kind in wanted.items())}")
     return question, given
 
 
-def _parameters(question: Question) -> Mapping[str, type]:
+def _parameters(question: Question) -> dict[str, type]:
     signature = inspect.signature(question, eval_str=True)
     return {name: each.annotation for name, each in signature.parameters.items() if name != "self"}
 

@@ -102,7 +102,7 @@ def _rebalancing(facts: GroupFacts) -> Why | None:
 
 
 def _partition_in_trouble(facts: GroupFacts) -> Why | None:
-    for key, partition in sorted(facts.partitions.items()):
+    for _, partition in sorted(facts.partitions.items()):
         why = why_partition(partition)
         if why.reason in _STORAGE:
             return Why(facts.group, why.reason, f"{partition.name}: {why.says}", why.next_step)

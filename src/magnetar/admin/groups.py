@@ -1,0 +1,283 @@
+"""Consumer groups: who is in one, how far it is, and how an operator moves it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from magnetar.admin.cluster import Cluster
+from magnetar.admin.errors import Declined, NotThere
+from magnetar.admin.offsets import EARLIEST, LATEST, Key, Spot, list_offsets, resolve
+from magnetar.admin.refusals import check
+from magnetar.admin.topics import partitions_of
+from magnetar.kafka.wire.malformed import WireError
+from magnetar.kafka.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from magnetar.kafka.wire.messages.delete_groups_request import DeleteGroupsRequest
+from magnetar.kafka.wire.messages.delete_groups_response import DeleteGroupsResponse
+from magnetar.kafka.wire.messages.describe_groups_request import DescribeGroupsRequest
+from magnetar.kafka.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
+from magnetar.kafka.wire.messages.list_groups_request import ListGroupsRequest
+from magnetar.kafka.wire.messages.list_groups_response import ListGroupsResponse
+from magnetar.kafka.wire.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from magnetar.kafka.wire.messages.offset_commit_response import OffsetCommitResponse
+from magnetar.kafka.wire.messages.offset_delete_request import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from magnetar.kafka.wire.messages.offset_delete_response import OffsetDeleteResponse
+from magnetar.kafka.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
+from magnetar.kafka.wire.messages.offset_fetch_response import OffsetFetchResponse
+
+_BY_NAME = 9  # the last version of OffsetCommit and OffsetFetch that names topics instead of their ids
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """One group of many."""
+
+    group: str
+    state: str
+    protocol_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRow:
+    """One member and what it was assigned."""
+
+    member: str
+    client: str
+    host: str
+    instance: str | None
+    partitions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LagRow:
+    """How far a group is in one partition; ``committed`` and ``lag`` are None before its first commit."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    first: int
+    end: int
+    lag: int | None
+    member: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDetail:
+    """One group. ``total_lag`` counts partitions without a commit from their beginning."""
+
+    group: str
+    state: str
+    protocol: str
+    members: tuple[MemberRow, ...]
+    partitions: tuple[LagRow, ...]
+    total_lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeekRow:
+    """Where a seek moved a group in one partition; ``before`` is None if nothing was committed."""
+
+    topic: str
+    partition: int
+    before: int | None
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """What a seek did, or would do if it was a dry run."""
+
+    group: str
+    dry_run: bool
+    partitions: tuple[SeekRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsDeleted:
+    """The groups that are gone."""
+
+    deleted: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsDeleted:
+    """The partitions for which a group has no offset any more."""
+
+    group: str
+    partitions: tuple[str, ...]
+
+
+def list_groups(cluster: Cluster) -> tuple[GroupRow, ...]:
+    """Give all groups by name."""
+    said = cluster.ask(ListGroupsRequest(), ListGroupsResponse)
+    check(said.error_code, None, "the list of groups")
+    rows = [GroupRow(each.group_id, each.group_state, each.protocol_type) for each in said.groups]
+    return tuple(sorted(rows, key=lambda row: row.group))
+
+
+def describe_group(cluster: Cluster, name: str) -> GroupDetail:
+    """Give one group with its members and its lag per partition; raise `NotThere`."""
+    said = cluster.ask_coordinator(name, DescribeGroupsRequest(groups=[name]), DescribeGroupsResponse)
+    group = said.groups[0]
+    check(group.error_code, None, f"group {name}")
+    committed = committed_of(cluster, name)
+    if group.group_state == "Dead" and not committed:
+        raise NotThere(f"group {name} does not exist", "See 'magnetar group list'.")
+    members, owners = _members(group)
+    keys = sorted(committed.keys() | owners.keys())
+    low, high = list_offsets(cluster, keys, EARLIEST), list_offsets(cluster, keys, LATEST)
+    rows = tuple(
+        LagRow(
+            topic=topic,
+            partition=index,
+            committed=committed.get((topic, index)),
+            first=low[topic, index],
+            end=high[topic, index],
+            lag=high[topic, index] - committed[topic, index] if (topic, index) in committed else None,
+            member=owners.get((topic, index)),
+        )
+        for topic, index in keys
+    )
+    total = sum(max(row.end - row.first if row.lag is None else row.lag, 0) for row in rows)
+    return GroupDetail(name, group.group_state, group.protocol_data, members, rows, total)
+
+
+def committed_of(cluster: Cluster, group: str) -> dict[Key, int]:
+    """Give what a group committed."""
+    asked = OffsetFetchRequestGroup(group_id=group, topics=None)
+    request = OffsetFetchRequest(group_id=group, topics=None, groups=[asked])
+    said = cluster.ask_coordinator(group, request, OffsetFetchResponse, most=_BY_NAME)
+    (row,) = said.groups
+    check(row.error_code, None, f"group {group}")
+    return {
+        (topic.name, each.partition_index): each.committed_offset
+        for topic in row.topics
+        for each in topic.partitions
+        if each.committed_offset >= 0
+    }
+
+
+def seek(
+    cluster: Cluster,
+    group: str,
+    topics: list[str],
+    partitions: list[int] | None,
+    spot: Spot,
+    *,
+    dry_run: bool = False,
+) -> Sought:
+    """Move a group without members; in all partitions that it committed unless topics or partitions are named.
+
+    A ``shift`` counts from what is committed. Raises `Declined` while the group has members.
+    """
+    before = committed_of(cluster, group)
+    keys = [key for topic in topics for key in partitions_of(cluster, topic)] if topics else sorted(before)
+    keys = [key for key in keys if partitions is None or key[1] in partitions]
+    if not keys:
+        raise NotThere(f"group {group} has committed nothing there", "Name the topics with --topic.")
+    shift = spot.kind == "shift"
+    after = _shifted(cluster, keys, before, spot.value) if shift else resolve(cluster, keys, spot)
+    if not dry_run:
+        _commit(cluster, group, after)
+    rows = tuple(
+        SeekRow(topic, index, before.get((topic, index)), after[topic, index]) for topic, index in keys
+    )
+    return Sought(group, dry_run, rows)
+
+
+def _shifted(cluster: Cluster, keys: list[Key], before: dict[Key, int], by: int) -> dict[Key, int]:
+    low, high = list_offsets(cluster, keys, EARLIEST), list_offsets(cluster, keys, LATEST)
+    unknown = next((key for key in keys if key not in before), None)
+    if unknown is not None:
+        raise Declined(
+            f"nothing is committed for {unknown[0]}-{unknown[1]}, so there is nothing to shift from",
+            "Use --to earliest, latest or an offset.",
+        )
+    return {key: min(max(before[key] + by, low[key]), high[key]) for key in keys}
+
+
+def _commit(cluster: Cluster, group: str, offsets: dict[Key, int]) -> None:
+    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for (topic, index), offset in offsets.items():
+        topics.setdefault(topic, []).append(
+            OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
+        )
+    rows = [OffsetCommitRequestTopic(name=name, partitions=each) for name, each in topics.items()]
+    said = cluster.ask_coordinator(
+        group, OffsetCommitRequest(group_id=group, topics=rows), OffsetCommitResponse, most=_BY_NAME
+    )
+    for answered in said.topics:
+        for row in answered.partitions:
+            check(row.error_code, None, f"group {group}")
+
+
+def delete_groups(cluster: Cluster, names: list[str]) -> GroupsDeleted:
+    """Forget groups without members, and all that they committed."""
+    for name in names:
+        said = cluster.ask_coordinator(name, DeleteGroupsRequest(groups_names=[name]), DeleteGroupsResponse)
+        check(said.results[0].error_code, said.results[0].error_message, f"group {name}")
+    return GroupsDeleted(tuple(names))
+
+
+def delete_offsets(cluster: Cluster, group: str, topics: list[str]) -> OffsetsDeleted:
+    """Forget what a group committed for some topics."""
+    keys = [key for topic in topics for key in partitions_of(cluster, topic)]
+    rows = [
+        OffsetDeleteRequestTopic(
+            name=topic,
+            partitions=[
+                OffsetDeleteRequestPartition(partition_index=index) for name, index in keys if name == topic
+            ],
+        )
+        for topic in topics
+    ]
+    said = cluster.ask_coordinator(
+        group, OffsetDeleteRequest(group_id=group, topics=rows), OffsetDeleteResponse
+    )
+    check(said.error_code, None, f"group {group}")
+    for answered in said.topics:
+        for row in answered.partitions:
+            check(row.error_code, None, f"group {group}")
+    return OffsetsDeleted(group, tuple(_names(keys)))
+
+
+def _members(group: DescribedGroup) -> tuple[tuple[MemberRow, ...], dict[Key, str]]:
+    rows: list[MemberRow] = []
+    owners: dict[Key, str] = {}
+    for member in group.members:
+        keys = _assigned(group, bytes(member.member_assignment))
+        owners |= dict.fromkeys(keys, member.client_id)
+        host = member.client_host.lstrip("/")
+        rows.append(
+            MemberRow(
+                member.member_id,
+                member.client_id,
+                host,
+                member.group_instance_id,
+                tuple(_names(sorted(keys))),
+            )
+        )
+    return tuple(rows), owners
+
+
+def _assigned(group: DescribedGroup, data: bytes) -> list[Key]:
+    if group.protocol_type != "consumer" or len(data) < 2:
+        return []
+    version = min(int.from_bytes(data[:2], "big"), ConsumerProtocolAssignment.MAX_VERSION)
+    try:
+        said = ConsumerProtocolAssignment.decode(data[2:], version)
+    except WireError:
+        return []  # what members tell each other is their own business
+    return [(each.topic, index) for each in said.assigned_partitions for index in each.partitions]
+
+
+def _names(keys: Iterable[Key]) -> list[str]:
+    return [f"{topic}-{index}" for topic, index in keys]

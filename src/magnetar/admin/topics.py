@@ -1,0 +1,232 @@
+"""Topics: what there is, what one holds, and how it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from magnetar.admin.cluster import Cluster
+from magnetar.admin.configs import ConfigRow, Resource, describe_configs
+from magnetar.admin.errors import NotThere
+from magnetar.admin.offsets import EARLIEST, LATEST, Key, Spot, list_offsets, resolve
+from magnetar.admin.refusals import check
+from magnetar.kafka.wire.messages.create_partitions_request import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from magnetar.kafka.wire.messages.create_partitions_response import CreatePartitionsResponse
+from magnetar.kafka.wire.messages.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from magnetar.kafka.wire.messages.create_topics_response import CreateTopicsResponse
+from magnetar.kafka.wire.messages.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from magnetar.kafka.wire.messages.delete_records_response import DeleteRecordsResponse
+from magnetar.kafka.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from magnetar.kafka.wire.messages.delete_topics_response import DeleteTopicsResponse
+from magnetar.kafka.wire.messages.describe_log_dirs_request import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
+from magnetar.kafka.wire.messages.describe_log_dirs_response import DescribeLogDirsResponse
+from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from magnetar.kafka.wire.messages.metadata_response import MetadataResponse, MetadataResponseTopic
+
+TIMEOUT_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """One topic of many. ``size`` is bytes on disk."""
+
+    name: str
+    partitions: int
+    internal: bool
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """One partition: ``first`` is the first offset kept, ``next`` the one behind the last readable record."""
+
+    partition: int
+    leader: int
+    first: int
+    next: int
+    records: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDetail:
+    """One topic with everything that is set for it. ``flush`` is when producers are acknowledged here."""
+
+    name: str
+    topic_id: str
+    internal: bool
+    flush: str
+    partitions: tuple[PartitionRow, ...]
+    configs: tuple[ConfigRow, ...]
+
+    @property
+    def records(self) -> int:
+        return sum(partition.records for partition in self.partitions)
+
+    @property
+    def size(self) -> int:
+        return sum(partition.size for partition in self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsDeleted:
+    """The topics that are gone."""
+
+    deleted: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trimmed:
+    """Where each partition begins after records were deleted."""
+
+    topic: str
+    first: dict[str, int]
+
+
+def list_topics(cluster: Cluster, *, internal: bool = False) -> tuple[TopicRow, ...]:
+    """Give all topics by name, the coordinators' own only if asked for."""
+    said = cluster.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse)
+    sizes = _sizes(cluster, None)
+    return tuple(
+        TopicRow(name, len(topic.partitions), topic.is_internal, sum(sizes.get(name, {}).values()))
+        for name, topic in sorted((topic.name or "", topic) for topic in said.topics)
+        if internal or not topic.is_internal
+    )
+
+
+def partitions_of(cluster: Cluster, name: str) -> list[Key]:
+    """Give the partitions of a topic; raise `NotThere`."""
+    return [(name, each.partition_index) for each in _metadata(cluster, name).partitions]
+
+
+def describe_topic(cluster: Cluster, name: str) -> TopicDetail:
+    """Give one topic with its offsets, sizes and configurations; raise `NotThere`."""
+    topic = _metadata(cluster, name)
+    keys = [(name, each.partition_index) for each in topic.partitions]
+    low, high = list_offsets(cluster, keys, EARLIEST), list_offsets(cluster, keys, LATEST)
+    sizes = _sizes(cluster, {name: [index for _, index in keys]}).get(name, {})
+    rows = []
+    for each in sorted(topic.partitions, key=lambda each: each.partition_index):
+        index = each.partition_index
+        first, after = low[name, index], high[name, index]
+        rows.append(PartitionRow(index, each.leader_id, first, after, after - first, sizes.get(index, 0)))
+    configs = describe_configs(cluster, Resource.TOPIC, name).configs
+    return TopicDetail(
+        name=name,
+        topic_id=topic.topic_id.hex(),
+        internal=topic.is_internal,
+        flush=_flush(cluster, topic, configs),
+        partitions=tuple(rows),
+        configs=configs,
+    )
+
+
+def create_topic(
+    cluster: Cluster,
+    name: str,
+    partitions: int | None,
+    configs: Mapping[str, str | None],
+    *,
+    dry_run: bool = False,
+) -> TopicDetail | None:
+    """Make a topic and give it, or None for a dry run that would do.
+
+    ``partitions`` None is the broker's default. Raises `Declined` with the broker's reason.
+    """
+    asked = CreatableTopic(
+        name=name,
+        num_partitions=-1 if partitions is None else partitions,
+        replication_factor=-1,
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    )
+    request = CreateTopicsRequest(topics=[asked], timeout_ms=TIMEOUT_MS, validate_only=dry_run)
+    result = cluster.ask(request, CreateTopicsResponse).topics[0]
+    check(result.error_code, result.error_message, f"topic {name}")
+    return None if dry_run else describe_topic(cluster, name)
+
+
+def delete_topics(cluster: Cluster, names: list[str]) -> TopicsDeleted:
+    """Delete topics with all they hold; raise for the first that cannot be."""
+    said = cluster.ask(
+        DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=name) for name in names], topic_names=names, timeout_ms=TIMEOUT_MS
+        ),
+        DeleteTopicsResponse,
+    )
+    for result in said.responses:
+        check(result.error_code, result.error_message, f"topic {result.name}")
+    return TopicsDeleted(tuple(names))
+
+
+def add_partitions(cluster: Cluster, name: str, total: int) -> TopicDetail:
+    """Give a topic more partitions, to be ``total`` in all."""
+    asked = CreatePartitionsTopic(name=name, count=total, assignments=None)
+    said = cluster.ask(
+        CreatePartitionsRequest(topics=[asked], timeout_ms=TIMEOUT_MS), CreatePartitionsResponse
+    )
+    check(said.results[0].error_code, said.results[0].error_message, f"topic {name}")
+    return describe_topic(cluster, name)
+
+
+def trim(cluster: Cluster, name: str, partitions: list[int] | None, before: Spot) -> Trimmed:
+    """Delete all records before a spot; in the partitions named, None for all."""
+    keys = [key for key in partitions_of(cluster, name) if partitions is None or key[1] in partitions]
+    missing = set(partitions or ()) - {index for _, index in keys}
+    if missing:
+        raise NotThere(f"topic {name} has no partition {min(missing)}", "See 'magnetar topic describe'.")
+    ends = resolve(cluster, keys, before)
+    rows = [DeleteRecordsPartition(partition_index=index, offset=ends[name, index]) for _, index in keys]
+    said = cluster.ask(
+        DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=name, partitions=rows)], timeout_ms=TIMEOUT_MS),
+        DeleteRecordsResponse,
+    )
+    first = {}
+    for row in said.topics[0].partitions:
+        check(row.error_code, None, f"{name}-{row.partition_index}")
+        first[str(row.partition_index)] = row.low_watermark
+    return Trimmed(name, first)
+
+
+def _metadata(cluster: Cluster, name: str) -> MetadataResponseTopic:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+    topic = cluster.ask(request, MetadataResponse).topics[0]
+    check(topic.error_code, None, f"topic {name}")
+    return topic
+
+
+def _sizes(cluster: Cluster, wanted: Mapping[str, list[int]] | None) -> dict[str, dict[int, int]]:
+    asked = (
+        None
+        if wanted is None
+        else [DescribableLogDirTopic(topic=name, partitions=indexes) for name, indexes in wanted.items()]
+    )
+    sizes: dict[str, dict[int, int]] = {}
+    for directory in cluster.ask(DescribeLogDirsRequest(topics=asked), DescribeLogDirsResponse).results:
+        for topic in directory.topics:
+            for row in topic.partitions:
+                sizes.setdefault(topic.name, {})[row.partition_index] = row.partition_size
+    return sizes
+
+
+def _flush(cluster: Cluster, topic: MetadataResponseTopic, configs: tuple[ConfigRow, ...]) -> str:
+    """Give the flush policy in force, as far as configurations tell."""
+    own = {row.name: row.value for row in configs}
+    if own.get("flush.messages") == "1":
+        return "always"
+    leader = topic.partitions[0].leader_id if topic.partitions else -1
+    broker = {row.name: row.value for row in describe_configs(cluster, Resource.BROKER, str(leader)).configs}
+    return broker.get("flush") or "unknown"
