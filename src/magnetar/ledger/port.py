@@ -81,7 +81,7 @@ class LedgerSummary:
 
 
 class AppendInterceptor(Protocol):
-    """Sees every entry before it is written (Pulsar's ManagedLedgerInterceptor): may change it, or refuse by raising."""
+    """Sees every entry before it is written (Pulsar's ManagedLedgerInterceptor): may change or refuse it."""
 
     def before_append(self, log: ManagedLedger, message: Sequence[Buffer], messages: int) -> Sequence[Buffer]:
         """Give what to write in the place of ``message``. Its offset will be ``log.next_offset``."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from magnetar.ledger.disk import Disk
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.files.journal import Journal, Journaled, journaled, records_of
-from magnetar.ledger.files.layout import HEADER_BYTES, encode_header, index_path, ledger_path
+from magnetar.ledger.files.layout import HEADER_BYTES, encode_header, index_path, is_header, ledger_path
 from magnetar.ledger.files.ledger_file import LedgerFile, OpenFiles, as_storage_error
 from magnetar.ledger.files.managed import FilesManagedLedger, Words, metadata_failed
 from magnetar.ledger.files.recovery import Recovery, sealed_index
@@ -25,7 +26,14 @@ from magnetar.ledger.info import (
     is_managed_ledger,
     path_of,
 )
-from magnetar.ledger.port import AppendInterceptor, Flush, LedgerEngine, LedgerPolicy, LedgerSummary, wall_clock_ms
+from magnetar.ledger.port import (
+    AppendInterceptor,
+    Flush,
+    LedgerEngine,
+    LedgerPolicy,
+    LedgerSummary,
+    wall_clock_ms,
+)
 from magnetar.metadata.errors import MetadataError
 from magnetar.metadata.port import MUST_NOT_EXIST, MetadataStore
 
@@ -133,8 +141,10 @@ class FilesEngine(LedgerEngine):
         except FileNotFoundError:  # its folder entry was lost with the power
             LedgerFile.create(self.disk, path, record.ledger_id, self.clock())
             file = self.files.get(path)
-        if record.at == HEADER_BYTES and file.read(HEADER_BYTES, 0).strip(b"\0") == b"":
-            file.write([encode_header(record.ledger_id, self.clock())], 0)
+        if record.at == HEADER_BYTES and not is_header(file.read(HEADER_BYTES, 0), record.ledger_id):
+            file.write(
+                [encode_header(record.ledger_id, self.clock())], 0
+            )  # it was as young as its first frame
         # Even where the page cache has these bytes already: after a failed flush it may be all that has them.
         file.write([record.frame], record.at)
         self._replayed[record.ledger_id] = record.at + len(record.frame)
@@ -180,6 +190,7 @@ class FilesEngine(LedgerEngine):
         managed.adopt(version, last, recovery.kept)
         if recovery.changed:
             managed.save()
+            self.remove_later(recovery.dropped)
         self._managed[name] = managed
         return managed
 
@@ -256,8 +267,18 @@ class FilesEngine(LedgerEngine):
         """Make files durable. After one failure nobody can tell any more what the disk kept: durable appends end."""
         if self.journal.failed is not None:
             raise self.journal.failed  # the next flush would not tell what the failed one has lost
-        try:
+        with self._failing_for_good():
             await self.in_thread(lambda: self.disk.sync(paths))
+
+    def flush_now(self, paths: list[Path]) -> None:
+        """Do what ``flush`` does, and let the loop wait for it."""
+        with self._failing_for_good():
+            self.disk.sync(paths)
+
+    @contextmanager
+    def _failing_for_good(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             self.journal.fail(error)
             raise as_storage_error(error) from error

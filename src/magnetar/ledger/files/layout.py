@@ -63,6 +63,15 @@ def check_header(data: bytes, ledger_id: int, path: Path) -> None:
         raise LedgerCorrupt(f"{path}: the header belongs to ledger {found}, not {ledger_id}")
 
 
+def is_header(data: bytes, ledger_id: int) -> bool:
+    """Tell whether ``data`` is the whole header of this ledger."""
+    try:
+        check_header(data, ledger_id, Path())
+    except LedgerCorrupt:
+        return False
+    return True
+
+
 def frame_head(ledger_id: int, entry_id: int, head: bytes, rest: list[Buffer], length: int) -> bytes:
     """Give a frame's first 16 bytes and ``head``; the caller writes ``rest`` behind it."""
     crc = crc32c(head, crc32c(_PLACE.pack(ledger_id, entry_id, length)))

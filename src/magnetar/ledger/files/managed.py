@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.ledger.errors import (
     LedgerClosed,
+    LedgerError,
     LedgerFenced,
     LedgerNotFound,
     OffsetOutOfRange,
@@ -73,14 +74,12 @@ class FilesManagedLedger(ManagedLedger):
         self._keeping = asyncio.Lock()  # one index of this log is written at a time, in order
         self._kept: tuple[int, int, bytes] | None = None  # ledger id, end and attachment of the last one
         self._lazy: set[Path] = set()  # files with appends that nothing has made durable
-        self._catching_up: asyncio.Future[None] | None = None
-        self._caught_up = 0
+        self._catching_up = False
+        self._caught_up: asyncio.Future[None] | None = None
         self._boot = info.properties.get("boot")
         self._checked_bytes = 0
         self._checked_entries = 0
-        self.next_offset = int(info.properties.get("next_offset", 0))
-        self.first_offset = int(info.properties.get("first_offset", 0))
-        self.visible_offset = self.next_offset
+        self.first_offset = self.next_offset = self.visible_offset = 0
 
     # -- opening -----------------------------------------------------------------------------------------------
 
@@ -88,6 +87,8 @@ class FilesManagedLedger(ManagedLedger):
         """Take over what recovery found: the metadata's version, the open ledger, and the newest index kept."""
         self._version = version
         self._writer = last
+        self.next_offset = int(self._info.properties.get("next_offset", 0))
+        self.first_offset = int(self._info.properties.get("first_offset", 0))
         if last is not None:
             self._open_files[last.ledger_id] = last
             self._checked_bytes, self._checked_entries = last.index.end, last.index.entries
@@ -144,42 +145,41 @@ class FilesManagedLedger(ManagedLedger):
         return Appended(position, base_offset, durable)
 
     def _journal(self, writer: LedgerFile, written: Written) -> asyncio.Future[None]:
-        engine = self._engine
         if self._lazy:
-            self._catch_up()
-        durable = engine.journal.append(
-            writer.ledger_id, written.at, written.length, written.parts, self._journaled, self.next_offset
+            # What lies before it was never made durable: the journal alone could not bring this one back.
+            self._lazy.add(writer.path)
+            if self._caught_up is None:
+                self._caught_up = asyncio.get_running_loop().create_future()
+            if not self._catching_up:
+                self._catching_up = True
+                self._engine.background(self._catch_up())
+            return self._caught_up
+        return self._engine.journal.append(
+            writer.ledger_id, written.at, written.length, written.parts, self._made_durable, self.next_offset
         )
-        if self._catching_up is not None:
-            durable = asyncio.ensure_future(_both(self._catching_up, durable))
-            durable.add_done_callback(lambda both: both.cancelled() or both.exception())
-        return durable
 
-    def _catch_up(self) -> None:
-        """Flush what was appended before the policy became ``always``: what comes now is only safe behind it."""
-        engine, paths, before = self._engine, sorted(self._lazy), self._catching_up
-        self._lazy.clear()
-        self._caught_up = max(self._caught_up, self.visible_offset)
-
-        async def flush() -> None:
-            if before is not None:
-                await before
-            await engine.flush(paths)
-
-        def done(flushed: asyncio.Future[None]) -> None:
-            if self._catching_up is flushed:
-                self._catching_up = None
-                if not flushed.cancelled() and flushed.exception() is None:
-                    self._made_durable(self._caught_up)
-
-        self._catching_up = asyncio.ensure_future(flush())
-        self._catching_up.add_done_callback(done)
-
-    def _journaled(self, next_offset: int) -> None:
-        if self._catching_up is None:
+    async def _catch_up(self) -> None:
+        """Flush files until nothing waits for it any more; from then on the journal is enough."""
+        rounds = 0
+        while self._caught_up is not None:
+            waiting, self._caught_up, next_offset = self._caught_up, None, self.next_offset
+            try:
+                await self._engine.flush(sorted(self._lazy))
+                rounds += 1
+                if (
+                    rounds > 1
+                ):  # the little that came meanwhile: the loop waits, or this would never end under load
+                    next_offset = self.next_offset
+                    self._engine.flush_now(sorted(self._lazy))
+            except LedgerError as error:
+                waiting.set_exception(error)
+                waiting.exception()  # whoever still waits sees it; nobody has to
+                continue
+            if next_offset == self.next_offset:
+                self._lazy.clear()
             self._made_durable(next_offset)
-        else:
-            self._caught_up = next_offset
+            waiting.set_result(None)
+        self._catching_up = False
 
     def _made_durable(self, next_offset: int) -> None:
         if next_offset > self.visible_offset:
@@ -479,11 +479,6 @@ class FilesManagedLedger(ManagedLedger):
         self._engine.background(self._remove([summary.ledger_id for summary in self._info.ledgers]))
         if self.on_visible is not None:
             self.on_visible()
-
-
-async def _both(first: asyncio.Future[None], second: asyncio.Future[None]) -> None:
-    await first
-    await second
 
 
 def closed_mark(key: tuple[int, int, bytes]) -> str:

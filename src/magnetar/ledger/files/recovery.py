@@ -27,8 +27,8 @@ _MOST_INDEXES = 3  # so many of the newest ledgers are asked for the owner's att
 class Recovery:
     """Runs away from the event loop. Afterwards ``info`` says what is left.
 
-    ``last`` is the index of the open ledger, ``kept`` the newest index file (ledger id, end, attachment), and
-    ``changed`` tells that the metadata must be written.
+    ``last`` is the index of the open ledger, ``kept`` the newest index file (ledger id, end, attachment),
+    ``changed`` tells that the metadata must be written, and ``dropped`` which ledgers' files may go after that.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class Recovery:
         self.last: SparseIndex | None = None
         self.kept: tuple[int, int, bytes] | None = None
         self.changed = False
+        self.dropped: list[int] = []
         self._disk = disk
         self._root = root
         self._name = name
@@ -97,7 +98,9 @@ class Recovery:
                 "ledgers": [x.ledger_id for x in dropped],
             },
         )
+        self._info.properties["next_offset"] = str(index.next_offset)
         self.last, self.changed = index, True
+        self.dropped = [each.ledger_id for each in dropped]
 
     def _read_on(self, summary: LedgerSummary, index: SparseIndex) -> None:
         """Add what the file holds behind ``index``, and cut what is not whole."""

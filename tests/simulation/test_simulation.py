@@ -1,0 +1,150 @@
+"""Hundreds of random worlds in virtual time; and worlds with a bug planted in them, which must be found."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from collections.abc import Callable
+
+import pytest
+
+from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.files import engine, journal, ledger_file, managed, recovery, sparse
+from tests.simulation.world import World
+
+SEEDS = int(os.environ.get("MAGNETAR_SEEDS", "300"))
+FIRST = int(os.environ.get("MAGNETAR_SEED", str(random.randrange(1 << 30))))
+
+
+@pytest.fixture(autouse=True)
+def small_house(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make everything small, so that little data meets every boundary."""
+    monkeypatch.setattr(journal, "SEGMENT_BYTES", 12 * 4096)
+    monkeypatch.setattr(journal, "ROUND_BYTES", 4 * 4096)
+    monkeypatch.setattr(journal, "MOST_BUSY", 2)
+    monkeypatch.setattr(managed, "CHECKPOINT_BYTES", 10_000)
+    monkeypatch.setattr(managed, "CHECKPOINT_ENTRIES", 15)
+    monkeypatch.setattr(sparse, "POINT_EVERY_BYTES", 700)
+    monkeypatch.setattr(ledger_file, "POINT_EVERY_BYTES", 700)
+    logging.getLogger("magnetar.ledger").setLevel(logging.CRITICAL)
+
+
+def one_world(seed: int, *, failing_flushes: bool = False) -> None:
+    try:
+        World(seed, failing_flushes=failing_flushes).run()
+    except BaseException as error:
+        raise AssertionError(
+            f"seed {seed}, run it alone with MAGNETAR_SEED={seed} MAGNETAR_SEEDS=1"
+        ) from error
+
+
+def test_no_world_breaks_a_promise() -> None:
+    for seed in range(FIRST, FIRST + SEEDS):
+        one_world(seed)
+
+
+def test_failing_flushes_break_no_promise() -> None:
+    for seed in range(FIRST, FIRST + SEEDS // 3):
+        one_world(seed, failing_flushes=True)
+
+
+# -- planted bugs
+
+
+def acknowledges_before_the_journal_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = journal.Journal._write
+
+    def hasty(self: journal.Journal, current: journal.Round) -> None:
+        write(self, current)
+        for mark, value in current.marks.items():
+            mark(value)
+        current.done.set_result(None)
+
+    monkeypatch.setattr(journal.Journal, "_write", hasty)
+
+
+def reuses_a_segment_before_its_ledgers_are_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal.Journal, "_flush_behind", lambda self, full: self._free.append(full))
+
+
+def counts_an_entry_before_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    append = ledger_file.LedgerFile.append
+
+    def hasty(self: ledger_file.LedgerFile, head: bytes, rest: list[bytes], **about: int) -> object:
+        index, was = self.index, (self.index.end, self.index.entries, self.index.next_offset)
+        index.add(16 + len(head) + sum(map(len, rest)), about["messages"], about["timestamp_ms"])
+        after = (index.end, index.entries, index.next_offset)
+        index.end, index.entries, index.next_offset = was
+        try:
+            return append(self, head, rest, **about)  # type: ignore[arg-type]
+        finally:
+            index.end, index.entries, index.next_offset = after
+
+    monkeypatch.setattr(ledger_file.LedgerFile, "append", hasty)
+
+
+def forgets_to_flush_what_recovery_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = recovery.Recovery.__init__
+
+    def careless(self: recovery.Recovery, *args: object, **about: object) -> None:
+        begin(self, *args, **{**about, "durable": False})  # type: ignore[arg-type]
+
+    monkeypatch.setattr(recovery.Recovery, "__init__", careless)
+
+
+def trusts_an_attachment_from_beyond_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    def trusting(self: managed.FilesManagedLedger, kept: tuple[int, int, bytes] | None) -> None:
+        if kept is not None and len(kept[2]) >= 8:
+            self.attachment_offset = int.from_bytes(kept[2][:8], "big")
+            self.attachment = kept[2][8:]
+
+    def late(self: managed.FilesManagedLedger, old: object, words: managed.Words) -> object:
+        return seal(self, old, self._words(old))  # type: ignore[arg-type]
+
+    seal = managed.FilesManagedLedger._seal
+    monkeypatch.setattr(managed.FilesManagedLedger, "_adopt_attachment", trusting)
+    monkeypatch.setattr(managed.FilesManagedLedger, "_seal", late)
+
+
+def replays_a_journal_that_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "records_of", lambda rounds, path: journal.records_of(rounds[:-1], path))
+
+
+def begins_a_use_without_an_opening_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal.Journal, "_open_segment", lambda self, segment: None)
+
+
+def trusts_the_journal_while_lazy_appends_lie_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    journaled = managed.FilesManagedLedger._journal
+
+    def hasty(self: managed.FilesManagedLedger, *about: object) -> object:
+        self._lazy.clear()
+        return journaled(self, *about)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(managed.FilesManagedLedger, "_journal", hasty)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        acknowledges_before_the_journal_is_written,
+        reuses_a_segment_before_its_ledgers_are_flushed,
+        counts_an_entry_before_it_is_written,
+        forgets_to_flush_what_recovery_shows,
+        trusts_an_attachment_from_beyond_the_end,
+        replays_a_journal_that_was_cut_off,
+        begins_a_use_without_an_opening_round,
+        trusts_the_journal_while_lazy_appends_lie_before,
+    ],
+)
+def test_simulation_finds_planted_bugs(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    for seed in range(1000):
+        try:
+            World(seed).run()
+        except (AssertionError, LedgerError):
+            return
+    pytest.fail("a thousand worlds did not find it")

@@ -1,0 +1,298 @@
+"""One seed's world: a storage engine driven at random through appends, roll-overs, trims, full disks and crashes.
+
+Beside it runs a model that is too simple to be wrong: per log, the list of what was appended, and how much of it
+must be there after a kill -9 and after a power loss.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from magnetar.ledger.errors import LedgerClosed, StorageFailed, StorageFull
+from magnetar.ledger.files.engine import FilesEngine
+from magnetar.ledger.port import Appended, Flush, LedgerPolicy, ManagedLedger
+from tests.ledger.entries import NOW_MS, append, batch, payload
+from tests.simulation.disk import Crashed, SimulatedDisk, SimulatedMetadata
+from tests.simulation.loop import SimulatedThreads, VirtualLoop
+
+NAMES = [f"public/default/persistent/log{n}-partition-0" for n in range(3)]
+SIZES = (1, 20, 200, 700, 2_000, 9_000, 40_000)
+LIVES = 4
+STEPS = 45
+
+
+@dataclass
+class Model:
+    """What one log was told, and what it may forget. Offsets; entry = (offset of its first message, its bytes)."""
+
+    entries: list[tuple[int, bytes]] = field(default_factory=list)
+    end: int = 0
+    first: int = 0
+    survives_kill: int = 0
+    survives_power_loss: int = 0
+    lazy: bool = False  # something was visible that nobody promised to keep
+    being_deleted: bool = False
+
+
+class World:
+    def __init__(self, seed: int, *, failing_flushes: bool = False) -> None:
+        self.dice = Random(seed)
+        self.disk = SimulatedDisk(self.dice)
+        self.metadata = SimulatedMetadata(self.disk)
+        self.failing_flushes = failing_flushes
+        self.flushes = [Flush.always] if failing_flushes else self.dice.choice(([Flush.always], list(Flush)))
+        self.boots = 0
+        self.models: dict[str, Model] = {}
+        self.now = 0.0
+        self.loop: VirtualLoop
+        self.engine: FilesEngine
+        self.logs: dict[str, ManagedLedger]
+        self.written = 0
+
+    def run(self) -> None:
+        """Live several lives. Raises ``AssertionError`` where a promise was broken."""
+        for _ in range(LIVES):
+            self.disk.crash_at = self.disk.steps + int(self.dice.expovariate(1 / 120)) + 1
+            self._in_new_process(self._live)
+        self.disk.crash_at = -1
+        self._in_new_process(self._last_look)
+
+    def _in_new_process(self, life: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Nothing of an earlier process goes on in a later one; only the clock does."""
+        self.loop = VirtualLoop(self.now)
+        try:
+            self.loop.run_until_complete(life())
+        finally:
+            self.now = self.loop.now
+            self.loop.end()
+
+    async def _last_look(self) -> None:
+        await self._open_all()
+        await self.engine.close()
+
+    async def _live(self) -> None:
+        ended_well = False
+        try:
+            await self._open_all()
+            for _ in range(self.dice.randrange(STEPS)):
+                await self._step()
+            if self.dice.random() < 0.4:
+                await self._close()
+                ended_well = True
+            elif self.dice.random() < 0.5:
+                await asyncio.sleep(self.dice.random())
+        except Crashed:
+            pass
+        power_lost = self.dice.random() < 0.5
+        if not ended_well:
+            self._note_what_is_visible()
+        self.disk.crashed = True
+        self._forget_what_may_be_lost(power_lost=power_lost)
+        self.disk.restart(power_lost=power_lost)
+        self.boots += power_lost
+
+    # -- what may happen
+
+    async def _step(self) -> None:
+        if self.disk.crashed:
+            raise Crashed
+        what = self.dice.choices(
+            (self._append, self._wait, self._read, self._trim, self._retain, self._checkpoint, self._disk_space,
+             self._policy, self._delete, self._fail_flushes),
+            (50, 20, 20, 4, 4, 4, 3, 3, 1, 2),
+        )[0]  # fmt: skip
+        await what()
+
+    async def _append(self) -> None:
+        name, log = self.dice.choice(list(self.logs.items()))
+        for _ in range(self.dice.choice((1, 1, 3, 12))):
+            values = self._values()
+            model, before = self.models[name], log.next_offset
+            model.entries.append((before, batch(*values)))
+            model.end = before + len(values)
+            try:
+                appended = append(log, *values)
+            except (StorageFull, StorageFailed):
+                assert log.next_offset == before, "an append that failed moved the end"
+                model.entries.pop()
+                model.end = before
+                return
+            assert appended.base_offset == before
+            assert log.next_offset == model.end
+            self._expect(model, appended, model.end)
+
+    def _values(self) -> list[bytes]:
+        self.written += 1
+        size = self.dice.choice(SIZES)
+        return [b"%d." % self.written + b"v" * self.dice.randrange(size)] * self.dice.choice((1, 1, 2, 5))
+
+    def _expect(self, model: Model, appended: Appended, end: int) -> None:
+        model.survives_kill = max(model.survives_kill, end)
+        if appended.durable is None:
+            model.lazy = True
+            return
+
+        def done(durable: asyncio.Future[None]) -> None:
+            if not self.disk.crashed and not durable.cancelled() and durable.exception() is None:
+                model.survives_power_loss = max(model.survives_power_loss, end)
+
+        appended.durable.add_done_callback(done)
+
+    async def _wait(self) -> None:
+        await asyncio.sleep(self.dice.choice((0, 0.0001, 0.001, 0.05, 2)))
+
+    async def _read(self) -> None:
+        name, log = self.dice.choice(list(self.logs.items()))
+        if log.visible_offset > log.first_offset:
+            offset = self.dice.randrange(log.first_offset, log.visible_offset)
+            found = await log.read(offset, max_bytes=self.dice.choice((1, 1000, 100_000)))
+            assert found
+            assert found[0].last_offset >= offset
+            known = dict(self.models[name].entries)
+            for entry in found:
+                assert payload(entry) == known[_base_of(payload(entry), entry.last_offset)]
+        assert log.visible_offset <= log.next_offset == self.models[name].end
+
+    async def _trim(self) -> None:
+        name, log = self.dice.choice(list(self.logs.items()))
+        before = self.dice.randint(log.first_offset, log.visible_offset)
+        try:
+            log.trim(before)
+        except (StorageFull, StorageFailed):
+            return
+        self._note_first(name, log)
+
+    async def _retain(self) -> None:
+        name, log = self.dice.choice(list(self.logs.items()))
+        try:
+            log.retain(self._clock())
+        except (StorageFull, StorageFailed):
+            return
+        self._note_first(name, log)
+
+    def _note_first(self, name: str, log: ManagedLedger) -> None:
+        assert log.first_offset >= self.models[name].first
+        self.models[name].first = log.first_offset
+
+    async def _checkpoint(self) -> None:
+        self.engine.opened()[0].checkpoint()
+
+    async def _disk_space(self) -> None:
+        self.disk.full = not self.disk.full
+
+    async def _fail_flushes(self) -> None:
+        if self.failing_flushes:
+            self.disk.sync_fails = 0.5
+
+    async def _policy(self) -> None:
+        self.dice.choice(list(self.logs.values())).policy = self._random_policy()
+
+    async def _delete(self) -> None:
+        name = self.dice.choice(list(self.logs))
+        self.models[name].being_deleted = True
+        await self.engine.delete(name)
+        del self.logs[name]
+        self.models[name] = Model()
+        await self._open(name)
+
+    async def _close(self) -> None:
+        self.disk.full = False
+        await self.engine.close()
+        if self.engine.journal.failed is None:
+            for name, log in self.logs.items():
+                model = self.models[name]
+                assert log.next_offset == model.end
+                model.survives_power_loss = model.survives_kill = model.end
+
+    # -- opening, and what must be there then
+
+    async def _open_all(self) -> None:
+        self.logs = {}
+        boot = str(self.boots)
+        threads = SimulatedThreads(self.loop, self.dice)
+        self.engine = FilesEngine(
+            Path("/data"), self.metadata, self.disk, clock=self._clock, boot=lambda: boot, executor=threads,
+            flush_interval_ms=500,
+        )  # fmt: skip
+        await self.engine.start()
+        for name in self.dice.sample(NAMES, len(NAMES)):
+            try:
+                await self._open(name)
+            except StorageFull:
+                pass
+
+    async def _open(self, name: str) -> None:
+        model = self.models.setdefault(name, Model())
+        policy = self._random_policy()
+        try:
+            log = await self.engine.open(name, policy)
+        except (StorageFull, LedgerClosed):
+            return
+        await self._check(name, log)
+        log.attach = lambda: b"%d" % log.next_offset
+        self.logs[name] = log
+        model.lazy = policy.flush is not Flush.always
+
+    async def _check(self, name: str, log: ManagedLedger) -> None:
+        """Hold what was recovered against the model; from here on it is the truth."""
+        model = self.models[name]
+        if model.being_deleted and log.next_offset == 0:
+            model = self.models[name] = Model()
+        model.being_deleted = False
+        assert log.next_offset == log.visible_offset
+        assert log.next_offset >= model.survives_kill, (
+            f"{name} ends at {log.next_offset}, {model.survives_kill} is due"
+        )
+        assert log.next_offset <= model.end, f"{name} holds what was never appended"
+        assert min(model.first, log.next_offset) <= log.first_offset
+        if log.attachment:
+            assert log.attachment == b"%d" % log.attachment_offset
+            assert log.attachment_offset <= log.next_offset
+        known = dict(model.entries)
+        offset = log.first_offset
+        while offset < log.next_offset:
+            found = await log.read(offset, max_bytes=3000)
+            assert found, f"{name} has a hole at {offset}"
+            for entry in found:
+                base = _base_of(payload(entry), entry.last_offset)
+                assert base <= offset, f"{name} skips from {offset} to {base}"
+                assert known.get(base) == payload(entry), f"{name} changed at {base}"
+                offset = entry.last_offset + 1
+        model.entries = [(base, data) for base, data in model.entries if base < log.next_offset]
+        model.end, model.first, model.survives_kill = log.next_offset, log.first_offset, log.next_offset
+        model.survives_power_loss = min(model.survives_power_loss, model.end)
+        if log.policy.flush is Flush.always:
+            model.survives_power_loss = model.end
+
+    def _note_what_is_visible(self) -> None:
+        for name, log in self.logs.items():
+            model = self.models[name]
+            if not model.lazy:
+                model.survives_power_loss = max(model.survives_power_loss, log.visible_offset)
+
+    def _forget_what_may_be_lost(self, *, power_lost: bool) -> None:
+        for model in self.models.values():
+            if power_lost:
+                model.survives_kill = model.survives_power_loss
+
+    def _random_policy(self) -> LedgerPolicy:
+        dice = self.dice
+        return LedgerPolicy(
+            flush=dice.choice(self.flushes),
+            max_ledger_bytes=dice.choice((0, 3_000, 20_000)),
+            max_ledger_entries=dice.choice((0, 5, 20)),
+            max_ledger_ms=dice.choice((0, 1_000)),
+            retention_bytes=dice.choice((-1, 10_000)),
+        )
+
+    def _clock(self) -> int:
+        return NOW_MS + int(self.loop.time() * 1000)
+
+
+def _base_of(data: bytes, last_offset: int) -> int:
+    return last_offset - int.from_bytes(data[23:27], "big")
