@@ -1,0 +1,1 @@
+"""Side by side with Apache Kafka on this machine: speed, latency, memory, start-up, recovery."""

@@ -1,0 +1,49 @@
+"""How fast a topic of four partitions can be read: with librdkafka, and with Kafka's consumer-perf-test."""
+
+from __future__ import annotations
+
+import time
+
+from benchmarks import tools
+from benchmarks.peers.server import Server
+from benchmarks.samples import Samples
+from benchmarks.thin import ThinClient
+
+# The same for every server: large answers, and enough of them kept ready that the client never waits by itself.
+_TUNED = {
+    "fetch.message.max.bytes": 8 << 20,
+    "fetch.max.bytes": 64 << 20,
+    "queued.min.messages": 1_000_000,
+    "queued.max.messages.kbytes": 512 << 10,
+    "fetch.wait.max.ms": 100,
+    "check.crcs": False,
+}
+
+
+def measure(server: Server, samples: Samples, topic: str, size: int) -> None:
+    """Read ``topic`` twice from its beginning, once with each client."""
+    with ThinClient.to(server.address) as client:
+        records = sum(client.end_offset(topic, partition) for partition in range(4))
+    samples.add(f"consume {size} B, librdkafka, records/s", server.name, librdkafka(server, topic, records))
+    rate = tools.consumer_perf(server.address, topic, records=records)
+    samples.add(f"consume {size} B, consumer-perf-test, fetch MB/s", server.name, rate)
+
+
+def librdkafka(server: Server, topic: str, records: int) -> float:
+    """Give the records per second from the first to the last."""
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": server.address, "group.id": "reader", **_TUNED})
+    try:
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(4)])
+        first = consumer.consume(1, timeout=60)
+        started = time.perf_counter()
+        got = len(first)
+        while got < records:
+            messages = consumer.consume(20_000, timeout=60)
+            if not messages:
+                raise RuntimeError(f"only {got} of {records} records came")
+            got += len(messages)
+        return got / (time.perf_counter() - started)
+    finally:
+        consumer.close()

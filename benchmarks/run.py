@@ -1,0 +1,157 @@
+"""Run the benchmarks: ours and Kafka in turn, round after round, each on fresh data.
+
+python -m benchmarks             everything, five rounds (about 40 minutes)
+python -m benchmarks --quick     everything small, one round (about 3 minutes)
+python -m benchmarks --only load --rounds 3
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmarks import consume, idle, latency, launch, many_partitions, produce, recovery, report
+from benchmarks.peers.kafka import Kafka, KafkaFlushing
+from benchmarks.peers.magnetar import Magnetar, MagnetarOs
+from benchmarks.peers.server import Server
+from benchmarks.samples import Samples
+
+_HERE = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is done."""
+
+    rounds: int
+    records_1k: int
+    records_100: int
+    durable_share: float
+    properties: tuple[str, ...]
+    round_trips: int
+    idle_s: float
+    restarts: int
+    gigabytes: float
+    slow_peers: bool
+
+
+FULL = Plan(5, 600_000, 3_000_000, 0.5, ("defaults", "tuned"), 5000, 25, 2, 10, True)
+QUICK = Plan(1, 200_000, 1_000_000, 0.5, ("defaults",), 2000, 10, 1, 1, False)
+
+
+class Stages:
+    """The stages by name. Each goes through the servers in turn."""
+
+    def __init__(self, plan: Plan, samples: Samples, scratch: Path) -> None:
+        self._plan = plan
+        self._samples = samples
+        self._scratch = scratch
+
+    def by_name(self) -> dict[str, Callable[[], None]]:
+        return {
+            "launch": self.launch,
+            "load": self.load,
+            "latency": self.latency,
+            "idle": self.idle,
+            "partitions": self.partitions,
+            "recovery": self.recovery,
+        }
+
+    def launch(self) -> None:
+        for _ in range(self._plan.rounds + 2):
+            for kind in (Magnetar, Kafka):
+                server = self._fresh(kind)
+                try:
+                    launch.measure(server, self._samples)
+                finally:
+                    server.wipe()
+
+    def load(self) -> None:
+        """Produce, consume and look at the memory, on one broker after the other."""
+        plan = self._plan
+        for number in range(plan.rounds):
+            for kind in (MagnetarOs, Kafka, Magnetar, KafkaFlushing):
+                print(f"round {number + 1}: {kind.name}, load average {os.getloadavg()[0]:.1f}", flush=True)
+                with self._fresh(kind) as server:
+                    self._load_one(server)
+
+    def _load_one(self, server: Server) -> None:
+        plan = self._plan
+        share = plan.durable_share if isinstance(server, KafkaFlushing) else 1.0
+        for properties in plan.properties:
+            for size, records in ((1000, plan.records_1k), (100, plan.records_100)):
+                os.sync()
+                topic = produce.measure(server, self._samples, size, properties, int(records * share))
+                if size == 1000 and properties == "defaults" and type(server) in (MagnetarOs, Kafka):
+                    consume.measure(server, self._samples, topic, size)
+        self._samples.add("memory after the load, MB", server.name, server.rss_mb())
+
+    def latency(self) -> None:
+        for _ in range(self._plan.rounds):
+            for kind in (MagnetarOs, Kafka, Magnetar):
+                os.sync()
+                with self._fresh(kind) as server:
+                    latency.measure(server, self._samples, self._plan.round_trips)
+
+    def idle(self) -> None:
+        for kind in (Magnetar, Kafka):
+            with self._fresh(kind) as server:
+                idle.measure(server, self._samples, self._plan.idle_s)
+
+    def partitions(self) -> None:
+        for kind in (Magnetar, Kafka) if self._plan.slow_peers else (Magnetar,):
+            server = self._fresh(kind)
+            try:
+                many_partitions.measure(server, self._samples, self._plan.restarts)
+            finally:
+                server.wipe()
+
+    def recovery(self) -> None:
+        kinds = (MagnetarOs, Magnetar, Kafka) if self._plan.slow_peers else (MagnetarOs, Magnetar)
+        for kind in kinds:
+            server = self._fresh(kind)
+            try:
+                recovery.measure(server, self._samples, self._plan.gigabytes)
+            finally:
+                server.wipe()
+
+    def _fresh(self, kind: type[Server]) -> Server:
+        return kind(self._scratch / kind.__name__.lower())
+
+
+def main() -> None:
+    """Run what the arguments ask for; print the table, write JSON, and the page if asked to."""
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="everything small, in about 3 minutes")
+    parser.add_argument(
+        "--only", action="append", help="a stage: launch load latency idle partitions recovery"
+    )
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--scratch", type=Path, default=_HERE / "target" / "benchmarks")
+    parser.add_argument("--json", type=Path, default=_HERE / "target" / "benchmarks.json")
+    parser.add_argument("--page", action="store_true", help="put the tables into docs/benchmarks.md")
+    given = parser.parse_args()
+    plan = QUICK if given.quick else FULL
+    if given.rounds:
+        plan = replace(plan, rounds=given.rounds)
+    samples = Samples()
+    about = report.circumstances("quick" if given.quick else "full")
+    stages = Stages(plan, samples, given.scratch / str(os.getpid())).by_name()
+    try:
+        for name in given.only or stages:
+            print(f"-- {name}", flush=True)
+            stages[name]()
+    finally:
+        shutil.rmtree(given.scratch / str(os.getpid()), ignore_errors=True)
+        report.write(samples, about, given.json)
+    print("\n" + report.table(samples))
+    if given.page:
+        report.write_page(samples, about)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""A thin Kafka client: one socket, one request at a time, nothing hidden, so that a clock beside it tells the truth."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from typing import Any
+
+from magnetar.kafka.wire.header import RequestHeader, decode_response_header, encode_request_header
+from magnetar.kafka.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from magnetar.kafka.wire.messages.create_topics_response import CreateTopicsResponse
+from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from magnetar.kafka.wire.messages.fetch_response import FetchResponse
+from magnetar.kafka.wire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from magnetar.kafka.wire.messages.list_offsets_response import ListOffsetsResponse
+from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from magnetar.kafka.wire.messages.metadata_response import MetadataResponse
+from magnetar.kafka.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from magnetar.kafka.wire.messages.produce_response import ProduceResponse
+from magnetar.records.batch import Record, encode_batch
+
+# One version of each that both sides speak and that still names topics.
+_CREATE, _METADATA, _PRODUCE, _FETCH, _LIST = 7, 12, 9, 12, 7
+_NOT_YET = {3, 5, 6}  # UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER
+
+
+class Refused(Exception):
+    """The broker answered with an error code."""
+
+
+class ThinClient:
+    """One connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.settimeout(120)
+        self._turn = 0
+
+    @classmethod
+    def to(cls, address: str) -> ThinClient:
+        host, port = address.rsplit(":", 1)
+        return cls(socket.create_connection((host, int(port))))
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __enter__(self) -> ThinClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def call(self, request: Any, answer: Any, version: int) -> Any:
+        """Send one request and give its answer."""
+        self._turn += 1
+        head = encode_request_header(RequestHeader(request.API_KEY, version, self._turn, "thin"))
+        body = request.encode(version)
+        self._socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
+        (size,) = struct.unpack(">i", self._receive(4))
+        frame = memoryview(self._receive(size))
+        turn, body = decode_response_header(frame, request.API_KEY, version)
+        assert turn == self._turn
+        return answer.decode(body, version)
+
+    def _receive(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            piece = self._socket.recv(size - len(data))
+            if not piece:
+                raise ConnectionError("the broker closed the connection")
+            data += piece
+        return bytes(data)
+
+    # -- what benchmarks ask -----------------------------------------------------------------------------------
+
+    def create_topics(self, names: list[str], partitions: int) -> None:
+        topics = [
+            CreatableTopic(name=name, num_partitions=partitions, replication_factor=1) for name in names
+        ]
+        answer = self.call(
+            CreateTopicsRequest(topics=topics, timeout_ms=60_000), CreateTopicsResponse, _CREATE
+        )
+        for topic in answer.topics:
+            if topic.error_code:
+                raise Refused(f"topic {topic.name}: error {topic.error_code}")
+        for name in names:
+            self.wait_for_leaders(name)
+
+    def wait_for_leaders(self, topic: str, seconds: float = 60) -> None:
+        """Ask for the topic, which creates it where that is allowed, until all its partitions have a leader."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=True)
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            (found,) = self.call(request, MetadataResponse, _METADATA).topics
+            rows = found.partitions
+            if not found.error_code and rows and all(not r.error_code and r.leader_id >= 0 for r in rows):
+                return
+            time.sleep(0.005)
+        raise Refused(f"topic {topic} has no leaders")
+
+    def produce(self, topic: str, partitions: list[int], value: bytes) -> list[int]:
+        """Append one record to each of the partitions; give their offsets."""
+        batch = encode_batch([Record(None, value, timestamp=time.time_ns() // 1_000_000)])
+        data = [PartitionProduceData(index=index, records=batch) for index in partitions]
+        request = ProduceRequest(
+            acks=-1, timeout_ms=60_000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
+        )
+        end = time.perf_counter() + 60
+        while True:
+            rows = self.call(request, ProduceResponse, _PRODUCE).responses[0].partition_responses
+            errors = {row.error_code for row in rows} - {0}
+            if not errors:
+                return [row.base_offset for row in rows]
+            # Kafka shows a leader before that leader knows of it.
+            if not errors <= _NOT_YET or time.perf_counter() > end:
+                raise Refused(f"{topic}: errors {errors}")
+            time.sleep(0.002)
+
+    def fetch(self, topic: str, partition: int, offset: int, max_bytes: int = 1 << 20) -> bytes:
+        """Give the batches from ``offset`` on, waiting for the first."""
+        place = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+        request = FetchRequest(
+            max_wait_ms=10_000,
+            min_bytes=1,
+            max_bytes=max_bytes,
+            topics=[FetchTopic(topic=topic, partitions=[place])],
+        )
+        (row,) = self.call(request, FetchResponse, _FETCH).responses[0].partitions
+        if row.error_code:
+            raise Refused(f"{topic}-{partition}: error {row.error_code}")
+        return bytes(row.records or b"")
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        """Give the offset that the next record gets."""
+        place = ListOffsetsPartition(partition_index=partition, timestamp=-1)
+        request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[place])])
+        (row,) = self.call(request, ListOffsetsResponse, _LIST).topics[0].partitions
+        if row.error_code:
+            raise Refused(f"{topic}-{partition}: error {row.error_code}")
+        return int(row.offset)

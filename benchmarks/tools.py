@@ -1,0 +1,68 @@
+"""Kafka's own performance tools as load, and what they print as values."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import NamedTuple
+
+from benchmarks.peers.jars import java
+
+_TOOLS = "org.apache.kafka.tools"
+_JVM = ("-Xmx512M", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")  # as the release's scripts start these tools
+_PRODUCED = re.compile(r"([\d.]+) records/sec .*?, ([\d.]+) ms avg latency.*?, (\d+) ms 99th")
+_PERCENTILES = re.compile(r"50th = ([\d.]+), 99th = ([\d.]+)")
+
+
+class Produced(NamedTuple):
+    """What producer-perf-test says."""
+
+    records_per_s: float
+    p99_ms: float
+
+
+class Latency(NamedTuple):
+    """Percentiles in ms."""
+
+    p50_ms: float
+    p99_ms: float
+
+
+def producer_perf(
+    address: str, topic: str, *, records: int, size: int, warm_up: int = 0, properties: tuple[str, ...] = ()
+) -> Produced:
+    """Run producer-perf-test at full speed; give its rate after the warm-up."""
+    output = _run(
+        "ProducerPerformance",
+        *("--bootstrap-server", address, "--topic", topic, "--throughput", "-1"),
+        *("--num-records", records, "--record-size", size, "--warmup-records", warm_up),
+        *("--command-property", "acks=all", *properties),
+    )
+    rate, _, p99 = _PRODUCED.findall(output)[-1]  # the steady-state line is the last
+    return Produced(float(rate), float(p99))
+
+
+def consumer_perf(address: str, topic: str, *, records: int) -> float:
+    """Run consumer-perf-test over the whole topic; give its ``fetch.MB.sec``."""
+    output = _run(
+        "ConsumerPerformance",
+        *("--bootstrap-server", address, "--topic", topic, "--num-records", records, "--timeout", 60_000),
+    )
+    names, values = (line.split(", ") for line in output.strip().splitlines()[-2:])
+    found = dict(zip(names, values, strict=True))
+    return float(found["fetch.MB.sec"])
+
+
+def e2e_latency(address: str, topic: str, *, records: int, size: int) -> Latency:
+    """Run e2e-latency: one record at a time, there and back (whole milliseconds only)."""
+    output = _run("EndToEndLatency", address, topic, records, "all", size)
+    p50, p99 = _PERCENTILES.findall(output)[-1]
+    return Latency(float(p50), float(p99))
+
+
+def _run(tool: str, *arguments: object) -> str:
+    command = java(f"{_TOOLS}.{tool}", *map(str, arguments), options=_JVM)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    if done.returncode:
+        raise RuntimeError(f"{tool} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.stdout
