@@ -1,8 +1,9 @@
 """Says the same to two brokers, ours and Kafka, and shows where their answers about groups differ.
 
     python -m tests.coordinators.against_kafka OURS KAFKA        (each HOST:PORT; Kafka with its default settings)
+    python -m tests.coordinators.against_kafka --record KAFKA    keeps Kafka's answers in kafka_answers.txt
 
-Not a test by itself, as it needs a Kafka: run it when something about groups has changed.
+``test_conversation`` compares ours with those that were kept.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import asyncio
 import re
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from magnetar.kafka.wire.message import Message, Record
@@ -86,12 +88,17 @@ async def say(address: str, request: Message, version: int) -> Any:
     return ANSWERS[type(request)].decode(body, version)
 
 
-def plain(value: Any) -> Any:
-    """Give an answer as plain values without what may differ."""
+def plain(value: Any, named: Callable[[str], str]) -> Any:
+    """Give an answer as plain values without what may differ, in an order that does not."""
     if isinstance(value, Record):
-        return {name: plain(getattr(value, name)) for name in value.__slots__ if name not in _LEFT_OUT}
+        left_out = _LEFT_OUT | ({"error_message"} if "key" in value.__slots__ else set())
+        return {name: plain(getattr(value, name), named) for name in value.__slots__ if name not in left_out}
     if isinstance(value, list):
-        return sorted((plain(item) for item in value), key=repr)
+        return sorted((plain(item, named) for item in value), key=repr)
+    if isinstance(value, bytes) and len(value) == 16:
+        return "an id" if any(value) else "no id"
+    if isinstance(value, str):
+        return named(value)
     return bytes(value) if isinstance(value, memoryview) else value
 
 
@@ -105,9 +112,12 @@ class Conversation:
 
     async def tell(self, what: str, request: Message, version: int) -> Any:
         answer = await say(self.address, request, version)
-        text = f"{what} v{version}: {plain(answer)}"
-        self.lines.append(_UUID.sub(lambda found: self._ids.setdefault(found[0], f"#{len(self._ids)}"), text))
+        self.lines.append(f"{what} v{version}: {plain(answer, self.named)}")
         return answer
+
+    def named(self, text: str) -> str:
+        """Put numbers in the place of ids, in the order in which they were first seen."""
+        return _UUID.sub(lambda found: self._ids.setdefault(found[0], f"#{len(self._ids)}"), text)
 
 
 def join(group: str, member: str = "", instance: str | None = None, **kw: Any) -> JoinGroupRequest:
@@ -165,27 +175,36 @@ def delete_offsets(group: str, topic: str, *partitions: int) -> OffsetDeleteRequ
     return OffsetDeleteRequest(group_id=group, topics=[OffsetDeleteRequestTopic(name=topic, partitions=rows)])
 
 
-async def settled(ask: Callable[[], Any]) -> None:
-    """Ask until the coordinator is there."""
+async def settled(ask: Callable[[], Awaitable[Any]]) -> None:
+    """Ask until the coordinator is there; a new Kafka first makes its topics."""
     for _ in range(100):
-        answer = await ask()
-        if answer.groups[0].error_code not in (14, 15, 16):
+        (answer,) = await ask()
+        if answer.error_code not in (14, 15, 16):
             return
         await asyncio.sleep(0.2)
+
+
+async def _rows(answer: Awaitable[Any], name: str) -> list[Any]:
+    return getattr(await answer, name)
 
 
 async def talk(c: Conversation) -> None:
     """Everything that is compared."""
     g, h, s = "g", "h", "s"
     topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in ("t", "u")]
-    await say(c.address, CreateTopicsRequest(topics=topics, timeout_ms=5_000), 7)
-    await say(c.address, FindCoordinatorRequest(coordinator_keys=[g], key_type=0), 4)
-    await settled(lambda: say(c.address, fetch(g, h, s), 8))
+    made = await say(c.address, CreateTopicsRequest(topics=topics, timeout_ms=5_000), 7)
+    ids = {topic.name: topic.topic_id for topic in made.topics}
+    for kind in (0, 1):
+        find = FindCoordinatorRequest(coordinator_keys=[g], key_type=kind)
+        await settled(lambda find=find: _rows(say(c.address, find, 4), "coordinators"))
+    for group in (g, h, s):
+        await settled(lambda group=group: _rows(say(c.address, fetch(group), 8), "groups"))
     for version in (0, 1, 3):
         await c.tell("find", FindCoordinatorRequest(key=g), version)
     for kind in (0, 1, 2, 7):
         await c.tell(f"find type {kind}", FindCoordinatorRequest(coordinator_keys=[g, ""], key_type=kind), 4)
     await simple_offsets(c, s)
+    await topic_ids(c, s, ids)
     await joining_and_syncing(c, g)
     await static_members(c, h)
     await c.tell("list", ListGroupsRequest(), 5)
@@ -225,6 +244,17 @@ async def simple_offsets(c: Conversation, s: str) -> None:
     await c.tell("delete offsets, no group", delete_offsets("", "t", 0), 0)
     await c.tell("delete offsets, no topic", delete_offsets(s, "nope", 0), 0)
     await c.tell("fetch all", fetch(s), 8)
+
+
+async def topic_ids(c: Conversation, s: str, ids: dict[str, bytes]) -> None:
+    for topic_id in (ids["t"], b"unknown, 16 bytes", bytes(16)):
+        by_id = commit(s, 11, partitions=[1, 9])
+        by_id.topics[0].name, by_id.topics[0].topic_id = "", topic_id[:16]
+        await c.tell("commit by id", by_id, 10)
+        asked = [OffsetFetchRequestTopics(topic_id=topic_id[:16], partition_indexes=[0, 1, 9])]
+        group = OffsetFetchRequestGroup(group_id=s, topics=asked)
+        await c.tell("fetch by id", OffsetFetchRequest(groups=[group]), 10)
+    await c.tell("fetch all by id", fetch(s, "nobody"), 10)
 
 
 async def joining_and_syncing(c: Conversation, g: str) -> None:
@@ -268,7 +298,7 @@ async def joining_and_syncing(c: Conversation, g: str) -> None:
     await c.tell("sync preparing", sync(g, a, 1), 5)
     await c.tell("delete preparing", DeleteGroupsRequest(groups_names=[g]), 2)
     await c.tell("leader rejoins", join(g, a), 9)
-    c.lines.append(str(plain(await waiting) | {"member_id": "b", "leader": "a"}))
+    c.lines.append(f"join b: {plain(await waiting, c.named)}")
     await c.tell("sync leader", sync(g, a, 2, {a: b"A", b: b"B"}), 5)
     await c.tell("sync follower", sync(g, b, 2), 5)
     await c.tell("follower rejoins unchanged", join(g, b), 9)
@@ -308,15 +338,26 @@ async def static_members(c: Conversation, h: str) -> None:
     await c.tell("leave by instance", leave(h, instances=("one",)), 5)
 
 
-async def main() -> int:
-    ours, theirs = Conversation(sys.argv[1]), Conversation(sys.argv[2])
-    await asyncio.gather(talk(ours), talk(theirs))
-    differing = [(mine, his) for mine, his in zip(ours.lines, theirs.lines, strict=True) if mine != his]
-    for mine, his in differing:
-        print(f"ours  {mine}\nkafka {his}\n")
-    print(f"{len(ours.lines)} answers, {len(differing)} differ")
-    return bool(differing)
+async def compare(ours: str, kafka: str) -> int:
+    """Print what differs, and give 1 if anything does."""
+    mine, his = Conversation(ours), Conversation(kafka)
+    await asyncio.gather(talk(mine), talk(his))
+    differing = [pair for pair in zip(mine.lines, his.lines, strict=True) if pair[0] != pair[1]]
+    for one, other in differing:
+        print(f"ours  {one}\nkafka {other}\n")
+    print(f"{len(mine.lines)} answers, {len(differing)} differ")
+    return 1 if differing else 0
+
+
+async def record(kafka: str, path: Path) -> int:
+    """Keep what Kafka answers."""
+    conversation = Conversation(kafka)
+    await talk(conversation)
+    path.write_text("\n".join(conversation.lines) + "\n")
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    if sys.argv[1] == "--record":
+        sys.exit(asyncio.run(record(sys.argv[2], Path(__file__).parent / "kafka_answers.txt")))
+    sys.exit(asyncio.run(compare(sys.argv[1], sys.argv[2])))
