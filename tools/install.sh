@@ -29,7 +29,7 @@ from_system() {
     { apt-get update -q >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -q "$@" >/dev/null; }
 }
 
-java_of() { if [ -x "${JAVA_HOME:-}/bin/java" ]; then echo "$JAVA_HOME/bin/java"; else command -v java; fi; }
+java_of() { if [ -x "${JAVA_HOME:-/nowhere}/bin/java" ]; then echo "$JAVA_HOME/bin/java"; else command -v java; fi; }
 
 has_java() {
   local version

@@ -157,15 +157,19 @@ class Conversation:
         if self._ended:
             return  # what it held was given back when the conversation ended
         self._hold(-answer.size)
-        if error is not None:
-            self._failed(answer.header, error)
-            return
+        answer.size = 0  # given back
         header = answer.header
-        if response is None:  # acks=0: the client wants none
-            answer.parts = ()
-        else:
-            head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
-            answer.parts = [head, *response.encode_parts(header.api_version)]
+        try:
+            if error is not None:
+                raise error
+            if response is None:  # acks=0: the client wants none
+                answer.parts = ()
+            else:
+                head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
+                answer.parts = [head, *response.encode_parts(header.api_version)]
+        except Exception as failure:
+            self._failed(header, failure)
+            return
         self._flush()
         if answer.begun is not None:  # else we are still inside the loop that began it
             self.go_on()

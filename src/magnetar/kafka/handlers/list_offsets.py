@@ -26,6 +26,7 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
+_FIRST_WITH_LEADER_EPOCH = 4
 _FIRST_WITH = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
@@ -53,6 +54,8 @@ async def _answer_one(
             row.error_code = ErrorCode.UNSUPPORTED_VERSION
         if not row.error_code:
             await _look_up(row, partition, asked.timestamp)
+        if context.api_version < _FIRST_WITH_LEADER_EPOCH:
+            row.leader_epoch = -1
     except Exception as error:
         row.error_code = code_for(error)
     return row

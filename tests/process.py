@@ -1,0 +1,108 @@
+"""``magnetar standalone`` as a user starts it: a process on a data directory, with an address and a log."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+READY = "ready kafka="
+READY_SECONDS = 30
+END_SECONDS = 20
+
+
+class BrokerProcess:
+    """One broker. It is serving once the constructor returns; its log is in ``data``'s parent."""
+
+    def __init__(self, data: Path, *arguments: str, kafka: str | None = "127.0.0.1:0") -> None:
+        self.data = data
+        self.log = data.parent / f"{data.name}.log"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command(data, *arguments, kafka=kafka), stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        self.addresses = self._wait_until_ready()
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT for clients, of the first listener."""
+        return self.addresses[0]
+
+    @property
+    def host_and_port(self) -> tuple[str, int]:
+        host, _, port = self.address.rpartition(":")
+        return host, int(port)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def resident_bytes(self) -> int:
+        """What the process holds in memory now."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def log_lines(self) -> list[str]:
+        return self.log.read_text(errors="replace").splitlines()
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Ask the broker to end; give its exit status."""
+        self._process.send_signal(number)
+        return self._process.wait(END_SECONDS)
+
+    def kill(self) -> None:
+        """End the broker as a crash would."""
+        if self.is_running:
+            self._process.kill()
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def __enter__(self) -> BrokerProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.is_running:
+            self.end()
+        self.kill()
+
+    def _wait_until_ready(self) -> list[str]:
+        assert self._process.stdout is not None
+        watchdog = threading.Timer(READY_SECONDS, self._process.kill)
+        watchdog.start()
+        try:
+            for line in self._process.stdout:
+                if line.startswith(READY):
+                    return line.removeprefix(READY).strip().split(",")
+        finally:
+            watchdog.cancel()
+        self.kill()
+        raise BrokerDidNotStart(self._process.returncode, "\n".join(self.log_lines()[-20:]))
+
+
+class BrokerDidNotStart(Exception):
+    """The process ended before it was ready; ``status`` is its exit status, ``complaint`` its last words."""
+
+    def __init__(self, status: int, complaint: str) -> None:
+        super().__init__(f"exit status {status}: {complaint}")
+        self.status = status
+        self.complaint = complaint
+
+
+def command(data: Path, *arguments: str, kafka: str | None = "127.0.0.1:0") -> Sequence[str | Path]:
+    """Give the command line; ``kafka=None`` leaves the listener to a configuration file."""
+    magnetar = Path(sys.executable).with_name("magnetar")
+    listener = () if kafka is None else ("--kafka", kafka)
+    return [magnetar, "standalone", "--data", data, *listener, *arguments]
