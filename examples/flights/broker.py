@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -47,9 +47,10 @@ def wait_until_ready(process: subprocess.Popen[str], data: Path) -> str:
 
 
 def running(data: Path) -> str | None:
-    """Give the address of the broker that runs on this directory, if one does."""
-    with suppress(FileNotFoundError, ValueError, KeyError, ProcessLookupError):
-        content = json.loads((data / "broker.json").read_text())
-        os.kill(content["pid"], 0)
-        return str(content["kafka"][0])
+    """Give the address of the broker that runs on this directory, if one does; a killed one answers nobody."""
+    with suppress(OSError, ValueError, KeyError):
+        address = str(json.loads((data / "broker.json").read_text())["kafka"][0])
+        host, _, port = address.rpartition(":")
+        socket.create_connection((host, int(port)), timeout=2).close()
+        return address
     return None

@@ -11,11 +11,12 @@ import pytest
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
 from magnetar.ledger.files.layout import index_path
 from magnetar.ledger.files.sparse import SparseIndex
+from magnetar.metadata import DirectoryLock
 from magnetar.pipeline.options import TopicPartition, parse_options
 from magnetar.pipeline.plan import DataLost, Plan
 from magnetar.pipeline.slices import read_slice
 from magnetar.pipeline.source import admit
-from magnetar.pipeline.watermarks import broker_address
+from magnetar.pipeline.watermarks import BrokerSilent, broker_address
 from magnetar.records.batch import Header, Record, encode_batch
 from magnetar.records.compression import Codec
 from tests.pipeline.test_kernel import ALL, as_rows
@@ -256,8 +257,13 @@ def test_admission_is_in_proportion_and_starves_nobody() -> None:
 
 def test_a_broker_is_asked_only_while_it_lives(tmp_path: Path) -> None:
     assert broker_address(tmp_path) is None
-    told = {"pid": os.getpid(), "kafka": ["127.0.0.1:9092"]}
+    told = {"pid": os.getpid(), "kafka": ["127.0.0.1:9092", "127.0.0.1:9093"]}
     (tmp_path / "broker.json").write_text(json.dumps(told))
-    assert broker_address(tmp_path) == "127.0.0.1:9092"
-    (tmp_path / "broker.json").write_text(json.dumps(told | {"pid": 2**22 + 1}))
+    assert broker_address(tmp_path) is None
+    lock = DirectoryLock(tmp_path)
+    assert broker_address(tmp_path) == "127.0.0.1:9092,127.0.0.1:9093"
+    (tmp_path / "broker.json").unlink()
+    with pytest.raises(BrokerSilent, match="does not say where it listens"):
+        broker_address(tmp_path)
+    lock.release()
     assert broker_address(tmp_path) is None

@@ -7,8 +7,8 @@ talks to anybody.
 
 from __future__ import annotations
 
+import fcntl
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -30,15 +30,15 @@ class BrokerSilent(Exception):
 
 
 def broker_address(data: Path) -> str | None:
-    """Give the Kafka address of the broker that runs on this data directory, or None if none does."""
-    try:
-        content = json.loads((data / "broker.json").read_text())
-        pid, addresses = int(content["pid"]), content["kafka"]
-    except FileNotFoundError:
+    """Give the Kafka address of the broker that owns this data directory now, or None if none does."""
+    if not _is_owned(data):
         return None
-    except (ValueError, KeyError, TypeError) as error:
-        raise BrokerSilent(f"{data / 'broker.json'} cannot be read: {error!r}") from None
-    return ",".join(addresses) if _lives(pid) else None
+    try:
+        return ",".join(json.loads((data / "broker.json").read_text())["kafka"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BrokerSilent(
+            f"a broker owns {data}, but broker.json does not say where it listens: {error!r}"
+        ) from None
 
 
 def ask_broker(address: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Visible]:
@@ -68,17 +68,18 @@ def ask_broker(address: str, partitions: Iterable[TopicPartition]) -> dict[Topic
             )
     except (KafkaException, TimeoutError) as error:
         raise BrokerSilent(
-            f"the broker at {address} does not say how far records are visible: {error} "
-            "(if none runs there, a killed one left its broker.json behind: start it again, or remove the file)"
+            f"the broker at {address} does not say how far records are visible: {error}"
         ) from None
     return {which: Visible(ends[0][which], ends[1][which]) for which in asked}
 
 
-def _lives(pid: int) -> bool:
+def _is_owned(data: Path) -> bool:
+    """Tell whether a live process holds the directory's lock: the kernel knows, and a killed broker's is gone."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        with (data / "lock").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
         return False
-    except PermissionError:
+    except BlockingIOError:
         return True
-    return True
+    return False
