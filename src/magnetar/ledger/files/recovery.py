@@ -132,10 +132,11 @@ class Recovery:
             LedgerFile.create(self._disk, path, summary.ledger_id, summary.created_ms)
             file = self._disk.open(path)
         head = file.read(HEADER_BYTES, 0)
-        torn = len(head) < HEADER_BYTES or (self._may_have_holes and not head.strip(b"\0"))
+        due = encode_header(summary.ledger_id, summary.created_ms)
+        torn = len(head) < HEADER_BYTES or (self._may_have_holes and _is_part_of(head, due))
         try:
             if torn and not must_be_there:
-                file.write([encode_header(summary.ledger_id, summary.created_ms)], 0)
+                file.write([due], 0)
             else:
                 check_header(head, summary.ledger_id, path)
         except BaseException:
@@ -152,6 +153,11 @@ class Recovery:
             if attachment is not None:
                 self.kept = (summary.ledger_id, index.end, attachment)
                 return
+
+
+def _is_part_of(found: bytes, due: bytes) -> bool:
+    """Tell whether only zeros stand where ``found`` is not as it should be: bytes that were never written."""
+    return all(byte in (0, right) for byte, right in zip(found, due, strict=True))
 
 
 def kept_index(disk: Disk, root: Path, summary: LedgerSummary) -> tuple[SparseIndex, bytes | None]:
