@@ -10,6 +10,7 @@ that are not kept here, and are passed over.
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import NamedTuple
 
 from magnetar.kafka.coordinators.decision import Fact
@@ -28,6 +29,12 @@ _GROUP_KEY = b"\0\2"
 _OFFSET_VALUE = 4
 _EXPIRING_OFFSET_VALUE = 1
 _GROUP_VALUE = 3
+_SHORT = 126
+"""Shorter texts have one byte of length."""
+_OFFSET_HEAD = Struct(">hqiB")
+"""Version, offset, leader epoch, length of the metadata and one."""
+_OFFSET_TAIL = Struct(">qBBB16s")
+"""Commit timestamp; one tagged field: number 0, 16 bytes, the topic's id."""
 
 
 class Committed(NamedTuple):
@@ -59,11 +66,30 @@ class GroupFact(NamedTuple):
 
 def offset_fact(group_id: str, topic: str, partition: int, committed: Committed | None) -> Fact:
     """Give the record of a commit, or of its end."""
-    key = _OFFSET_KEY + OffsetCommitKey(group=group_id, topic=topic, partition=partition).encode(0)
+    key = b"".join((_OFFSET_KEY, _text(group_id), _text(topic), partition.to_bytes(4, "big")))
     return Fact(key, None if committed is None else _offset_value(committed))
 
 
+def _text(value: str) -> bytes:
+    data = value.encode()
+    return len(data).to_bytes(2, "big", signed=True) + data
+
+
 def _offset_value(committed: Committed) -> bytes:
+    """Give the value; most are laid out right here, as a client may commit a thousand partitions at once."""
+    metadata = committed.metadata.encode()
+    if committed.expire_timestamp == NO_TIMESTAMP and len(metadata) < _SHORT and any(committed.topic_id):
+        return b"".join(
+            (
+                _OFFSET_HEAD.pack(_OFFSET_VALUE, committed.offset, committed.leader_epoch, len(metadata) + 1),
+                metadata,
+                _OFFSET_TAIL.pack(committed.commit_timestamp, 1, 0, 16, committed.topic_id),
+            )
+        )
+    return _other_offset_value(committed)
+
+
+def _other_offset_value(committed: Committed) -> bytes:
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
