@@ -7,7 +7,8 @@
        6+n     2  magic 0x0e01   } only where Pulsar's own producers wrote it
        8+n     4  CRC32C         }
        6+n     4  metadata size, m
-      10+n     m  MessageMetadata: 1 producer_name, 2 sequence_id, 3 publish_time, 4 properties, 11 num_messages_in_batch
+      10+n     m  MessageMetadata: 1 producer_name, 2 sequence_id, 3 publish_time, 4 properties,
+                11 num_messages_in_batch
     10+n+m        payload: in format ``kafka`` one record batch, byte for byte as the producer sent it
 
 ``index`` is the offset of the *last* message, so a reader can skip an entry unopened. The format is marked on
