@@ -399,7 +399,7 @@ class FilesManagedLedger(ManagedLedger):
         """Begin at ``first_offset``; delete sealed ledgers from the oldest on, as long as ``done_with`` says so."""
         ledgers, was_first = self._info.ledgers, self.first_offset
         count = 0
-        while count < len(ledgers) - 1 and ledgers[count].sealed and done_with(ledgers[count]):
+        while count < len(ledgers) - 1 and self._may_go(ledgers[count]) and done_with(ledgers[count]):
             count += 1
         dropped = ledgers[:count]
         del ledgers[:count]
@@ -418,6 +418,9 @@ class FilesManagedLedger(ManagedLedger):
             self._engine.background(self._remove([summary.ledger_id for summary in dropped]))
         if self.on_visible is not None:
             self.on_visible()
+
+    def _may_go(self, summary: LedgerSummary) -> bool:
+        return summary.sealed and summary.last_offset < self.visible_offset
 
     async def _remove(self, ledger_ids: list[int]) -> None:
         """Delete ledgers, after the owner's attachment, which may lie beside them, was kept elsewhere."""
