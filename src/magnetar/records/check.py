@@ -8,16 +8,25 @@ it. Records that fall out of the run are walked singly, so any batch is checked 
 from __future__ import annotations
 
 from magnetar.records.batch import CONTROL, HEADER_BYTES, BatchHeader, check_crc, read_header
-from magnetar.records.compression import Codec, decompress
-from magnetar.records.errors import CorruptBatch, InvalidRecord
+from magnetar.records.compression import MOST_DECOMPRESSED_BYTES, Codec, decompress
+from magnetar.records.errors import CorruptBatch, InvalidRecord, TooMuchInside
 from magnetar.records.varint import decode_zigzag
 
 _CONTINUED = bytes(range(0x80, 0x100))  # bytes of a varint that more bytes follow
+_MANY_RECORDS = 5000
+_HURRIED_BYTES = 2 << 20
 _FEW = 4  # a run this short is not worth the slices
 
 
-def check_batch(data: memoryview) -> BatchHeader:
-    """Give the header of a batch that a producer may store; raise ``RecordsError`` saying what is wrong with it."""
+class TakesLong(Exception):
+    """The batch is too much to look at in passing; check it with ``hurried=False``, away from an event loop."""
+
+
+def check_batch(data: memoryview, *, hurried: bool = False) -> BatchHeader:
+    """Give the header of a batch that a producer may store; raise ``RecordsError`` saying what is wrong with it.
+
+    ``hurried`` raises ``TakesLong`` rather than spend more than a few milliseconds.
+    """
     header = read_header(data)
     if len(data) > header.size:
         raise InvalidRecord("a partition's records must be exactly one batch")
@@ -29,9 +38,18 @@ def check_batch(data: memoryview) -> BatchHeader:
         raise InvalidRecord(f"batch of {count} records ends at offset delta {header.last_offset_delta}")
     if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
         raise InvalidRecord("an idempotent batch needs an epoch and a sequence")
+    if hurried and count > _MANY_RECORDS:
+        raise TakesLong
     codec = Codec.of(header.attributes)
     body = data[HEADER_BYTES:]
-    check_records(body if codec is Codec.none else decompress(codec, body), count)
+    if codec is not Codec.none:
+        try:
+            body = decompress(codec, body, most_bytes=_HURRIED_BYTES if hurried else MOST_DECOMPRESSED_BYTES)
+        except TooMuchInside:
+            if hurried:
+                raise TakesLong from None
+            raise
+    check_records(body, count)
     return header
 
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import cramjam
 
-from magnetar.records.errors import CorruptBatch, InvalidRecord, UnsupportedCompression
+from magnetar.records.errors import CorruptBatch, TooMuchInside, UnsupportedCompression
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -70,7 +70,7 @@ def _decompress_growing(module: object, data: Buffer, most_bytes: int) -> memory
             if not _says_too_small(error):
                 raise CorruptBatch(f"records do not decompress: {error}") from None
         if room >= most_bytes:
-            raise InvalidRecord(f"records decompress to more than {most_bytes} bytes")
+            raise TooMuchInside(f"records decompress to more than {most_bytes} bytes")
         room = min(room * 8, most_bytes)
 
 
@@ -100,7 +100,7 @@ def _decompress_snappy(data: Buffer, most_bytes: int) -> bytes:
 def _snappy_block(data: Buffer, most_bytes: int) -> bytes:
     try:
         if cramjam.snappy.decompress_raw_len(data) > most_bytes:
-            raise InvalidRecord("records decompress to more than the limit")
+            raise TooMuchInside("records decompress to more than the limit")
         return bytes(cramjam.snappy.decompress_raw(data))
     except cramjam.DecompressionError as error:
         raise CorruptBatch(f"records do not decompress: {error}") from None

@@ -15,6 +15,10 @@ class InvalidRecord(RecordsError):
     """A batch is whole, but what it holds contradicts itself or the rules for producers."""
 
 
+class TooMuchInside(InvalidRecord):
+    """A few bytes would become more than is allowed when decompressed."""
+
+
 class UnsupportedCompression(RecordsError):
     """The compression codec is unknown, or not allowed here."""
 

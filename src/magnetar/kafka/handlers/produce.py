@@ -82,7 +82,8 @@ async def _produce_one(
             partition = await find_partition(context, topic.name, topic.topic_id, asked.index)
         if acks == _ALL and partition.topic.config.min_insync_replicas > 1:
             raise TooFewReplicas(f"min.insync.replicas is {partition.topic.config.min_insync_replicas}")
-        produced = partition.produce(_records(asked, context.api_version))
+        records = _records(asked, context.api_version)
+        produced = partition.produce(records, await partition.check(records))
     except Exception as error:
         _fail(row, error)
         return row

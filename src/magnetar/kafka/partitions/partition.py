@@ -18,7 +18,7 @@ from magnetar.records.batch import (
     recompressed,
     with_log_append_time,
 )
-from magnetar.records.check import check_batch
+from magnetar.records.check import TakesLong, check_batch
 from magnetar.records.compression import Codec
 from magnetar.records.entry import kafka_message_head, payload_at
 from magnetar.records.errors import InvalidRecord, RecordsError
@@ -100,12 +100,19 @@ class Partition:
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    def produce(self, data: memoryview) -> Produced:
-        """Append one producer's batch; raise ``RecordsError``, ``ProducerRefused`` or ``LedgerError``."""
+    async def check(self, data: memoryview) -> BatchHeader:
+        """Give the header of a batch that may be stored here; raise ``RecordsError``."""
+        most_bytes = self.topic.config.max_message_bytes
+        if len(data) > most_bytes:
+            raise BatchTooLarge(f"{len(data)} bytes, and the topic takes {most_bytes}")
+        try:
+            return check_batch(data, hurried=True)
+        except TakesLong:
+            return await asyncio.get_running_loop().run_in_executor(None, check_batch, data)
+
+    def produce(self, data: memoryview, header: BatchHeader) -> Produced:
+        """Append one producer's batch that was checked; raise ``RecordsError``, ``ProducerRefused``, ``LedgerError``."""
         config = self.topic.config
-        if len(data) > config.max_message_bytes:
-            raise BatchTooLarge(f"{len(data)} bytes, and the topic takes {config.max_message_bytes}")
-        header = check_batch(data)
         if header.producer_id >= 0:
             kept = self.producers.check(header)
             if kept is not None:
