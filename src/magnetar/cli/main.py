@@ -1,22 +1,36 @@
-"""The command ``magnetar``."""
+"""The command ``magnetar``. Starting a broker takes a short way that loads nothing of what the other commands need."""
 
 from __future__ import annotations
 
-import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 
 def main() -> None:
-    """Run the command that the arguments name."""
-    parser = argparse.ArgumentParser(prog="magnetar")
-    commands = parser.add_subparsers(required=True)
-    standalone = commands.add_parser("standalone", help="one broker in the foreground, on embedded storage")
-    standalone.add_argument("--data", type=Path)
-    standalone.add_argument("--kafka", metavar="HOST:PORT")
-    standalone.add_argument("--config", type=Path)
-    standalone.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
-    given = parser.parse_args()
-    from magnetar.cli.standalone import run
+    """Run the command that the arguments name, and end the process with its exit status."""
+    sys.exit(run(sys.argv[1:]))
 
-    sys.exit(run(given.data, given.kafka, given.config, given.set))
+
+def run(arguments: Sequence[str]) -> int:
+    """Give the exit status: 0 done, 1 failed, 2 the command was not understood."""
+    if arguments[:1] == ["standalone"] and not {"-h", "--help"} & set(arguments):
+        return _standalone(arguments[1:])
+    from magnetar.cli.app import run_app
+
+    return run_app(list(arguments))
+
+
+def _standalone(arguments: Sequence[str]) -> int:
+    """Start a broker; the same options stand in `magnetar.cli.app` for help and completion."""
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="magnetar standalone")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--kafka", metavar="HOST:PORT")
+    parser.add_argument("--config", type=Path)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+    given = parser.parse_args(arguments)
+    from magnetar.cli.standalone import run as serve
+
+    return serve(given.data, given.kafka, given.config, given.set)

@@ -1,0 +1,78 @@
+"""All commands put together, and how each ends: its exit status, and an error that says what to do next."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from magnetar.admin.errors import AdminError, Invalid
+from magnetar.admin.plain import plain
+from magnetar.cli import config, consume, explain, group, ledger, produce, topic, why
+
+app = typer.Typer(
+    name="magnetar",
+    help="A broker for Kafka's clients on Pulsar's storage model, and an operator's hand for it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.command()
+def standalone(
+    data: Annotated[Path | None, typer.Option(help="Directory of ledgers, journal and metadata.")] = None,
+    kafka: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where to serve; port 0 chooses a free one.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Kafka's server.properties, or Pulsar's or KoP's *.conf.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One setting; repeatable.")
+    ] = None,
+) -> None:
+    """Serve as one broker in the foreground, on embedded storage; SIGTERM ends it."""
+    from magnetar.cli.standalone import run
+
+    raise typer.Exit(run(data, kafka, config, set_ or []))
+
+
+app.add_typer(topic.app, name="topic")
+app.add_typer(group.app, name="group")
+app.add_typer(config.app, name="config")
+app.add_typer(ledger.app, name="ledger")
+app.command()(produce.produce)
+app.command()(consume.consume)
+app.command()(explain.explain)
+app.command()(why.why)
+
+
+def run_app(arguments: list[str]) -> int:
+    """Run one command and give its exit status."""
+    try:
+        app(arguments)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except AdminError as error:
+        _complain(error, as_json="--json" in arguments)
+        return 2 if isinstance(error, Invalid) else 1
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python must not try to flush it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _complain(error: AdminError, *, as_json: bool) -> None:
+    if as_json:
+        told = {"kind": type(error).__name__, "message": str(error), "next_step": error.next_step}
+        print(json.dumps({"error": plain(told)}, ensure_ascii=False), file=sys.stderr)
+        return
+    print(f"magnetar: {error}", file=sys.stderr)
+    if error.next_step:
+        print(f"  -> {error.next_step}", file=sys.stderr)

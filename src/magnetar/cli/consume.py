@@ -1,0 +1,196 @@
+"""``magnetar consume``: records become lines."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from magnetar.admin.cluster import Cluster
+from magnetar.admin.errors import Invalid, NotThere
+from magnetar.admin.lines import Seen, to_json
+from magnetar.admin.offsets import Spot, parse_spot, resolve
+from magnetar.admin.topics import partitions_of
+from magnetar.cli.clients import client_options, failed
+from magnetar.cli.formats import compile_format
+from magnetar.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Partitions, TopicName, group_names
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
+
+_TIMESTAMP_TYPES = {0: "none", 1: "CreateTime", 2: "LogAppendTime"}
+_FLUSH_EVERY = 500
+
+
+def consume(
+    topic: TopicName,
+    partition: Partitions = None,
+    offset: Annotated[
+        str,
+        typer.Option("--offset", "-o", help="beginning, end, an offset, -N (before the end) or s@TIME."),
+    ] = "beginning",
+    exit_at_end: Annotated[bool, typer.Option("--exit", "-e", help="Stop at the end.")] = False,
+    count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="Stop after so many.")] = None,
+    form: Annotated[
+        str, typer.Option("--format", "-f", help="%s value, %k key, %h headers, %t %p %o %T; see docs.")
+    ] = r"%s\n",
+    null: Annotated[str, typer.Option("--null", "-Z", help="What to print for null.")] = "",
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Only records of this key.")] = None,
+    grep: Annotated[str | None, typer.Option("--grep", help="Only values that match this regex.")] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group", "-g", help="Join this group and commit what was printed.", autocompletion=group_names
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--option", "-X", metavar="NAME=VALUE", help="Of librdkafka.")
+    ] = None,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Annotated[bool, typer.Option("--json", "-J", help="One JSON object per line.")] = False,
+) -> None:
+    """Print records as they come; with -e up to the end, with -c so many."""
+    spot, wanted = parse_spot(offset), _filter(key, grep)
+    show: Callable[[Seen], bytes] = _json_line if json else compile_format(form, null.encode())
+    own = {
+        "group.id": group or "magnetar-consume",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "latest" if spot.kind == "latest" else "earliest",
+    }
+    from confluent_kafka import Consumer
+
+    if group is not None and (partition or spot.kind not in ("earliest", "latest")):
+        raise Invalid(
+            "a member of a group cannot choose where it reads",
+            "Leave --group away, or move the group first with 'magnetar group seek'.",
+        )
+    with Cluster(bootstrap_server) as cluster:
+        starts = _starts(cluster, topic, partition, spot)
+    consumer = Consumer(client_options(bootstrap_server, own, option))
+    try:
+        _begin(consumer, topic, starts, in_group=group is not None)
+        ends = set(starts) if exit_at_end else None
+        _print(consumer, topic, show, wanted, ends, count, commit=group is not None)
+    except KeyboardInterrupt:
+        pass  # the usual end of a command that follows a topic
+    finally:
+        consumer.close()
+
+
+def _starts(cluster: Cluster, topic: str, wanted: list[int] | None, spot: Spot) -> dict[tuple[str, int], int]:
+    keys = partitions_of(cluster, topic)
+    missing = set(wanted or ()) - {index for _, index in keys}
+    if missing:
+        raise NotThere(f"topic {topic} has no partition {min(missing)}: it has {len(keys)}")
+    return resolve(cluster, [key for key in keys if wanted is None or key[1] in wanted], spot)
+
+
+def _begin(consumer: Consumer, topic: str, starts: dict[tuple[str, int], int], *, in_group: bool) -> None:
+    from confluent_kafka import TopicPartition
+
+    if in_group:
+        consumer.subscribe([topic])
+    else:
+        consumer.assign([TopicPartition(name, index, offset) for (name, index), offset in starts.items()])
+
+
+def _print(
+    consumer: Consumer,
+    topic: str,
+    show: Callable[[Seen], bytes],
+    wanted: Callable[[Seen], bool],
+    ends: set[tuple[str, int]] | None,
+    count: int | None,
+    *,
+    commit: bool,
+) -> None:
+    """Print until ``count`` records were, or all of ``ends`` were reached; for ever if neither is given."""
+    out, printed = sys.stdout.buffer, 0
+    for message in _messages(consumer, topic, ends):
+        if message is None:
+            out.flush()
+            continue
+        record = seen(message)
+        if wanted(record):
+            out.write(show(record))
+            printed += 1
+        if commit:
+            consumer.store_offsets(message)
+        if printed == count:
+            break
+        if printed % _FLUSH_EVERY == 0:
+            out.flush()
+    out.flush()
+    if commit:
+        _commit(consumer, topic)
+
+
+def _messages(consumer: Consumer, topic: str, ends: set[tuple[str, int]] | None) -> Iterator[Any]:
+    """Give messages as they come, and None whenever there is a pause."""
+    from confluent_kafka import KafkaError
+
+    while ends is None or ends:
+        message = consumer.poll(0.2)
+        if message is None or (error := message.error()) is None:
+            yield message
+        elif error.code() == KafkaError._PARTITION_EOF:
+            if ends is not None:
+                # In a group others may hold some partitions: only what is ours must have ended.
+                ends.discard((message.topic(), message.partition()))
+                ends &= {(each.topic, each.partition) for each in consumer.assignment()}
+            yield None
+        else:
+            raise failed(error, f"topic {topic}")
+
+
+def _commit(consumer: Consumer, topic: str) -> None:
+    from confluent_kafka import KafkaError, KafkaException
+
+    try:
+        consumer.commit(asynchronous=False)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError._NO_OFFSET:
+            raise failed(error.args[0], f"topic {topic}") from error
+
+
+def seen(message: Any) -> Seen:
+    """Give a record of librdkafka's as our value."""
+    kind, timestamp = message.timestamp()
+    headers = tuple(
+        (name, value.encode() if isinstance(value, str) else value) for name, value in message.headers() or ()
+    )
+    return Seen(
+        topic=message.topic(),
+        partition=message.partition(),
+        offset=message.offset(),
+        timestamp=timestamp if kind else -1,
+        timestamp_type=_TIMESTAMP_TYPES.get(kind, "none"),
+        key=message.key(),
+        value=message.value(),
+        headers=headers,
+    )
+
+
+def _json_line(record: Seen) -> bytes:
+    return jsonlib.dumps(to_json(record), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _filter(key: str | None, grep: str | None) -> Callable[[Seen], bool]:
+    try:
+        pattern = None if grep is None else re.compile(grep.encode())
+    except re.error as error:
+        raise Invalid(f"{grep!r} is no regular expression: {error}") from error
+    wanted = None if key is None else key.encode()
+
+    def fits(record: Seen) -> bool:
+        if wanted is not None and record.key != wanted:
+            return False
+        return pattern is None or (record.value is not None and pattern.search(record.value) is not None)
+
+    return fits

@@ -1,0 +1,61 @@
+"""``magnetar why group G`` and ``magnetar why TOPIC-PARTITION``: the one reason that it does not move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from magnetar.admin.client import ask
+from magnetar.admin.errors import Invalid
+from magnetar.admin.place import parse_place
+from magnetar.admin.reasons import Why
+from magnetar.admin.whereabouts import data_directory
+from magnetar.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    Data,
+    Json,
+    group_names,
+    partition_names,
+)
+from magnetar.cli.output import give, pairs
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def _words(context: typer.Context, args: list[str], incomplete: str) -> list[str]:
+    if (context.params.get("what") or args or [None])[0] == "group":
+        return group_names(context, incomplete)
+    return [word for word in ("group",) if word.startswith(incomplete)] + partition_names(context, incomplete)
+
+
+def why(
+    what: Annotated[
+        list[str], typer.Argument(metavar="group GROUP | TOPIC-PARTITION", autocompletion=_words)
+    ],
+    data: Data = None,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+) -> None:
+    """Name the one reason that a group or a partition does not move, and what to do about it."""
+    if what[0] == "group" and len(what) == 2:
+        question = "why-group"
+        given: dict[str, object] = {"group": what[1]}
+    elif len(what) == 1:
+        topic, partition = parse_place(what[0])
+        question, given = "why-partition", {"topic": topic, "partition": partition}
+    else:
+        raise Invalid("why what?", "Write 'magnetar why group GROUP' or 'magnetar why TOPIC-PARTITION'.")
+    root = data_directory(data, bootstrap_server)
+    give(cast(Why, ask(root, question, **given)), _shown, as_json=json)
+
+
+def _shown(value: Why) -> Iterator[RenderableType]:
+    yield f"{value.about}: {value.says}"
+    yield f"  -> {value.next_step}"
+    if value.facts:
+        yield ""
+        yield pairs(value.facts.items())
