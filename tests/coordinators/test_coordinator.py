@@ -9,6 +9,7 @@ import pytest
 
 from magnetar.kafka.coordinators import shard as shards
 from magnetar.kafka.coordinators.classic import Caller
+from magnetar.kafka.coordinators.group import ClassicGroup
 from magnetar.kafka.coordinators.groups import GroupCoordinator, partition_of
 from magnetar.kafka.coordinators.log import MemoryOffsetsLog
 from magnetar.kafka.coordinators.offsets import Commit, Committer
@@ -21,6 +22,7 @@ from magnetar.kafka.wire.messages.join_group_response import JoinGroupResponse
 from magnetar.kafka.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from magnetar.kafka.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from magnetar.ledger.errors import StorageFull
+from magnetar.records.batch import Record, encode_batch
 from tests.coordinators.stage import subscription
 
 SETTINGS = GroupSettings(group_initial_rebalance_delay_ms=20, group_min_session_timeout_ms=50)
@@ -267,3 +269,35 @@ async def test_several_leave_at_once(groups: GroupCoordinator) -> None:
 def test_the_facts_of_fifty_idle_partitions_weigh_nothing() -> None:
     coordinator = GroupCoordinator(MemoryOffsetsLog(), SETTINGS)
     assert coordinator.partition_of("g") == 3
+
+
+async def test_a_fault_of_ours_leaves_what_the_facts_say(
+    groups: GroupCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = await stable_member(groups)
+    waiting = asyncio.create_task(groups.join(joining(), CALLER))
+    await asyncio.sleep(0)
+
+    def fault(*args: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ClassicGroup, "is_subscribed_to", fault)
+        with pytest.raises(ZeroDivisionError):
+            await groups.delete_offsets("g", [("t", 0)])
+    assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
+    await groups.loaded()
+    assert [one.member_id for one in groups.describe("g").members] == [member.member_id]
+
+
+async def test_records_of_other_kinds_are_never_compacted_away(
+    log: SlowLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "SNAPSHOT_AFTER", 10)
+    foreign = encode_batch([Record(b"\0\3\0\1g", b"\0\0\0\0\0\1", (), 1)])
+    await log.append(partition_of("g", 50), foreign, 1)
+    groups = await started(log)
+    for offset in range(30):
+        await committed(groups, "g", offset)
+    await groups.close()
+    assert foreign in [batch async for batch in log.replay(partition_of("g", 50))]

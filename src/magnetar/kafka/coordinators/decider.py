@@ -26,6 +26,8 @@ class GroupsDecider:
     def __init__(self, settings: GroupSettings, new_id: Callable[[], str]) -> None:
         self.classic = ClassicGroups(settings, new_id)
         self.offsets = GroupOffsets(self.classic)
+        self.foreign = 0
+        """Records of kinds that are not known here: a snapshot would lose them."""
 
     @property
     def groups(self) -> dict[str, ClassicGroup]:
@@ -39,6 +41,8 @@ class GroupsDecider:
             self._replay_offset(said)
         elif isinstance(said, GroupFact):
             self._replay_group(said.group_id, said.value)
+        else:
+            self.foreign += 1
 
     def _replay_offset(self, said: OffsetFact) -> None:
         if said.committed is not None:
