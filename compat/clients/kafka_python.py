@@ -164,10 +164,10 @@ class Revocations(ConsumerRebalanceListener):
 class Member(threading.Thread):
     """One member of a group, polling in a thread of its own as in an application."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str, assignor: type) -> None:
+    def __init__(self, bootstrap: str, topic: str, group: str, **config: Any) -> None:
         super().__init__(daemon=True)
         self.listener, self.seen, self.leaving = Revocations(), [], threading.Event()
-        self.source = consumer(bootstrap, group, partition_assignment_strategy=[assignor])
+        self.source = consumer(bootstrap, group, **config)
         self.source.subscribe([topic], listener=self.listener)
         self.start()
 
@@ -188,9 +188,10 @@ class Member(threading.Thread):
 
 def two_members(bootstrap: str, assignor: type, expected_revoked: int) -> str:
     topic, group = new_topic(bootstrap, "group", partitions=4), fresh("group")
-    first = Member(bootstrap, topic, group, assignor)
+    config = {"partition_assignment_strategy": [assignor]}
+    first = Member(bootstrap, topic, group, **config)
     until("the first member to own everything", lambda: first.owned == 4)
-    second = Member(bootstrap, topic, group, assignor)
+    second = Member(bootstrap, topic, group, **config)
     until("both to own two partitions", lambda: (first.owned, second.owned) == (2, 2))
     same(first.listener.counts, [expected_revoked], "partitions taken from the first member")
     produce(bootstrap, topic, [{"key": b"%d" % i, "value": b"%d" % i} for i in range(100)])
@@ -212,27 +213,19 @@ def group_cooperative(bootstrap: str) -> str:
 
 def group_static(bootstrap: str) -> None:
     topic, group = new_topic(bootstrap, "static", partitions=4), fresh("group")
-    listener = Revocations()
 
-    def member(name: str) -> KafkaConsumer:
-        created = consumer(bootstrap, group, group_instance_id=name, session_timeout_ms=30000)
-        created.subscribe([topic], listener=listener if name == "a" else None)
-        return created
-
-    def owned(*members: KafkaConsumer) -> list[int]:
-        for each in members:
-            each.poll(100)
-        return [len(each.assignment()) for each in members]
+    def member(name: str) -> Member:
+        return Member(bootstrap, topic, group, group_instance_id=name, session_timeout_ms=30000)
 
     first, second = member("a"), member("b")
-    until("both to own two partitions", lambda: owned(first, second) == [2, 2])
-    listener.counts.clear()
-    second.close()
-    second = member("b")
-    until("the second member to be back", lambda: owned(first, second) == [2, 2])
-    same(listener.counts, [], "partitions taken from the first member meanwhile")
-    first.close()
-    second.close()
+    until("both to own two partitions", lambda: (first.owned, second.owned) == (2, 2))
+    first.listener.counts.clear()
+    second.leave()
+    again = member("b")
+    until("the second member to be back", lambda: again.owned == 2)
+    same(first.listener.counts, [], "partitions taken from the first member meanwhile")
+    first.leave()
+    again.leave()
 
 
 def commit_resume(bootstrap: str) -> None:

@@ -69,6 +69,7 @@ class Conversation:
         self._answers: deque[Answer] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended = False
+        self._gone = False  # the client hung up; what it had already asked for is still done
         self._blocked = False  # a request of another kind waits behind Produce
         self._full = False
         self._beginning = False
@@ -103,6 +104,24 @@ class Conversation:
         self._full = False
         self.go_on()
 
+    def hang_up(self) -> None:
+        """Nobody listens any more. As in Kafka, whole requests that have arrived are still carried out: a producer
+        with acks=0 sends and closes. Only what merely asks is given up."""
+        self._gone = True
+        self._full = False
+        for answer in self._answers:
+            if answer.parts is None and answer.header.api_key == FETCH and isinstance(answer.begun, Eager):
+                answer.begun.stop()
+                self._hold(-answer.size)
+                answer.size, answer.parts = 0, ()
+        self._flush()
+        self.go_on()
+        self._end_if_idle()
+
+    def _end_if_idle(self) -> None:
+        if self._gone and not self._answers:
+            self.close()
+
     def _may_begin(self) -> bool:
         answers = self._answers
         if not answers:
@@ -118,6 +137,8 @@ class Conversation:
             return
         if self._answers and header.api_key != PRODUCE:
             self._later(frame)
+            return
+        if self._gone and header.api_key == FETCH:
             return
         self._start(route, header, body, len(frame))
 
@@ -173,13 +194,14 @@ class Conversation:
         self._flush()
         if answer.begun is not None:  # else we are still inside the loop that began it
             self.go_on()
+            self._end_if_idle()
 
     def _flush(self) -> None:
         """Send every answer whose turn it is; while requests are being begun, all at once when that is done."""
         answers = self._answers
         while answers and answers[0].parts is not None:
             parts = answers.popleft().parts
-            if parts:
+            if parts and not self._gone:
                 self._ready.append(sum(map(len, parts)).to_bytes(4, "big"))
                 self._ready += parts
         if not answers:

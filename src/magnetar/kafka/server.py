@@ -168,7 +168,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.conversation.close()
+        self.conversation.hang_up()
         self._server.connections.discard(self)
         self._server.per_host[self.conversation.peer] -= 1
         if self._server.per_host[self.conversation.peer] <= 0:
