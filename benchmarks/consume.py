@@ -40,7 +40,7 @@ def librdkafka(server: Server, topic: str, records: int) -> float:
         started = time.perf_counter()
         got = len(first)
         while got < records:
-            messages = consumer.consume(20_000, timeout=60)
+            messages = consumer.consume(min(10_000, records - got), timeout=60)
             if not messages:
                 raise RuntimeError(f"only {got} of {records} records came")
             got += len(messages)
