@@ -9,6 +9,7 @@ import pytest
 
 from magnetar.kafka.coordinators import shard as shards
 from magnetar.kafka.coordinators.classic import Caller
+from magnetar.kafka.coordinators.facts import Committed
 from magnetar.kafka.coordinators.group import ClassicGroup
 from magnetar.kafka.coordinators.groups import GroupCoordinator, partition_of
 from magnetar.kafka.coordinators.log import MemoryOffsetsLog
@@ -74,6 +75,12 @@ async def committed(groups: GroupCoordinator, group_id: str, offset: int) -> lis
     return await groups.commit(group_id, Committer(), [commit(offset)], 9)
 
 
+async def fetched(groups: GroupCoordinator, group_id: str) -> dict[str, dict[int, Committed]]:
+    return await groups.fetch(
+        group_id, lambda offsets: {topic: dict(kept) for topic, kept in offsets.items()}
+    )
+
+
 def joining(member_id: str = "", session_ms: int = 10_000) -> JoinGroupRequest:
     return JoinGroupRequest(
         group_id="g",
@@ -120,7 +127,7 @@ async def test_a_commit_is_kept_over_a_restart(groups: GroupCoordinator, log: Sl
 async def test_no_answer_overtakes_its_fact(groups: GroupCoordinator, log: SlowLog) -> None:
     log.open.clear()
     write = asyncio.create_task(committed(groups, "g", 5))
-    read = asyncio.create_task(groups.fetch("g"))
+    read = asyncio.create_task(fetched(groups, "g"))
     await asyncio.sleep(0.01)
     assert not write.done()
     assert not read.done(), "an offset that a crash may take back was told"
@@ -144,7 +151,7 @@ async def test_partitions_do_not_wait_for_each_other(groups: GroupCoordinator, l
     log.open.clear()
     write = asyncio.create_task(committed(groups, "g", 1))
     await asyncio.sleep(0.01)
-    assert not await groups.fetch("my-group")
+    assert not await fetched(groups, "my-group")
     log.open.set()
     await write
 
@@ -164,7 +171,7 @@ async def test_when_the_log_fails_clients_look_again(groups: GroupCoordinator, l
     beat = HeartbeatRequest(group_id="g", generation_id=member.generation_id, member_id=member.member_id)
     await groups.loaded()
     assert (await groups.heartbeat(beat)).error_code == ErrorCode.NONE
-    assert not await groups.fetch("g"), "an offset that was never kept"
+    assert not await fetched(groups, "g"), "an offset that was never kept"
     assert await groups.commit("g", who, [commit(9)], 9) == [ErrorCode.NONE]
     assert groups.committed("g2")["t"][0].offset == 1
 
@@ -176,13 +183,13 @@ async def test_loading_is_said_at_once(log: SlowLog) -> None:
     again = GroupCoordinator(log, SETTINGS)
     await again.start()
     with pytest.raises(Refused) as refused:
-        await again.fetch("g")
+        await fetched(again, "g")
     assert refused.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert (await again.join(joining(), CALLER)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert (await again.heartbeat(HeartbeatRequest(group_id="g"))).error_code == ErrorCode.NONE
-    assert not await again.fetch("my-group"), "a partition that was never written needs no loading"
+    assert not await fetched(again, "my-group"), "a partition that was never written needs no loading"
     await again.loaded()
-    assert (await again.fetch("g"))["t"][0].offset == 5
+    assert (await fetched(again, "g"))["t"][0].offset == 5
     await again.close()
 
 
@@ -250,10 +257,22 @@ async def test_a_crash_while_the_log_is_rewritten_loses_nothing(
 async def test_a_deleted_topic_is_forgotten(groups: GroupCoordinator, log: SlowLog) -> None:
     await groups.commit("g", Committer(), [commit(1), commit(2, topic="u")], 9)
     await groups.on_topic_deleted("t")
-    assert set(await groups.fetch("g")) == {"u"}
+    assert set(await fetched(groups, "g")) == {"u"}
     await groups.close()
     again = await started(log)
     assert set(again.committed("g")) == {"u"}
+    await again.close()
+
+
+async def test_a_topic_deleted_while_loading_is_forgotten_too(log: SlowLog) -> None:
+    first = await started(log)
+    await committed(first, "g", 5)
+    await first.close()
+    again = GroupCoordinator(log, SETTINGS)
+    await again.start()
+    await again.on_topic_deleted("t")
+    await again.loaded()
+    assert await fetched(again, "g") == {}
     await again.close()
 
 

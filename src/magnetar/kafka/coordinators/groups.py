@@ -34,6 +34,8 @@ _STARTED_NS = time.time_ns() - time.monotonic_ns()
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
+Offsets = Mapping[str, Mapping[int, Committed]]
+"""What a group committed, by topic and partition."""
 
 
 def steady_clock_ms() -> int:
@@ -174,12 +176,14 @@ class GroupCoordinator:
             lambda decider, token: decider.offsets.commit(group_id, who, commits, api_version, now_ms),
         )
 
-    async def fetch(self, group_id: str) -> Mapping[str, Mapping[int, Committed]]:
-        """Give what the group committed by topic and partition, none of it in danger any more; not to be changed.
+    async def fetch(self, group_id: str, read: Callable[[Offsets], T]) -> T:
+        """Give what ``read`` makes of the group's offsets, once none of them can be lost. Raises `Refused`.
 
-        Raises `Refused`.
+        ``read`` is called before this waits for anything, and must not give None.
         """
-        return await self._ask(group_id, lambda decider, token: Decision((), decider.offsets.fetch(group_id)))
+        return await self._ask(
+            group_id, lambda decider, token: Decision((), read(decider.offsets.fetch(group_id)))
+        )
 
     async def delete_offsets(self, group_id: str, partitions: list[TopicPartition]) -> list[ErrorCode]:
         """Forget offsets; one code per partition. Raises `Refused`."""
@@ -192,7 +196,7 @@ class GroupCoordinator:
     async def on_topic_deleted(self, kafka_name: str) -> None:
         """Forget what all groups committed for a topic that is gone."""
         for shard in self._shards:
-            shard.tell(lambda decider: decider.offsets.delete_topic(kafka_name))
+            shard.tell(lambda decider: decider.offsets.delete_topic(kafka_name), though_loading=True)
 
     # For operators.
 

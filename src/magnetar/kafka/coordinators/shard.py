@@ -57,6 +57,7 @@ class Shard:
         self._new_id = new_id
         self._facts: list[Fact] = []
         self._releases: list[Release] = []
+        self._when_loaded: list[Callable[[GroupsDecider], Decision[None]]] = []
         self._waiting: set[asyncio.Future[Any]] = set()
         self._writer: asyncio.Task[None] | None = None
         self._loader: asyncio.Task[None] | None = None
@@ -83,11 +84,15 @@ class Shard:
         self._carry_out(decision.facts, (*decision.released, *own))
         return future
 
-    def tell(self, decide: Callable[[GroupsDecider], Decision[None]]) -> None:
-        """Decide something that nobody waits for."""
+    def tell(
+        self, decide: Callable[[GroupsDecider], Decision[None]], *, though_loading: bool = False
+    ) -> None:
+        """Decide something that nobody waits for; while not loaded, not at all, or once it is."""
         if self.decider is not None:
             decision = self._decide(decide)
             self._carry_out(decision.facts, decision.released)
+        elif though_loading:
+            self._when_loaded.append(decide)
 
     def _decide(self, decide: Callable[[GroupsDecider], Decision[T]]) -> Decision[T]:
         assert self.decider is not None
@@ -200,6 +205,9 @@ class Shard:
             else:
                 self.decider = decider
                 self.tell(lambda loaded: loaded.classic.resume(self._clock()))
+                delayed, self._when_loaded = self._when_loaded, []
+                for decide in delayed:
+                    self.tell(decide, though_loading=True)
                 return
 
     async def reloaded(self) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
 from magnetar.kafka.coordinators.facts import NO_TOPIC_ID, Committed
+from magnetar.kafka.coordinators.groups import Offsets
 from magnetar.kafka.coordinators.refused import Refused
 from magnetar.kafka.handlers.named_topic import named_topic
 from magnetar.kafka.wire.errors import ErrorCode
@@ -32,8 +32,6 @@ _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_IDS = 10
 _NOTHING = Committed(-1)
 
-Offsets = Mapping[str, Mapping[int, Committed]]
-
 
 async def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     """Answer with what is committed durably, -1 where nothing is; so ``require_stable`` asks for nothing more."""
@@ -43,15 +41,17 @@ async def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> 
 
 
 async def _group(asked: OffsetFetchRequestGroup, context: RequestContext) -> OffsetFetchResponseGroup:
+    broker = context.kafka.broker
+
+    def read(offsets: Offsets) -> list[OffsetFetchResponseTopics]:
+        if asked.topics is None:
+            return _all_topics(broker, offsets, by_id=context.api_version >= _FIRST_WITH_IDS)
+        return [_topic(broker, topic, offsets) for topic in asked.topics]
+
     try:
-        offsets = await context.kafka.groups.fetch(asked.group_id)
+        topics = await context.kafka.groups.fetch(asked.group_id, read)
     except Refused as refused:
         return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=refused.code)
-    broker = context.kafka.broker
-    if asked.topics is None:
-        topics = _all_topics(broker, offsets, by_id=context.api_version >= _FIRST_WITH_IDS)
-    else:
-        topics = [_topic(broker, topic, offsets) for topic in asked.topics]
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
 
 
