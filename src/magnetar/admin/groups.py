@@ -153,7 +153,7 @@ def describe_group(cluster: Cluster, name: str) -> GroupDetail:
 def committed_of(cluster: Cluster, group: str) -> dict[Key, int]:
     """Give what a group committed."""
     asked = OffsetFetchRequestGroup(group_id=group, topics=None)
-    request = OffsetFetchRequest(group_id=group, topics=None, groups=[asked])
+    request = OffsetFetchRequest(groups=[asked])
     said = cluster.ask_coordinator(group, request, OffsetFetchResponse, most=_BY_NAME)
     (row,) = said.groups
     check(row.error_code, None, f"group {group}")

@@ -122,7 +122,9 @@ def _headers(value: object) -> Headers:
             return tuple((str(each["key"]), _bytes(each.get("value"))) for each in value)
         except (TypeError, KeyError, AttributeError):
             pass
-    raise Invalid(f"not headers: {value!r}", 'Write {"name": "value"} or [{"key": "name", "value": "value"}].')
+    raise Invalid(
+        f"not headers: {value!r}", 'Write {"name": "value"} or [{"key": "name", "value": "value"}].'
+    )
 
 
 def _number(given: dict[str, Any], name: str) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from magnetar.admin.errors import AdminError, NotThere
@@ -33,8 +33,9 @@ from magnetar.records.errors import RecordsError
 class LiveBroker:
     """Answers an operator's questions from the services of the broker in this process."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, clock: Callable[[], int] = wall_clock_ms) -> None:
         self._services = services
+        self._clock = clock
 
     async def explain(self, topic: str, partition: int, offset: int) -> Explained:
         """Give what is known of one record; raise `NotThere`, or `AdminError` where storage is damaged."""
@@ -92,7 +93,7 @@ class LiveBroker:
             raise AdminError(f"{place} cannot be opened: {error}", "Run 'magnetar ledger verify'.") from error
 
     async def _facts(self, topic: str, index: int) -> PartitionFacts:
-        now_ms = wall_clock_ms()
+        now_ms = self._clock()
         try:
             found = self._services.broker.get(topic)
         except BrokerError:
@@ -179,7 +180,7 @@ class LiveBroker:
         }
 
     async def _group_facts(self, group: str) -> GroupFacts:
-        now_ms, groups = wall_clock_ms(), self._services.groups
+        now_ms, groups = self._clock(), self._services.groups
         index = groups.partition_of(group)
         try:
             view = groups.describe(group)

@@ -234,7 +234,7 @@ def _at_the_end(facts: GroupFacts) -> Why:
         )
     assert facts.view is not None
     appends = [each.last_append_ms for each in facts.partitions.values() if each.last_append_ms is not None]
-    since = f"since {ago(facts.now_ms - max(appends))} ago" if appends else "so far"
+    since = f"for {ago(facts.now_ms - max(appends))}" if appends else "so far"
     return Why(
         facts.group,
         Reason.CAUGHT_UP,

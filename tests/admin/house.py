@@ -1,0 +1,181 @@
+"""A broker's services in this process, on a disk that can be made to fail; groups are spoken to directly."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from magnetar.admin.live import LiveBroker
+from magnetar.broker.core import Broker
+from magnetar.broker.settings import Settings
+from magnetar.kafka.context import Services
+from magnetar.kafka.coordinators.classic import Caller
+from magnetar.kafka.coordinators.offsets import Commit, Committer
+from magnetar.kafka.handler import KafkaProtocolHandler
+from magnetar.kafka.partitions.partition import Partition
+from magnetar.kafka.wire.messages.consumer_protocol_assignment import (
+    ConsumerProtocolAssignment,
+    TopicPartition,
+)
+from magnetar.kafka.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from magnetar.kafka.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from magnetar.kafka.wire.messages.join_group_response import JoinGroupResponse
+from magnetar.kafka.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+from magnetar.ledger.disk import File, JournalFile, RealDisk, RealFile, RealJournalFile
+from magnetar.ledger.files.engine import FilesEngine
+from magnetar.ledger.port import wall_clock_ms
+from magnetar.metadata import SqliteStore
+from magnetar.records.batch import Record, encode_batch
+from magnetar.records.check import check_batch
+from magnetar.records.compression import Buffer
+
+NO_MEMBER = Committer("", None, -1, -1)
+
+
+class SickDisk(RealDisk):
+    """A real disk that can be full, or slow to flush."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self.flushes = threading.Event()
+        self.flushes.set()
+
+    def open(self, path: Path, *, create: bool = False) -> File:
+        return _SickFile(self, path, create=create)
+
+    def open_journal(self, path: Path, size: int) -> JournalFile:
+        super().open_journal(path, size).close()
+        return _SlowJournal(self, path, size)
+
+
+class _SickFile(RealFile):
+    def __init__(self, disk: SickDisk, path: Path, *, create: bool) -> None:
+        super().__init__(path, create=create)
+        self._disk = disk
+
+    def write(self, parts: Sequence[Buffer], at: int) -> None:
+        if self._disk.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().write(parts, at)
+
+
+class _SlowJournal(RealJournalFile):
+    def __init__(self, disk: SickDisk, path: Path, size: int) -> None:
+        super().__init__(path, size)
+        self._disk = disk
+
+    def write(self, data: memoryview, at: int) -> None:
+        self._disk.flushes.wait(30)
+        super().write(data, at)
+
+
+class House:
+    """One broker. ``ask`` answers operators; ``ask_later`` does so as if time had gone by."""
+
+    def __init__(self, root: Path, **settings: str) -> None:
+        self.root = root
+        self.disk = SickDisk()
+        texts = {"group.min.session.timeout.ms": "100", "group.initial.rebalance.delay.ms": "0"}
+        given = texts | {name.replace("_", "."): value for name, value in settings.items()}
+        self._settings = Settings(data_dir=str(root)).with_values(given)
+        self._handler = KafkaProtocolHandler()
+        self.services: Services
+        self.ask: LiveBroker
+
+    async def __aenter__(self) -> House:
+        self.root.mkdir(parents=True, exist_ok=True)
+        self._store = SqliteStore(self.root / "metadata.sqlite")
+        self._engine = FilesEngine(self.root, self._store, self.disk)
+        await self._engine.start()
+        broker = Broker(self._settings, self._store, self._engine)
+        await broker.start()
+        self._handler.initialize(self._settings)
+        await self._handler.start(broker)
+        self.services = self._handler.services
+        self.ask = LiveBroker(self.services)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.disk.full = False
+        self.disk.flushes.set()
+        await self._handler.close()
+        await self._engine.close()
+        self._store.close()
+
+    def ask_later(self, ms: int) -> LiveBroker:
+        return LiveBroker(self.services, lambda: wall_clock_ms() + ms)
+
+    # Topics.
+
+    async def topic(self, name: str = "t", partitions: int = 1, **configs: str) -> Partition:
+        texts = {key.replace("_", "."): value for key, value in configs.items()}
+        made = await self.services.broker.create_topic(name, partitions, texts)
+        return await self.services.partitions.get(made, 0)
+
+    async def produce(self, partition: Partition, records: int = 10) -> None:
+        """Append one batch and wait until it is as durable as the flush policy wants it."""
+        durable = self.begin_produce(partition, records)
+        if durable is not None:
+            await durable
+
+    def begin_produce(self, partition: Partition, records: int = 10) -> asyncio.Future[None] | None:
+        now_ms = wall_clock_ms()
+        return self.begin_append(
+            partition, encode_batch([Record(b"k%d" % i, b"v%d" % i, (), now_ms) for i in range(records)])
+        )
+
+    def begin_append(self, partition: Partition, batch: bytes) -> asyncio.Future[None] | None:
+        return partition.produce(memoryview(batch), check_batch(batch)).durable
+
+    # Groups.
+
+    def begin_join(
+        self, group: str, member: str = "", topics: Sequence[str] = ("t",), session_ms: int = 30_000
+    ) -> asyncio.Task[JoinGroupResponse]:
+        metadata = b"\0\0" + ConsumerProtocolSubscription(topics=list(topics)).encode(0)
+        request = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=60_000,
+            member_id=member,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
+        )
+        # Version 3 joins without being given a member id first.
+        return asyncio.ensure_future(self.services.groups.join(request, Caller("reader", "/127.0.0.1", 3)))
+
+    async def join_and_sync(self, group: str, assigned: Sequence[tuple[str, int]], **options: object) -> str:
+        """Become the group's only member with an assignment, and give the member id."""
+        joined = await self.begin_join(group, **options)  # type: ignore[arg-type]
+        topics: dict[str, list[int]] = {}
+        for topic, index in assigned:
+            topics.setdefault(topic, []).append(index)
+        said = ConsumerProtocolAssignment(
+            assigned_partitions=[TopicPartition(topic=name, partitions=each) for name, each in topics.items()]
+        )
+        mine = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"\0\0" + said.encode(0))
+        await self.services.groups.sync(
+            SyncGroupRequest(
+                group_id=group,
+                generation_id=joined.generation_id,
+                member_id=joined.member_id,
+                assignments=[mine],
+            )
+        )
+        return joined.member_id
+
+    async def commit(self, group: str, offset: int, topic: str = "t", partition: int = 0) -> None:
+        """Commit as somebody outside the group; a group with members is told by its only one."""
+        who = NO_MEMBER
+        view = next((each for each in self.services.groups.list_groups() if each.group_id == group), None)
+        if view is not None and view.members:
+            who = Committer(view.members[0].member_id, None, view.generation, -1)
+        found = self.services.broker.topic(topic)
+        (code,) = await self.services.groups.commit(
+            group, who, [Commit(topic, found.topic_id, partition, offset, -1, "")], 9
+        )
+        assert code == 0, code
