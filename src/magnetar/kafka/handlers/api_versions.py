@@ -26,8 +26,9 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext) -> 
 
 
 def unsupported_version() -> ApiVersionsResponse:
-    """The answer, in version 0, to a client that asks in a version we do not know."""
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=served())
+    """The answer, in version 0, to a client that asks in a version we do not know: which ones we do (KIP-511)."""
+    own = [row for row in served() if row.api_key == ApiVersionsRequest.API_KEY]
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
 
 
 def served() -> list[ApiVersion]:
