@@ -105,9 +105,9 @@ def index_of(data: Buffer, at: int = 0) -> BrokerEntryMetadata:
         raise EntryCorrupt("entry is cut short") from None
     if magic != BROKER_ENTRY_MAGIC:
         raise EntryCorrupt(f"no entry begins with 0x{magic:04x}")
-    fields = dict(_fields(data, at + 6, at + 6 + size))
+    fields = {n: value for n, value in _fields(data, at + 6, at + 6 + size) if isinstance(value, int)}
     try:
-        return BrokerEntryMetadata(int(fields[1]), int(fields[2]))
+        return BrokerEntryMetadata(fields[1], fields[2])
     except KeyError:
         raise EntryCorrupt("entry without timestamp or index") from None
 
