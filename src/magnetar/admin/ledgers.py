@@ -31,7 +31,7 @@ REPAIR = "magnetar ledger repair"
 
 
 class Gravity(StrEnum):
-    """``damage``: bytes are not what was written. ``wear``: harmless, or mended by the next start. ``note``: good to know."""
+    """``damage``: bytes are not what was written. ``wear``: the next start mends it. ``note``: good to know."""
 
     damage = "damage"
     wear = "wear"
@@ -40,7 +40,7 @@ class Gravity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found, where, and what to do about it. ``at`` is a byte position, -1 if it is the whole file."""
+    """One thing that was found, where, and what to do about it. ``at`` is a byte, -1 if it is the whole file."""
 
     gravity: Gravity
     file: str
@@ -193,8 +193,8 @@ def _log(tally: _Tally, name: str, info: ManagedLedgerInfo, known: set[Path]) ->
         known |= {path, index_path(tally.root, summary.ledger_id)}
         if summary.first_offset != due and (due, summary.first_offset) not in lost:
             what = f"offsets {due} to {summary.first_offset - 1} are missing before it"
-            where = {"log": name, "ledger": summary.ledger_id}
-            tally.add(Gravity.damage, path, -1, what, "look for the ledger before it in a copy", **where)
+            do = "look for the ledger before it in a copy"
+            tally.add(Gravity.damage, path, -1, what, do, log=name, ledger=summary.ledger_id)
         due = _ledger(tally, name, info, summary, path)
 
 
@@ -264,15 +264,15 @@ class _Judge:
             self._torn_tail()
 
     def _damaged(self, damage: Damage) -> None:
-        last = damage.next_offset - 1
+        first, last = damage.first_lost, damage.next_offset - 1
         count = damage.next_entry - damage.entry
         entries = (
             f"entry {damage.entry}" if count == 1 else f"entries {damage.entry} to {damage.next_entry - 1}"
         )
         self._say(
             Gravity.damage, self._path, damage.at, f"{entries} (bytes {damage.at}-{damage.until - 1}) damaged",
-            f"restore the file from a copy, or '{REPAIR} --drop-damaged' gives up offsets {damage.first_lost} to {last}",
-            entry=damage.entry, first_offset=damage.first_lost, last_offset=last,
+            f"restore the file from a copy, or '{REPAIR} --drop-damaged' gives up offsets {first} to {last}",
+            entry=damage.entry, first_offset=first, last_offset=last,
         )  # fmt: skip
 
     def _end_is_missing(self) -> None:

@@ -28,7 +28,11 @@ class StorageFailed(LedgerError):
 
 
 class LedgerCorrupt(LedgerError):
-    """Bytes on disk are not what was written. The message names the file and the place in it."""
+    """Bytes on disk are not what was written. The message names the file and the place in it; ``at`` is its byte."""
+
+    def __init__(self, words: str, *, at: int = -1) -> None:
+        super().__init__(words)
+        self.at = at
 
 
 class OffsetOutOfRange(LedgerError):

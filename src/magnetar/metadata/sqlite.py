@@ -172,6 +172,11 @@ class SqliteStore(MetadataStore):
         if changed and self._seal is not None:
             self._seal.follow(self._digest.commits)
 
+    def check(self) -> None:
+        """Read every row; raise `MetadataCorrupt` unless they are those of the last commit."""
+        with self._guard, self._translated():
+            self._verified_digest()
+
     def _row(self, path: str) -> tuple[bytes, int, int] | None:
         with self._translated():
             row: tuple[bytes, int, int] | None = self._db.execute(

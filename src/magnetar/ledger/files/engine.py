@@ -53,6 +53,12 @@ def boot_id() -> str:
         return "unknown"
 
 
+def clean_use_of(metadata: MetadataStore) -> int:
+    """Give up to which use nothing of the journal is needed any more."""
+    stored = metadata.get(_STATE)
+    return int(stored.value.decode().rpartition(" ")[2]) if stored else 0
+
+
 class FilesEngine(LedgerEngine):
     """Managed ledgers in files below ``root``. Clock, disk and threads are handed in, so that a test can own them."""
 
@@ -95,8 +101,7 @@ class FilesEngine(LedgerEngine):
         return self._journal
 
     async def start(self) -> None:
-        stored = self.metadata.get(_STATE)
-        clean_use = int(stored.value.decode().rpartition(" ")[2]) if stored else 0
+        clean_use = clean_use_of(self.metadata)
         last_use = max(clean_use, await self.in_thread(lambda: self._replay(clean_use)))
         self._first_use = last_use + 1
         self._note_clean(last_use)

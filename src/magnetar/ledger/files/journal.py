@@ -327,7 +327,7 @@ def journaled(data: memoryview, path: Path, *, clean_use: int) -> tuple[int, lis
     later = _later_round(data, at, use, len(rounds), clean_use)
     if later is not None:
         raise LedgerCorrupt(
-            f"{path}: round {len(rounds)} at byte {at} is damaged, and a later one at {later} is whole"
+            f"{path}: round {len(rounds)} at byte {at} is damaged, and a later one at {later} is whole", at=at
         )
     return use, rounds
 

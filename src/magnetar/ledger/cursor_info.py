@@ -1,0 +1,73 @@
+"""ManagedCursorInfo: what the metadata store keeps of a cursor, in Pulsar's own protobuf.
+
+ManagedCursorInfo  1 cursorsLedgerId (-1: the state is here, not in a ledger), 2 markDeleteLedgerId,
+                   3 markDeleteEntryId, 4 repeated MessageRange, 6 lastActive (ms)
+MessageRange       1 lowerEndpoint, 2 upperEndpoint: positions, the lower one not included
+NestedPositionInfo 1 ledgerId, 2 entryId
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from magnetar.ledger.errors import LedgerCorrupt
+from magnetar.ledger.info import path_of
+from magnetar.ledger.port import Position
+from magnetar.ledger.protobuf import fields, message, number, signed
+from magnetar.records.errors import CorruptBatch
+
+
+@dataclass(frozen=True, slots=True)
+class CursorInfo:
+    """All up to ``mark_delete`` is done with, and so are the ranges ``(lower, upper]`` behind it."""
+
+    mark_delete: Position
+    ranges: tuple[tuple[Position, Position], ...] = ()
+    last_active_ms: int = 0
+
+
+def cursor_path(log: str, cursor: str) -> str:
+    """Give the metadata path of a managed ledger's cursor."""
+    return f"{path_of(log)}/{quote(cursor, safe='')}"
+
+
+def encode_cursor(info: CursorInfo) -> bytes:
+    """Give Pulsar's bytes for ``info``."""
+    ranges = b"".join(
+        message(4, message(1, _position(lower)) + message(2, _position(upper)))
+        for lower, upper in info.ranges
+    )
+    return (
+        number(1, -1)
+        + number(2, info.mark_delete.ledger_id)
+        + number(3, info.mark_delete.entry_id)
+        + ranges
+        + number(6, info.last_active_ms)
+    )
+
+
+def decode_cursor(data: bytes, *, name: str = "") -> CursorInfo:
+    """Give what ``encode_cursor`` was given; raise ``LedgerCorrupt`` for bytes that are no such message."""
+    numbers: dict[int, int] = {}
+    ranges = []
+    try:
+        for field, value in fields(data):
+            if isinstance(value, int):
+                numbers[field] = signed(value)
+            elif field == 4:
+                ends = dict(fields(value))
+                ranges.append((_decode_position(ends[1]), _decode_position(ends[2])))
+        mark_delete = Position(numbers[2], numbers[3])
+    except (CorruptBatch, KeyError, TypeError) as error:
+        raise LedgerCorrupt(f"the metadata of cursor {name} cannot be read: {error}") from None
+    return CursorInfo(mark_delete, tuple(ranges), numbers.get(6, 0))
+
+
+def _position(position: Position) -> bytes:
+    return number(1, position.ledger_id) + number(2, position.entry_id)
+
+
+def _decode_position(data: object) -> Position:
+    numbers = {field: signed(value) for field, value in fields(data) if isinstance(value, int)}
+    return Position(numbers[1], numbers[2])
