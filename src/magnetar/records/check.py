@@ -151,26 +151,21 @@ def _run_length(body: bytes, at: int, delta: int, most: int, shape: tuple[int, .
     count = min(count, (64 if offset_bytes == 1 else 8192) - delta)
     if count < _FEW:
         return 0
-    before = at - stride
-    for field in (0, key_at, value_at, headers_at):
-        for place in range(field, _varint_end(body, before + field) - before):
-            column = body[at + place : at + (count - 1) * stride + place + 1 : stride]
-            count = _same(column[:count], body[before + place])
-            if count < _FEW:
-                return 0
+    before, stop = at - stride, at + (count - 1) * stride + 1
+    for place in (0, key_at, value_at, headers_at):
+        while True:  # every byte of the varint that begins there
+            byte = body[before + place]
+            column = body[at + place : stop + place : stride]
+            if column.count(byte) != count:
+                count = len(column) - len(column.lstrip(bytes((byte,))))
+                if count < _FEW:
+                    return 0
+                stop = at + (count - 1) * stride + 1
+            place += 1
+            if byte < 0x80:
+                break
     count = _same_width(body, at, stride, first + 1, offset_at, count)
     return _counting(body, at, stride, offset_at, offset_bytes, delta, count) if count >= _FEW else 0
-
-
-def _varint_end(body: bytes, at: int) -> int:
-    while body[at] >= 0x80:
-        at += 1
-    return at + 1
-
-
-def _same(column: bytes, byte: int) -> int:
-    """Give for how many places from the start ``column`` is just ``byte``."""
-    return len(column) - len(column.lstrip(bytes((byte,))))
 
 
 def _same_width(body: bytes, at: int, stride: int, start: int, end: int, count: int) -> int:

@@ -34,10 +34,13 @@ class Codec(IntEnum):
     @classmethod
     def of(cls, attributes: int) -> Codec:
         """Give the codec that a batch's attributes name; raise ``UnsupportedCompression`` for 5-7."""
-        try:
-            return cls(attributes & 0x07)
-        except ValueError:
-            raise UnsupportedCompression(f"compression codec {attributes & 0x07} does not exist") from None
+        number = attributes & 0x07
+        if number >= len(_CODECS):
+            raise UnsupportedCompression(f"compression codec {number} does not exist")
+        return _CODECS[number]
+
+
+_CODECS = tuple(Codec)  # asked for every batch; to call the class costs more than all else about it
 
 
 def decompress(codec: Codec, data: Buffer, *, most_bytes: int = MOST_DECOMPRESSED_BYTES) -> memoryview:
