@@ -1,0 +1,69 @@
+"""kafka-python's own integration suite, pointed at a broker that already runs.
+
+The source distribution on PyPI carries the tests but neither ``test/__init__.py`` nor ``test/service.py``; ours stand
+in for them. The suite's fixtures take KAFKA_URI for a broker of one's own, and KAFKA_VERSION for what it speaks.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from run import HERE, HOME, PYTHON
+
+VERSION = "3.0.12"
+BROKER_VERSION = "4.3.0"
+# What the suite gives the brokers that it starts itself.
+SETTINGS = ("num.partitions=4", "group.min.session.timeout.ms=1000", "group.initial.rebalance.delay.ms=0")
+TEST_SECONDS = 60
+SUITE_SECONDS = 1200
+
+
+def default_source() -> Path:
+    """The unpacked source distribution, fetched by pip on first use."""
+    source = HOME / f"kafka_python-{VERSION}"
+    if not source.exists():
+        subprocess.run([str(HERE / "install.sh"), "python"], check=True)
+        fetch = [PYTHON, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", HOME]
+        subprocess.run([*map(str, fetch), f"kafka-python=={VERSION}"], check=True)
+        with tarfile.open(next(HOME.glob(f"kafka[_-]python-{VERSION}.tar.gz"))) as archive:
+            archive.extractall(HOME, filter="data")
+    return source
+
+
+def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Give (test, passed | failed | skipped | error, why) for each test."""
+    _complete(source / "test")
+    environment = {
+        **os.environ,
+        "KAFKA_URI": f"kafka://{bootstrap}",
+        "KAFKA_VERSION": BROKER_VERSION,
+        "KAFKA_ROOT": str(source),  # the fixtures ask for some directory, and use it only to start brokers
+    }
+    options = [
+        "-p",
+        "no:cacheprovider",
+        f"--timeout={TEST_SECONDS}",
+        "--timeout-method=signal",
+        "-rA",
+        "--tb=line",
+    ]
+    chosen = [f"test/integration/{test}" for test in tests] or ["test/integration"]
+    done = subprocess.run(
+        [str(PYTHON), "-m", "pytest", "-q", *options, *chosen],
+        cwd=source, env=environment, capture_output=True, text=True, timeout=SUITE_SECONDS, check=False,
+    )  # fmt: skip
+    pattern = r"^(PASSED|FAILED|SKIPPED|ERROR) (?:\[\d+\] )?test/integration/(\S+?)(?::\d+:| -|$)(.*)$"
+    for outcome, test, why in re.findall(pattern, done.stdout, re.M):
+        yield test, outcome.lower(), why.strip()
+
+
+def _complete(directory: Path) -> None:
+    (directory / "__init__.py").touch()
+    if not (directory / "service.py").exists():
+        shutil.copy(HERE / "suites" / "kafka_python" / "service.py", directory)

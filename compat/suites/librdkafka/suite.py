@@ -1,0 +1,73 @@
+"""librdkafka's own broker tests: one process per test, in librdkafka's quick mode, each with a time limit."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+BROKER_VERSION = "4.1.0"
+SETTINGS = ("num.partitions=4",)
+TEST_SECONDS = 120
+# Transactions, share groups, authentication and replicas on other brokers come later; mocks need no broker.
+NOT_ASKED = re.compile(
+    r"transactions|txn|aborted|share_consumer|auth|sasl|ssl|fetch_from_follower|_mock|_performance"
+)
+
+
+def default_source() -> Path | None:
+    """There is none: the tests are part of librdkafka's source only (see FINDINGS.md)."""
+    return None
+
+
+def every_test(source: Path) -> list[str]:
+    """All tests that need a broker and nothing that is not there yet, in the runner's own order."""
+    listing = (source / "tests" / "test.c").read_text()
+    table = listing[listing.index("struct test tests[] = {") :]
+    entries = re.findall(r"_TEST\((\d{4}_\w+),\s*([\w |]+)", table[: table.index("\n};")])
+    return [name for name, flags in entries if "TEST_F_LOCAL" not in flags and not NOT_ASKED.search(name)]
+
+
+def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Give (test, passed | failed | skipped | late, the end of its output) for each test."""
+    for test in tests or every_test(source):
+        outcome, output = _one(source / "tests", bootstrap, test)
+        yield test, outcome, "" if outcome == "passed" else _interesting(output)
+
+
+def _one(directory: Path, bootstrap: str, test: str) -> tuple[str, str]:
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as configuration:
+        configuration.write(f"metadata.broker.list={bootstrap}\n")
+        configuration.flush()
+        environment = {
+            **os.environ,
+            "TESTS": test,
+            "RDKAFKA_TEST_CONF": configuration.name,
+            "TEST_KAFKA_VERSION": BROKER_VERSION,
+            "LD_LIBRARY_PATH": "../src:../src-cpp",
+        }
+        command = ["./test-runner", "-p1", "-Q", "-E", "-L"]  # -E: no socket emulation, -L: no local tests
+        try:
+            done = subprocess.run(
+                command,
+                cwd=directory,
+                env=environment,
+                capture_output=True,
+                timeout=TEST_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as late:
+            return "late", (late.stdout or b"").decode(errors="replace")
+    output = (done.stdout + done.stderr).decode(errors="replace")
+    summary = re.search(rf"\|(?:\x1b\[\d+m)? {test}\s*\|\s*(\w+)", output)
+    word = summary[1].lower() if summary else "failed"
+    return {"passed": "passed", "skipped": "skipped"}.get(word, "failed"), output
+
+
+def _interesting(output: str) -> str:
+    lines = [re.sub(r"\x1b\[\d*m", "", line).strip() for line in output.splitlines()]
+    wanted = [line for line in lines if re.search(r"FAIL\b|: FAIL|SKIP|assert", line)]
+    return " / ".join(dict.fromkeys(wanted or lines[-3:]))[:400]
