@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import find_partition
-from magnetar.kafka.partitions.partition import Produced
+from magnetar.kafka.partitions.partition import KeylessRecords, Produced
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.produce_request import (
     PartitionProduceData,
@@ -15,6 +15,7 @@ from magnetar.kafka.wire.messages.produce_request import (
     TopicProduceData,
 )
 from magnetar.kafka.wire.messages.produce_response import (
+    BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
@@ -77,7 +78,7 @@ async def _produce_one(
 ) -> PartitionProduceResponse:
     row = PartitionProduceResponse(index=asked.index)
     try:
-        partition = context.kafka.partitions.opened(topic.name, asked.index)
+        partition = context.kafka.partitions.opened(topic.name, topic.topic_id, asked.index)
         if partition is None:
             partition = await find_partition(context, topic.name, topic.topic_id, asked.index)
         if acks == _ALL and partition.topic.config.min_insync_replicas > 1:
@@ -122,6 +123,11 @@ def _fail(row: PartitionProduceResponse, error: BaseException) -> None:
     row.error_code = _OWN_CODES.get(type(error)) or code_for(error)
     row.error_message = str(error)
     row.base_offset = row.log_append_time_ms = row.log_start_offset = -1
+    if isinstance(error, KeylessRecords):
+        row.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=str(error))
+            for index in error.indexes
+        ]
 
 
 def _check_unanswered(topics: list[TopicProduceResponse]) -> None:

@@ -33,6 +33,14 @@ class BatchTooLarge(RecordsError):
     """A batch is larger than its topic's ``max.message.bytes``."""
 
 
+class KeylessRecords(InvalidRecord):
+    """Records without a key for a compacted topic; ``indexes`` tells which of the batch."""
+
+    def __init__(self, indexes: list[int]) -> None:
+        super().__init__("Compacted topic cannot accept message without key.")
+        self.indexes = indexes
+
+
 class InvalidTimestamp(RecordsError):
     """A batch's timestamps lie too far from the broker's clock for its topic."""
 
@@ -183,8 +191,9 @@ class Partition:
 
     @staticmethod
     def _check_keys(data: memoryview) -> None:
-        if any(record.key is None for record in decode_records(data)):
-            raise InvalidRecord("a compacted topic takes no record without a key")
+        keyless = [index for index, record in enumerate(decode_records(data)) if record.key is None]
+        if keyless:
+            raise KeylessRecords(keyless)
 
     def _recompressed(self, data: memoryview, header: BatchHeader) -> tuple[memoryview, BatchHeader]:
         wanted = self.topic.config.compression_type
