@@ -103,7 +103,7 @@ def test_two_brokers_on_one_directory_are_refused(start_broker: Start) -> None:
         (("--set", "num.partitions=many"), "num.partitions"),
         (("--set", "num.partitions=0"), "num.partitions"),
         (("--set", "no.such.setting=1"), "no.such.setting"),
-        (("--set", "flush.policy=sometimes"), "flush"),
+        (("--set", "flush=sometimes"), "flush"),
         (("--set", "listeners=SASL_SSL://127.0.0.1:0"), "SASL_SSL"),
         (("--config", "/nowhere/server.properties"), "/nowhere/server.properties"),
     ],

@@ -1,0 +1,158 @@
+"""Valid requests of every API and version, mutated: an answer, a wait or a closed connection, never a surprise."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from magnetar.broker.service import BrokerService
+from magnetar.broker.settings import Settings
+from magnetar.kafka.connection import Conversation
+from magnetar.kafka.handler import KafkaProtocolHandler
+from magnetar.kafka.handlers import ROUTES, Route
+from magnetar.kafka.wire.frames import FrameReader
+from magnetar.kafka.wire.header import RequestHeader, encode_request_header
+from magnetar.kafka.wire.messages import request_class
+from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from magnetar.records.batch import Record, encode_batch
+from magnetar.records.compression import Buffer
+from tests.hostile.client import frame, request_bytes
+from tests.wire.values import build
+
+REPEATS = 30
+SPARED = {"DeleteTopics"}  # else there soon is nothing left to hurt
+BATCH = encode_batch([Record(b"k", b"v", [], 0, 0)] * 3)
+EXTREMES = (
+    b"\x00",
+    b"\xff",
+    b"\x7f\xff\xff\xff",
+    b"\x80\x00\x00\x00",
+    b"\xff\xff\xff\xff\x0f",
+    b"\xff\xff",
+    b"\x01",
+)
+
+
+class Peer:
+    """One conversation and what it did."""
+
+    def __init__(self, handler: KafkaProtocolHandler, service: BrokerService) -> None:
+        self.answers: list[bytes] = []
+        self.ended = False
+        self.held = 0
+        self._frames = FrameReader(1 << 20)
+        self.conversation = Conversation(
+            handler.services,
+            service.listeners[0],
+            "127.0.0.1",
+            self._frames,
+            self._send,
+            self._end,
+            self._hold,
+        )
+
+    def say(self, data: bytes) -> None:
+        self._frames.feed(data)
+        self.conversation.go_on()
+
+    def _send(self, parts: Sequence[Buffer]) -> None:
+        self.answers.append(b"".join(parts))
+
+    def _end(self) -> None:
+        self.ended = True
+
+    def _hold(self, size: int) -> None:
+        self.held += size
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[BrokerService]:
+    texts = {
+        "data.dir": str(tmp_path / "data"),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "flush": "os",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    service = BrokerService(Settings().with_values(texts))
+    await service.start()
+    yield service
+    await service.close()
+
+
+def valid_request(route: Route, version: int, random: Random) -> bytes:
+    module = re.sub(r"(?<!^)(?=[A-Z])", "_", request_class(route.api_key).__name__).lower()
+    message = build(module, version, random)
+    for topic in [*getattr(message, "topic_data", ()), *(getattr(message, "topics", None) or ())]:
+        if isinstance(topic, str | bytes):
+            continue
+        if hasattr(topic, "name"):
+            topic.name = random.choice(("prey", topic.name))
+        for row in getattr(topic, "partition_data", ()):
+            row.records = random.choice((BATCH, BATCH, row.records))
+            row.index = 0
+    header = RequestHeader(route.api_key, version, random.randrange(1 << 31), "fuzz")
+    return encode_request_header(header) + message.encode(version)
+
+
+def mutated(data: bytes, random: Random) -> bytes:
+    """Change bytes behind API key and version, so that each request still reaches its own decoder."""
+    changed = bytearray(data)
+    for _ in range(random.choice((0, 1, 1, 2, 4))):
+        at = random.randrange(8, len(changed) + 1)
+        piece = random.choice((*EXTREMES, random.randbytes(3)))
+        match random.randrange(4):
+            case 0:
+                changed[at : at + len(piece)] = piece
+            case 1:
+                changed[at:at] = piece
+            case 2:
+                del changed[at : at + random.randrange(1, 9)]
+            case _:
+                if at < len(changed):
+                    changed[at] ^= 1 << random.randrange(8)
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_no_request_is_a_surprise(
+    service: BrokerService, caplog: pytest.LogCaptureFixture, seed: int
+) -> None:
+    caplog.set_level(logging.ERROR)
+    random = Random(seed)
+    (handler,) = service.handlers
+    assert isinstance(handler, KafkaProtocolHandler)
+    await ask_for_prey(handler, service)
+    for route in ROUTES:
+        if route.name in SPARED:
+            continue
+        for version in range(route.first, route.last + 1):
+            for _ in range(REPEATS):
+                request = mutated(valid_request(route, version, random), random)
+                peer = Peer(handler, service)
+                peer.say(frame(request))
+                for _ in range(5):
+                    await asyncio.sleep(0)
+                surprise = [record.getMessage() + str(record.exc_info) for record in caplog.records]
+                assert not surprise, (route.name, version, request.hex())
+                peer.conversation.close()
+                assert peer.held == 0, (route.name, version, request.hex())
+    await asyncio.sleep(0.2)
+    assert not caplog.records
+    await ask_for_prey(handler, service)
+
+
+async def ask_for_prey(handler: KafkaProtocolHandler, service: BrokerService) -> None:
+    peer = Peer(handler, service)
+    topics = [MetadataRequestTopic(name="prey")]
+    peer.say(frame(request_bytes(MetadataRequest(topics=topics, allow_auto_topic_creation=True), 12)))
+    for _ in range(500):
+        await asyncio.sleep(0.002)
+        if peer.answers:
+            break
+    assert peer.answers and not peer.ended
