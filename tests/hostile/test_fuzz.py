@@ -155,4 +155,5 @@ async def ask_for_prey(handler: KafkaProtocolHandler, service: BrokerService) ->
         await asyncio.sleep(0.002)
         if peer.answers:
             break
-    assert peer.answers and not peer.ended
+    assert peer.answers
+    assert not peer.ended
