@@ -18,6 +18,7 @@ every entry by the property ``entry.format``, as KoP marks it; an entry without 
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 
 from magnetar.records.batch import read_header
@@ -33,6 +34,7 @@ _SIZE = struct.Struct(">I")
 
 # producer_name "", sequence_id 0, then publish_time follows
 _METADATA_HEAD = b"\x0a\x00\x10\x00\x18"
+_encode_time = lru_cache(maxsize=8)(encode_unsigned)  # many entries are written in one millisecond
 _METADATA_FORMAT = b"\x22\x15\x0a\x0centry.format\x12\x05kafka\x58"
 
 
@@ -72,13 +74,13 @@ class Entry(NamedTuple):
 
 def broker_entry_head(broker_timestamp: int, index: int) -> bytes:
     """Give what stands before Pulsar's own bytes: magic, size, BrokerEntryMetadata."""
-    body = b"\x08" + encode_unsigned(broker_timestamp) + b"\x10" + encode_unsigned(index)
+    body = b"\x08" + _encode_time(broker_timestamp) + b"\x10" + encode_unsigned(index)
     return _BROKER_HEAD.pack(BROKER_ENTRY_MAGIC, len(body)) + body
 
 
 def kafka_message_head(publish_time: int, messages: int) -> bytes:
     """Give what stands before a record batch in format ``kafka``: size and MessageMetadata."""
-    body = _METADATA_HEAD + encode_unsigned(publish_time) + _METADATA_FORMAT + encode_unsigned(messages)
+    body = _METADATA_HEAD + _encode_time(publish_time) + _METADATA_FORMAT + encode_unsigned(messages)
     return _SIZE.pack(len(body)) + body
 
 

@@ -42,7 +42,7 @@ async def _find(asks: list[Ask], context: RequestContext) -> list[Partition | Ba
     found: list[Partition | BaseException] = []
     opened = context.kafka.partitions.opened
     for ask in asks:
-        partition = opened(ask.topic, ask.partition.partition)
+        partition = opened(ask.topic, ask.topic_id, ask.partition.partition)
         if partition is None:
             try:
                 partition = await find_partition(context, ask.topic, ask.topic_id, ask.partition.partition)

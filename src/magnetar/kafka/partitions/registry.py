@@ -24,6 +24,7 @@ class Partitions:
         self._broker = broker
         self._clock = clock
         self._open: dict[tuple[str, int], Partition] = {}
+        self._open_by_id: dict[tuple[bytes, int], Partition] = {}
         self._opening: dict[tuple[str, int], asyncio.Future[Partition]] = {}
         self._sweeper: asyncio.Task[None] | None = None
         broker.events.topic_deleted.append(self._deleted)
@@ -40,9 +41,9 @@ class Partitions:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._sweeper
 
-    def opened(self, topic: str, index: int) -> Partition | None:
-        """Give a partition that is open already, by the name its topic is kept under."""
-        return self._open.get((topic, index))
+    def opened(self, topic: str, topic_id: bytes, index: int) -> Partition | None:
+        """Give a partition that is open already, by the name its topic is kept under or, without one, by its id."""
+        return self._open.get((topic, index)) if topic else self._open_by_id.get((topic_id, index))
 
     def all_open(self) -> list[Partition]:
         return list(self._open.values())
@@ -68,7 +69,7 @@ class Partitions:
         if self._broker.get(topic.kafka_name) is not topic:
             await self._broker.engine.delete(log.name)  # it was made again while its topic was being deleted
             raise TopicNotFound(f"topic {topic.kafka_name} was deleted")
-        self._open[topic.kafka_name, index] = partition
+        self._open[topic.kafka_name, index] = self._open_by_id[topic.topic_id, index] = partition
         return partition
 
     def size_of(self, topic: Topic, index: int) -> int:
@@ -78,6 +79,7 @@ class Partitions:
     async def _deleted(self, topic: Topic) -> None:
         for index in range(topic.partitions):
             partition = self._open.pop((topic.kafka_name, index), None)
+            self._open_by_id.pop((topic.topic_id, index), None)
             if partition is not None:
                 partition.log.on_visible = None
 
@@ -116,7 +118,9 @@ class Partitions:
         """Open the partitions that nobody has asked for, but that hold something which retention may take."""
         for topic in self._broker.topics():
             config = topic.config
-            if "delete" not in config.cleanup_policy or (config.retention_ms < 0 and config.retention_bytes < 0):
+            if "delete" not in config.cleanup_policy or (
+                config.retention_ms < 0 and config.retention_bytes < 0
+            ):
                 continue
             for index in range(topic.partitions):
                 if (topic.kafka_name, index) in self._open:
