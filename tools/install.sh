@@ -55,4 +55,6 @@ say "Installing what constraints.txt names"
 pip() { .venv/bin/python -m pip --disable-pip-version-check --quiet "$@"; }
 pip install --require-hashes -r constraints.txt
 pip install --no-deps --no-build-isolation --editable .
+say "Compiling the kernel that reads ledgers into Arrow columns"
+.venv/bin/python -c 'import magnetar.pipeline.frames'
 touch .venv/installed

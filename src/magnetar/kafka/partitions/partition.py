@@ -119,7 +119,7 @@ class Partition:
             return await asyncio.get_running_loop().run_in_executor(None, check_batch, data)
 
     def produce(self, data: memoryview, header: BatchHeader) -> Produced:
-        """Append one producer's batch that was checked; raise ``RecordsError``, ``ProducerRefused``, ``LedgerError``."""
+        """Append one checked batch of a producer; raise ``RecordsError``, ``ProducerRefused`` or ``LedgerError``."""
         config = self.topic.config
         if header.producer_id >= 0:
             kept = self.producers.check(header)
