@@ -345,8 +345,8 @@ def mapped(path: Path) -> Iterator[memoryview]:
         if path.stat().st_size == 0:
             yield memoryview(b"")
             return
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            yield memoryview(data)
+        # Not closed here: views of it may be left, and the last one of them closes it.
+        yield memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def lost_ranges(info: ManagedLedgerInfo) -> list[tuple[int, int]]:

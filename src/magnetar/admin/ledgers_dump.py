@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from magnetar.admin.errors import AdminError, NotThere
@@ -106,9 +107,10 @@ def _ledger(data: Path, name: str, summary: LedgerSummary, first_entry: int, mos
         damages = iter(found.damages)
         for run in found.runs:
             whole = frames(content, summary.ledger_id, run.start, run.first_entry, run.index.end)
-            rows += (_entry(summary.ledger_id, frame) for frame in whole if frame.entry_id >= first_entry)
+            wanted = (frame for frame in whole if frame.entry_id >= first_entry)
+            rows += (_entry(summary.ledger_id, frame) for frame in islice(wanted, most - len(rows)))
             damage = next(damages, None)
-            if damage is not None:
+            if damage is not None and damage.next_entry > first_entry:
                 rows.append(
                     DumpedEntry(
                         summary.ledger_id, damage.entry, damage.at, damage.until - damage.at,
