@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from magnetar.kafka.coordinators.classic import Caller
 from magnetar.kafka.coordinators.decider import GroupsDecider
@@ -19,6 +19,7 @@ from magnetar.kafka.wire.messages.join_group_request import JoinGroupRequest, Jo
 from magnetar.kafka.wire.messages.join_group_response import JoinGroupResponse
 from magnetar.kafka.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from magnetar.kafka.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+from magnetar.kafka.wire.messages.sync_group_response import SyncGroupResponse
 from tests.coordinators.stage import subscription
 
 GROUP = "g"
@@ -39,7 +40,7 @@ class GroupHistory(RuleBasedStateMachine):
         self.facts: list[Fact] = []
         self.waiting: dict[int, str] = {}
         self.known: dict[str, int] = {}
-        self.leaders: dict[int, str] = {}
+        self.crews: dict[int, frozenset[str]] = {}
         self.generation = 0
         self.decider = self._fresh()
 
@@ -69,15 +70,24 @@ class GroupHistory(RuleBasedStateMachine):
             assert self.waiting.pop(own, None) is not None, "a request was answered twice"
             if isinstance(answer, JoinGroupResponse):
                 self._learn(answer)
+            if isinstance(answer, SyncGroupResponse) and not answer.error_code:
+                assert self.group is not None
+                part = bytes(answer.assignment).decode()
+                assert part == "" or part.endswith(f"@{self.group.generation}"), (
+                    "a part of another generation"
+                )
 
     def _learn(self, answer: JoinGroupResponse) -> None:
         if answer.error_code:
             if answer.member_id:
                 self.known.setdefault(answer.member_id, -1)
             return
+        self.known[answer.member_id] = answer.generation_id
         if answer.members:
             assert answer.leader == answer.member_id
-        self.known[answer.member_id] = answer.generation_id
+            dynamic = frozenset(one.member_id for one in answer.members if one.group_instance_id is None)
+            # Static members come back under new ids without a new generation.
+            assert self.crews.setdefault(answer.generation_id, dynamic) == dynamic
 
     def _ask(self, decide: object, what: str) -> None:
         token = self._token(what)
@@ -89,6 +99,13 @@ class GroupHistory(RuleBasedStateMachine):
     def _somebody(self, which: int) -> str:
         ids = list(self.known)
         return ids[which % len(ids)] if ids else "nobody"
+
+    @initialize(size=st.integers(0, 3), static=st.booleans(), settle=st.booleans())
+    def begin(self, size: int, static: bool, settle: bool) -> None:
+        for index in range(size):
+            self._join("", ["range", "sticky"], "one" if static and index == 0 else None, 3)
+        if settle:
+            self.everybody_does_as_told(False)
 
     @rule(protocols=PROTOCOLS, instance=INSTANCES, version=st.sampled_from([3, 9]))
     def join_new(self, protocols: list[str], instance: str | None, version: int) -> None:
@@ -125,17 +142,40 @@ class GroupHistory(RuleBasedStateMachine):
 
     @rule(who=SOMEBODY)
     def sync(self, who: int) -> None:
-        member_id = self._somebody(who)
+        self._sync(self._somebody(who))
+
+    def _sync(self, member_id: str) -> None:
         everybody = list(self.group.members) if self.group is not None else []
         request = SyncGroupRequest(
             group_id=GROUP,
             generation_id=self.known.get(member_id, -1),
             member_id=member_id,
             assignments=[
-                SyncGroupRequestAssignment(member_id=one, assignment=f"{one}'s".encode()) for one in everybody
+                SyncGroupRequestAssignment(member_id=one, assignment=self._part(one)) for one in everybody
             ],
         )
         self._ask(lambda token: self.decider.classic.sync(request, token, self.now_ms), "sync")
+
+    def _part(self, member_id: str) -> bytes:
+        assert self.group is not None
+        return f"{member_id}@{self.group.generation}".encode()
+
+    @rule(leader_last=st.booleans())
+    def everybody_does_as_told(self, leader_last: bool) -> None:
+        """Join whoever is missing, wait, sync: without this the group would hardly ever get anywhere."""
+        group = self.group
+        if group is None:
+            return
+        for member in [member for member in group.members.values() if member.joining is None]:
+            if group.state is State.PREPARING_REBALANCE:
+                self._join(member.member_id, [name for name, _ in member.protocols], member.instance_id, 9)
+        for member_id in list(group.pending):
+            self._join(member_id, ["range", "sticky", "other"], None, 9)
+        deadline_ms = self.decider.classic.timers.deadline(join_key(group))
+        if group.state is State.PREPARING_REBALANCE and deadline_ms is not None:
+            self.let_time_pass(max(deadline_ms - self.now_ms, 0) // 1_000 + 1)
+        for member_id in sorted(group.members, key=lambda one: (one == group.leader) == leader_last):
+            self._sync(member_id)
 
     @rule(who=SOMEBODY)
     def heartbeat(self, who: int) -> None:
@@ -164,12 +204,14 @@ class GroupHistory(RuleBasedStateMachine):
     def delete_offset(self, partition: int) -> None:
         self._ask(lambda token: self.decider.offsets.delete(GROUP, [("t", partition)]), "delete")
 
+    @precondition(lambda self: self.requests % 3 == 0)
     @rule()
     def delete_group(self) -> None:
         self._ask(lambda token: self.decider.offsets.delete_group(GROUP), "delete")
         if self.group is None:
             self._forget()
 
+    @precondition(lambda self: self.requests % 7 == 0)
     @rule(days=st.sampled_from([0, 8]))
     def expire_offsets(self, days: int) -> None:
         self.now_ms += days * 86_400_000
@@ -178,7 +220,7 @@ class GroupHistory(RuleBasedStateMachine):
         if self.group is None:
             self._forget()
 
-    @rule(seconds=st.integers(1, 25))
+    @rule(seconds=st.sampled_from([1, 3, 3, 6, 9, 25]))
     def let_time_pass(self, seconds: int) -> None:
         end_ms = self.now_ms + seconds * 1_000
         timers = self.decider.classic.timers
@@ -187,6 +229,7 @@ class GroupHistory(RuleBasedStateMachine):
             self._take(self.decider.classic.expire(self.now_ms))
         self.now_ms = end_ms
 
+    @precondition(lambda self: self.requests % 2 == 0)
     @rule()
     def crash(self) -> None:
         self.decider = self._fresh()
@@ -195,12 +238,12 @@ class GroupHistory(RuleBasedStateMachine):
         self.waiting.clear()
         # What was not assigned yet was never promised: that generation may be given out anew.
         self.generation = 0 if self.group is None else self.group.generation
-        self.leaders.clear()
+        self.crews.clear()
         self._take(self.decider.classic.resume(self.now_ms))
 
     def _forget(self) -> None:
         self.known.clear()
-        self.leaders.clear()
+        self.crews.clear()
         self.generation = 0
 
     @invariant()
@@ -273,7 +316,7 @@ def _kept(decider: GroupsDecider) -> dict[str, object]:
 
 TestGroupHistory = GroupHistory.TestCase
 TestGroupHistory.settings = settings(
-    max_examples=100,
+    max_examples=150,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
