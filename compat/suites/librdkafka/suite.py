@@ -28,7 +28,11 @@ def every_test(source: Path) -> list[str]:
     listing = (source / "tests" / "test.c").read_text()
     table = listing[listing.index("struct test tests[] = {") :]
     entries = re.findall(r"_TEST\((\d{4}_\w+),\s*([\w |]+)", table[: table.index("\n};")])
-    return [name for name, flags in entries if "TEST_F_LOCAL" not in flags and not NOT_ASKED.search(name)]
+    return [
+        name
+        for name, flags in entries
+        if "TEST_F_LOCAL" not in flags and not NOT_ASKED.search(name) and name < "1000"
+    ]
 
 
 def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[str, str, str]]:
@@ -40,13 +44,15 @@ def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[st
 
 def _one(directory: Path, bootstrap: str, test: str) -> tuple[str, str]:
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as configuration:
-        configuration.write(f"metadata.broker.list={bootstrap}\n")
+        configuration.write(f"metadata.broker.list={bootstrap}\ntest.timeout.multiplier=2\n")
         configuration.flush()
         environment = {
             **os.environ,
             "TESTS": test,
             "RDKAFKA_TEST_CONF": configuration.name,
             "TEST_KAFKA_VERSION": BROKER_VERSION,
+            "KAFKA_PATH": str(Path(__file__).parent / "kafka"),
+            "BROKERS": bootstrap,
             "LD_LIBRARY_PATH": "../src:../src-cpp",
         }
         command = ["./test-runner", "-p1", "-Q", "-E", "-L"]  # -E: no socket emulation, -L: no local tests
