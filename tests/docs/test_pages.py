@@ -1,0 +1,41 @@
+"""Pages keep their promises: links lead somewhere, and every make target they name exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/**/*.md")])
+LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files(page: Path) -> None:
+    dead = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
+    assert dead == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_make_targets_exist(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"(?:^|`)make ([a-z]+)", page.read_text(), re.MULTILINE))
+    assert named <= targets
+
+
+def test_the_makefile_explains_every_target() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    phony = set(re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[1].split())  # type: ignore[index]
+    explained = set(re.findall(r"^([a-z]+):.*## ", makefile, re.MULTILINE))
+    assert phony == explained
+
+
+def test_pins_are_hashed_and_name_no_place() -> None:
+    pins = (ROOT / "constraints.txt").read_text()
+    packages = re.findall(r"^([a-z0-9-]+)==.*?(?=^[a-z]|\Z)", pins, re.MULTILINE | re.DOTALL)
+    assert len(packages) > 30
+    assert "://" not in pins
+    for block in re.split(r"^(?=[a-z])", pins, flags=re.MULTILINE)[1:]:
+        assert "--hash=sha256:" in block, block.splitlines()[0]
