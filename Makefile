@@ -41,6 +41,7 @@ format: .venv/installed ## put all files into the one style
 
 docs: .venv/installed ## write the pages that are made from the code anew
 	@$(BIN)/python tools/configuration_reference.py
+	@$(BIN)/python tools/cli_reference.py
 
 bench: .venv/installed ## side-by-side benchmarks (they need Kafka's own tools: see docs/benchmarks.md)
 	@$(BIN)/python benchmarks/run.py

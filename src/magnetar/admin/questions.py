@@ -6,57 +6,61 @@
 
 from __future__ import annotations
 
-import inspect
 import json
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from magnetar.admin import errors
 from magnetar.admin.errors import AdminError, Declined, Invalid
 from magnetar.admin.explain import Explained
 from magnetar.admin.ledgers_of import PartitionLedgers
-from magnetar.admin.live import LiveBroker
 from magnetar.admin.plain import restore, to_line
 from magnetar.admin.reasons import Why
 
-T = TypeVar("T")
-Question = Callable[..., Awaitable[object]]
+if TYPE_CHECKING:
+    from magnetar.admin.live import LiveBroker
 
-QUESTIONS: dict[str, tuple[Question, type]] = {
-    "explain": (LiveBroker.explain, Explained),
-    "ledgers": (LiveBroker.ledgers, PartitionLedgers),
-    "why-partition": (LiveBroker.why_partition, Why),
-    "why-group": (LiveBroker.why_group, Why),
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question: the method of `LiveBroker` that answers it, what it takes, and what it gives."""
+
+    method: str
+    takes: Mapping[str, type]
+    gives: type
+
+
+_PARTITION = {"topic": str, "partition": int}
+QUESTIONS = {
+    "explain": Question("explain", {**_PARTITION, "offset": int}, Explained),
+    "ledgers": Question("ledgers", _PARTITION, PartitionLedgers),
+    "why-partition": Question("why_partition", _PARTITION, Why),
+    "why-group": Question("why_group", {"group": str}, Why),
 }
-"""By name: the method that answers, and the type of its answer."""
 
 
 async def answer(line: bytes, broker: LiveBroker) -> bytes:
     """Give the answer to one question, as one line; an error is an answer too."""
     try:
         question, given = _parse(line)
-        value = await question(broker, **given)
+        value = await getattr(broker, question.method)(**given)
     except AdminError as error:
         told = {"kind": type(error).__name__, "message": str(error), "next_step": error.next_step}
         return to_line({"error": told})
     return to_line({"answer": value})
 
 
-def _parse(line: bytes) -> tuple[Question, dict[str, Any]]:
+def _parse(line: bytes) -> tuple[Question, dict[str, object]]:
     try:
         given = json.loads(line)
-        question, _ = QUESTIONS[given.pop("ask")]
+        question = QUESTIONS[given.pop("ask")]
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise Invalid(f"not a question: {error!r}", f"Known are {', '.join(QUESTIONS)}.") from error
-    wanted = _parameters(question)
-    if given.keys() != wanted.keys() or any(type(given[name]) is not kind for name, kind in wanted.items()):
-        raise Invalid(f"it takes {', '.join(f'{name} ({kind.__name__})' for name, kind in wanted.items())}")
+    takes = question.takes
+    if given.keys() != takes.keys() or any(type(given[name]) is not kind for name, kind in takes.items()):
+        raise Invalid(f"it takes {', '.join(f'{name} ({kind.__name__})' for name, kind in takes.items())}")
     return question, given
-
-
-def _parameters(question: Question) -> dict[str, type]:
-    signature = inspect.signature(question, eval_str=True)
-    return {name: each.annotation for name, each in signature.parameters.items() if name != "self"}
 
 
 def ask_line(ask: str, given: Mapping[str, object]) -> bytes:
@@ -71,7 +75,7 @@ def read_answer(ask: str, line: bytes) -> object:
         if "error" in said:
             error = said["error"]
             raise _KINDS.get(error["kind"], AdminError)(error["message"], error["next_step"])
-        return restore(QUESTIONS[ask][1], said["answer"])
+        return restore(QUESTIONS[ask].gives, said["answer"])
     except (ValueError, KeyError, TypeError) as error:
         raise Declined(
             f"the broker's answer cannot be read: {error!r}", "Are both of one version?"

@@ -41,7 +41,7 @@ class AdminServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # The first operator waits for what answers to be loaded, so that no start has to.
-        await asyncio.to_thread(import_module, "magnetar.admin.questions")
+        await asyncio.to_thread(import_module, "magnetar.admin.live")
         from magnetar.admin.live import LiveBroker
         from magnetar.admin.questions import answer
 

@@ -31,7 +31,12 @@ def consume(
     partition: Partitions = None,
     offset: Annotated[
         str,
-        typer.Option("--offset", "-o", help="beginning, end, an offset, -N (before the end) or s@TIME."),
+        typer.Option(
+            "--offset",
+            "-o",
+            metavar="PLACE",
+            help="beginning, end, an offset, -N (before the end) or s@TIME.",
+        ),
     ] = "beginning",
     exit_at_end: Annotated[bool, typer.Option("--exit", "-e", help="Stop at the end.")] = False,
     count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="Stop after so many.")] = None,

@@ -10,11 +10,17 @@ import typer
 
 from magnetar.admin.client import ask
 from magnetar.admin.data_directory import DataDirectory
-from magnetar.admin.errors import Unreachable
+from magnetar.admin.errors import Invalid, Unreachable
+from magnetar.admin.ledgers import Finding, Gravity, Report
+from magnetar.admin.ledgers import verify as verify_directory
+from magnetar.admin.ledgers_dump import Dump, DumpedLedger
+from magnetar.admin.ledgers_dump import dump as dump_directory
 from magnetar.admin.ledgers_of import PartitionLedgers
+from magnetar.admin.ledgers_repair import Repair
+from magnetar.admin.ledgers_repair import repair as repair_directory
 from magnetar.admin.place import parse_place
 from magnetar.admin.whereabouts import data_directory
-from magnetar.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Data, Json, partition_names
+from magnetar.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Data, Json, Yes, confirm, partition_names
 from magnetar.cli.output import give, moment, pairs, size, table
 
 if TYPE_CHECKING:
@@ -34,6 +40,65 @@ def list_(
     topic, index = parse_place(partition)
     root = data_directory(data, bootstrap_server)
     give(_ledgers(root, topic, index), _listed, as_json=json)
+
+
+Directory = Annotated[
+    Path, typer.Option("--data", exists=True, file_okay=False, help="The broker's data directory.")
+]
+
+
+@app.command()
+def verify(data: Directory, json: Json = False) -> None:
+    """Check every byte of a data directory; beside a running broker, all that it has finished.
+
+    Ends with 1 if anything is damaged.
+    """
+    report = verify_directory(data)
+    give(report, _verified, as_json=json)
+    raise typer.Exit(0 if report.is_whole else 1)
+
+
+@app.command()
+def dump(
+    data: Directory,
+    partition: Annotated[
+        str | None, typer.Argument(metavar="TOPIC-PARTITION", help="All of its ledgers.")
+    ] = None,
+    ledger: Annotated[int | None, typer.Option("--ledger", min=0, help="Only this ledger.")] = None,
+    first: Annotated[int, typer.Option("--from", min=0, help="The first entry of each ledger.")] = 0,
+    most: Annotated[int, typer.Option("--most", min=1, help="Entries of each ledger at most.")] = 1000,
+    json: Json = False,
+) -> None:
+    """Show what stands in ledger files, entry by entry, damaged places included."""
+    if partition is None and ledger is None:
+        raise Invalid("dump what?", "Name a TOPIC-PARTITION, or a ledger with --ledger.")
+    log = None
+    if partition is not None:
+        place = parse_place(partition)
+        with DataDirectory(data) as directory:
+            log = directory.topic(place.topic).name.ledger_name(place.partition)
+    found = dump_directory(data, log=log, ledger=ledger, first_entry=first, most=most)
+    give(found, _dumped, as_json=json)
+
+
+@app.command()
+def repair(
+    data: Directory,
+    drop_damaged: Annotated[
+        bool, typer.Option("--drop-damaged", help="Give up what is damaged, and keep all that is whole.")
+    ] = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Mend the data directory of a stopped broker; nothing is given up without --drop-damaged.
+
+    Ends with 1 if anything is still damaged.
+    """
+    if drop_damaged:
+        confirm(f"Give up the damaged entries in {data} for good?", yes=yes)
+    done = repair_directory(data, drop_damaged=drop_damaged)
+    give(done, _repaired, as_json=json)
+    raise typer.Exit(1 if any(each.gravity is Gravity.damage for each in done.left) else 0)
 
 
 def _ledgers(root: Path, topic: str, partition: int) -> PartitionLedgers:
@@ -69,3 +134,79 @@ def _listed(value: PartitionLedgers) -> Iterator[RenderableType]:
             for row in value.ledgers
         ],
     )
+
+
+def _verified(report: Report) -> Iterator[RenderableType]:
+    yield pairs(
+        [
+            ("data", report.data),
+            ("managed ledgers", report.logs),
+            ("ledgers", report.ledgers),
+            ("entries", report.entries),
+            ("read", size(report.bytes)),
+        ]
+    )
+    if report.live:
+        yield "a broker is running: what it is writing now was left out"
+    yield from _findings(report.findings)
+    yield "all of it is what was written" if report.is_whole else "DAMAGED"
+
+
+def _findings(findings: tuple[Finding, ...]) -> Iterator[RenderableType]:
+    for finding in findings:
+        at = f" at byte {finding.at}" if finding.at >= 0 else ""
+        yield f"{finding.gravity}: {finding.file}{at}: {finding.what}"
+        if finding.do:
+            yield f"  -> {finding.do}"
+
+
+def _dumped(value: Dump) -> Iterator[RenderableType]:
+    for ledger in value.ledgers:
+        yield from _dumped_ledger(ledger)
+
+
+def _dumped_ledger(ledger: DumpedLedger) -> Iterator[RenderableType]:
+    state = "sealed" if ledger.sealed else "open"
+    torn = f", {ledger.torn} torn bytes at its end" if ledger.torn else ""
+    yield f"ledger {ledger.ledger} of {ledger.log}: {size(ledger.size)}, {state}, header {ledger.header}{torn}"
+    yield ledger.file
+    yield table(
+        (
+            "#entry",
+            "#at byte",
+            "#bytes",
+            "#first",
+            "#last",
+            "appended",
+            "format",
+            "codec",
+            "#producer",
+            "problem",
+        ),
+        [
+            (
+                row.entry,
+                row.at,
+                row.size,
+                row.first_offset,
+                row.last_offset,
+                moment(row.appended),
+                row.entry_format or "-",
+                row.codec or "-",
+                row.producer_id if row.producer_id >= 0 else "-",
+                row.problem,
+            )
+            for row in ledger.entries
+        ],
+    )
+
+
+def _repaired(value: Repair) -> Iterator[RenderableType]:
+    if not value.actions:
+        yield "nothing was done"
+    for action in value.actions:
+        lost = f" (offsets {action.lost_first} to {action.lost_last})" if action.lost_first >= 0 else ""
+        yield f"{action.file}: {action.what}{lost}"
+    if value.left:
+        yield "left as it is:"
+        yield from _findings(value.left)

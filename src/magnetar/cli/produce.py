@@ -58,7 +58,9 @@ def produce(
     file: Annotated[
         Path | None, typer.Argument(exists=True, dir_okay=False, help="Standard input if not given.")
     ] = None,
-    form: Annotated[Form, typer.Option("--format", "-F", help="What a line is.")] = Form.text,
+    form: Annotated[
+        Form, typer.Option("--format", "-F", metavar="text|json", help="What a line is.")
+    ] = Form.text,
     separator: Annotated[
         str | None,
         typer.Option(
@@ -72,7 +74,10 @@ def produce(
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", min=0, help="By key, or spread, if not given.")
     ] = None,
-    compression: Annotated[Codec, typer.Option("--compression", "-z")] = Codec.none,
+    compression: Annotated[
+        Codec,
+        typer.Option("--compression", "-z", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd."),
+    ] = Codec.none,
     progress: Annotated[
         bool | None, typer.Option("--progress/--no-progress", help="On a terminal if not said.")
     ] = None,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import gc
 import logging
 import resource
@@ -43,6 +45,7 @@ def run(data: Path | None, kafka: str | None, config: Path | None, overrides: Se
     if warning:
         _log.warning(warning)
     _raise_file_limit()
+    _bound_allocator()
     try:
         uvloop.run(_serve(loaded.settings))
     except (BrokerError, LedgerError, MetadataError, OSError) as error:
@@ -85,3 +88,17 @@ def _raise_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _bound_allocator() -> None:
+    """Have buffers of a few MB reused, and larger ones given back at once.
+
+    Left alone, glibc comes to keep tens of MB per thread, and gives back each buffer of 1 MB only to be asked for
+    the next: a read of 1 MB then spends a third of its time on page faults.
+    """
+    mmap_threshold, trim_threshold, arenas = -3, -1, -8
+    with contextlib.suppress(AttributeError):  # not glibc
+        allocator = ctypes.CDLL(None)
+        allocator.mallopt(mmap_threshold, 4 << 20)
+        allocator.mallopt(trim_threshold, 32 << 20)
+        allocator.mallopt(arenas, 2)

@@ -1,0 +1,78 @@
+"""The page of all commands is what the commands say, and every command keeps the house's promises."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from magnetar.cli import main
+from magnetar.cli.app import app
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def commands(command: Any = None, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Give every command with its path."""
+    for name, each in (command or get_command(app)).commands.items():
+        if hasattr(each, "commands"):
+            yield from commands(each, f"{path}{name} ")
+        else:
+            yield f"{path}{name}", each
+
+
+ALL = dict(commands())
+
+
+def options_of(name: str) -> set[str]:
+    return {
+        option for each in ALL[name].params if each.param_type_name == "option" for option in each.opts
+    } - {"--help", "-h"}
+
+
+def test_the_page_is_current() -> None:
+    script = ROOT / "tools" / "cli_reference.py"
+    check = subprocess.run([sys.executable, str(script), "--check"], check=False)
+    assert check.returncode == 0, "run tools/cli_reference.py"
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name != "standalone"])
+def test_every_command_gives_json(name: str) -> None:
+    assert "--json" in options_of(name)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_command_and_option_says_what_it_does(name: str) -> None:
+    assert ALL[name].help
+    untold = [each.opts for each in ALL[name].params if each.param_type_name == "option" and not each.help]
+    assert not untold
+
+
+def test_the_short_way_to_standalone_takes_the_same_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: set[str] = set()
+    add = argparse.ArgumentParser.add_argument
+
+    def noting(self: argparse.ArgumentParser, *names: str, **rest: Any) -> argparse.Action:
+        taken.update(names)
+        return add(self, *names, **rest)
+
+    monkeypatch.setattr(argparse.ArgumentParser, "add_argument", noting)
+    with pytest.raises(SystemExit) as end:
+        main.run(["standalone", "--no-such-option"])
+    assert end.value.code == 2
+    assert taken - {"--help", "-h"} == options_of("standalone")
+
+
+def test_a_broker_does_not_load_what_only_operators_need() -> None:
+    script = (
+        "import sys; import magnetar.cli.main, magnetar.cli.standalone; "
+        "print([name for name in ('typer', 'rich', 'confluent_kafka', 'magnetar.admin.live') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,113 @@
+"""Write ``docs/cli.md`` from the commands themselves. Run it after changing one; ``--check`` tells if it is stale."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from typer.main import get_command
+
+from magnetar.admin.reasons import Reason
+from magnetar.cli import formats
+from magnetar.cli.app import app
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
+
+HEAD = """\
+# The command line
+
+*Made by `tools/cli_reference.py`; change the commands' own descriptions instead of this page.*
+
+`magnetar` starts a broker and is the operator's hand for it. Everything that Kafka's protocol offers is asked over
+that protocol, so those commands work against any Kafka broker too. `explain`, `why` and `ledger list` ask what only
+our broker knows, through a socket in its data directory (`DATA/admin.sock`, for its owner alone); the directory is
+found by asking the broker, or named with `--data`. `explain` and `ledger` also work where no broker runs.
+
+- **Broker**: `--bootstrap-server HOST:PORT`, else the environment's `MAGNETAR_BOOTSTRAP_SERVER`, else 127.0.0.1:9092.
+- **Output**: tables for people; `--json` for programs, with the same names on every release. Sizes are bytes, times
+  are ms since 1970; what is absent is `null`. With `--json` an error is JSON too, on standard error.
+- **Exit status**: 0 done, 1 failed, 2 the command was not understood. An error says what to do next.
+- **Completion**: `magnetar --install-completion`. Topics, partitions and groups are completed too, where a broker
+  answers within half a second.
+- **Places in a partition**: `beginning` (or `earliest`), `end` (or `latest`), an offset, `-N` (so many before the end),
+  `s@TIME` (ms since 1970, or ISO 8601).
+"""
+
+LINES = """
+## Lines and records
+
+`produce` takes a value per line; with `--key-separator` a key before it; with `--format json` an object per line:
+`{"key": ..., "value": ..., "headers": ..., "partition": ..., "timestamp": ...}`, each of which may be left out.
+Bytes that are not UTF-8 are `{"base64": "..."}`. `consume --json` writes such lines: what one writes the other reads.
+
+`consume --format` takes a text with these tokens:
+
+```
+"""
+
+WHY = """
+## Reasons
+
+`why` names one of these. The words are stable; the sentence beside them has the figures.
+
+"""
+
+
+def page() -> str:
+    """Give the whole page."""
+    tokens = inspect.cleandoc(formats.__doc__ or "").split("\n\n")[1]
+    reasons = ", ".join(f"`{reason}`" for reason in Reason)
+    commands = "".join(_commands(get_command(app), "magnetar"))
+    return f"{HEAD}{LINES}{tokens}\n```\n{WHY}{reasons}\n\n## Commands\n{commands}"
+
+
+def _commands(command: Any, path: str) -> Iterator[str]:
+    """Give each command below ``command``, the commands of a group behind it."""
+    for name, each in command.commands.items():
+        if hasattr(each, "commands"):
+            yield from _commands(each, f"{path} {name}")
+        else:
+            yield _command(each, f"{path} {name}")
+
+
+def _command(command: Any, path: str) -> str:
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    options = [each for each in command.params if each.param_type_name == "option"]
+    usage = " ".join([path, *(_argument(each) for each in arguments)])
+    rows = "".join(f"| {_option(each)} | {_told(each)} |\n" for each in options)
+    told = "\n".join(line.strip() for line in (command.help or "").splitlines())
+    return f"\n### `{usage}`\n\n{told}\n\n| Option | |\n|---|---|\n{rows}"
+
+
+def _argument(argument: Any) -> str:
+    name = argument.metavar or argument.name.upper()
+    return name if argument.required else f"[{name}]"
+
+
+def _option(option: Any) -> str:
+    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+    kind = option.metavar or ("" if option.is_flag else option.name.upper().strip("_"))
+    return f"{names} {kind}".rstrip().replace("|", "\\|")
+
+
+def _told(option: Any) -> str:
+    told = (option.help or "").replace("|", "\\|")
+    default = option.default
+    if default not in (None, False, True, "", []) and not callable(default):
+        told += f" Default `{getattr(default, 'value', default)}`."
+    return f"{told} Required." if option.required else told
+
+
+def main() -> int:
+    """Write the page, or with ``--check`` give 1 if it is not what it should be."""
+    if "--check" in sys.argv[1:]:
+        return int(not PAGE.exists() or PAGE.read_text() != page())
+    PAGE.write_text(page())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
