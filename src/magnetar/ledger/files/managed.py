@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from magnetar.ledger.files.engine import FilesEngine
 
 CHECKPOINT_BYTES = 64 << 20
-CHECKPOINT_ENTRIES = 50_000
+CHECKPOINT_ENTRIES = 20_000
 _OFFSET = struct.Struct(">Q")
 
 

@@ -1,0 +1,351 @@
+"""Cursors: named reading states of a managed ledger, as Pulsar keeps them.
+
+Everything up to the mark-delete position is done with, and so are individually deleted entries behind it. A durable
+cursor lives in the metadata store under ``/managed-ledgers/<log>/<cursor>``; any other one is forgotten.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from enum import Enum
+from urllib.parse import unquote
+
+from magnetar.ledger.cursor_info import CursorInfo, cursor_path, decode_cursor, encode_cursor
+from magnetar.ledger.errors import LedgerFenced, LedgerNotFound, StorageFailed
+from magnetar.ledger.info import path_of
+from magnetar.ledger.port import LedgerSummary, ManagedLedger, Position, StoredEntry, wall_clock_ms
+from magnetar.metadata import BadVersion, MetadataError, MetadataStore, NotFound
+
+BEFORE_FIRST = -1
+"""The entry id of a mark-delete position before which a ledger has no entry."""
+
+
+class Start(Enum):
+    """Where a new cursor begins: before all that is kept, or behind it."""
+
+    earliest = "earliest"
+    latest = "latest"
+
+
+class Ranges:
+    """Entry ids of one ledger, as sorted ranges ``[start, end)`` that never touch."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def add(self, start: int, end: int) -> None:
+        """Take in ``[start, end)``, joined with what it touches."""
+        low = bisect_right(self._starts, start)
+        if low and self._ends[low - 1] >= start:
+            low -= 1
+            start = self._starts[low]
+        high = bisect_right(self._starts, end)
+        if high > low:
+            end = max(end, self._ends[high - 1])
+        self._starts[low:high] = [start]
+        self._ends[low:high] = [end]
+
+    def cut(self, before: int) -> None:
+        """Forget all ids below ``before``."""
+        while self._starts and self._ends[0] <= before:
+            del self._starts[0], self._ends[0]
+        if self._starts and self._starts[0] < before:
+            self._starts[0] = before
+
+    def end_of(self, entry_id: int) -> int | None:
+        """Give where the range that holds an id ends, or None if none does."""
+        place = bisect_right(self._starts, entry_id) - 1
+        return self._ends[place] if place >= 0 and entry_id < self._ends[place] else None
+
+    def pairs(self) -> list[tuple[int, int]]:
+        return list(zip(self._starts, self._ends, strict=True))
+
+    def __len__(self) -> int:
+        return sum(self._ends) - sum(self._starts)
+
+
+class Cursor:
+    """One reading state. Made by ``Cursors``, which say when changes are durable."""
+
+    def __init__(
+        self, log: ManagedLedger, name: str, info: CursorInfo, save: Callable[[CursorInfo], None] | None
+    ) -> None:
+        self.name = name
+        self.is_durable = save is not None
+        self._log = log
+        self._save = save
+        self._mark = info.mark_delete
+        self._deleted: dict[int, Ranges] = {}
+        self._next_offset: int | None = None
+        for lower, upper in info.ranges:
+            self._ranges(upper.ledger_id).add(lower.entry_id + 1, upper.entry_id + 1)
+
+    @property
+    def mark_delete_position(self) -> Position:
+        """Everything up to it is done with."""
+        return self._mark
+
+    def deleted_ranges(self) -> list[tuple[Position, Position]]:
+        """Give the ranges ``(lower, upper]`` behind the mark-delete position that are done with."""
+        return [
+            (Position(summary.ledger_id, start - 1), Position(summary.ledger_id, end - 1))
+            for summary in self._log.ledgers()
+            if summary.ledger_id in self._deleted
+            for start, end in self._deleted[summary.ledger_id].pairs()
+        ]
+
+    def backlog(self) -> int:
+        """Give how many entries are not done with, those that are just being made durable included."""
+        ledgers = self._log.ledgers()
+        first = self._place(ledgers, self._mark.ledger_id)
+        behind = ledgers[max(first, 0) :]
+        entries = sum(each.entries for each in behind) - (self._mark.entry_id + 1 if first >= 0 else 0)
+        return entries - sum(len(self._deleted.get(each.ledger_id, ())) for each in behind)
+
+    # -- being done with entries
+
+    def mark_delete(self, position: Position) -> None:
+        """Be done with everything up to and with ``position``; one that lies before the mark changes nothing."""
+        ledgers = self._known(position)
+        if self._comes_before(ledgers, self._mark, position):
+            self._mark = position
+            self._settle(ledgers)
+
+    def delete(self, *positions: Position) -> None:
+        """Be done with single entries."""
+        self.delete_ranges((position, position) for position in positions)
+
+    def delete_ranges(self, ranges: Iterable[tuple[Position, Position]]) -> None:
+        """Be done with ranges of entries, each from its first to its last one."""
+        ledgers = self._log.ledgers()
+        for first, last in ranges:
+            self._known(last)
+            low, high = self._place(ledgers, first.ledger_id), self._place(ledgers, last.ledger_id)
+            for place in range(max(low, 0), high + 1):
+                ledger = ledgers[place]
+                start = first.entry_id if place == low else 0
+                end = last.entry_id + 1 if place == high else ledger.entries
+                if end > start:
+                    self._ranges(ledger.ledger_id).add(start, end)
+        self._settle(ledgers)
+
+    def _ranges(self, ledger_id: int) -> Ranges:
+        return self._deleted.setdefault(ledger_id, Ranges())
+
+    def _settle(self, ledgers: list[LedgerSummary]) -> None:
+        """Move the mark over what follows it without a gap; forget ranges behind it; keep the result."""
+        place = self._place(ledgers, self._mark.ledger_id)
+        if place < 0 and ledgers:  # its ledger was let go
+            place, self._mark = 0, Position(ledgers[0].ledger_id, BEFORE_FIRST)
+        for passed in set(self._deleted) - {each.ledger_id for each in ledgers[max(place, 0) :]}:
+            del self._deleted[passed]
+        while 0 <= place < len(ledgers):
+            ledger = ledgers[place]
+            entry_id = self._mark.entry_id if ledger.ledger_id == self._mark.ledger_id else BEFORE_FIRST
+            ranges = self._deleted.get(ledger.ledger_id)
+            end = ranges.end_of(entry_id + 1) if ranges is not None else None
+            if end is not None:
+                entry_id = end - 1
+                self._mark = Position(ledger.ledger_id, entry_id)
+            if ranges is not None:
+                ranges.cut(entry_id + 1)
+                if not len(ranges):
+                    del self._deleted[ledger.ledger_id]
+            if entry_id + 1 < ledger.entries:
+                break
+            place += 1
+        self._keep()
+
+    def _keep(self) -> None:
+        if self._save is not None:
+            self._save(CursorInfo(self._mark, tuple(self.deleted_ranges())))
+
+    # -- reading
+
+    async def read(self, *, max_entries: int = 100, max_bytes: int = 1 << 20) -> list[StoredEntry]:
+        """Give the next entries that are not done with, and go on behind them."""
+        offset = max(await self._offset(), self._log.first_offset)
+        found: list[StoredEntry] = []
+        while not found:
+            entries = await self._log.read(offset, max_bytes=max_bytes)
+            if not entries:
+                break
+            for entry in entries:
+                if len(found) == max_entries:
+                    break
+                offset = entry.last_offset + 1
+                if not self.is_done_with(Position(entry.ledger_id, entry.entry_id)):
+                    found.append(entry)
+        self._next_offset = offset
+        return found
+
+    def is_done_with(self, position: Position) -> bool:
+        """Tell whether an entry was deleted, alone or by the mark."""
+        ranges = self._deleted.get(position.ledger_id)
+        if ranges is not None and ranges.end_of(position.entry_id) is not None:
+            return True
+        return not self._comes_before(self._log.ledgers(), self._mark, position)
+
+    def rewind(self) -> None:
+        """Read again from the first entry that is not done with."""
+        self._next_offset = None
+
+    async def _offset(self) -> int:
+        """Give the offset to read from: behind the mark, if nothing was read since."""
+        if self._next_offset is None:
+            ledgers = self._log.ledgers()
+            place = self._place(ledgers, self._mark.ledger_id)
+            if place < 0:
+                self._next_offset = self._log.first_offset
+            elif self._mark.entry_id == BEFORE_FIRST:
+                self._next_offset = ledgers[place].first_offset
+            else:
+                self._next_offset = (await self._log.entry(self._mark)).last_offset + 1
+        return self._next_offset
+
+    # -- seeking
+
+    def seek(self, position: Position) -> None:
+        """Begin anew with the entry at ``position``: it and all behind it are not done with any more."""
+        ledgers = self._known(position, end=True)
+        if self._place(ledgers, position.ledger_id) < 0:
+            position = Position(ledgers[0].ledger_id, 0)
+        self._mark = Position(position.ledger_id, position.entry_id - 1)
+        self._deleted.clear()
+        self._next_offset = None
+        self._keep()
+
+    async def seek_offset(self, offset: int) -> None:
+        """Begin anew with the entry that holds ``offset``; raise ``OffsetOutOfRange``."""
+        entries = await self._log.read(offset, max_bytes=1)
+        self._seek_entry(entries[0] if entries else None)
+
+    async def seek_time(self, timestamp_ms: int) -> None:
+        """Begin anew with the first entry that holds a message of ``timestamp_ms`` or later, or at the end."""
+        self._seek_entry(await self._log.find_by_time(timestamp_ms))
+
+    def _seek_entry(self, entry: StoredEntry | None) -> None:
+        if entry is not None:
+            self.seek(Position(entry.ledger_id, entry.entry_id))
+        elif ledgers := self._log.ledgers():
+            self.seek(Position(ledgers[-1].ledger_id, ledgers[-1].entries))
+
+    # -- positions
+
+    @staticmethod
+    def _place(ledgers: list[LedgerSummary], ledger_id: int) -> int:
+        """Give which ledger of the log it is; -1 for one that was let go."""
+        return next((place for place, each in enumerate(ledgers) if each.ledger_id == ledger_id), -1)
+
+    def _known(self, position: Position, *, end: bool = False) -> list[LedgerSummary]:
+        """Raise ``LedgerNotFound`` unless the position is, or was, one of this log."""
+        ledgers = self._log.ledgers()
+        place = self._place(ledgers, position.ledger_id)
+        if place < 0:
+            if ledgers and position.ledger_id < ledgers[0].ledger_id:
+                return ledgers
+            raise LedgerNotFound(f"{self._log.name} has no ledger {position.ledger_id}")
+        if not BEFORE_FIRST <= position.entry_id < ledgers[place].entries + end:
+            raise LedgerNotFound(f"ledger {position.ledger_id} has no entry {position.entry_id}")
+        return ledgers
+
+    def _comes_before(self, ledgers: list[LedgerSummary], one: Position, other: Position) -> bool:
+        return (self._place(ledgers, one.ledger_id), one.entry_id) < (
+            self._place(ledgers, other.ledger_id), other.entry_id,
+        )  # fmt: skip
+
+
+class Cursors:
+    """The cursors of one managed ledger.
+
+    Changes are durable when a call returns; with ``save_interval_ms``, which spares the disk, at most that much later
+    than the next change, or with ``save``.
+    """
+
+    def __init__(
+        self,
+        log: ManagedLedger,
+        metadata: MetadataStore,
+        *,
+        clock: Callable[[], int] = wall_clock_ms,
+        save_interval_ms: int = 0,
+    ) -> None:
+        self._log = log
+        self._metadata = metadata
+        self._clock = clock
+        self._save_interval_ms = save_interval_ms
+        self._open: dict[str, Cursor] = {}
+        self._versions: dict[str, int] = {}
+        self._due: dict[str, CursorInfo] = {}
+        self._saved_ms: dict[str, int] = {}
+
+    def names(self) -> list[str]:
+        """Give the names of the durable cursors, open or not."""
+        return sorted(unquote(name) for name in self._metadata.children(path_of(self._log.name)))
+
+    def open(self, name: str, start: Start = Start.latest) -> Cursor:
+        """Open a durable cursor, or make it; give the same one each time."""
+        cursor = self._open.get(name)
+        if cursor is None:
+            path = cursor_path(self._log.name, name)
+            stored = self._metadata.get(path)
+            self._versions[name] = -1 if stored is None else stored.version
+            info = self._beginning(start) if stored is None else decode_cursor(stored.value, name=path)
+            cursor = Cursor(self._log, name, info, lambda changed: self._save(name, changed))
+            if stored is None:
+                self._write(name, info)
+            self._open[name] = cursor
+        return cursor
+
+    def non_durable(self, start: Start = Start.latest) -> Cursor:
+        """Give a cursor of one's own that nobody else sees."""
+        return Cursor(self._log, "", self._beginning(start), None)
+
+    def delete(self, name: str) -> None:
+        """Forget a durable cursor; unknown names are no error."""
+        self._open.pop(name, None)
+        self._due.pop(name, None)
+        try:
+            self._metadata.delete(cursor_path(self._log.name, name))
+        except NotFound:
+            pass
+        except MetadataError as error:
+            raise StorageFailed(f"the metadata store failed: {error}") from error
+
+    def save(self) -> None:
+        """Make what cursors only have in memory durable."""
+        with self._metadata.transaction():
+            for name, info in list(self._due.items()):
+                self._write(name, info)
+
+    def _beginning(self, start: Start) -> CursorInfo:
+        ledgers = self._log.ledgers()
+        if not ledgers:
+            return CursorInfo(Position(-1, BEFORE_FIRST))
+        ledger = ledgers[0] if start is Start.earliest else ledgers[-1]
+        return CursorInfo(
+            Position(ledger.ledger_id, BEFORE_FIRST if start is Start.earliest else ledger.entries - 1)
+        )
+
+    def _save(self, name: str, info: CursorInfo) -> None:
+        if self._open.get(name) is None:
+            raise LedgerFenced(f"cursor {name} of {self._log.name} was deleted")
+        self._due[name] = info
+        if self._clock() - self._saved_ms.get(name, 0) >= self._save_interval_ms:
+            self._write(name, info)
+
+    def _write(self, name: str, info: CursorInfo) -> None:
+        now_ms = self._clock()
+        data = encode_cursor(CursorInfo(info.mark_delete, info.ranges, now_ms))
+        try:
+            self._versions[name] = self._metadata.put(
+                cursor_path(self._log.name, name), data, self._versions[name]
+            )
+        except BadVersion as error:
+            raise LedgerFenced(f"cursor {name} of {self._log.name} has another owner: {error}") from error
+        except MetadataError as error:
+            raise StorageFailed(f"the metadata store failed: {error}") from error
+        self._saved_ms[name] = now_ms
+        self._due.pop(name, None)
