@@ -229,6 +229,42 @@ class TestInsight:
         assert "no broker serves" in why.err
 
 
+class TestLedgers:
+    def test_verify_dump_and_repair(self, start_broker: Callable[..., BrokerProcess]) -> None:
+        broker = start_broker()
+        operator, data = Operator(broker.address), broker.data
+        for number in range(5):
+            operator.ok("produce", "t", "-p", "0", stdin=f"value-{number}\n")
+        assert operator.run("ledger", "verify", "--data", data, "--json").value["live"] is True
+        refused = operator.run("ledger", "repair", "--data", data)
+        assert refused.status in (0, 1)
+        file = Path(operator.run("explain", "t-0@2", "--json").value["file"]["path"])
+        at = operator.run("explain", "t-0@2", "--json").value["file"]["position"]
+        broker.end()
+        whole = operator.run("ledger", "verify", "--data", data)
+        assert (whole.status, whole.out.splitlines()[-1]) == (0, "all of it is what was written")
+        content = bytearray(file.read_bytes())
+        content[at + 40] ^= 4
+        file.write_bytes(content)
+        damaged = operator.run("ledger", "verify", "--data", data)
+        assert damaged.status == 1
+        assert str(file) in damaged.out
+        assert "--drop-damaged" in damaged.out
+        rows = operator.run("ledger", "dump", "t-0", "--data", data, "--json").value["ledgers"][0]["entries"]
+        assert [row["problem"] for row in rows] == ["", "", "damaged", "", ""]
+        assert "damaged" in operator.ok("ledger", "dump", "t-0", "--data", data)
+        kept = operator.run("ledger", "repair", "--data", data)
+        assert kept.status == 1
+        mended = operator.run("ledger", "repair", "--data", data, "--drop-damaged", "--yes")
+        assert mended.status == 0, mended.out + mended.err
+        assert "offsets 2 to 2" in mended.out
+        assert operator.run("ledger", "verify", "--data", data).status == 0
+
+    def test_dump_needs_to_know_what(self, operator: Operator, broker: BrokerProcess) -> None:
+        assert operator.run("ledger", "dump", "--data", broker.data).status == 2
+        assert operator.run("ledger", "dump", "nowhere-0", "--data", broker.data).status == 1
+
+
 class TestEnds:
     def test_no_broker(self) -> None:
         for command in (["topic", "list"], ["group", "list"], ["consume", "t"], ["why", "t-0"]):
