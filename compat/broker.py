@@ -32,6 +32,10 @@ def standalone(*settings: str) -> Iterator[str]:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
             try:
                 yield _address(process, log.name)
+                if process.poll() is not None:
+                    print(
+                        f"the broker ended by itself:\n{Path(log.name).read_text()[-4000:]}", file=sys.stderr
+                    )
             finally:
                 _end(process)
 

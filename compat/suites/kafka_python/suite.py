@@ -19,7 +19,12 @@ from run import HERE, HOME, PYTHON
 VERSION = "3.0.12"
 BROKER_VERSION = "4.3.0"
 # What the suite gives the brokers that it starts itself.
-SETTINGS = ("num.partitions=4", "group.min.session.timeout.ms=1000", "group.initial.rebalance.delay.ms=0")
+SETTINGS = (
+    "num.partitions=4",
+    "group.min.session.timeout.ms=1000",
+    "group.initial.rebalance.delay.ms=0",
+    "advertised.listeners=PLAINTEXT://127.0.0.1:0",
+)
 TEST_SECONDS = 60
 SUITE_SECONDS = 1200
 
