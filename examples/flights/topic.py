@@ -26,7 +26,7 @@ Progress = Callable[[int], object]
 
 def records_in_topic(address: str) -> int | None:
     """Give how many records the topic holds, or None if there is no such topic."""
-    admin = AdminClient({"bootstrap.servers": address})
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 4})
     if TOPIC not in admin.list_topics(timeout=10).topics:
         return None
     partitions = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
@@ -39,7 +39,7 @@ def records_in_topic(address: str) -> int | None:
 
 def create_topic(address: str) -> None:
     """Make the topic anew; what an interrupted run left of it goes."""
-    admin = AdminClient({"bootstrap.servers": address})
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 4})
     if TOPIC in admin.list_topics(timeout=10).topics:
         admin.delete_topics([TOPIC])[TOPIC].result(30)
     # The records are of 2013, and would be past any retention by time.
