@@ -1,6 +1,7 @@
 """How long a start takes after kill -9 with much data on disk. Prints one line of JSON.
 
-    python benchmarks/ledger_recovery.py [--gigabytes 10] [--partitions 4] [--entry-kb 16] [--flush os|always] [--dir DIR]
+    python benchmarks/ledger_recovery.py [--gigabytes 10] [--partitions 4] [--entry-kb 16]
+                                         [--flush os|always] [--dir DIR]
 
 A child process appends through the storage engine and kills itself in the middle; then the data directory is opened
 as a broker does: recover, open every partition, read its newest record. The data is deleted at the end.
