@@ -14,36 +14,39 @@ from typing import Any
 class Eager:
     """One coroutine on its way. ``ended(result, error)`` is called once, maybe before the constructor returns."""
 
-    __slots__ = ("_coroutine", "_ended", "_stopped")
+    __slots__ = ("_coroutine", "_ended")
 
     def __init__(
         self, coroutine: Coroutine[Any, Any, Any], ended: Callable[[Any, BaseException | None], None]
     ) -> None:
         self._coroutine = coroutine
-        self._ended = ended
-        self._stopped = False
+        self._ended: Callable[[Any, BaseException | None], None] | None = ended
         self._step(None)
 
     def stop(self) -> None:
         """Give the coroutine up where it waits; ``ended`` is not called any more."""
-        if not self._stopped:
-            self._stopped = True
+        if self._ended is not None:
+            self._ended = None
             self._coroutine.close()
 
     def _step(self, _: object) -> None:
-        if self._stopped:
+        if self._ended is None:
             return
         try:
             waited = self._coroutine.send(None)
         except StopIteration as stop:
-            self._stopped = True
-            self._ended(stop.value, None)
+            self._end(stop.value, None)
         except Exception as error:
-            self._stopped = True
-            self._ended(None, error)
+            self._end(None, error)
         else:
             if waited is None:
                 asyncio.get_running_loop().call_soon(self._step, None)
             else:
                 waited._asyncio_future_blocking = False
                 waited.add_done_callback(self._step)
+
+    def _end(self, result: Any, error: BaseException | None) -> None:
+        # Who waits for us holds us, and we hold him: let go, or MB of answers wait for the garbage collector.
+        ended, self._ended = self._ended, None
+        assert ended is not None
+        ended(result, error)

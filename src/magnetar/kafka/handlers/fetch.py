@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
 
 READ_COMMITTED = 1
+_MOST_ANSWER_BYTES = 8 << 20  # larger answers are no faster, and each client's lies in memory until it is sent
 
 
 async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse:
@@ -29,11 +30,12 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     session, asks, error = context.kafka.fetch_sessions.resolve(request)
     if error:
         return FetchResponse(error_code=error, session_id=INVALID_SESSION)
-    max_bytes = min(request.max_bytes, context.kafka.broker.settings.fetch_max_bytes)
+    max_bytes = min(request.max_bytes, context.kafka.broker.settings.fetch_max_bytes, _MOST_ANSWER_BYTES)
+    enough = min(request.min_bytes, _MOST_ANSWER_BYTES // 2)
     found = await _find(asks, context)
     rows, size, failed = await _read_all(asks, found, max_bytes, request.isolation_level)
-    if size < request.min_bytes and not failed and asks and request.max_wait_ms > 0:
-        rows = await _until_enough(request, asks, found, max_bytes, rows)
+    if size < enough and not failed and asks and request.max_wait_ms > 0:
+        rows = await _until_enough(request, asks, found, max_bytes, enough, rows)
     return _answer(session, asks, rows, answer_all=session is None or request.session_epoch <= 0)
 
 
@@ -58,6 +60,7 @@ async def _until_enough(
     asks: list[Ask],
     found: list[Partition | BaseException],
     max_bytes: int,
+    enough: int,
     rows: list[PartitionData],
 ) -> list[PartitionData]:
     """Park until an append brings enough or the time is up; give the rows as they are then."""
@@ -83,7 +86,7 @@ async def _until_enough(
             await bell
             bell = loop.create_future()
             rows, size, failed = await _read_all(asks, found, max_bytes, request.isolation_level)
-            if size >= request.min_bytes or failed or time_is_up:
+            if size >= enough or failed or time_is_up:
                 return rows
     finally:
         timer.cancel()
