@@ -22,7 +22,6 @@ from magnetar.ledger.info import (
     ROOT,
     ManagedLedgerInfo,
     decode_info,
-    encode_info,
     is_managed_ledger,
     path_of,
 )
@@ -176,7 +175,7 @@ class FilesEngine(LedgerEngine):
     async def _open(self, name: str, policy: LedgerPolicy) -> FilesManagedLedger:
         stored = self.metadata.get(path_of(name))
         info = decode_info(stored.value, name=name) if stored else ManagedLedgerInfo()
-        version = stored.version if stored else self._create(name, info)
+        version = stored.version if stored else MUST_NOT_EXIST  # it is written with its first ledger
         managed = FilesManagedLedger(self, name, policy, info)
         recovery = Recovery(
             self.disk,
@@ -198,12 +197,6 @@ class FilesEngine(LedgerEngine):
             self.remove_later(recovery.dropped)
         self._managed[name] = managed
         return managed
-
-    def _create(self, name: str, info: ManagedLedgerInfo) -> int:
-        try:
-            return self.metadata.put(path_of(name), encode_info(info), MUST_NOT_EXIST)
-        except MetadataError as error:
-            raise metadata_failed(error) from error
 
     async def open_sealed(self, summary: LedgerSummary) -> LedgerFile:
         """Give a sealed ledger to read from, its index read, or rebuilt where it is missing or damaged."""
@@ -302,17 +295,16 @@ class FilesEngine(LedgerEngine):
     async def delete(self, name: str) -> None:
         managed = self._managed.pop(name, None)
         stored = self.metadata.get(path_of(name))
-        if stored is None:
-            return
-        ids = [summary.ledger_id for summary in decode_info(stored.value, name=name).ledgers]
-        with self.metadata.transaction():
-            for path, _ in list(self.metadata.scan(path_of(name) + "/")):
-                self.metadata.delete(path)
-            self.metadata.delete(path_of(name))
+        if stored is not None:
+            with self.metadata.transaction():
+                for path, _ in list(self.metadata.scan(path_of(name) + "/")):
+                    self.metadata.delete(path)
+                self.metadata.delete(path_of(name))
         if managed is not None:
             managed.abandon()
-        else:
-            self.remove_later(ids)
+        elif stored is not None:
+            ledgers = decode_info(stored.value, name=name).ledgers
+            self.remove_later([summary.ledger_id for summary in ledgers])
 
     def summaries(self, name: str) -> list[LedgerSummary]:
         managed = self._managed.get(name)
