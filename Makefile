@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
-SOURCES := src tests tools examples benchmarks
+SOURCES := src tests tools examples benchmarks compat
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test fast lint types format docs bench compat pins clean
@@ -42,9 +42,11 @@ format: .venv/installed ## put all files into the one style
 docs: .venv/installed ## write the pages that are made from the code anew
 	@$(BIN)/python tools/configuration_reference.py
 	@$(BIN)/python tools/cli_reference.py
+	@$(BIN)/python compat/report.py
+	@$(BIN)/python tools/cli_reference.py
 
-bench: .venv/installed ## side-by-side benchmarks (they need Kafka's own tools: see docs/benchmarks.md)
-	@$(BIN)/python benchmarks/run.py
+bench: .venv/installed ## side-by-side benchmarks with Kafka (Maven brings it: see docs/benchmarks.md)
+	@$(BIN)/python -m benchmarks
 
 compat: .venv/installed ## foreign clients against a fresh broker (they bring Go, Node, Java: see compat/)
 	@$(BIN)/python compat/run.py --magnetar
