@@ -1,0 +1,31 @@
+"""Foreign clients' own tests and our checks with them, as far as PyPI alone can bring them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMPAT = Path(__file__).parents[2] / "compat"
+
+
+def run(*arguments: str | Path) -> None:
+    finished = subprocess.run(
+        [sys.executable, *arguments], cwd=COMPAT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    assert finished.returncode == 0, finished.stdout[-6000:]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_python_clients_pass_every_check(tmp_path: Path) -> None:
+    clients = ("--client", "confluent-python", "--client", "kafka-python", "--client", "aiokafka")
+    run("run.py", "--magnetar", *clients, "--json", tmp_path / "clients.json")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_kafka_pythons_own_suite_passes_what_its_allow_list_names() -> None:
+    run("run_suites.py", "--magnetar", "--suite", "kafka-python")
