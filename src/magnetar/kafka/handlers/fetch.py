@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
 
 READ_COMMITTED = 1
-_MOST_ANSWER_BYTES = 8 << 20  # larger answers are no faster, and each client's lies in memory until it is sent
+# Larger answers are no faster, and each client's lies in memory until it is sent.
+_MOST_ANSWER_BYTES = 8 << 20
 
 
 async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse:
