@@ -37,10 +37,11 @@ NO_MEMBER = Committer("", None, -1, -1)
 
 
 class SickDisk(RealDisk):
-    """A real disk that can be full, or slow to flush."""
+    """A real disk that can be full, broken, or slow to flush."""
 
     def __init__(self) -> None:
         self.full = False
+        self.broken = False
         self.flushes = threading.Event()
         self.flushes.set()
 
@@ -70,6 +71,8 @@ class _SlowJournal(RealJournalFile):
 
     def write(self, data: memoryview, at: int) -> None:
         self._disk.flushes.wait(30)
+        if self._disk.broken:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         super().write(data, at)
 
 
@@ -100,7 +103,7 @@ class House:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.disk.full = False
+        self.disk.full = self.disk.broken = False
         self.disk.flushes.set()
         await self._handler.close()
         await self._engine.close()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from magnetar.admin.reasons import Reason
-from magnetar.ledger.errors import StorageFull
+from magnetar.ledger.errors import LedgerFenced, StorageFailed, StorageFull
 from magnetar.ledger.files.layout import ledger_path
+from magnetar.ledger.info import path_of
 from tests.admin.house import House
 
 _MINUTE_MS = 60_000
@@ -86,6 +88,30 @@ class TestPartitions:
         house.disk.full = False
         await house.produce(partition)
         assert (await house.ask.why_partition("t", 0)).reason is Reason.MOVING
+
+    async def test_the_disk_fails(self, house: House) -> None:
+        partition = await house.topic()
+        await house.produce(partition)
+        house.disk.broken = True
+        durable = house.begin_produce(partition)
+        assert durable is not None
+        with pytest.raises(StorageFailed):
+            await durable
+        why = await house.ask.why_partition("t", 0)
+        assert why.reason is Reason.DISK_FAILED
+        assert "Input/output error" in why.says
+
+    async def test_another_owner(self, house: House) -> None:
+        partition = await house.topic(segment_bytes="1048576")
+        await house.produce(partition)
+        path = path_of(partition.log.name)
+        stored = house.services.broker.store.get(path)
+        assert stored is not None
+        house.services.broker.store.put(path, stored.value)
+        partition.log.policy = replace(partition.log.policy, max_ledger_entries=1)
+        with pytest.raises(LedgerFenced):
+            house.begin_produce(partition)
+        assert (await house.ask.why_partition("t", 0)).reason is Reason.FENCED
 
     async def test_too_few_replicas(self, house: House) -> None:
         await house.topic(min_insync_replicas="2")

@@ -6,8 +6,12 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
+
+MAGNETAR = Path(sys.executable).with_name("magnetar")
 
 
 class Ran(NamedTuple):
@@ -37,9 +41,8 @@ class Operator:
         self._environment = {**os.environ, "MAGNETAR_BOOTSTRAP_SERVER": bootstrap}
 
     def run(self, *arguments: str | Path, stdin: str = "", **variables: str) -> Ran:
-        magnetar = Path(sys.executable).with_name("magnetar")
         done = subprocess.run(
-            [magnetar, *arguments],
+            [MAGNETAR, *arguments],
             input=stdin,
             capture_output=True,
             text=True,
@@ -54,3 +57,31 @@ class Operator:
         done = self.run(*arguments, stdin=stdin)
         assert done.status == 0, done.err
         return done.out
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a command that goes on."""
+        return subprocess.Popen([MAGNETAR, *arguments], env=self._environment, stdout=subprocess.DEVNULL)
+
+    def through_head(self, *arguments: str) -> tuple[int, str, str]:
+        """Read one line of a command's output and go away; give its status, the line, and its complaints."""
+        with subprocess.Popen(
+            [MAGNETAR, *arguments],
+            env=self._environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as running:
+            assert running.stdout is not None
+            assert running.stderr is not None
+            line = running.stdout.readline()
+            running.stdout.close()
+            complaints = running.stderr.read()
+        return running.returncode, line, complaints
+
+    @staticmethod
+    def until(holds: Callable[[], object], seconds: float = 20) -> None:
+        """Wait until something holds."""
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)

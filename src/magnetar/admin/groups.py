@@ -58,20 +58,23 @@ class MemberRow:
 
 @dataclass(frozen=True, slots=True)
 class LagRow:
-    """How far a group is in one partition; ``committed`` and ``lag`` are None before its first commit."""
+    """How far a group is in one partition.
+
+    ``committed`` and ``lag`` are None before its first commit, ``first`` and ``end`` where the topic is gone.
+    """
 
     topic: str
     partition: int
     committed: int | None
-    first: int
-    end: int
+    first: int | None
+    end: int | None
     lag: int | None
     member: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDetail:
-    """One group. ``total_lag`` counts partitions without a commit from their beginning."""
+    """One group. ``total_lag`` is what is there to be read: from the commit, else from the beginning."""
 
     group: str
     state: str
@@ -133,21 +136,22 @@ def describe_group(cluster: Cluster, name: str) -> GroupDetail:
         raise NotThere(f"group {name} does not exist", "See 'magnetar group list'.")
     members, owners = _members(group)
     keys = sorted(committed.keys() | owners.keys())
-    low, high = list_offsets(cluster, keys, EARLIEST), list_offsets(cluster, keys, LATEST)
+    low = list_offsets(cluster, keys, EARLIEST, leave_out_missing=True)
+    high = list_offsets(cluster, keys, LATEST, leave_out_missing=True)
     rows = tuple(
         LagRow(
-            topic=topic,
-            partition=index,
-            committed=committed.get((topic, index)),
-            first=low[topic, index],
-            end=high[topic, index],
-            lag=high[topic, index] - committed[topic, index] if (topic, index) in committed else None,
-            member=owners.get((topic, index)),
+            topic=key[0],
+            partition=key[1],
+            committed=committed.get(key),
+            first=low.get(key),
+            end=high.get(key),
+            lag=high[key] - committed[key] if key in committed and key in high else None,
+            member=owners.get(key),
         )
-        for topic, index in keys
+        for key in keys
     )
-    total = sum(max(row.end - row.first if row.lag is None else row.lag, 0) for row in rows)
-    return GroupDetail(name, group.group_state, group.protocol_data, members, rows, total)
+    total = sum(high[key] - max(committed.get(key, low[key]), low[key]) for key in keys if key in high)
+    return GroupDetail(name, group.group_state, group.protocol_data, members, rows, max(total, 0))
 
 
 def committed_of(cluster: Cluster, group: str) -> dict[Key, int]:

@@ -24,7 +24,7 @@ from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.malformed import WireError
 from magnetar.kafka.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
-from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced
 from magnetar.ledger.port import Position, StoredEntry, wall_clock_ms
 from magnetar.records.entry import index_of
 from magnetar.records.errors import RecordsError
@@ -103,6 +103,9 @@ class LiveBroker:
         try:
             partition = await self._services.partitions.get(found, index)
             return await self._open_facts(partition, now_ms)
+        except (LedgerFenced, LedgerClosed) as error:
+            told = Refusal(now_ms, type(error).__name__, str(error))
+            return PartitionFacts(topic, index, now_ms, found.partitions, refusal=told)
         except (LedgerError, RecordsError) as error:
             return PartitionFacts(topic, index, now_ms, found.partitions, problem=str(error))
 

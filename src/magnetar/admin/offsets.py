@@ -10,6 +10,7 @@ from typing import NamedTuple
 from magnetar.admin.cluster import Cluster
 from magnetar.admin.errors import Invalid
 from magnetar.admin.refusals import check
+from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -61,7 +62,9 @@ def parse_time(text: str) -> int:
         ) from None
 
 
-def list_offsets(cluster: Cluster, keys: Iterable[Key], timestamp: int) -> dict[Key, int]:
+def list_offsets(
+    cluster: Cluster, keys: Iterable[Key], timestamp: int, *, leave_out_missing: bool = False
+) -> dict[Key, int]:
     """Give an offset per partition: `LATEST`, `EARLIEST`, or the first record at or after a time (-1 for none)."""
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for topic, partition in keys:
@@ -75,6 +78,8 @@ def list_offsets(cluster: Cluster, keys: Iterable[Key], timestamp: int) -> dict[
     found = {}
     for answered in said.topics:
         for row in answered.partitions:
+            if leave_out_missing and row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue
             check(row.error_code, None, f"{answered.name}-{row.partition_index}")
             found[answered.name, row.partition_index] = row.offset
     return found

@@ -16,6 +16,7 @@ class Reason(StrEnum):
     DAMAGED = "damaged"
     DISK_FULL = "disk-full"
     DISK_FAILED = "disk-failed"
+    FENCED = "fenced"
     TOO_FEW_REPLICAS = "too-few-replicas"
     FLUSH_SLOW = "flush-slow"
     NEVER_WRITTEN = "never-written"

@@ -85,23 +85,8 @@ def _not_there(facts: PartitionFacts) -> Why | None:
 
 
 def _refusing(facts: PartitionFacts) -> Why | None:
-    refusal = facts.refusal
-    if refusal is not None:
-        since = ago(facts.now_ms - refusal.at_ms)
-        if refusal.kind == "StorageFull":
-            return Why(
-                facts.name,
-                Reason.DISK_FULL,
-                f"the disk is full, so producers are refused; the last one {since} ago: {refusal.message}",
-                "Make room in the data directory's file system (delete topics, shorten retention.ms); "
-                "writing resumes by itself.",
-            )
-        return Why(
-            facts.name,
-            Reason.DISK_FAILED,
-            f"storage refused the last append, {since} ago: {refusal.message}",
-            "Look at the broker's log and the disk; restart the broker once the disk is well.",
-        )
+    if facts.refusal is not None:
+        return _refused(facts, facts.refusal)
     if facts.min_insync_replicas > 1:
         return Why(
             facts.name,
@@ -111,6 +96,31 @@ def _refusing(facts: PartitionFacts) -> Why | None:
             f"magnetar topic alter {facts.topic} --config min.insync.replicas=1",
         )
     return None
+
+
+def _refused(facts: PartitionFacts, refusal: Refusal) -> Why:
+    since = ago(facts.now_ms - refusal.at_ms)
+    if refusal.kind == "StorageFull":
+        return Why(
+            facts.name,
+            Reason.DISK_FULL,
+            f"the disk is full, so producers are refused; the last one {since} ago: {refusal.message}",
+            "Make room in the data directory's file system (delete topics, shorten retention.ms); "
+            "writing resumes by itself.",
+        )
+    if refusal.kind in ("LedgerFenced", "LedgerClosed"):
+        return Why(
+            facts.name,
+            Reason.FENCED,
+            f"this broker may not write here any more; it was told so {since} ago: {refusal.message}",
+            "See who else opened the data directory; restart this broker to take the partition back.",
+        )
+    return Why(
+        facts.name,
+        Reason.DISK_FAILED,
+        f"storage refused the last append, {since} ago: {refusal.message}",
+        "Look at the broker's log and the disk; restart the broker once the disk is well.",
+    )
 
 
 def _waiting_for_the_disk(facts: PartitionFacts) -> Why | None:

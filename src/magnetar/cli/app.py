@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -62,9 +61,6 @@ def run_app(arguments: list[str]) -> int:
     except AdminError as error:
         _complain(error, as_json="--json" in arguments)
         return 2 if isinstance(error, Invalid) else 1
-    except BrokenPipeError:
-        # Whoever read our output has gone; Python must not try to flush it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

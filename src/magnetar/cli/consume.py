@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -84,6 +85,9 @@ def consume(
         _print(consumer, topic, show, wanted, ends, count, commit=group is not None)
     except KeyboardInterrupt:
         pass  # the usual end of a command that follows a topic
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; Python must not try to flush the rest at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         consumer.close()
 
