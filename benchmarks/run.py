@@ -1,6 +1,6 @@
 """Run the benchmarks: ours and Kafka in turn, round after round, each on fresh data.
 
-python -m benchmarks             everything, five rounds (about 40 minutes)
+python -m benchmarks             everything, three rounds (about 40 minutes)
 python -m benchmarks --quick     everything small, one round (about 3 minutes)
 python -m benchmarks --only load --rounds 3
 """
@@ -39,7 +39,7 @@ class Plan:
     slow_peers: bool
 
 
-FULL = Plan(5, 600_000, 3_000_000, 0.5, ("defaults", "tuned"), 5000, 25, 2, 10, True)
+FULL = Plan(3, 1_200_000, 4_000_000, 0.5, ("defaults", "tuned"), 5000, 25, 2, 10, True)
 QUICK = Plan(1, 200_000, 1_000_000, 0.5, ("defaults",), 2000, 10, 1, 1, False)
 
 
