@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from magnetar.kafka.handlers import ROUTES
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/**/*.md")])
 LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")
@@ -23,6 +25,10 @@ def test_make_targets_exist(page: Path) -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = set(re.findall(r"(?:^|`)make ([a-z]+)", page.read_text(), re.MULTILINE))
     assert named <= targets
+
+
+def test_the_picture_counts_the_apis_that_are_served() -> None:
+    assert f"{len(ROUTES)} APIs" in (ROOT / "docs/images/architecture.svg").read_text()
 
 
 def test_the_makefile_explains_every_target() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -113,6 +114,25 @@ def test_bombs_leave_no_memory_behind(target: BrokerProcess, wire: Wire, topic: 
         assert produce(wire, topic, batch).error_code == INVALID
     time.sleep(0.2)
     assert target.resident_bytes - before < 16 << 20
+
+
+def test_a_batch_that_takes_long_to_check_holds_up_nobody(
+    target: BrokerProcess, wire: Wire, topic: str
+) -> None:
+    """A million empty records are 1 MB on the wire, and seconds of work."""
+    batch = encode_batch([Record(None, b"", [], 0, 0)] * 1_000_000, codec=Codec.zstd)
+    codes: list[int] = []
+    sender = threading.Thread(target=lambda: codes.append(produce(wire, topic, batch).error_code))
+    slowest = 0.0
+    with Wire(target.host_and_port) as other:
+        sender.start()
+        while sender.is_alive():
+            began = time.monotonic()
+            assert fetch(other, topic, 0).error_code == 0
+            slowest = max(slowest, time.monotonic() - began)
+            time.sleep(0.01)
+    assert codes == [0]
+    assert slowest < 0.5
 
 
 def test_without_acks_a_lie_ends_the_connection(target: BrokerProcess, wire: Wire, topic: str) -> None:

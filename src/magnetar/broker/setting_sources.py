@@ -20,6 +20,7 @@ from magnetar.broker.settings import SETTINGS, Settings, find
 from magnetar.broker.values import Value
 
 ENVIRONMENT_PREFIX = "MAGNETAR_"
+_NOT_THE_BROKERS = {"MAGNETAR_BOOTSTRAP_SERVER"}  # tells the command line whom to ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,11 @@ def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(ENVIRONMENT_PREFIX)}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in _NOT_THE_BROKERS
+    }
 
 
 def _from_overrides(overrides: Iterable[str]) -> dict[str, str]:
