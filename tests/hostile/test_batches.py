@@ -132,7 +132,7 @@ def test_a_batch_that_takes_long_to_check_holds_up_nobody(
             slowest = max(slowest, time.monotonic() - began)
             time.sleep(0.01)
     assert codes == [0]
-    assert slowest < 0.5
+    assert slowest < 1.0
 
 
 def test_without_acks_a_lie_ends_the_connection(target: BrokerProcess, wire: Wire, topic: str) -> None:

@@ -126,7 +126,7 @@ def test_hundreds_of_slow_writers_harm_nobody(target: BrokerProcess, topic: str)
     with Wire(target.host_and_port) as good:
         began = time.monotonic()
         assert fetch(good, topic, 0).error_code == 0
-        assert time.monotonic() - began < 0.5
+        assert time.monotonic() - began < 1.5
     for wire in wires:
         wire.send(data[5:])
     assert all(wire.frame() for wire in wires)
