@@ -104,7 +104,7 @@ class World:
         what = self.dice.choices(
             (self._append, self._wait, self._read, self._trim, self._retain, self._checkpoint, self._disk_space,
              self._policy, self._delete, self._fail_flushes),
-            (50, 20, 20, 4, 4, 4, 3, 3, 1, 2),
+            (50, 20, 16, 4, 4, 4, 3, 10, 1, 2),
         )[0]  # fmt: skip
         await what()
 

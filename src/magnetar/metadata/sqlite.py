@@ -175,7 +175,11 @@ class SqliteStore(MetadataStore):
     def check(self) -> None:
         """Read every row; raise `MetadataCorrupt` unless they are those of the last commit."""
         with self._guard, self._translated():
-            self._verified_digest()
+            self._db.execute("BEGIN")  # one snapshot: a broker may be writing
+            try:
+                self._verified_digest()
+            finally:
+                self._db.execute("ROLLBACK")
 
     def _row(self, path: str) -> tuple[bytes, int, int] | None:
         with self._translated():

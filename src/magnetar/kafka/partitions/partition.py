@@ -86,7 +86,6 @@ class Partition:
         self._appended_ms = 0
         self._refusal: Refusal | None = None
         log.on_visible = self._ring
-        log.attach = self.producers_snapshot
 
     async def load(self) -> None:
         """Bring the producers' states up to the log's end: from the snapshot, then from the batches after it."""
@@ -101,6 +100,7 @@ class Partition:
                 if header.producer_id >= 0 and header.base_offset >= offset:
                     self.producers.add(header, header.base_offset)
             offset = entries[-1].last_offset + 1
+        self.log.attach = self.producers_snapshot  # not before: a checkpoint must not keep half of the states
 
     def producers_snapshot(self) -> bytes:
         """Give the bytes that the log keeps beside its checkpoints."""

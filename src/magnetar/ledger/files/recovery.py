@@ -116,7 +116,7 @@ class Recovery:
                 extra = {"file": str(path), "at": end, "bytes": file.size() - end}
                 _log.warning("torn tail cut", extra=extra)
                 file.truncate(end)
-            if self._durable or summary is not self._info.ledgers[-1]:
+            if end > whole_until and (self._durable or summary is not self._info.ledgers[-1]):
                 file.sync()  # from here on it is visible, so it must not be lost again
         finally:
             file.close()
