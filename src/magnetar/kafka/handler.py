@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import fields
 from typing import ClassVar
 
@@ -27,7 +28,8 @@ class KafkaProtocolHandler(ProtocolHandler):
 
     protocol_name: ClassVar[str] = "kafka"
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], int] = wall_clock_ms) -> None:
+        self._clock = clock
         self._settings: Settings
         self._server: KafkaServer
         self.services: Services
@@ -36,7 +38,7 @@ class KafkaProtocolHandler(ProtocolHandler):
         self._settings = settings
 
     async def start(self, broker: Broker) -> None:
-        partitions = Partitions(broker, wall_clock_ms)
+        partitions = Partitions(broker, self._clock)
         groups = GroupCoordinator(LedgerOffsetsLog(broker, partitions), group_settings(self._settings))
         self.services = Services(
             broker=broker,
