@@ -90,6 +90,16 @@ class ManagedLedgerContract:
         assert log.visible_offset == 500
         assert [entry.last_offset for entry in await read_all(log)] == list(range(500))
 
+    async def test_who_stops_waiting_harms_nobody_else(self, house: House) -> None:
+        log = await house.open()
+        impatient = asyncio.ensure_future(append_durably(log, b"a"))
+        patient = asyncio.ensure_future(append_durably(log, b"b"))
+        await asyncio.sleep(0)
+        impatient.cancel()
+        assert (await patient).base_offset == 1
+        assert log.visible_offset == 2
+        assert impatient.cancelled()
+
     async def test_a_policy_may_change_at_any_time(self, house: House) -> None:
         log = await house.open(flush=Flush.os)
         append(log, b"a")

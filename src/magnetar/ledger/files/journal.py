@@ -58,6 +58,13 @@ class Runner(Protocol):
     def __call__(self, call: Callable[[], None], /) -> asyncio.Future[None]: ...
 
 
+class Durable(asyncio.Future[None]):
+    """Tells when appends are durable. Many wait for the same one, so none of them may cancel it for the others."""
+
+    def cancel(self, msg: object = None) -> bool:
+        return False
+
+
 class Round:
     """What becomes durable together: bytes in a block-aligned buffer, and whom to tell."""
 
@@ -65,7 +72,7 @@ class Round:
         self.buffer = buffer
         self.used = _ROUND.size
         self.ledgers: set[int] = set()
-        self.done: asyncio.Future[None] = loop.create_future()
+        self.done = Durable(loop=loop)
         self.marks: dict[Callable[[int], None], int] = {}
 
     def add(self, ledger_id: int, at: int, length: int, parts: Sequence[Buffer]) -> None:

@@ -18,6 +18,7 @@ from magnetar.ledger.errors import (
     StorageFailed,
     StorageFull,
 )
+from magnetar.ledger.files.journal import Durable
 from magnetar.ledger.files.layout import index_path, ledger_path
 from magnetar.ledger.files.ledger_file import LedgerFile, Written
 from magnetar.ledger.files.recovery import describe
@@ -73,9 +74,9 @@ class FilesManagedLedger(ManagedLedger):
         self._closed: LedgerClosed | LedgerFenced | None = None
         self._keeping = asyncio.Lock()  # one index of this log is written at a time, in order
         self._kept: tuple[int, int, bytes] | None = None  # ledger id, end and attachment of the last one
-        self._lazy: set[Path] = set()  # files with appends that nothing has made durable
+        self._lazy: set[LedgerFile] = set()  # those with appends that nothing has made durable
         self._catching_up = False
-        self._caught_up: asyncio.Future[None] | None = None
+        self._caught_up: Durable | None = None
         self._boot = info.properties.get("boot")
         self._checked_bytes = 0
         self._checked_entries = 0
@@ -134,7 +135,7 @@ class FilesManagedLedger(ManagedLedger):
         if flush is Flush.always:
             durable = self._journal(writer, written)
         else:
-            self._lazy.add(writer.path)
+            self._lazy.add(writer)
             if flush is Flush.interval:
                 engine.flush_soon(writer.path)
             self._made_durable(self.next_offset)
@@ -147,9 +148,9 @@ class FilesManagedLedger(ManagedLedger):
     def _journal(self, writer: LedgerFile, written: Written) -> asyncio.Future[None]:
         if self._lazy:
             # What lies before it was never made durable: the journal alone could not bring this one back.
-            self._lazy.add(writer.path)
+            self._lazy.add(writer)
             if self._caught_up is None:
-                self._caught_up = asyncio.get_running_loop().create_future()
+                self._caught_up = Durable()
             if not self._catching_up:
                 self._catching_up = True
                 self._engine.background(self._catch_up())
@@ -164,13 +165,12 @@ class FilesManagedLedger(ManagedLedger):
         while self._caught_up is not None:
             waiting, self._caught_up, next_offset = self._caught_up, None, self.next_offset
             try:
-                await self._engine.flush(sorted(self._lazy))
+                await self._engine.flush(self._lazy_paths())
                 rounds += 1
-                if (
-                    rounds > 1
-                ):  # the little that came meanwhile: the loop waits, or this would never end under load
+                if rounds > 1:
+                    # The little that came meanwhile: the loop waits for it, or this would never end under load.
                     next_offset = self.next_offset
-                    self._engine.flush_now(sorted(self._lazy))
+                    self._engine.flush_now(self._lazy_paths())
             except LedgerError as error:
                 waiting.set_exception(error)
                 waiting.exception()  # whoever still waits sees it; nobody has to
@@ -180,6 +180,9 @@ class FilesManagedLedger(ManagedLedger):
             self._made_durable(next_offset)
             waiting.set_result(None)
         self._catching_up = False
+
+    def _lazy_paths(self) -> list[Path]:
+        return sorted(each.path for each in self._lazy)
 
     def _made_durable(self, next_offset: int) -> None:
         if next_offset > self.visible_offset:
@@ -225,7 +228,7 @@ class FilesManagedLedger(ManagedLedger):
                 return
             await self._engine.keep([words])
             self._kept = words.key
-            self._lazy.discard(old.path)
+            self._lazy.discard(old)
             if not self._is_deleted:
                 describe(summary, old.index)
                 self.save()
