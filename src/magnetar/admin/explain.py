@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from magnetar.admin.place import Place
-from magnetar.kafka.coordinators.facts import Committed
-from magnetar.ledger.port import StoredEntry
 from magnetar.records.batch import LOG_APPEND_TIME, BatchHeader, Record, decode_records, read_header
 from magnetar.records.entry import Entry, decode_entry
+
+if TYPE_CHECKING:
+    from magnetar.kafka.coordinators.facts import Committed
+    from magnetar.ledger.port import StoredEntry
 
 PREVIEW = 200
 """How many bytes of a key, a value or a header are shown."""

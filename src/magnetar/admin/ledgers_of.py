@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from magnetar.ledger.port import LedgerSummary
+if TYPE_CHECKING:
+    from magnetar.ledger.port import LedgerSummary
 
 
 @dataclass(frozen=True, slots=True)

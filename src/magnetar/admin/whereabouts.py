@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from magnetar.admin.cluster import Cluster
 from magnetar.admin.errors import NotThere
-from magnetar.admin.server import SOCKET
 from magnetar.kafka.wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from magnetar.kafka.wire.messages.describe_log_dirs_response import DescribeLogDirsResponse
+from magnetar.kafka.wire.messages.metadata_request import MetadataRequest
+from magnetar.kafka.wire.messages.metadata_response import MetadataResponse
 
 
 def data_directory(data: Path | None, bootstrap: str) -> Path:
@@ -21,10 +23,24 @@ def data_directory(data: Path | None, bootstrap: str) -> Path:
         return data.absolute()
     with Cluster(bootstrap) as cluster:
         said = cluster.ask(DescribeLogDirsRequest(topics=[]), DescribeLogDirsResponse)
+        asked = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+        brokers = cluster.ask(asked, MetadataResponse).brokers
+    advertised = {f"{broker.host}:{broker.port}" for broker in brokers}
     for result in said.results:
-        if (Path(result.log_dir) / SOCKET).exists():
+        if _serves(Path(result.log_dir), advertised):
             return Path(result.log_dir)
     raise NotThere(
         f"the broker at {bootstrap} keeps its data where this process cannot see it",
         "Run this on the broker's machine as its user, or name the directory with --data.",
     )
+
+
+def _serves(directory: Path, advertised: set[str]) -> bool:
+    """Tell whether the broker of a local directory is the one that answered: another machine may have the same path."""
+    from magnetar.broker.service import ADDRESS_FILE  # a whole broker: only these few commands wait for it
+
+    try:
+        word = json.loads((directory / ADDRESS_FILE).read_text())
+        return bool(advertised & set(word["kafka"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return False

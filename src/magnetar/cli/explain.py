@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from magnetar.admin.client import ask
-from magnetar.admin.data_directory import DataDirectory
 from magnetar.admin.errors import Unreachable
 from magnetar.admin.explain import Explained, GroupAt, Preview
 from magnetar.admin.place import parse_record
@@ -40,6 +39,8 @@ def _explained(root: Path, topic: str, partition: int, offset: int) -> Explained
     try:
         return cast(Explained, ask(root, "explain", topic=topic, partition=partition, offset=offset))
     except Unreachable:
+        from magnetar.admin.data_directory import DataDirectory
+
         with DataDirectory(root) as directory:
             return directory.explain(topic, partition, offset)
 

@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from magnetar.admin.client import ask
-from magnetar.admin.data_directory import DataDirectory
 from magnetar.admin.errors import Invalid, Unreachable
-from magnetar.admin.ledgers import Finding, Gravity, Report
-from magnetar.admin.ledgers import verify as verify_directory
-from magnetar.admin.ledgers_dump import Dump, DumpedLedger
-from magnetar.admin.ledgers_dump import dump as dump_directory
 from magnetar.admin.ledgers_of import PartitionLedgers
-from magnetar.admin.ledgers_repair import Repair
-from magnetar.admin.ledgers_repair import repair as repair_directory
 from magnetar.admin.place import parse_place
 from magnetar.admin.whereabouts import data_directory
 from magnetar.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Data, Json, Yes, confirm, partition_names
@@ -25,6 +18,12 @@ from magnetar.cli.output import give, moment, pairs, size, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from magnetar.admin.ledgers import Finding, Report
+    from magnetar.admin.ledgers_dump import Dump, DumpedLedger
+    from magnetar.admin.ledgers_repair import Repair
+
+# What opens data directories brings a storage engine along: it is loaded by the commands that need it.
 
 app = typer.Typer(help="The files that hold a partition: look, check, mend.", no_args_is_help=True)
 
@@ -53,6 +52,8 @@ def verify(data: Directory, json: Json = False) -> None:
 
     Ends with 1 if anything is damaged.
     """
+    from magnetar.admin.ledgers import verify as verify_directory
+
     report = verify_directory(data)
     give(report, _verified, as_json=json)
     raise typer.Exit(0 if report.is_whole else 1)
@@ -72,6 +73,9 @@ def dump(
     """Show what stands in ledger files, entry by entry, damaged places included."""
     if partition is None and ledger is None:
         raise Invalid("dump what?", "Name a TOPIC-PARTITION, or a ledger with --ledger.")
+    from magnetar.admin.data_directory import DataDirectory
+    from magnetar.admin.ledgers_dump import dump as dump_directory
+
     log = None
     if partition is not None:
         place = parse_place(partition)
@@ -96,6 +100,9 @@ def repair(
     """
     if drop_damaged:
         confirm(f"Give up the damaged entries in {data} for good?", yes=yes)
+    from magnetar.admin.ledgers import Gravity
+    from magnetar.admin.ledgers_repair import repair as repair_directory
+
     done = repair_directory(data, drop_damaged=drop_damaged)
     give(done, _repaired, as_json=json)
     raise typer.Exit(1 if any(each.gravity is Gravity.damage for each in done.left) else 0)
@@ -105,6 +112,8 @@ def _ledgers(root: Path, topic: str, partition: int) -> PartitionLedgers:
     try:
         return cast(PartitionLedgers, ask(root, "ledgers", topic=topic, partition=partition))
     except Unreachable:
+        from magnetar.admin.data_directory import DataDirectory
+
         with DataDirectory(root) as directory:
             return directory.ledgers(topic, partition)
 
