@@ -191,7 +191,7 @@ class FilesEngine(LedgerEngine):
         last = None
         if recovery.last is not None:
             last = self.ledger_file(recovery.last.ledger_id, 0, recovery.last)
-        managed.adopt(version, last, recovery.kept)
+        managed.adopt(version, last, recovery.kept, is_lazy=recovery.is_lazy)
         if recovery.changed:
             managed.save()
             self.remove_later(recovery.dropped)

@@ -84,7 +84,9 @@ class FilesManagedLedger(ManagedLedger):
 
     # -- opening -----------------------------------------------------------------------------------------------
 
-    def adopt(self, version: int, last: LedgerFile | None, kept: tuple[int, int, bytes] | None) -> None:
+    def adopt(
+        self, version: int, last: LedgerFile | None, kept: tuple[int, int, bytes] | None, *, is_lazy: bool
+    ) -> None:
         """Take over what recovery found: the metadata's version, the open ledger, and the newest index kept."""
         self._version = version
         self._writer = last
@@ -92,6 +94,8 @@ class FilesManagedLedger(ManagedLedger):
         self.first_offset = int(self._info.properties.get("first_offset", 0))
         if last is not None:
             self._open_files[last.ledger_id] = last
+            if is_lazy:
+                self._lazy.add(last)
             self._checked_bytes, self._checked_entries = last.index.end, last.index.entries
             self.next_offset = max(self.next_offset, last.index.next_offset)
         elif self._info.ledgers:

@@ -28,7 +28,8 @@ class Recovery:
     """Runs away from the event loop. Afterwards ``info`` says what is left.
 
     ``last`` is the index of the open ledger, ``kept`` the newest index file (ledger id, end, attachment),
-    ``changed`` tells that the metadata must be written, and ``dropped`` which ledgers' files may go after that.
+    ``changed`` tells that the metadata must be written, and ``dropped`` which ledgers' files may go after that;
+    ``is_lazy`` that the open ledger's end may only be in the page cache.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Recovery:
     ) -> None:
         self.last: SparseIndex | None = None
         self.kept: tuple[int, int, bytes] | None = None
-        self.changed = False
+        self.changed = self.is_lazy = False
         self.dropped: list[int] = []
         self._disk = disk
         self._root = root
@@ -116,8 +117,12 @@ class Recovery:
                 extra = {"file": str(path), "at": end, "bytes": file.size() - end}
                 _log.warning("torn tail cut", extra=extra)
                 file.truncate(end)
-            if end > whole_until and (self._durable or summary is not self._info.ledgers[-1]):
+            if end <= whole_until:
+                return
+            if self._durable or summary is not self._info.ledgers[-1]:
                 file.sync()  # from here on it is visible, so it must not be lost again
+            else:
+                self.is_lazy = True
         finally:
             file.close()
 
