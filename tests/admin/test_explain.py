@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from magnetar.admin.address import SOCKET
 from magnetar.admin.client import ask
 from magnetar.admin.data_directory import DataDirectory
 from magnetar.admin.errors import AdminError, NotThere, Unreachable
 from magnetar.admin.explain import PREVIEW, Explained, preview
 from magnetar.admin.plain import plain, restore
 from magnetar.admin.questions import answer
-from magnetar.admin.server import SOCKET, AdminServer
+from magnetar.admin.server import MOST_BYTES, AdminServer
 from magnetar.ledger.files.layout import FRAME_BYTES, ledger_path
 from magnetar.records.batch import Header, Record, encode_batch
 from magnetar.records.compression import Codec
@@ -172,6 +173,28 @@ async def test_a_directory_of_any_depth_has_a_socket(tmp_path: Path) -> None:
         await server.start()
         assert await asyncio.to_thread(ask, deep, "why-group", group="g")
         await server.close()
+
+
+async def test_a_question_without_end_is_hung_up_on(house: House) -> None:
+    server = AdminServer(house.root, house.services)
+    await server.start()
+    reader, writer = await asyncio.open_unix_connection(house.root / SOCKET)
+    writer.write(b"x" * (MOST_BYTES + 1))
+    assert await reader.read() == b""
+    writer.close()
+    assert await asyncio.to_thread(ask, house.root, "why-group", group="g")
+    await server.close()
+
+
+async def test_many_questions_on_one_connection(house: House) -> None:
+    server = AdminServer(house.root, house.services)
+    await server.start()
+    reader, writer = await asyncio.open_unix_connection(house.root / SOCKET)
+    writer.write(b'{"ask":"why-group","group":"a"}\nnonsense\n{"ask":"why-group","group":"b"}\n')
+    lines = [await reader.readline() for _ in range(3)]
+    assert [b'"about":"a"' in lines[0], b'"error"' in lines[1], b'"about":"b"' in lines[2]] == [True] * 3
+    writer.close()
+    await server.close()
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
+from magnetar.admin.address import SOCKET, short_path
 from magnetar.admin.errors import Unreachable
 from magnetar.admin.questions import ask_line, read_answer
-from magnetar.admin.server import SOCKET, short_path
 
 TIMEOUT_S = 30
 

@@ -7,15 +7,15 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from magnetar.admin.address import SOCKET, short_path
+
 if TYPE_CHECKING:
     from magnetar.kafka.context import Services
 
-SOCKET = "admin.sock"
 MOST_BYTES = 64 << 10
 _log = logging.getLogger("magnetar.admin")
 
@@ -47,17 +47,24 @@ class AdminServer:
 
         broker = LiveBroker(self._services)
         try:
-            while line := await reader.readline():
+            while line := await _line(reader):
                 writer.write(await answer(line, broker))
                 await writer.drain()
-        except ValueError:
-            _log.warning("an operator's question is longer than %d bytes; connection closed", MOST_BYTES)
         except ConnectionError:
             pass  # whoever asked has gone
         finally:
             writer.close()
             with contextlib.suppress(ConnectionError):
                 await writer.wait_closed()
+
+
+async def _line(reader: asyncio.StreamReader) -> bytes:
+    """Give the next line; nothing at the end, or after one that nobody can mean."""
+    try:
+        return await reader.readline()
+    except ValueError:
+        _log.warning("an operator's question is longer than %d bytes; connection closed", MOST_BYTES)
+        return b""
 
 
 def bind(path: Path) -> socket.socket:
@@ -71,13 +78,3 @@ def bind(path: Path) -> socket.socket:
         bound.close()
         raise
     return bound
-
-
-@contextlib.contextmanager
-def short_path(path: Path) -> Iterator[str]:
-    """Give a name of ``path`` that fits a socket's address (108 bytes), however deep the directory lies."""
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)
