@@ -73,6 +73,7 @@ class Conversation:
         self._blocked = False  # a request of another kind waits behind Produce
         self._full = False
         self._beginning = False
+        self._catching_up = False
         self._ready: list[Buffer] = []  # answers, in parts, that go out together
         self.client_id = ""
 
@@ -84,6 +85,7 @@ class Conversation:
     def go_on(self) -> None:
         """Take up whole requests as far as order and the client's appetite for answers allow."""
         self._beginning = True
+        self._collect()
         try:
             while not (self._ended or self._full or self._blocked) and self._may_begin():
                 frame = self._frames.next_frame()
@@ -191,13 +193,27 @@ class Conversation:
         except Exception as failure:
             self._failed(header, failure)
             return
-        self._flush()
-        if answer.begun is not None:  # else we are still inside the loop that began it
-            self.go_on()
-            self._end_if_idle()
+        if answer.begun is None:  # we are still inside the loop that began it, and that will send
+            self._collect()
+        elif not self._catching_up:
+            # One flush makes the appends of many requests durable: their answers go out together, too.
+            self._catching_up = True
+            asyncio.get_running_loop().call_soon(self._catch_up)
+
+    def _catch_up(self) -> None:
+        self._catching_up = False
+        self.go_on()
+        self._end_if_idle()
 
     def _flush(self) -> None:
         """Send every answer whose turn it is; while requests are being begun, all at once when that is done."""
+        self._collect()
+        if self._ready and not self._beginning:
+            ready, self._ready = self._ready, []
+            self._send(ready)
+
+    def _collect(self) -> None:
+        """Take the answers whose turn it is."""
         answers = self._answers
         while answers and answers[0].parts is not None:
             parts = answers.popleft().parts
@@ -206,9 +222,6 @@ class Conversation:
                 self._ready += parts
         if not answers:
             self._blocked = False
-        if self._ready and not self._beginning:
-            ready, self._ready = self._ready, []
-            self._send(ready)
 
     def _unsupported(self, header: RequestHeader) -> None:
         """Answer a client whose ApiVersions is newer than ours; end a connection that asks for anything else."""
@@ -241,6 +254,7 @@ class Conversation:
         if self._ended:
             return
         self._ended = True
+        self._collect()
         for answer in self._answers:
             if answer.parts is None:
                 self._hold(-answer.size)
