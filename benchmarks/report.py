@@ -24,6 +24,7 @@ def circumstances(mode: str) -> dict[str, str]:
         "mode": mode,
         "commit": _output("git", "rev-parse", "--short", "HEAD") or "unknown",
         "machine": f"{os.cpu_count()} cores ({_processor()}), {_memory_gb():.0f} GB, {platform.system()}",
+        "load average before": f"{os.getloadavg()[0]:.1f}",
         "python": platform.python_version(),
         "kafka": KAFKA_VERSION,
         "java": _output("java", "-version").split('"')[1],
