@@ -16,12 +16,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from magnetar.metadata.errors import BadVersion, MetadataCorrupt, MetadataUnavailable, NotFound
 from magnetar.metadata.lock import DirectoryLock
 from magnetar.metadata.port import MetadataStore, Stored, below, check_path, child_names
 from magnetar.metadata.seal import SealFile
+from magnetar.records.crc import crc32c
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS node (
@@ -227,7 +226,7 @@ class SqliteStore(MetadataStore):
         """Turn SQLite's errors into this package's words."""
         try:
             yield
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # a damaged schema is quoted as it is
             # The low byte is the class of the error, the rest says which kind.
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
             if code in _DISK:
