@@ -306,6 +306,11 @@ def one_world(seed: int) -> int:
     return sum(len(client.acknowledged) for client in world.clients)
 
 
+def many_worlds(count: int) -> None:
+    for seed in range(count):
+        one_world(seed)
+
+
 @pytest.fixture(autouse=True)
 def quiet() -> None:
     for name in ("magnetar.kafka", "magnetar.ledger", "asyncio"):
@@ -342,5 +347,4 @@ def forgets_producers_at_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_planted_bugs_are_found(plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     with pytest.raises(AssertionError, match="seed"):
-        for seed in range(200):
-            one_world(seed)
+        many_worlds(200)

@@ -157,6 +157,8 @@ class Partition:
             )
         except LedgerError as error:
             self._refusal = Refusal(now_ms, error)
+            if header.producer_id >= 0:
+                self.producers.not_kept(header)
             raise
         self._last_durable = durable
         self._appended_ms = now_ms

@@ -42,10 +42,11 @@ class Kept(NamedTuple):
 class Producer:
     """One producer id in one partition."""
 
-    __slots__ = ("batches", "epoch")
+    __slots__ = ("batches", "epoch", "first_due")
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, first_due: int = 0) -> None:
         self.epoch = epoch
+        self.first_due = first_due
         self.batches: deque[Kept] = deque(maxlen=KEPT_BATCHES)
 
 
@@ -79,7 +80,7 @@ class ProducerStates:
         for kept in known.batches:
             if kept.first_sequence == batch.base_sequence and kept.last_sequence == batch.last_sequence:
                 return kept
-        due = (known.batches[-1].last_sequence + 1) & 0x7FFFFFFF if known.batches else 0
+        due = (known.batches[-1].last_sequence + 1) & 0x7FFFFFFF if known.batches else known.first_due
         if batch.base_sequence != due:
             raise OutOfOrderSequence(
                 f"producer {batch.producer_id} sent sequence {batch.base_sequence} where {due} is due"
@@ -93,6 +94,11 @@ class ProducerStates:
             known = self._producers[batch.producer_id] = Producer(batch.producer_epoch)
         known.batches.append(Kept(batch.base_sequence, batch.last_sequence, base_offset, batch.max_timestamp))
 
+    def not_kept(self, batch: BatchHeader) -> None:
+        """Note that storage refused a batch: if it is the first of its producer, those sent behind it must not go in."""
+        if batch.producer_id not in self._producers:
+            self._producers[batch.producer_id] = Producer(batch.producer_epoch, batch.base_sequence)
+
     def expire(self, before_ms: int) -> None:
         """Forget producers whose last batch is older."""
         for producer_id, producer in list(self._producers.items()):
@@ -103,6 +109,8 @@ class ProducerStates:
         """Give the snapshot."""
         parts = []
         for producer_id, producer in self._producers.items():
+            if not producer.batches:
+                continue
             parts.append(_PRODUCER.pack(producer_id, producer.epoch, len(producer.batches)))
             parts.extend(_BATCH.pack(*kept) for kept in producer.batches)
         return b"".join(parts)
