@@ -19,9 +19,8 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from magnetar.metadata.errors import MetadataCorrupt
+from magnetar.records.crc import crc32c
 
 _SEAL = struct.Struct(">8sQQI")
 _CRC = struct.Struct(">I")

@@ -26,9 +26,8 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from magnetar.records.compression import Buffer, Codec, compress, decompress
+from magnetar.records.crc import crc32c
 from magnetar.records.errors import CorruptBatch, InvalidRecord
 from magnetar.records.varint import decode_zigzag, encode_zigzag
 

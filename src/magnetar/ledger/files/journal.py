@@ -27,12 +27,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from crc32c import crc32c
-
 from magnetar.ledger.disk import BLOCK_BYTES, Disk, JournalFile
 from magnetar.ledger.errors import LedgerCorrupt, StorageFailed
 from magnetar.ledger.files.layout import ledger_path
 from magnetar.records.compression import Buffer
+from magnetar.records.crc import crc32c
 
 SEGMENT_BYTES = 16 << 20
 MOST_BUSY = 16

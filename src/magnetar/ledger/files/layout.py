@@ -16,10 +16,9 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.records.compression import Buffer
+from magnetar.records.crc import crc32c
 
 HEADER_BYTES = 32
 FRAME_BYTES = 16

@@ -25,10 +25,9 @@ from array import array
 from bisect import bisect_right
 from pathlib import Path
 
-from crc32c import crc32c
-
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.files.layout import HEADER_BYTES
+from magnetar.records.crc import crc32c
 
 POINT_EVERY_BYTES = 32 << 10
 _MAGIC = b"MGINDEX1"

@@ -6,13 +6,12 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from magnetar.ledger.disk import File
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.files.layout import FRAME, FRAME_BYTES, read_frame
 from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.ledger.port import StoredEntry
+from magnetar.records.crc import crc32c
 from magnetar.records.entry import last_offset, latest_timestamp
 from magnetar.records.errors import RecordsError
 
