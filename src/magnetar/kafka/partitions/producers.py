@@ -95,7 +95,7 @@ class ProducerStates:
         known.batches.append(Kept(batch.base_sequence, batch.last_sequence, base_offset, batch.max_timestamp))
 
     def not_kept(self, batch: BatchHeader) -> None:
-        """Note that storage refused a batch: if it is the first of its producer, those sent behind it must not go in."""
+        """Note a batch that storage refused: if it is its producer's first, those sent behind it must not go in."""
         if batch.producer_id not in self._producers:
             self._producers[batch.producer_id] = Producer(batch.producer_epoch, batch.base_sequence)
 
