@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from magnetar.broker.topic import Topic
 from magnetar.kafka.partitions.producers import ProducerStates
+from magnetar.kafka.partitions.read_ahead import LEAST_BYTES, ReadAhead
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import ManagedLedger, StoredEntry
 from magnetar.records.batch import (
@@ -64,6 +65,7 @@ class Partition:
     """A managed ledger with what Kafka adds to it. Made by ``Partitions``; everything runs on the event loop."""
 
     __slots__ = (
+        "_ahead",
         "_appended_ms",
         "_clock",
         "_last_durable",
@@ -75,8 +77,16 @@ class Partition:
         "topic",
     )
 
-    def __init__(self, topic: Topic, index: int, log: ManagedLedger, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        topic: Topic,
+        index: int,
+        log: ManagedLedger,
+        clock: Callable[[], int],
+        ahead: ReadAhead | None = None,
+    ) -> None:
         self.topic = topic
+        self._ahead = ahead
         self.index = index
         self.log = log
         self.producers = ProducerStates()
@@ -209,6 +219,16 @@ class Partition:
 
     async def read(self, offset: int, max_bytes: int) -> tuple[list[bytes | memoryview], int]:
         """Give the batches from the one that holds ``offset`` on, and how many bytes they are."""
+        ahead = self._ahead
+        if ahead is None or max_bytes < LEAST_BYTES or offset < self.log.first_offset:
+            return await self._read(offset, max_bytes)
+        batches, size = ahead.take(self, offset, max_bytes) or await self._read(offset, max_bytes)
+        if size >= max_bytes // 2:
+            following = read_header(batches[-1]).last_offset + 1
+            ahead.plan(self, following, max_bytes, lambda: self._read(following, max_bytes))
+        return batches, size
+
+    async def _read(self, offset: int, max_bytes: int) -> tuple[list[bytes | memoryview], int]:
         entries = await self.log.read(offset, max_bytes=max_bytes)
         size = 0
         batches: list[bytes | memoryview] = []
