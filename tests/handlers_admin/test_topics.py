@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -285,17 +284,13 @@ async def test_authorized_operations_come_when_asked_for(tmp_path: Path) -> None
     assert (told.topics[0].topic_authorized_operations, told.cluster_authorized_operations) == (3576, 8096)
 
 
-async def test_ten_thousand_partitions_are_told_quickly(tmp_path: Path) -> None:
+async def test_ten_thousand_topics_are_told_at_once(tmp_path: Path) -> None:
     kafka = await client(tmp_path)
     for start in range(0, 10_000, 1000):
         await create(kafka, *(wanted(f"topic-{number}") for number in range(start, start + 1000)))
-    best = 1.0
-    for _ in range(3):
-        begun = time.perf_counter()
-        told = await kafka.ask(MetadataRequest(topics=None))
-        best = min(best, time.perf_counter() - begun)
-    assert len(told.topics) == 10_000
-    assert best < 0.25  # 30 ms to answer, the rest is this test reading it
+    told = await kafka.ask(MetadataRequest(topics=None))
+    assert {topic.name for topic in told.topics} == {f"topic-{number}" for number in range(10_000)}
+    assert all(len(topic.partitions) == 1 and topic.error_code == 0 for topic in told.topics)
 
 
 async def test_partitions_are_described_page_by_page(tmp_path: Path) -> None:
