@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 READ_COMMITTED = 1
 # Larger answers are no faster, and each client's lies in memory until it is sent.
+_MOST_PARTITION_BYTES = 1 << 20  # into memory that is reused, while the client works on the answer before
 _MOST_ANSWER_BYTES = 8 << 20
 
 
@@ -32,7 +33,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     if error:
         return FetchResponse(error_code=error, session_id=INVALID_SESSION)
     max_bytes = min(request.max_bytes, context.kafka.broker.settings.fetch_max_bytes, _MOST_ANSWER_BYTES)
-    enough = min(request.min_bytes, _MOST_ANSWER_BYTES // 2)
+    enough = min(request.min_bytes, _MOST_PARTITION_BYTES // 2)
     found = await _find(asks, context)
     rows, size, failed = await _read_all(asks, found, max_bytes, request.isolation_level)
     if size < enough and not failed and asks and request.max_wait_ms > 0:
@@ -133,7 +134,8 @@ async def _read_one(
     if room <= 0 and not is_first:
         return row, 0
     try:
-        batches, size = await partition.read(asked.fetch_offset, min(asked.partition_max_bytes, max(room, 1)))
+        most = min(asked.partition_max_bytes, max(room, 1), _MOST_PARTITION_BYTES)
+        batches, size = await partition.read(asked.fetch_offset, most)
     except Exception as error:
         return _failed(ask, code_for(error), log.first_offset), 0
     if not batches or (size > room and not is_first):
