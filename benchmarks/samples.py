@@ -41,3 +41,9 @@ class Samples:
             return ours
         theirs = self.median(bar.measure, bar.against)
         return ours / theirs if theirs else None
+
+    def fill_in(self, earlier: dict[str, dict[str, list[float]]]) -> None:
+        """Take over the measures of an earlier run that this one did not make."""
+        for measure in earlier.keys() - self.values.keys():
+            for server, values in earlier[measure].items():
+                self.values[measure][server] = values
