@@ -9,31 +9,39 @@ from benchmarks.peers.server import Server
 from benchmarks.samples import Samples
 from benchmarks.thin import ThinClient
 
-# The same for every server: large answers, and enough of them kept ready that the client never waits by itself.
-_TUNED = {
-    "fetch.message.max.bytes": 8 << 20,
-    "fetch.max.bytes": 64 << 20,
-    "queued.min.messages": 1_000_000,
-    "queued.max.messages.kbytes": 512 << 10,
-    "fetch.wait.max.ms": 100,
-    "check.crcs": False,
+# The same for every server. Tuned: large answers, and enough of them kept ready that the client never waits by itself.
+_PROPERTIES: dict[str, dict[str, int]] = {
+    "defaults": {},
+    "tuned": {
+        "fetch.message.max.bytes": 8 << 20,
+        "fetch.max.bytes": 64 << 20,
+        "queued.min.messages": 1_000_000,
+        "queued.max.messages.kbytes": 512 << 10,
+    },
 }
 
 
 def measure(server: Server, samples: Samples, topic: str, size: int) -> None:
-    """Read ``topic`` twice from its beginning, once with each client."""
+    """Read ``topic`` from its beginning, once with each client."""
     with ThinClient.to(server.address) as client:
         records = sum(client.end_offset(topic, partition) for partition in range(4))
-    samples.add(f"consume {size} B, librdkafka, records/s", server.name, librdkafka(server, topic, records))
+    for properties in _PROPERTIES:
+        cpu = server.cpu_seconds()
+        rate = librdkafka(server, topic, records, properties)
+        used = (server.cpu_seconds() - cpu) * 1e6 / records
+        samples.add(f"consume {size} B, librdkafka {properties}, records/s", server.name, rate)
+        samples.add(f"consume {size} B, librdkafka {properties}, broker us/record", server.name, used)
     rate = tools.consumer_perf(server.address, topic, records=records)
     samples.add(f"consume {size} B, consumer-perf-test, fetch MB/s", server.name, rate)
 
 
-def librdkafka(server: Server, topic: str, records: int) -> float:
+def librdkafka(server: Server, topic: str, records: int, properties: str) -> float:
     """Give the records per second from the first to the last."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-    consumer = Consumer({"bootstrap.servers": server.address, "group.id": "reader", **_TUNED})
+    consumer = Consumer(
+        {"bootstrap.servers": server.address, "group.id": "reader", **_PROPERTIES[properties]}
+    )
     try:
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(4)])
         first = consumer.consume(1, timeout=60)
