@@ -117,7 +117,12 @@ def index_of(data: Buffer, at: int = 0) -> BrokerEntryMetadata:
 def last_offset(data: Buffer) -> int:
     """Give the offset of an entry's last message. Called for every entry that is read, so the usual form is quick."""
     try:
-        if data[13] == 0x10 and data[6] == 0x08:  # a timestamp of our century takes six bytes
+        # A timestamp of our century takes six bytes: five that go on, and one that does not.
+        if (
+            data[13] == 0x10
+            and data[6] == 0x08
+            and data[12] < 0x80 <= data[7] & data[8] & data[9] & data[10] & data[11]
+        ):
             value, shift, at = 0, 0, 14
             while True:
                 byte = data[at]
