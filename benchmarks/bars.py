@@ -24,6 +24,7 @@ BARS = (
     Bar("latency p99, ms", OS, KAFKA, 0.5),
     Bar("latency p99, ms", ALWAYS, KAFKA, 1.0),
     Bar("memory after the load, MB", OS, None, 120),
+    Bar("memory after reading, MB", OS, None, 120),
     Bar("memory after the load, MB", ALWAYS, None, 120),
     Bar("memory idle, MB", ALWAYS, None, 60),
     Bar("processor idle, % of a core", ALWAYS, None, 0.5),

@@ -21,6 +21,15 @@ _PROPERTIES: dict[str, dict[str, int]] = {
 }
 
 
+def fill(server: Server, size: int, records: int) -> str:
+    """Write so many records; give the name of the topic that holds them."""
+    with ThinClient.to(server.address) as client:
+        client.create_topics(["consume"], 4)
+    properties = ("batch.size=65536", "linger.ms=5")
+    tools.producer_perf(server.address, "consume", records=records, size=size, properties=properties)
+    return "consume"
+
+
 def measure(server: Server, samples: Samples, topic: str, size: int) -> None:
     """Read ``topic`` from its beginning, once with each client."""
     with ThinClient.to(server.address) as client:

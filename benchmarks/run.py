@@ -95,13 +95,13 @@ class Stages:
         """Read from both in turn, again and again: what lies in the page cache can be read often."""
         with self._fresh(MagnetarOs) as ours, self._fresh(Kafka) as theirs:
             for server in (ours, theirs):
-                topic = produce.measure(server, self._samples, 1000, "tuned", self._plan.records_read)
+                topic = consume.fill(server, 1000, self._plan.records_read)
             os.sync()
             for _ in range(self._plan.rounds + 1):
                 for server in (ours, theirs):
                     consume.measure(server, self._samples, topic, 1000)
             for server in (ours, theirs):
-                self._samples.add("memory after the load, MB", server.name, server.rss_mb())
+                self._samples.add("memory after reading, MB", server.name, server.rss_mb())
 
     def latency(self) -> None:
         for _ in range(self._plan.rounds):
