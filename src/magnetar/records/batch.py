@@ -23,7 +23,7 @@ zigzag varints, -1 as a length for null.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from magnetar.records.compression import Buffer, Codec, compress, decompress
@@ -263,8 +263,3 @@ def _decode_bytes(body: memoryview, at: int) -> tuple[bytes | None, int]:
     if length < 0 or at + length > len(body):
         raise InvalidRecord("a field claims more bytes than its record holds")
     return bytes(body[at : at + length]), at + length
-
-
-def total_size(parts: Iterable[Buffer]) -> int:
-    """Give how many bytes ``parts`` hold together."""
-    return sum(len(part) for part in parts)

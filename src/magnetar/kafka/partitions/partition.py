@@ -13,6 +13,7 @@ from magnetar.kafka.partitions.read_ahead import LEAST_BYTES, ReadAhead
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import ManagedLedger, StoredEntry
 from magnetar.records.batch import (
+    NO_TIMESTAMP,
     BatchHeader,
     decode_records,
     read_header,
@@ -136,7 +137,7 @@ class Partition:
             if kept is not None:
                 return self._repeated(header, kept.base_offset)
         now_ms = self._clock()
-        append_time = -1
+        append_time = NO_TIMESTAMP
         if config.compacted:
             self._check_keys(data)
         if config.log_append_time:
@@ -187,8 +188,7 @@ class Partition:
     def _repeated(self, header: BatchHeader, base_offset: int) -> Produced:
         """A batch sent twice is acknowledged as the first one was, and not before it."""
         waits = base_offset + header.last_offset_delta >= self.log.visible_offset
-        append_time = -1
-        return Produced(base_offset, append_time, self._last_durable if waits else None)
+        return Produced(base_offset, NO_TIMESTAMP, self._last_durable if waits else None)
 
     def _check_timestamps(self, header: BatchHeader, now_ms: int) -> None:
         config = self.topic.config
