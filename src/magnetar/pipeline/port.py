@@ -94,13 +94,7 @@ class Reader(ABC):
 
     @abstractmethod
     def slices(self, which: TopicPartition, low: int, high: int, size: SliceSize, ask: Ask) -> list[Slice]:
-        """Cut ``[low, high)``, all of it visible, into slices; those in which nothing can fit ``ask`` may be left out."""
-
-    def pin(self, offsets: Mapping[TopicPartition, int]) -> None:  # noqa: B027
-        """Ask that records from these offsets on be kept, whatever retention says, while the query runs."""
-
-    def release(self) -> None:  # noqa: B027
-        """Take back what `pin` asked for."""
+        """Cut ``[low, high)``, all of it visible, into slices; leave out those in which nothing can fit ``ask``."""
 
     @abstractmethod
     def close(self) -> None:
