@@ -23,12 +23,12 @@ from typing import NamedTuple
 
 from magnetar.records.batch import read_header
 from magnetar.records.compression import Buffer
-from magnetar.records.errors import CorruptBatch, EntryCorrupt
-from magnetar.records.varint import decode_unsigned, encode_unsigned
+from magnetar.records.errors import EntryCorrupt
+from magnetar.records.pulsar_metadata import MessageMetadata, decode_metadata, fields
+from magnetar.records.varint import encode_unsigned
 
 BROKER_ENTRY_MAGIC = 0x0E02
 CHECKSUM_MAGIC = 0x0E01
-FORMAT_PROPERTY = "entry.format"
 _BROKER_HEAD = struct.Struct(">HI")
 _SIZE = struct.Struct(">I")
 
@@ -43,21 +43,6 @@ class BrokerEntryMetadata(NamedTuple):
 
     broker_timestamp: int
     index: int  # type: ignore[assignment]  # PIP-70 has this name; tuple.index is not missed
-
-
-class MessageMetadata(NamedTuple):
-    """The fields of Pulsar's message metadata that storage and Kafka need."""
-
-    producer_name: str
-    sequence_id: int
-    publish_time: int
-    properties: tuple[tuple[str, str], ...]
-    num_messages_in_batch: int
-
-    @property
-    def entry_format(self) -> str:
-        """``kafka``, ``mixed_kafka``, or ``pulsar`` where nothing is marked."""
-        return dict(self.properties).get(FORMAT_PROPERTY, "pulsar")
 
 
 class Entry(NamedTuple):
@@ -107,9 +92,9 @@ def index_of(data: Buffer, at: int = 0) -> BrokerEntryMetadata:
         raise EntryCorrupt("entry is cut short") from None
     if magic != BROKER_ENTRY_MAGIC:
         raise EntryCorrupt(f"no entry begins with 0x{magic:04x}")
-    fields = {n: value for n, value in _fields(data, at + 6, at + 6 + size) if isinstance(value, int)}
+    found = {n: value for n, value in fields(data, at + 6, at + 6 + size) if isinstance(value, int)}
     try:
-        return BrokerEntryMetadata(fields[1], fields[2])
+        return BrokerEntryMetadata(found[1], found[2])
     except KeyError:
         raise EntryCorrupt("entry without timestamp or index") from None
 
@@ -156,52 +141,4 @@ def decode_entry(data: Buffer) -> Entry:
         raise EntryCorrupt("entry is shorter than its metadata")
     at = 6 + int(_BROKER_HEAD.unpack_from(view)[1])
     at += 6 if view[at] == 0x0E and view[at + 1] == 0x01 else 0
-    return Entry(broker, _message_metadata(view, at + 4, start), view[start:])
-
-
-def _message_metadata(view: memoryview, at: int, end: int) -> MessageMetadata:
-    name, sequence, published, messages = "", 0, 0, 1
-    properties = []
-    for number, value in _fields(view, at, end):
-        if number == 1 and isinstance(value, memoryview):
-            name = str(value, "utf-8", "replace")
-        elif number == 4 and isinstance(value, memoryview):
-            pair = {
-                n: str(v, "utf-8", "replace")
-                for n, v in _fields(value, 0, len(value))
-                if not isinstance(v, int)
-            }
-            properties.append((pair.get(1, ""), pair.get(2, "")))
-        elif isinstance(value, int):
-            sequence = value if number == 2 else sequence
-            published = value if number == 3 else published
-            messages = value if number == 11 else messages
-    return MessageMetadata(name, sequence, published, tuple(properties), messages)
-
-
-def _fields(data: Buffer, at: int, end: int) -> list[tuple[int, int | memoryview]]:
-    """Give (number, value) of a protobuf message's fields; unknown ones come along, groups are refused."""
-    view = memoryview(data)
-    if end > len(view):
-        raise EntryCorrupt("metadata claims more bytes than the entry holds")
-    found: list[tuple[int, int | memoryview]] = []
-    try:
-        while at < end:
-            key, at = decode_unsigned(view, at)
-            value: int | memoryview
-            if key & 7 == 0:
-                value, at = decode_unsigned(view, at)
-            elif key & 7 == 2:
-                size, at = decode_unsigned(view, at)
-                value, at = view[at : at + size], at + size
-            elif key & 7 in (1, 5):
-                size = 8 if key & 7 == 1 else 4
-                value, at = int.from_bytes(view[at : at + size], "little"), at + size
-            else:
-                raise EntryCorrupt(f"metadata field of unknown wire type {key & 7}")
-            found.append((key >> 3, value))
-    except CorruptBatch as error:
-        raise EntryCorrupt(str(error)) from None
-    if at != end:
-        raise EntryCorrupt("metadata field runs past its message")
-    return found
+    return Entry(broker, decode_metadata(view, at + 4, start), view[start:])

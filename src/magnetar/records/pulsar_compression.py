@@ -1,0 +1,78 @@
+"""Pulsar's codecs on whole payloads: LZ4 and SNAPPY as bare blocks, ZLIB and ZSTD as streams.
+
+The metadata tells how long the payload was (``uncompressed_size``), so nothing has to grow, and what does not come
+out exactly that long is damaged.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import cramjam
+
+from magnetar.records.compression import MOST_DECOMPRESSED_BYTES, Buffer, Codec
+from magnetar.records.errors import EntryCorrupt, TooMuchInside, UnsupportedCompression
+from magnetar.records.pulsar_metadata import Compression
+
+OF_KAFKA = {
+    Codec.none: Compression.NONE,
+    Codec.gzip: Compression.ZLIB,
+    Codec.snappy: Compression.SNAPPY,
+    Codec.lz4: Compression.LZ4,
+    Codec.zstd: Compression.ZSTD,
+}
+"""Pulsar's codec for each of Kafka's: the same algorithm, in another dress."""
+
+
+def decompress_payload(
+    compression: int, data: Buffer, size: int, *, most_bytes: int = MOST_DECOMPRESSED_BYTES
+) -> Buffer:
+    """Give the ``size`` bytes behind ``data``; raise ``EntryCorrupt``, or another ``RecordsError`` that tells more."""
+    if compression == Compression.NONE:
+        return data
+    if compression not in Compression.__members__.values():
+        raise UnsupportedCompression(f"Pulsar's compression {compression} does not exist")
+    if not 0 <= size <= most_bytes:
+        raise TooMuchInside(f"a payload claims {size} bytes uncompressed; {most_bytes} are allowed")
+    name = Compression(compression).name
+    try:
+        out = _decompressed(compression, data, size)
+    except (cramjam.DecompressionError, ValueError, OverflowError, zlib.error) as error:
+        raise EntryCorrupt(f"the {name} payload does not decompress to {size} bytes: {error}") from None
+    if len(out) != size:
+        raise EntryCorrupt(f"the {name} payload holds {len(out)} bytes, and its metadata says {size}")
+    return out
+
+
+def _decompressed(compression: int, data: Buffer, size: int) -> Buffer:
+    if not size:
+        return b""
+    if compression == Compression.ZLIB:
+        inflater = zlib.decompressobj()
+        out = inflater.decompress(data, size)
+        if not inflater.eof and (
+            inflater.unconsumed_tail and inflater.decompress(inflater.unconsumed_tail, 1)
+        ):
+            raise ValueError("there is more")
+        return out
+    if compression == Compression.SNAPPY:
+        if cramjam.snappy.decompress_raw_len(data) != size:
+            raise ValueError("it says another length itself")
+        return memoryview(cramjam.snappy.decompress_raw(data))
+    buffer = bytearray(size)
+    if compression == Compression.LZ4:
+        return memoryview(buffer)[: cramjam.lz4.decompress_block_into(data, buffer, output_len=size)]
+    return memoryview(buffer)[: cramjam.zstd.decompress_into(data, buffer)]
+
+
+def compress_payload(compression: int, data: Buffer) -> Buffer:
+    """Give ``data`` compressed as Pulsar's own producers would write it."""
+    if compression == Compression.LZ4:
+        return bytes(cramjam.lz4.compress_block(data, store_size=False))
+    if compression == Compression.ZLIB:
+        return zlib.compress(data)
+    if compression == Compression.ZSTD:
+        return bytes(cramjam.zstd.compress(data))
+    if compression == Compression.SNAPPY:
+        return bytes(cramjam.snappy.compress_raw(data))
+    return data
