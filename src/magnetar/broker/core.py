@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from magnetar.broker.auth.security import Security
 from magnetar.broker.catalog import Catalog
 from magnetar.broker.dynamic import DynamicSettings, check_dynamic
 from magnetar.broker.effective import Authority, with_overrides
@@ -64,6 +65,7 @@ class Broker:
         self.engine = engine
         self.events = Events()
         self.namespaces = Namespaces(store)
+        self.security = Security(settings, self.namespaces)
         self.naming = Naming(
             settings.kafka_tenant,
             settings.kafka_namespace,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
+from typing import Any
 
+from magnetar.broker.auth.grants import AuthPolicies, encode_auth_policies
 from magnetar.broker.errors import NamespaceNotFound
 from magnetar.broker.policies import NamespacePolicies, decode_policies
-from magnetar.metadata import MetadataStore
+from magnetar.metadata import MetadataCorrupt, MetadataStore
 
 CLUSTER = "standalone"
 POLICIES = "/admin/policies"
@@ -19,17 +22,21 @@ class Namespaces:
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
-        self._tenants: set[str] = set()
+        self._admin_roles: dict[str, frozenset[str]] = {}
+        """By tenant; every tenant is there."""
         self._policies: dict[str, NamespacePolicies] = {}
+        self.changed: list[Callable[[], None]] = []
+        """Called when tenants, namespaces or their policies have changed."""
 
     def load(self) -> None:
         """Read everything that is stored."""
         for path, stored in self._store.scan(POLICIES + "/"):
             parts = path.removeprefix(POLICIES + "/").split("/")
             if len(parts) == 1:
-                self._tenants.add(parts[0])
+                self._admin_roles[parts[0]] = _admin_roles(path, stored.value)
             elif len(parts) == 2:
                 self._policies["/".join(parts)] = decode_policies("/".join(parts), stored.value)
+        self._tell()
 
     def names(self) -> list[str]:
         """Give all namespaces as ``tenant/namespace``, sorted."""
@@ -51,11 +58,12 @@ class Namespaces:
             return
         tenant = namespace.partition("/")[0]
         with self._store.transaction():
-            if tenant not in self._tenants:
+            if tenant not in self._admin_roles:
                 self._store.put(f"{POLICIES}/{tenant}", json.dumps(_TENANT).encode())
             self._store.put(f"{POLICIES}/{namespace}", json.dumps(_NAMESPACE).encode())
-        self._tenants.add(tenant)
+        self._admin_roles.setdefault(tenant, frozenset())
         self._policies[namespace] = decode_policies(namespace, b"")
+        self._tell()
 
     def set_policies(self, namespace: str, text: bytes) -> None:
         """Keep Pulsar's JSON as the namespace's policies; raise `InvalidPolicy` or `NamespaceNotFound`."""
@@ -63,3 +71,41 @@ class Namespaces:
         policies = decode_policies(namespace, text)
         self._store.put(f"{POLICIES}/{namespace}", text)
         self._policies[namespace] = policies
+        self._tell()
+
+    def set_auth_policies(self, namespace: str, granted: AuthPolicies) -> None:
+        """Keep new grants beside a namespace's other policies; raise `NamespaceNotFound`."""
+        self.policies(namespace)
+        stored = self._store.get(f"{POLICIES}/{namespace}")
+        content = json.loads(stored.value) if stored is not None and stored.value else {}
+        content["auth_policies"] = encode_auth_policies(granted)
+        self.set_policies(namespace, json.dumps(content).encode())
+
+    def tenants(self) -> list[str]:
+        """Give all tenants, sorted."""
+        return sorted(self._admin_roles)
+
+    def admin_roles(self, tenant: str) -> frozenset[str]:
+        """Give the roles that may do everything in a tenant; none where there is no such tenant."""
+        return self._admin_roles.get(tenant, frozenset())
+
+    def set_admin_roles(self, tenant: str, roles: Iterable[str]) -> None:
+        """Keep a tenant's admins; a tenant that is not there is created."""
+        path = f"{POLICIES}/{tenant}"
+        stored = self._store.get(path)
+        content: dict[str, Any] = dict(_TENANT) if stored is None else json.loads(stored.value)
+        content["adminRoles"] = sorted(set(roles))
+        self._store.put(path, json.dumps(content).encode())
+        self._admin_roles[tenant] = frozenset(content["adminRoles"])
+        self._tell()
+
+    def _tell(self) -> None:
+        for changed in self.changed:
+            changed()
+
+
+def _admin_roles(path: str, value: bytes) -> frozenset[str]:
+    try:
+        return frozenset(map(str, json.loads(value).get("adminRoles") or ()))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise MetadataCorrupt(path, f"not a tenant: {error}") from error

@@ -1,15 +1,17 @@
 """A namespace's policies: Pulsar's JSON, of which some parts take effect here and all parts are kept.
 
-Effective: ``retention_policies`` (minutes and MB, -1 for no bound) for topics without their own, and our extension
+Effective: ``retention_policies`` (minutes and MB, -1 for no bound) for topics without their own, ``auth_policies``
+(see `magnetar.broker.auth.grants`), and our extension
 ``magnetar``: ``{"flush": "always|interval|os", "entryFormat": "kafka"}``.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from magnetar.broker.auth.grants import AuthPolicies, decode_auth_policies
 from magnetar.broker.errors import InvalidPolicy
 
 FLUSHES = ("always", "interval", "os")
@@ -25,6 +27,7 @@ class NamespacePolicies:
     retention_bytes: int | None = None
     flush: str | None = None
     entry_format: str = "kafka"
+    auth: AuthPolicies = field(default_factory=AuthPolicies)
 
 
 def decode_policies(namespace: str, text: bytes) -> NamespacePolicies:
@@ -40,6 +43,7 @@ def decode_policies(namespace: str, text: bytes) -> NamespacePolicies:
                 _scaled(retention.get("retentionSizeInMB"), _MB),
                 own.get("flush"),
                 own.get("entryFormat", "kafka"),
+                decode_auth_policies(content.get("auth_policies") or {}),
             ),
         )
     except (ValueError, TypeError, AttributeError) as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 
 from magnetar.broker.errors import InvalidConfig
+from magnetar.broker.security_settings import SecuritySettings
 from magnetar.broker.setting import Feed, SettingDef, plain, setting, times, times_unless_zero
 from magnetar.broker.values import MAX_INT, MAX_LONG, Kind, Value, at_least, each_of, one_of
 
@@ -17,7 +18,7 @@ _MINUTE, _HOUR, _MB = 60_000, 3_600_000, 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(SecuritySettings):
     """What the broker was told. Dynamic settings change by giving the broker a new object."""
 
     # Where things lie and who we are.
@@ -450,12 +451,15 @@ def _at_most_int(text: str | None) -> str | None:
 
 
 def _definitions() -> dict[str, SettingDef]:
-    made = ((field.name, field.metadata.get("setting")) for field in fields(Settings))
+    # A dataclass puts what it inherits first; the page begins with what everybody needs.
+    inherited = {field.name for field in fields(SecuritySettings)}
+    ordered = sorted(fields(Settings), key=lambda field: field.name in inherited)
+    made = ((field.name, field.metadata.get("setting")) for field in ordered)
     return {name: replace(each, field=name) for name, each in made if each is not None}
 
 
 SETTINGS: dict[str, SettingDef] = _definitions()
-"""All settings by field name, in the order of this file."""
+"""All settings by field name, in the order of this file; those of security last."""
 
 _BY_NAME = {plain(feed.name): (each, feed) for each in reversed(SETTINGS.values()) for feed in each.feeds}
 

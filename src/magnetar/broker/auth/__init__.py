@@ -1,0 +1,26 @@
+"""Who is who, and who may do what: one authority for every protocol.
+
+What a protocol calls:
+
+    principal = broker.security.authentication.authenticate("token", data)     who it is, or AuthenticationFailed
+    broker.security.authorization.allows_topic(role, topic, Action.PRODUCE)    what it may; True where nobody asks
+
+`tokens` and `jwks` know JSON Web Tokens, `tls` certificates, `grants` how permissions are kept (in Pulsar's JSON),
+`authorization` decides.
+"""
+
+from __future__ import annotations
+
+from magnetar.broker.auth.authentication import Authentication, AuthenticationFailed, Principal
+from magnetar.broker.auth.authorization import Access, Authorization
+from magnetar.broker.auth.grants import Action, AuthPolicies
+
+__all__ = [
+    "Access",
+    "Action",
+    "AuthPolicies",
+    "Authentication",
+    "AuthenticationFailed",
+    "Authorization",
+    "Principal",
+]

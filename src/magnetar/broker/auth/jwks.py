@@ -1,0 +1,128 @@
+"""A JSON Web Key Set: the public keys of an identity provider, found by the ``kid`` of a token (RFC 7517).
+
+A set in a file is read anew when the file changes. One at an http address is asked for in a thread, regularly and
+when a token names an unknown key; that token is refused meanwhile, and its client comes again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from magnetar.broker.auth.keys import VerificationKey, algorithms_of, file_of, read_location
+from magnetar.broker.errors import InvalidConfig
+
+_SETTING = "token.jwks"
+_MOST_BYTES = 1 << 20
+_TIMEOUT_S = 10.0
+_UNKNOWN_KEY_S = 30.0  # a stranger's made-up key ids must not have the provider asked all the time
+_log = logging.getLogger("magnetar.auth")
+
+
+class KeySet:
+    """Keys at one location. The first look raises `InvalidConfig`; later ones keep the old keys and complain."""
+
+    def __init__(self, location: str, refresh_ms: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._location = location
+        self._refresh_s = refresh_ms / 1000
+        self._clock = clock
+        self._is_remote = location.startswith(("http://", "https://"))
+        self._lock = threading.Lock()
+        self._fetching: threading.Thread | None = None
+        self._asked = -_UNKNOWN_KEY_S
+        self._file = None if self._is_remote else file_of(location)
+        self._seen = _signature(self._file)
+        self._keys: tuple[VerificationKey, ...] = ()
+        if self._is_remote:
+            self._ask()
+        else:
+            self._keys = parse_keys(read_location(location, _SETTING))
+
+    def candidates(self, key_id: str | None) -> Sequence[VerificationKey]:
+        """Give the keys that may have signed a token; without a key id, all of them."""
+        self._look_again()
+        found = self._named(key_id)
+        if not found and self._is_remote and self._clock() - self._asked >= _UNKNOWN_KEY_S:
+            self._ask()
+        return found
+
+    def wait(self) -> None:
+        """Wait for an answer that is under way."""
+        if self._fetching is not None:
+            self._fetching.join(_TIMEOUT_S + 1)
+
+    def _named(self, key_id: str | None) -> list[VerificationKey]:
+        return [key for key in self._keys if key_id is None or key.key_id is None or key.key_id == key_id]
+
+    def _look_again(self) -> None:
+        if self._is_remote:
+            if self._clock() - self._asked >= self._refresh_s:
+                self._ask()
+        elif (seen := _signature(self._file)) != self._seen:
+            self._seen = seen
+            try:
+                self._keys = parse_keys(read_location(self._location, _SETTING))
+            except InvalidConfig as error:
+                _log.error("the key set at %s is not taken: %s", self._location, error)
+
+    def _ask(self) -> None:
+        with self._lock:
+            if self._fetching is not None and self._fetching.is_alive():
+                return
+            self._asked = self._clock()
+            self._fetching = threading.Thread(target=self._fetch, name="jwks", daemon=True)
+            self._fetching.start()
+
+    def _fetch(self) -> None:
+        try:
+            with urllib.request.urlopen(self._location, timeout=_TIMEOUT_S) as answer:
+                content = answer.read(_MOST_BYTES + 1)
+            if len(content) > _MOST_BYTES:
+                raise InvalidConfig(f"more than {_MOST_BYTES} bytes")
+            self._keys = parse_keys(content)
+        except (OSError, ValueError, InvalidConfig) as error:
+            _log.error("the key set at %s is not taken: %s", self._location, error)
+
+
+def parse_keys(content: bytes) -> tuple[VerificationKey, ...]:
+    """Give the set's signing keys; kinds that are unknown are left out, secrets are refused (`InvalidConfig`)."""
+    import jwt
+
+    try:
+        rows = json.loads(content)["keys"]
+        found = [_key(row, jwt) for row in rows if row.get("use", "sig") == "sig"]
+    except InvalidConfig:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, jwt.PyJWTError) as error:
+        raise InvalidConfig(f"configuration {_SETTING} holds no JSON Web Key Set: {error!r}") from None
+    return tuple(key for key in found if key is not None)
+
+
+def _key(row: dict[str, Any], jwt: Any) -> VerificationKey | None:
+    if row.get("kty") == "oct":
+        raise InvalidConfig(
+            f"configuration {_SETTING} holds a secret key; only public keys may be in a key set"
+        )
+    if row.get("kty") not in ("RSA", "EC"):
+        return None
+    key = jwt.PyJWK(row, algorithm=None if "alg" in row or row["kty"] == "EC" else "RS256").key
+    if hasattr(key, "public_key"):
+        key = key.public_key()
+    allowed = algorithms_of(key, _SETTING)
+    if row.get("alg") in allowed:
+        allowed = (row["alg"],)
+    return VerificationKey(key, allowed, row.get("kid"))
+
+
+def _signature(path: Path | None) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat() if path is not None else None
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_size, found.st_ino) if found is not None else None

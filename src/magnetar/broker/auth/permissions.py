@@ -1,0 +1,71 @@
+"""Granting and revoking, as Pulsar's admin calls it. Every change is stored, and in force, when a call returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from magnetar.broker.auth.grants import AuthPolicies, Grants, parse_actions
+from magnetar.broker.errors import InvalidPolicy
+from magnetar.broker.names import TopicName
+
+if TYPE_CHECKING:
+    from magnetar.broker.namespaces import Namespaces
+
+
+class Permissions:
+    """The grants of all namespaces. Unknown namespaces raise `NamespaceNotFound`, wrong words `InvalidPolicy`."""
+
+    def __init__(self, namespaces: Namespaces) -> None:
+        self._namespaces = namespaces
+
+    def of_namespace(self, namespace: str) -> AuthPolicies:
+        """Give all grants of a namespace."""
+        return self._namespaces.policies(namespace).auth
+
+    def of_topic(self, topic: TopicName) -> Grants:
+        """Give what roles may do with a topic: its own grants and those of its namespace."""
+        policies = self.of_namespace(topic.namespace_name)
+        together = dict(policies.namespace)
+        for role, actions in policies.topics.get(str(topic), {}).items():
+            together[role] = together.get(role, frozenset()) | actions
+        return together
+
+    def grant(
+        self, namespace: str, role: str, actions: Iterable[str], topic: TopicName | None = None
+    ) -> None:
+        """Give a role exactly these actions on a namespace, or on one topic of it."""
+        parsed = parse_actions(actions)
+        if not role or not parsed:
+            raise InvalidPolicy("a grant names a role and at least one action")
+        before = self.of_namespace(namespace)
+        self._namespaces.set_auth_policies(namespace, before.granted(role, parsed, _full(topic)))
+
+    def revoke(self, namespace: str, role: str, topic: TopicName | None = None) -> bool:
+        """Take all grants of a role on a namespace, or on one topic, away; tell whether there were any."""
+        before = self.of_namespace(namespace)
+        after = before.revoked(role, _full(topic))
+        if after == before:
+            return False
+        self._namespaces.set_auth_policies(namespace, after)
+        return True
+
+    def grant_subscription(self, namespace: str, subscription: str, roles: Iterable[str]) -> None:
+        """Open a subscription to some roles more; from the first on, it is closed to all others."""
+        before = self.of_namespace(namespace)
+        together = before.subscriptions.get(subscription, frozenset()) | frozenset(roles)
+        self._namespaces.set_auth_policies(namespace, before.with_subscription(subscription, together))
+
+    def revoke_subscription(self, namespace: str, subscription: str, role: str) -> None:
+        """Close a subscription to a role; after the last one it is open to all again."""
+        before = self.of_namespace(namespace)
+        left = before.subscriptions.get(subscription, frozenset()) - {role}
+        self._namespaces.set_auth_policies(namespace, before.with_subscription(subscription, left))
+
+    def set_tenant_admins(self, tenant: str, roles: Iterable[str]) -> None:
+        """Make these roles, and no others, the admins of a tenant, which is created if it was not there."""
+        self._namespaces.set_admin_roles(tenant, roles)
+
+
+def _full(topic: TopicName | None) -> str | None:
+    return None if topic is None else str(topic)

@@ -1,0 +1,223 @@
+"""The settings about who may connect, who somebody is, and what he may do: a part of `Settings`.
+
+Names are Pulsar's, KoP's or Kafka's own, so that files made for them work. What they mean together is told in
+``docs/security.md``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar.broker.setting import Feed, setting
+from magnetar.broker.values import Kind, at_least, each_of, one_of
+
+SASL_MECHANISMS = ("PLAIN", "OAUTHBEARER", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
+"""Those that a file may name; which are served is told in `magnetar.broker.auth`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecuritySettings:
+    """What the broker was told about security."""
+
+    # Who is let in.
+    authentication_enabled: bool = setting(
+        False,
+        Kind.BOOLEAN,
+        "Whether every client must prove who it is. Kafka's clients do so by SASL, also on listeners that are called "
+        "PLAINTEXT or SSL, or by a client certificate where ssl.client.auth is required.",
+    )
+    authentication_providers: tuple[str, ...] = setting(
+        (),
+        Kind.LIST,
+        "How Pulsar's clients may authenticate, by the names of Pulsar's classes or as token, tls; empty for all that "
+        "keys and certificates are set for.",
+    )
+    anonymous_user_role: str = setting(
+        "",
+        Kind.STRING,
+        "Role of clients that do not say who they are; empty lets none of them in when authentication is enabled.",
+    )
+    super_user_roles: tuple[str, ...] = setting(
+        (), Kind.LIST, "Roles that may do everything, in every tenant and on the cluster."
+    )
+    authorization_enabled: bool = setting(
+        False,
+        Kind.BOOLEAN,
+        "Whether roles need grants (see 'magnetar permission'); it asks for authentication.enabled.",
+    )
+    authorization_provider: str = setting(
+        "org.apache.pulsar.broker.authorization.PulsarAuthorizationProvider",
+        Kind.STRING,
+        "Who decides; there is only this one.",
+        rule=one_of("org.apache.pulsar.broker.authorization.PulsarAuthorizationProvider"),
+    )
+    authorization_allow_wildcards_matching: bool = setting(
+        False,
+        Kind.BOOLEAN,
+        "Whether a grant to role `team.*` or `*.team` is one to all roles that begin or end so.",
+    )
+
+    # Tokens.
+    token_secret_key: str = setting(
+        "",
+        Kind.PASSWORD,
+        "Key of tokens signed with HS256, HS384 or HS512: file:///path, data:;base64,..., a path, or base64.",
+    )
+    token_public_key: str = setting(
+        "",
+        Kind.STRING,
+        "Public key, PEM or DER, of tokens signed with RS, PS or ES; given as token.secret.key is.",
+    )
+    token_public_alg: str = setting(
+        "RS256",
+        Kind.STRING,
+        "Algorithm that tokens of token.public.key have, or another of the same kind of key.",
+        rule=one_of("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"),
+    )
+    token_jwks: str = setting(
+        "",
+        Kind.STRING,
+        "JSON Web Key Set of public keys: file:///path, data:..., a path, or an identity provider's https://...",
+        kafka=("sasl.oauthbearer.jwks.endpoint.url",),
+    )
+    token_jwks_refresh_ms: int = setting(
+        3600000,
+        Kind.LONG,
+        "Time after which a key set is asked for again.",
+        unit="ms",
+        rule=at_least(1000),
+        kafka=("sasl.oauthbearer.jwks.endpoint.refresh.ms",),
+    )
+    token_auth_claim: str = setting("sub", Kind.STRING, "Claim of a token that holds the role.")
+    token_audience_claim: str = setting(
+        "", Kind.STRING, "Claim of a token that holds for whom it is made; empty asks for none."
+    )
+    token_audience: str = setting(
+        "", Kind.STRING, "What token.audience.claim must be, or contain if it is a list."
+    )
+    token_allowed_clock_skew_seconds: int = setting(
+        0,
+        Kind.INT,
+        "How much later than its end, or earlier than its beginning, a token may be used.",
+        unit="seconds",
+        rule=at_least(0),
+    )
+
+    # SASL.
+    sasl_enabled_mechanisms: tuple[str, ...] = setting(
+        ("PLAIN",),
+        Kind.LIST,
+        "SASL mechanisms that Kafka's clients may choose from; those that are not served are named in a warning.",
+        rule=each_of(*SASL_MECHANISMS),
+        pulsar=("saslAllowedMechanisms",),
+    )
+    sasl_server_max_receive_size: int = setting(
+        524288,
+        Kind.INT,
+        "Largest request frame of a client that has not authenticated.",
+        unit="bytes",
+        rule=at_least(512),
+    )
+    connections_max_reauth_ms: int = setting(
+        0,
+        Kind.LONG,
+        "Time after which a client must authenticate again, even if its token is good for longer; 0 for no bound.",
+        unit="ms",
+        rule=at_least(0),
+    )
+    connection_failed_authentication_delay_ms: int = setting(
+        100,
+        Kind.INT,
+        "How long the answer to a failed authentication is held back.",
+        unit="ms",
+        rule=at_least(0),
+        pulsar=("failedAuthenticationDelayMs",),
+    )
+    kafka_enable_multi_tenant_metadata: bool = setting(
+        False,
+        Kind.BOOLEAN,
+        "Whether the tenant in the SASL user's name is the client's own: its short topic names lie there, and its "
+        "groups are apart from those of other tenants.",
+    )
+
+    # TLS.
+    tls_certificate_file_path: str = setting(
+        "", Kind.STRING, "PEM file of the broker's certificate, with its chain. Read anew when it changes."
+    )
+    tls_key_file_path: str = setting("", Kind.STRING, "PEM file of the certificate's private key.")
+    tls_trust_certs_file_path: str = setting(
+        "", Kind.STRING, "PEM file of the authorities that client certificates must come from."
+    )
+    tls_require_trusted_client_cert_on_connect: bool = setting(
+        False, Kind.BOOLEAN, "Whether Pulsar's clients must show a certificate of a trusted authority."
+    )
+    tls_protocols: tuple[str, ...] = setting(
+        ("TLSv1.3", "TLSv1.2"),
+        Kind.LIST,
+        "Versions of TLS that are spoken.",
+        rule=each_of("TLSv1.3", "TLSv1.2"),
+        kafka=("ssl.enabled.protocols",),
+        pulsar=("kopSslEnabledProtocols",),
+    )
+    tls_ciphers: str = setting(
+        "",
+        Kind.STRING,
+        "Ciphers of TLS 1.2 in OpenSSL's names, separated by colons; empty for OpenSSL's choice.",
+    )
+    broker_service_port_tls: str = setting(
+        "", Kind.STRING, "Port on which Pulsar's clients are served over TLS (pulsar+ssl); empty for none."
+    )
+    web_service_port_tls: str = setting(
+        "", Kind.STRING, "Port on which Pulsar's admin REST is served over TLS (https); empty for none."
+    )
+    ssl_keystore_type: str = setting(
+        "PEM",
+        Kind.STRING,
+        "Form of ssl.keystore.location: PEM, or PKCS12.",
+        rule=one_of("PEM", "PKCS12"),
+        pulsar=("kopSslKeystoreType",),
+    )
+    ssl_keystore_location: str = setting(
+        "",
+        Kind.STRING,
+        "File of private key and certificate chain for SSL and SASL_SSL listeners; else the tls ones are used.",
+        pulsar=("kopSslKeystoreLocation",),
+    )
+    ssl_keystore_password: str = setting(
+        "", Kind.PASSWORD, "Password of a PKCS12 key store.", pulsar=("kopSslKeystorePassword",)
+    )
+    ssl_keystore_certificate_chain: str = setting(
+        "", Kind.PASSWORD, "The certificate chain itself, as PEM, instead of a file."
+    )
+    ssl_keystore_key: str = setting("", Kind.PASSWORD, "The private key itself, as PEM, instead of a file.")
+    ssl_key_password: str = setting(
+        "", Kind.PASSWORD, "Password of the private key.", pulsar=("kopSslKeyPassword",)
+    )
+    ssl_truststore_type: str = setting(
+        "PEM",
+        Kind.STRING,
+        "Form of ssl.truststore.location: PEM, or PKCS12.",
+        rule=one_of("PEM", "PKCS12"),
+        pulsar=("kopSslTruststoreType",),
+    )
+    ssl_truststore_location: str = setting(
+        "",
+        Kind.STRING,
+        "File of the authorities that clients' certificates must come from, for SSL and SASL_SSL listeners.",
+        pulsar=("kopSslTruststoreLocation",),
+    )
+    ssl_truststore_password: str = setting(
+        "", Kind.PASSWORD, "Password of a PKCS12 trust store.", pulsar=("kopSslTruststorePassword",)
+    )
+    ssl_truststore_certificates: str = setting(
+        "", Kind.PASSWORD, "The trusted authorities' certificates themselves, as PEM, instead of a file."
+    )
+    ssl_client_auth: str = setting(
+        "none",
+        Kind.STRING,
+        "Whether Kafka's clients on SSL and SASL_SSL listeners show a certificate: none, requested, required.",
+        rule=one_of("none", "requested", "required"),
+        pulsar=(
+            Feed("kopSslClientAuth", lambda text: {"true": "required", "false": "none"}.get(text, text)),
+        ),
+    )
