@@ -1,0 +1,235 @@
+"""Parquet files written straight from Arrow, in the order of offsets.
+
+How they are written is a matter of measurement: positions are packed as differences, what producers wrote is not put
+into dictionaries (it would be tried and given up in every row group), and only columns that anybody filters by get
+statistics. That is twice as fast as pyarrow's defaults for records of 100 B.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from magnetar.pipeline.tables.place import Place
+
+_POSITIONS = frozenset(
+    (
+        "partition",
+        "offset",
+        "timestamp",
+        "timestampType",
+        "ledger_id",
+        "entry_id",
+        "batch_index",
+        "publish_time",
+    )
+)
+_ROW_GROUP_BYTES = 32 << 20
+_ROW_GROUP_ROWS = 1 << 20
+_NAME = re.compile(r"(?P<order>.+)-(?P<attempt>[0-9a-f]{12})-[0-9a-f]{8}\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How files are written."""
+
+    target_bytes: int = 128 << 20
+    """About how large a file may become."""
+    compression: str = "snappy"
+    """snappy, zstd, lz4, gzip or none. zstd makes smaller files and takes some more time."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One file of a table; ``path`` is its name in the table's data directory."""
+
+    path: str
+    size: int
+    rows: int
+    stats: dict[str, Any] = field(default_factory=dict)
+    """``{column: [least, greatest, nulls]}`` of the columns that have statistics."""
+
+    @property
+    def order(self) -> str:
+        """What sorts the files of a partition by offset."""
+        match = _NAME.fullmatch(self.path)
+        return match["order"] if match else ""
+
+
+def new_attempt() -> str:
+    """Give a name for one try to commit; every file written for it carries it."""
+    return uuid.uuid4().hex[:12]
+
+
+def attempt_of(path: str) -> str | None:
+    """Give the attempt that a file was written for, or None if it is not one of ours."""
+    match = _NAME.fullmatch(path)
+    return match["attempt"] if match else None
+
+
+class FileWriter:
+    """Writes batches of one order into files of about the wanted size."""
+
+    def __init__(self, place: Place, schema: pa.Schema, layout: Layout, attempt: str) -> None:
+        self._place = place
+        self._schema = schema
+        self._layout = layout
+        self._attempt = attempt
+        self._options = writer_options(schema, layout.compression)
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self._file: _OpenFile | None = None
+        self.files: list[DataFile] = []
+
+    def write(self, batch: pa.RecordBatch, order: str) -> None:
+        """Take a batch; ``order`` names the file that it may begin."""
+        if self._file is None:
+            name = f"{order}-{self._attempt}-{uuid.uuid4().hex[:8]}.parquet"
+            self._file = _OpenFile(self._place, name, self._options)
+        self._waiting.append(batch)
+        self._waiting_bytes += batch.nbytes
+        rows = sum(each.num_rows for each in self._waiting)
+        if self._waiting_bytes >= _ROW_GROUP_BYTES or rows >= _ROW_GROUP_ROWS:
+            self._flush()
+            if self._file.size >= self._layout.target_bytes:
+                self.close()
+
+    def close(self) -> None:
+        """End the file that is open."""
+        if self._file is not None:
+            self._flush()
+            self.files.append(self._file.close())
+            self._place.sync([self.files[-1].path])
+            self._file = None
+
+    def _flush(self) -> None:
+        if self._waiting and self._file is not None:
+            self._file.add(pa.Table.from_batches(self._waiting))
+        self._waiting, self._waiting_bytes = [], 0
+
+
+class _OpenFile:
+    def __init__(self, place: Place, name: str, options: dict[str, Any]) -> None:
+        self.name = name
+        self._sink = place.create(name)
+        self._options = options
+        self._writer: pq.ParquetWriter | None = None
+        self._footer: list[Any] = []
+
+    @property
+    def size(self) -> int:
+        return int(self._sink.tell())
+
+    def add(self, table: pa.Table) -> None:
+        """Write one row group."""
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(
+                self._sink, table.schema, metadata_collector=self._footer, **self._options
+            )
+        self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+
+    def close(self) -> DataFile:
+        assert self._writer is not None
+        self._writer.close()
+        size = self.size
+        self._sink.close()
+        (footer,) = self._footer
+        return DataFile(self.name, size, footer.num_rows, column_stats(footer))
+
+
+def writer_options(schema: pa.Schema, compression: str) -> dict[str, Any]:
+    """Give what `pyarrow.parquet.ParquetWriter` is told about these columns."""
+    packed = [f.name for f in schema if f.name in _POSITIONS and _is_packable(f.type)]
+    raw = [f.name for f in schema if pa.types.is_binary(f.type) or pa.types.is_large_binary(f.type)]
+    plain = set(packed) | set(raw)
+    leaves = _leaves(schema)
+    return {
+        "compression": compression,
+        "compression_level": 1 if compression == "zstd" else None,
+        "use_dictionary": [path for path in leaves if path not in plain and not path.endswith(".value")],
+        "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED") | dict.fromkeys(raw, "PLAIN"),
+        "write_statistics": [f.name for f in schema if f.name not in raw and not pa.types.is_nested(f.type)],
+        "write_page_index": True,
+        "store_schema": False,
+    }
+
+
+def column_stats(footer: Any) -> dict[str, Any]:
+    """Give ``{column: [least, greatest, nulls]}`` over all row groups of a file."""
+    found: dict[str, Any] = {}
+    broken = set()
+    for group in range(footer.num_row_groups):
+        row_group = footer.row_group(group)
+        for number in range(row_group.num_columns):
+            column = row_group.column(number)
+            name, stats = column.path_in_schema, column.statistics
+            if "." in name or stats is None or not stats.has_min_max:
+                broken.add(name)
+                continue
+            low, high, nulls = found.get(name, (stats.min, stats.max, 0))
+            found[name] = [min(low, stats.min), max(high, stats.max), nulls + stats.null_count]
+    return {name: each for name, each in found.items() if name not in broken}
+
+
+def write_files(
+    place: Place,
+    schema: pa.Schema,
+    layout: Layout,
+    attempt: str,
+    batches: Iterable[tuple[str, pa.RecordBatch]],
+) -> list[DataFile]:
+    """Write (order, batch) pairs that follow each other; give the files, which nobody reads before a commit."""
+    writer = FileWriter(place, schema, layout, attempt)
+    for order, batch in batches:
+        if batch.num_rows:
+            writer.write(batch, order)
+    writer.close()
+    return writer.files
+
+
+def read_in_order(
+    place: Place, files: Iterable[DataFile], schema: pa.Schema
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Give the (order, batch) pairs of files one after the other, in the table's schema."""
+    for each in files:
+        with place.open(each.path) as source:
+            file = pq.ParquetFile(source)
+            for batch in file.iter_batches(batch_size=1 << 16):
+                yield each.order, fit(batch, schema)
+
+
+def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Give a batch the table's columns: in its order and types, null where it has none."""
+    names = batch.schema.names
+    columns = [
+        batch.column(f.name).cast(f.type) if f.name in names else pa.nulls(batch.num_rows, f.type)
+        for f in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def order_of(topic: str, partition: int, offset: int) -> str:
+    """Give what a file's name begins with, so that names sort by offset."""
+    return f"{re.sub(r'[^A-Za-z0-9_.]', '_', topic).lstrip('_.') or 'topic'}-{partition:05d}-{offset:019d}"
+
+
+def _is_packable(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind))
+
+
+def _leaves(schema: pa.Schema) -> list[str]:
+    """Give the paths of all leaves as Parquet names them."""
+    sample = pq.ParquetFile(_empty_file(schema)).schema
+    return [sample.column(number).path for number in range(len(sample))]
+
+
+def _empty_file(schema: pa.Schema) -> pa.BufferReader:
+    sink = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), sink)
+    return pa.BufferReader(sink.getvalue())

@@ -1,0 +1,115 @@
+"""A topic's records for tables: how far they can be read, and tasks that write ranges of them to files."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from magnetar.broker.names import Naming, TopicName
+from magnetar.broker.topic import decode_topic
+from magnetar.metadata import SqliteStore
+from magnetar.pipeline.options import Offsets, TopicPartition, parse_options
+from magnetar.pipeline.plan import Plan
+from magnetar.pipeline.slices import read_slice
+from magnetar.pipeline.tables.files import DataFile, Layout, order_of, write_files
+from magnetar.pipeline.tables.place import Place
+
+_SLICE_BYTES = 16 << 20
+_SMALL_BYTES = 8 << 20
+
+
+class Topic:
+    """One look at one topic (or several): ids, what is visible, and slices of it."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        given = {name: value for name, value in options.items() if name.lower() != "slicebytes"}
+        self._plan = Plan(parse_options({**given, "sliceBytes": str(_SLICE_BYTES)}, streaming=False))
+        ids = _topic_ids(parse_options(given, streaming=False).data)
+        self.ids: dict[str, str] = {which.topic: ids[which.topic] for which in self._plan.visible}
+
+    def starts(self) -> Offsets:
+        """Give where a table that has nothing yet begins."""
+        return self._plan.starts()
+
+    def ends(self) -> Offsets:
+        """Give the offsets behind what may be read now."""
+        return self._plan.ends()
+
+    def pieces(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[Any]:
+        """Cut what lies between into pieces, in order; raise ``DataLost`` where some of it is gone."""
+        return list(self._plan.slices(starts, ends))
+
+
+def _topic_ids(data: Path) -> dict[str, str]:
+    found, path = {}, "/admin/partitioned-topics/"
+    store = SqliteStore(data / "metadata.sqlite", read_only=True)
+    for each, stored in store.scan(path):
+        tenant, namespace, _, encoded = each.removeprefix(path).split("/")
+        name = TopicName.from_metadata(tenant, namespace, encoded)
+        topic = decode_topic(each, stored.value, name, Naming().kafka_name(name))
+        if not topic.deleted:
+            found[topic.kafka_name] = base64.urlsafe_b64encode(topic.topic_id).decode().rstrip("=")
+    store.close()
+    return found
+
+
+@dataclass(frozen=True)
+class WriteRecords:
+    """Write the records of consecutive slices into files of a table: what one task does."""
+
+    place: Place
+    schema: pa.Schema
+    layout: Layout
+    attempt: str
+    pieces: Sequence[Any]
+
+    def __call__(self) -> list[DataFile]:
+        return write_files(self.place, _stored(self.schema), self.layout, self.attempt, self._batches())
+
+    def _batches(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        asked = [name for name in self.schema.names if name not in ("topic", "partition")]
+        for piece in self.pieces:
+            for batch in read_slice(piece, asked):
+                if batch.num_rows:
+                    first = batch.column(asked.index("offset"))[0].as_py()
+                    order = order_of(piece.topic, piece.partition, first)
+                    yield order, _with_place(batch, self.schema, piece.topic, piece.partition)
+
+
+def tasks_of(
+    pieces: Sequence[Any], *, parallelism: int, place: Place, schema: pa.Schema, layout: Layout, attempt: str
+) -> list[WriteRecords]:
+    """Share pieces out to tasks, consecutive ones together, so that files come near their size and cores are busy."""
+    sizes = [max(piece.end - piece.start, 1) for piece in pieces]
+    total = sum(sizes)
+    wanted = -(-total // layout.target_bytes)
+    wanted = 1 if total <= _SMALL_BYTES else -(-wanted // parallelism) * parallelism
+    groups: list[list[Any]] = [[] for _ in range(wanted)]
+    done = 0
+    for piece, size in zip(pieces, sizes, strict=True):
+        groups[min((done + size // 2) * wanted // total, wanted - 1)].append(piece)
+        done += size
+    return [WriteRecords(place, schema, layout, attempt, tuple(group)) for group in groups if group]
+
+
+def _stored(schema: pa.Schema) -> pa.Schema:
+    """Give the schema as batches have it on their way: a topic's name once, not once per row."""
+    return pa.schema([_NAME if f.name == "topic" else f for f in schema])
+
+
+_NAME = pa.field("topic", pa.dictionary(pa.int32(), pa.string()))
+
+
+def _with_place(batch: pa.RecordBatch, schema: pa.Schema, topic: str, partition: int) -> pa.RecordBatch:
+    rows = batch.num_rows
+    name = pa.DictionaryArray.from_arrays(
+        pa.repeat(pa.scalar(0, pa.int32()), rows), pa.array([topic], pa.string())
+    )
+    added = {"topic": name, "partition": pa.repeat(pa.scalar(partition, pa.int32()), rows)}
+    columns = [added[f.name] if f.name in added else batch.column(f.name) for f in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=_stored(schema))

@@ -1,0 +1,29 @@
+"""The bronze schema: every record as it lies in the topic, and where. Here and nowhere else.
+
+topic, partition, offset                 the record's place, by the names of Spark's Kafka source
+timestamp, timestampType                 0 the producer's time, 1 the broker's
+key, value, headers                      raw bytes; headers are a list of (key, value)
+ledger_id, entry_id, batch_index         where it lies in storage
+publish_time                             when the broker took it
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from magnetar.records.arrow import FIELDS
+
+_WANTED = (
+    "topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers",
+    "ledger_id", "entry_id", "batch_index", "publish_time",
+)  # fmt: skip
+
+BRONZE = tuple(name for name in _WANTED if name in FIELDS)
+
+PLACE = ("topic", "partition", "offset")
+"""The columns that tell rows apart."""
+
+
+def bronze_schema() -> pa.Schema:
+    """Give the Arrow schema of a bronze table."""
+    return pa.schema([pa.field(name, FIELDS[name]) for name in BRONZE])

@@ -1,0 +1,244 @@
+"""The table port: what every format gives. One commit holds data files and offset ranges, or nothing of both.
+
+A writer does the same in every format:
+
+1. it takes the table's lock, where the place has one (a directory of this machine);
+2. it leaves a note of what it is going to write, an *attempt*, in ``_magnetar/``;
+3. its tasks write files, which nobody sees yet, named after the attempt;
+4. one atomic commit on top of the version that it has seen brings files, ranges and the new position;
+5. it removes the note.
+
+Whoever finds a note of a writer that is dead deletes the attempt's files, unless the commit was made.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from magnetar.pipeline.options import Offsets, TopicPartition
+from magnetar.pipeline.tables.errors import TableConflict, TopicReplaced
+from magnetar.pipeline.tables.files import DataFile, Layout, attempt_of, new_attempt
+from magnetar.pipeline.tables.lock import WriterLock
+from magnetar.pipeline.tables.place import Place
+from magnetar.pipeline.tables.ranges import OffsetRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NOTES = "_magnetar"
+_STALE_S = 24 * 3600.0
+
+Step = Callable[[str], object]
+"""Told before each step of a write: ``noted``, ``written``, ``committed``, ``done``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What one commit changes. ``topics`` gives the id of every topic that the ranges are of."""
+
+    operation: str
+    attempt: str
+    add: Sequence[DataFile] = ()
+    remove: Sequence[DataFile] = ()
+    ranges: Sequence[OffsetRange] = ()
+    topics: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitInfo:
+    """One commit as the table remembers it."""
+
+    version: int
+    timestamp_ms: int
+    operation: str
+    ranges: dict[str, dict[str, list[int]]]
+    added: int = 0
+    removed: int = 0
+
+
+class Table(ABC):
+    """One table, as it was when it was opened or refreshed last."""
+
+    format: str
+
+    def __init__(self, place: Place, data: Place, layout: Layout) -> None:
+        self.place = place
+        self.data = data
+        self.layout = layout
+        self.on_step: Step = lambda _: None
+
+    def __str__(self) -> str:
+        return f"{self.format} table {self.place}"
+
+    # --- what a format brings ---------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def version(self) -> int:
+        """The number (or id) of the commit that is looked at."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The columns."""
+
+    @abstractmethod
+    def refresh(self) -> None:
+        """Look at the newest commit."""
+
+    @abstractmethod
+    def topics(self) -> dict[str, str]:
+        """Give the topics that the table follows, with their ids."""
+
+    @abstractmethod
+    def position(self) -> Offsets:
+        """Give the next offset that the table needs of each partition."""
+
+    @abstractmethod
+    def files(self) -> list[DataFile]:
+        """Give the files that are in the table."""
+
+    @abstractmethod
+    def history(self) -> list[CommitInfo]:
+        """Give the commits that are still known, the newest first."""
+
+    @abstractmethod
+    def _commit(self, commit: Commit, position: Offsets) -> None:
+        """Make one commit on top of the version that was looked at; raise `TableConflict` if there is a later one."""
+
+    @abstractmethod
+    def expire(self, older_than_s: float) -> int:
+        """Forget commits and delete files that are out of use for so long; give how many files went."""
+
+    # --- what is the same for all -----------------------------------------------------------------------------
+
+    def urls(self) -> list[str]:
+        """Give the full names of the files in the table, for readers that take files."""
+        return [self.data.url_of(each.path) for each in self.files()]
+
+    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Give the whole table; for tests and small tables."""
+        from magnetar.pipeline.tables.files import read_in_order
+
+        batches = [batch for _, batch in read_in_order(self.data, self.files(), self.schema)]
+        table = pa.Table.from_batches(batches, self.schema)
+        return table if columns is None else table.select(list(columns))
+
+    def to_spark(self, spark: SparkSession) -> DataFrame:
+        """Give the table as it is now, as a frame that later commits do not change."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        schema = from_arrow_schema(self.schema)
+        urls = self.urls()
+        if not urls:
+            return spark.createDataFrame([], schema)
+        return spark.read.schema(schema).parquet(*urls)
+
+    def check_topics(self, topics: Mapping[str, str]) -> None:
+        """Raise `TopicReplaced` if one of these topics is not the one that the table follows under its name."""
+        known = self.topics()
+        for name, topic_id in topics.items():
+            if known.get(name, topic_id) != topic_id:
+                raise TopicReplaced(
+                    f"{self} follows topic {name!r} with id {known[name]}; the topic of that name now has id "
+                    f"{topic_id}: it was deleted and made anew. Choose another table for it"
+                )
+
+    def commit(self, commit: Commit) -> None:
+        """Make one commit on top of the version that was looked at, all or nothing, and look at it then."""
+        from magnetar.pipeline.tables.ranges import advance
+
+        self.check_topics(commit.topics)
+        position = advance(self.position(), commit.ranges)
+        self._commit(commit, position)
+        self.refresh()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Be the one who writes: take the lock, see the newest commit, and clean up behind those who died.
+
+        Raises `TableConflict` if another process is at it. On object stores there is no lock; there the commit alone
+        decides, and what the dead left behind is deleted after a day.
+        """
+        with WriterLock(self.place):
+            self.refresh()
+            self.clean()
+            yield
+
+    @contextmanager
+    def attempt(self) -> Iterator[str]:
+        """Note that files are going to be written, and forget it once they are committed, or delete them."""
+        name = new_attempt()
+        notes = self.place.child(NOTES)
+        notes.make()
+        self.data.make()
+        notes.write(
+            _note(name), json.dumps({"attempt": name, "began_ms": round(time.time() * 1000)}).encode()
+        )
+        self.on_step("noted")
+        try:
+            yield name
+        finally:
+            # A commit that failed may yet have been made: only what the table says counts.
+            self.refresh()
+            self._forget([name])
+
+    def append(
+        self,
+        written: Callable[[str], Iterable[DataFile]],
+        ranges: Sequence[OffsetRange],
+        topics: Mapping[str, str],
+    ) -> list[DataFile]:
+        """Have ``written`` write files for an attempt, and commit them together with their offset ranges."""
+        with self.attempt() as attempt:
+            files = list(written(attempt))
+            self.on_step("written")
+            self.commit(Commit("append", attempt, add=files, ranges=ranges, topics=topics))
+            self.on_step("committed")
+        self.on_step("done")
+        return files
+
+    def clean(self) -> int:
+        """Delete what dead writers left; give how many files went. Whoever calls holds the lock."""
+        names = self.place.child(NOTES).names()
+        notes = [each for each in names if each.startswith("attempt-") and self._is_dead(each)]
+        return self._forget([each.removeprefix("attempt-").removesuffix(".json") for each in notes])
+
+    def _is_dead(self, note: str) -> bool:
+        return self.place.is_local or self.place.child(NOTES).age_s(note, time.time()) > _STALE_S
+
+    def _forget(self, attempts: Sequence[str]) -> int:
+        if not attempts:
+            return 0
+        kept = {each.path for each in self.files()}
+        gone = [n for n in self.data.names() if attempt_of(n) in attempts and n not in kept]
+        for name in gone:
+            self.data.delete(name)
+        for attempt in attempts:
+            self.place.child(NOTES).delete(_note(attempt))
+        return len(gone)
+
+
+def _note(attempt: str) -> str:
+    return f"attempt-{attempt}.json"
+
+
+def lost_race(table: Table, why: object = "") -> TableConflict:
+    """Give the error of a writer that came second."""
+    return TableConflict(
+        f"{table}: another writer committed on top of version {table.version}, so nothing of this commit is in the "
+        f"table; run it again to go on from where the table is now{f' ({why})' if why else ''}"
+    )
+
+
+def positions_of(topic: str, offsets: Mapping[str, Any]) -> Offsets:
+    """Read ``{partition: next offset}`` of one topic."""
+    return {TopicPartition(topic, int(partition)): int(offset) for partition, offset in offsets.items()}
