@@ -74,12 +74,48 @@ def test_kafkas_controllers_are_not_served() -> None:
         ("PLAINTEXT://a:1", "PLAINTEXT://0.0.0.0:1", "", "name a host"),
         ("PLAINTEXT://a:1", "", "PLAINTEXT", "expected NAME:PROTOCOL"),
         ("PLAINTEXT://a:1", "", "PLAINTEXT:HTTP", "one of PLAINTEXT"),
-        ("SASL_SSL://a:1", "", "", "not served yet"),
+        (
+            "SASL_SSL://a:1",
+            "",
+            "",
+            "SASL_SSL asks its clients to authenticate by SASL, which takes tokens here",
+        ),
     ],
 )
 def test_wrong_listeners_are_named(served: str, told: str, protocols: str, message: str) -> None:
     with pytest.raises(InvalidConfig, match=message):
         listeners(served, told, protocols)
+
+
+KEY = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+
+
+@pytest.mark.parametrize(
+    ("served", "settings", "sasl", "client_auth"),
+    [
+        ("PLAINTEXT", {}, False, "none"),
+        ("SSL", {}, False, "none"),
+        ("SSL", {"ssl.client.auth": "requested"}, False, "requested"),
+        ("SSL", {"ssl.client.auth": "required"}, False, "required"),
+        ("SSL", {"tlsRequireTrustedClientCertOnConnect": "true"}, False, "required"),
+        ("SASL_PLAINTEXT", {}, True, "none"),
+        ("SASL_SSL", {}, True, "none"),
+        ("SASL_SSL", {"ssl.client.auth": "required"}, True, "none"),  # as in Kafka
+        ("SASL_SSL", {"tlsRequireTrustedClientCertOnConnect": "true"}, True, "required"),
+        ("PLAINTEXT", {"authenticationEnabled": "true"}, True, "none"),  # as in KoP
+        ("PLAINTEXT", {"authenticationEnabled": "true", "anonymousUserRole": "guest"}, False, "none"),
+        ("SSL", {"authenticationEnabled": "true", "ssl.client.auth": "required"}, False, "required"),
+        ("SSL", {"authenticationEnabled": "true", "ssl.client.auth": "requested"}, True, "requested"),
+    ],
+)
+def test_what_a_listener_asks_of_clients(
+    served: str, settings: dict[str, str], sasl: bool, client_auth: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = {"listeners": f"{served}://0.0.0.0:0", "tokenSecretKey": KEY} | settings
+    (only,) = parse_listeners(Settings().with_values(texts))
+    assert (only.sasl, only.client_auth, only.tls) == (sasl, client_auth, served.endswith("SSL"))
+    assert warn_open(only) is not only.authenticates
+    assert only.authenticates is (sasl or client_auth == "required")
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import logging
 import re
 from dataclasses import dataclass, replace
 
+from magnetar.broker.auth.tls import kafka_client_auth
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.settings import Settings
 
-SERVED = ("PLAINTEXT",)
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LISTENER = re.compile(
     r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<six>[0-9A-Fa-f:.%]*)\]|(?P<host>[^\[\]/:]*)):(?P<port>\d{1,5})"
@@ -40,6 +40,10 @@ class Listener:
     protocol: str
     bind: Endpoint
     advertised: Endpoint
+    sasl: bool = False
+    """Whether a client that has shown no certificate must authenticate by SASL."""
+    client_auth: str = "none"
+    """Whether TLS asks for the client's certificate: none, requested, required."""
 
     @property
     def is_loopback(self) -> bool:
@@ -49,7 +53,12 @@ class Listener:
     @property
     def authenticates(self) -> bool:
         """Whether a client must prove who it is."""
-        return self.protocol.startswith("SASL_")
+        return self.sasl or self.client_auth == "required"
+
+    @property
+    def tls(self) -> bool:
+        """Whether what is said is encrypted."""
+        return self.protocol.endswith("SSL")
 
     def bound(self, port: int) -> Listener:
         """Give the listener as it is once the system chose its port."""
@@ -78,14 +87,37 @@ def parse_listeners(settings: Settings) -> tuple[Listener, ...]:
                 "clients cannot connect to all interfaces; name a host"
             )
     return tuple(
-        Listener(
-            name,
-            _protocol(name, protocols),
-            bind,
-            told.get(name) or Endpoint(_reachable(bind.host), bind.port),
+        _secured(
+            Listener(
+                name,
+                _protocol(name, protocols),
+                bind,
+                told.get(name) or Endpoint(_reachable(bind.host), bind.port),
+            ),
+            settings,
         )
         for name, bind in served.items()
     )
+
+
+def _secured(listener: Listener, settings: Settings) -> Listener:
+    """Give the listener with what it asks of its clients; `InvalidConfig` if nobody could meet that."""
+    named_sasl = listener.protocol.startswith("SASL_")
+    asks = kafka_client_auth(settings) if listener.tls else "none"
+    if named_sasl and not settings.tls_require_trusted_client_cert_on_connect:
+        asks = "none"  # as in Kafka: there SASL says who somebody is
+    everybody = settings.authentication_enabled and not settings.anonymous_user_role
+    sasl = named_sasl or (everybody and asks != "required")
+    if sasl and not (settings.token_secret_key or settings.token_public_key or settings.token_jwks):
+        raise InvalidConfig(
+            f"listener {listener.name} asks its clients to authenticate by SASL, which takes tokens here: "
+            "set token.secret.key, token.public.key or token.jwks"
+        )
+    if sasl and "PLAIN" not in settings.sasl_enabled_mechanisms:
+        raise InvalidConfig(
+            f"listener {listener.name} asks for SASL, and of sasl.enabled.mechanisms none is served: add PLAIN"
+        )
+    return replace(listener, sasl=sasl, client_auth=asks)
 
 
 def warn_open(listener: Listener) -> bool:
@@ -94,7 +126,8 @@ def warn_open(listener: Listener) -> bool:
         return False
     _log.warning(
         "OPEN TO THE NETWORK WITHOUT AUTHENTICATION: listener %s serves on %s, where everybody who can reach this "
-        "machine may read, write and delete every topic. Listen on 127.0.0.1, or put authentication before it.",
+        "machine may read, write and delete every topic. Listen on 127.0.0.1, or have clients authenticate "
+        "(SASL_SSL, or SSL with ssl.client.auth=required; see docs/security.md).",
         listener.name,
         listener.bind,
     )
@@ -147,11 +180,6 @@ def _protocol(name: str, protocols: dict[str, str]) -> str:
     if protocol not in PROTOCOLS:
         raise InvalidConfig(
             f"listener {name} has no security protocol: add {name}:PLAINTEXT to listener.security.protocol.map"
-        )
-    if protocol not in SERVED:
-        # To serve it in the clear instead would betray whoever asked for protection.
-        raise InvalidConfig(
-            f"listener {name} asks for {protocol}, which is not served yet; only PLAINTEXT is"
         )
     return protocol
 

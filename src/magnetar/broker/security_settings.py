@@ -173,8 +173,8 @@ class SecuritySettings:
     ssl_keystore_type: str = setting(
         "PEM",
         Kind.STRING,
-        "Form of ssl.keystore.location: PEM, or PKCS12.",
-        rule=one_of("PEM", "PKCS12"),
+        "Form of ssl.keystore.location; PEM and PKCS12 can be read.",
+        rule=one_of("PEM", "PKCS12", "JKS"),
         pulsar=("kopSslKeystoreType",),
     )
     ssl_keystore_location: str = setting(
@@ -196,8 +196,8 @@ class SecuritySettings:
     ssl_truststore_type: str = setting(
         "PEM",
         Kind.STRING,
-        "Form of ssl.truststore.location: PEM, or PKCS12.",
-        rule=one_of("PEM", "PKCS12"),
+        "Form of ssl.truststore.location; PEM and PKCS12 can be read.",
+        rule=one_of("PEM", "PKCS12", "JKS"),
         pulsar=("kopSslTruststoreType",),
     )
     ssl_truststore_location: str = setting(

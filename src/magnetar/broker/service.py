@@ -8,6 +8,7 @@ import logging
 import os
 from pathlib import Path
 
+from magnetar.broker.auth.tls import HANDSHAKE_TIMEOUT_S, SHUTDOWN_TIMEOUT_S, ServerContext, kafka_tls
 from magnetar.broker.core import Broker
 from magnetar.broker.handlers import ProtocolHandler, load_handlers
 from magnetar.broker.listeners import Listener, parse_listeners, warn_open
@@ -32,10 +33,13 @@ class BrokerService:
         self._store: SqliteStore
         self._engine: FilesEngine
         self._servers: list[asyncio.Server] = []
+        self._tls: dict[str, ServerContext] = {}
+        """By listener."""
 
     async def start(self) -> None:
         """Recover, then serve; raise what stands against it, with nothing left running."""
         wanted = parse_listeners(self.settings)
+        self._tls = {each.name: kafka_tls(self.settings, each.client_auth) for each in wanted if each.tls}
         self.handlers = load_handlers(
             self.settings.messaging_protocols, self.settings.protocol_handler_directory
         )
@@ -65,7 +69,7 @@ class BrokerService:
         """Open one listener; a client may come at once, so it is bound before it is served."""
         warn_open(listener)
         handler = self.handlers[0]
-        bound = listener
+        bound, tls = listener, self._tls.get(listener.name)
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
             lambda: handler.new_connection(bound),
@@ -73,6 +77,9 @@ class BrokerService:
             listener.bind.port,
             backlog=self.settings.socket_listen_backlog_size,
             start_serving=False,
+            ssl=tls,
+            ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S if tls else None,
+            ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S if tls else None,
         )
         bound = listener.bound(server.sockets[0].getsockname()[1])
         await server.start_serving()

@@ -12,11 +12,13 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from magnetar.broker.auth import AuthenticationFailed
 from magnetar.broker.listeners import Listener
 from magnetar.kafka.context import RequestContext, Services
 from magnetar.kafka.eager import Eager
 from magnetar.kafka.handlers import ROUTE_BY_KEY, Route
 from magnetar.kafka.handlers.api_versions import unsupported_version
+from magnetar.kafka.login import AuthenticationRequired, Login
 from magnetar.kafka.wire.frames import FrameReader
 from magnetar.kafka.wire.header import (
     API_VERSIONS,
@@ -29,6 +31,8 @@ from magnetar.records.compression import Buffer
 
 PRODUCE = 0
 FETCH = 1
+SASL_HANDSHAKE = 17
+SASL_AUTHENTICATE = 36
 MOST_OVERLAPPING = 64
 _log = logging.getLogger("magnetar.kafka")
 
@@ -58,8 +62,11 @@ class Conversation:
         send: Callable[[Sequence[Buffer]], None],
         end: Callable[[], None],
         hold: Callable[[int], None],
+        login: Login | None = None,
     ) -> None:
         self.peer = peer
+        self._login = login
+        self._access = None if login is None else login.access
         self._services = services
         self._listener = listener
         self._frames = frames
@@ -92,7 +99,7 @@ class Conversation:
                 if frame is None:
                     break
                 self._begin(frame)
-        except WireError as error:
+        except (WireError, AuthenticationRequired) as error:
             self.refuse(str(error))
         finally:
             self._beginning = False
@@ -132,7 +139,13 @@ class Conversation:
         return last is not None and last.placed and len(answers) < MOST_OVERLAPPING
 
     def _begin(self, frame: memoryview) -> None:
+        login = self._login
+        if login is not None and login.takes_raw:
+            self._authenticate_raw(login, frame)
+            return
         header, body = decode_request_header(frame)
+        if login is not None:
+            login.check(header.api_key)
         route = ROUTE_BY_KEY.get(header.api_key)
         if route is None or not route.first <= header.api_version <= route.last:
             self._unsupported(header)
@@ -155,7 +168,13 @@ class Conversation:
         client_id = header.client_id or ""
         self.client_id = client_id
         context = RequestContext(
-            self._services, header.api_version, client_id, "/" + self.peer, self._listener
+            self._services,
+            header.api_version,
+            client_id,
+            "/" + self.peer,
+            self._listener,
+            self._login,
+            self._access,
         )
         answer = Answer(header, size, context)
         self._answers.append(answer)
@@ -167,6 +186,31 @@ class Conversation:
             answer.begun = task = asyncio.ensure_future(self._run(answer, coroutine))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def _authenticate_raw(self, login: Login, frame: memoryview) -> None:
+        """After version 0 of SaslHandshake, what SASL says comes, and is answered, without header."""
+        answer = Answer(RequestHeader(SASL_AUTHENTICATE, 0, 0, None), len(frame), None)
+        self._answers.append(answer)
+        self._hold(answer.size)
+        answer.begun = task = asyncio.ensure_future(self._run_raw(login, answer, bytes(frame)))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run_raw(self, login: Login, answer: Answer, said: bytes) -> None:
+        try:
+            await login.authenticate(said)
+        except AuthenticationFailed as error:
+            self.refuse(str(error))
+        else:
+            answer.parts = (b"",)
+            self._logged_in(login)
+            self._hold(-answer.size)
+            answer.size = 0
+            self.go_on()
+
+    def _logged_in(self, login: Login) -> None:
+        self._access = login.access
+        self._frames.allow(self._services.broker.settings.socket_request_max_bytes)
 
     async def _run(self, answer: Answer, coroutine: Coroutine[Any, Any, Any]) -> None:
         try:
@@ -193,12 +237,22 @@ class Conversation:
         except Exception as failure:
             self._failed(header, failure)
             return
+        if header.api_key == SASL_AUTHENTICATE or header.api_key == SASL_HANDSHAKE:
+            self._authenticated()
         if answer.begun is None:  # we are still inside the loop that began it, and that will send
             self._collect()
         elif not self._catching_up:
             # One flush makes the appends of many requests durable: their answers go out together, too.
             self._catching_up = True
             asyncio.get_running_loop().call_soon(self._catch_up)
+
+    def _authenticated(self) -> None:
+        """The client has said something about who it is: from now on more is allowed, or it is over."""
+        login = self._login
+        if login is not None and login.failure is not None:
+            self.refuse(login.failure)
+        elif login is not None and login.is_done:
+            self._logged_in(login)
 
     def _catch_up(self) -> None:
         self._catching_up = False

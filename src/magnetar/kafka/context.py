@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from magnetar.broker.auth import Access
 from magnetar.broker.core import Broker
 from magnetar.broker.listeners import Listener
 from magnetar.kafka.fetch_sessions import FetchSessions
@@ -13,6 +14,7 @@ from magnetar.kafka.producer_ids import ProducerIds
 
 if TYPE_CHECKING:
     from magnetar.kafka.coordinators.groups import GroupCoordinator
+    from magnetar.kafka.login import Login
 
 
 @dataclass(slots=True)
@@ -35,6 +37,9 @@ class RequestContext:
     client_id: str
     client_host: str
     listener: Listener
-    principal: str = "User:ANONYMOUS"
+    login: Login | None = None
+    """How the client authenticated; None where nobody needs to."""
+    access: Access | None = None
+    """What the client may do; None if that is everything."""
     placed: bool = False
     """Set by Produce once all its batches have their place in the logs: then the next request may begin."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import fields
 from typing import ClassVar
@@ -16,11 +17,14 @@ from magnetar.kafka.context import Services
 from magnetar.kafka.coordinators.groups import GroupCoordinator
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.fetch_sessions import FetchSessions
+from magnetar.kafka.login import SERVED_MECHANISMS
 from magnetar.kafka.offsets_log import LedgerOffsetsLog
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
 from magnetar.kafka.server import KafkaServer
 from magnetar.ledger.port import wall_clock_ms
+
+_log = logging.getLogger("magnetar.kafka")
 
 
 class KafkaProtocolHandler(ProtocolHandler):
@@ -36,6 +40,9 @@ class KafkaProtocolHandler(ProtocolHandler):
 
     def initialize(self, settings: Settings) -> None:
         self._settings = settings
+        unserved = [each for each in settings.sasl_enabled_mechanisms if each not in SERVED_MECHANISMS]
+        if unserved:
+            _log.warning("SASL mechanisms that are enabled, but not served: %s", ", ".join(unserved))
 
     async def start(self, broker: Broker) -> None:
         partitions = Partitions(broker, self._clock)

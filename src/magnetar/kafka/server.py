@@ -12,6 +12,7 @@ from magnetar.broker.listeners import Listener
 from magnetar.broker.settings import Settings
 from magnetar.kafka.connection import Conversation
 from magnetar.kafka.context import Services
+from magnetar.kafka.login import login_for
 from magnetar.kafka.wire.frames import FrameReader, scratch_buffer
 from magnetar.records.compression import Buffer
 
@@ -98,8 +99,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         host = str(peer[0]) if isinstance(peer, tuple) else "local"
         server = self._server
+        tls = transport.get_extra_info("ssl_object")
+        login = login_for(server.services.broker, self._listener, tls.getpeercert() if tls else None)
+        if login is not None and not login.is_done:
+            self._frames.allow(server.settings.sasl_server_max_receive_size)
         self.conversation = Conversation(
-            server.services, self._listener, host, self._frames, self._send, self._end, server.hold
+            server.services, self._listener, host, self._frames, self._send, self._end, server.hold, login
         )
         self.last_heard = self._loop.time()
         server.connections.add(self)
@@ -140,8 +145,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _send(self, parts: Sequence[Buffer]) -> None:
-        if sum(map(len, parts)) <= _SMALL_BYTES:
-            self._transport.write(b"".join(parts))  # cheaper than a scattered write
+        if self._listener.tls or sum(map(len, parts)) <= _SMALL_BYTES:
+            # Cheaper than a scattered write; and TLS would make a record, with its overhead, of each part.
+            self._transport.write(b"".join(parts))
         else:
             self._transport.writelines(parts)
         self.last_heard = self._loop.time()

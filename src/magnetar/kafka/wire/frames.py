@@ -68,6 +68,10 @@ class FrameReader:
         """Have ``next_frame`` give this one again."""
         self._frames.appendleft(frame)
 
+    def allow(self, max_frame_bytes: int) -> None:
+        """Take frames of up to this size from now on: who is known may say more."""
+        self._max_frame_bytes = max_frame_bytes
+
     @property
     def waiting(self) -> int:
         """How many whole frames can be taken."""

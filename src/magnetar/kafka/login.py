@@ -1,0 +1,189 @@
+"""How one Kafka client comes to be known: by its certificate, or by SASL PLAIN with a token, as in KoP.
+
+    SaslHandshake(PLAIN)  ->  SaslAuthenticate(user, "token:<JWT>")  ->  anything, until the token ends
+                                                                         (KIP-368: both again, by the same client)
+
+The user's name is a tenant, or ``tenant/namespace``; who the client is stands in the token alone. Before all this only
+ApiVersions is answered, and what else is asked closes the connection, as with Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from magnetar.broker.auth import Access, AuthenticationFailed, Principal
+from magnetar.broker.core import Broker
+from magnetar.broker.listeners import Listener
+
+SERVED_MECHANISMS = ("PLAIN",)
+_API_VERSIONS, _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 18, 17, 36
+_log = logging.getLogger("magnetar.kafka")
+
+
+class AuthenticationRequired(Exception):
+    """The client asks for something before it has said who it is, or after its proof has ended."""
+
+
+class Login:
+    """What one connection has proved so far."""
+
+    __slots__ = (
+        "_authorization",
+        "_broker",
+        "_clock",
+        "_ends_at_s",
+        "_handshake",
+        "_listener",
+        "access",
+        "failure",
+        "principal",
+        "takes_raw",
+        "user",
+    )
+
+    def __init__(
+        self,
+        broker: Broker,
+        listener: Listener,
+        principal: Principal | None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._broker = broker
+        self._listener = listener
+        self._clock = clock
+        self._ends_at_s: float | None = None
+        self._handshake = ""
+        """The mechanism, between SaslHandshake and SaslAuthenticate."""
+        self.takes_raw = False
+        """Whether the next frame is SASL's own, without a header."""
+        self.failure: str | None = None
+        """Why the connection must be closed once its last answer is sent."""
+        self.user = ""
+        self.principal: Principal | None = None
+        self.access: Access | None = None
+        if principal is not None:
+            self._be(principal)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is known who the client is."""
+        return self.principal is not None
+
+    @property
+    def mechanisms(self) -> list[str]:
+        """What a client may choose from."""
+        allowed = self._broker.settings.sasl_enabled_mechanisms
+        return [each for each in SERVED_MECHANISMS if each in allowed]
+
+    def check(self, api_key: int) -> None:
+        """Raise `AuthenticationRequired` unless the client may ask for this now."""
+        if self._handshake:
+            if api_key != _SASL_AUTHENTICATE:
+                raise AuthenticationRequired(f"API key {api_key} between SaslHandshake and SaslAuthenticate")
+            return
+        if api_key in (_API_VERSIONS, _SASL_HANDSHAKE):
+            return
+        if self.principal is None:
+            raise AuthenticationRequired(f"API key {api_key} before authentication")
+        if self._ends_at_s is not None and self._clock() >= self._ends_at_s:
+            raise AuthenticationRequired("the session has ended, and the client has not authenticated again")
+
+    def begin(self, mechanism: str, *, raw: bool) -> bool:
+        """Take SaslHandshake; tell whether the mechanism is served, without which it is over."""
+        if mechanism not in self.mechanisms:
+            self.failure = f"SASL mechanism {mechanism!r} is not served"
+            return False
+        self._handshake, self.takes_raw = mechanism, raw
+        return True
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether SASL may be spoken here at all."""
+        return self._listener.sasl
+
+    async def authenticate(self, said: bytes) -> int:
+        """Take what SASL PLAIN says; give how long the session lasts in ms, 0 for as long as the client likes.
+
+        A refusal (`AuthenticationFailed`) comes only after ``connection.failed.authentication.delay.ms``.
+        """
+        if not self._handshake:
+            self.failure = "SaslAuthenticate without SaslHandshake"
+            raise AuthenticationFailed(self.failure)
+        self._handshake, self.takes_raw = "", False
+        try:
+            user, password = parse_plain(said)
+            principal = self._broker.security.authentication.authenticate("token", _token_of(password))
+            self._check_same(principal, user)
+        except AuthenticationFailed as error:
+            await asyncio.sleep(self._broker.settings.connection_failed_authentication_delay_ms / 1000)
+            self.failure = f"authentication failed: {error}"
+            raise
+        self.user = user
+        self._be(principal)
+        return self._session_ms()
+
+    def _check_same(self, principal: Principal, user: str) -> None:
+        before = self.principal
+        if before is not None and (before.role, self.user) != (principal.role, user):
+            raise AuthenticationFailed(
+                f"Cannot change principals during re-authentication from {before.role}: {principal.role}"
+            )
+
+    def _be(self, principal: Principal) -> None:
+        self.principal = principal
+        self.access = self._broker.security.authorization.access(principal.role)
+        ends = [principal.expires_at_s] if principal.expires_at_s is not None else []
+        longest_ms = self._broker.settings.connections_max_reauth_ms
+        if longest_ms and self._listener.sasl:
+            ends.append(self._clock() + longest_ms / 1000)
+        self._ends_at_s = min(ends, default=None)
+
+    def _session_ms(self) -> int:
+        if self._ends_at_s is None:
+            return 0
+        return max(int((self._ends_at_s - self._clock()) * 1000), 1)
+
+
+def login_for(broker: Broker, listener: Listener, certificate: Mapping[str, Any] | None) -> Login | None:
+    """Give where a new connection stands; None if nobody needs to say who he is, and all may do everything."""
+    authentication = broker.security.authentication
+    try:
+        if certificate and not listener.protocol.startswith("SASL_"):
+            return Login(broker, listener, authentication.by_certificate(certificate))
+        if authentication.enabled and not listener.sasl:
+            return Login(broker, listener, authentication.anonymous())
+    except AuthenticationFailed as error:
+        _log.warning("a client is not let in: %s", error)
+        return Login(broker, listener, None)
+    return Login(broker, listener, None) if listener.sasl else None
+
+
+def parse_plain(said: bytes) -> tuple[str, str]:
+    """Give user and password of SASL PLAIN (RFC 4616); raise `AuthenticationFailed`."""
+    try:
+        parts = said.decode().split("\0")
+    except UnicodeDecodeError:
+        raise AuthenticationFailed("Invalid SASL/PLAIN response: not UTF-8") from None
+    if len(parts) != 3:
+        raise AuthenticationFailed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+    behalf, user, password = parts
+    if not user:
+        raise AuthenticationFailed("Authentication failed: username not specified")
+    if not password:
+        raise AuthenticationFailed("Authentication failed: password not specified")
+    if behalf not in ("", user):
+        raise AuthenticationFailed(
+            "Authentication failed: Client requested an authorization id that is different from username"
+        )
+    return user, password
+
+
+def _token_of(password: str) -> str:
+    method, separator, token = password.partition(":")
+    if method != "token" or not separator:
+        raise AuthenticationFailed("Authentication failed: the password must be token:<JSON Web Token>")
+    return token
