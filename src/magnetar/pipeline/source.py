@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+)
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -66,6 +72,16 @@ class MagnetarDataSource(DataSource):  # type: ignore[misc]
 
     def streamReader(self, schema: StructType) -> LedgerStreamReader:
         return LedgerStreamReader(parse_options(self.options, streaming=True), _columns(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from magnetar.pipeline.sink import make_writer
+
+        return make_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        from magnetar.pipeline.sink import make_stream_writer
+
+        return make_stream_writer(self.options, schema)
 
 
 def spark_schema(columns: Sequence[str]) -> StructType:

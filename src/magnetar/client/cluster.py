@@ -1,0 +1,179 @@
+"""A cluster: which topics it has, who leads which partition, and connections to them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
+
+from magnetar.client.connection import Connection
+from magnetar.client.errors import ClientError, Refused, Unreachable, check
+from magnetar.client.settings import ClientSettings
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages.find_coordinator_request import FindCoordinatorRequest
+from magnetar.kafka.wire.messages.find_coordinator_response import FindCoordinatorResponse
+from magnetar.kafka.wire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from magnetar.kafka.wire.messages.list_offsets_response import ListOffsetsResponse
+from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from magnetar.kafka.wire.messages.metadata_response import MetadataResponse, MetadataResponseTopic
+
+EARLIEST, LATEST = -2, -1
+_MOST_BACKOFF_S = 1.0
+
+Result = TypeVar("Result")
+Partition = tuple[str, int]
+
+
+class Topic(NamedTuple):
+    """A topic: its id (16 bytes), and each partition's leader by node id, -1 where there is none now."""
+
+    name: str
+    topic_id: bytes
+    leaders: tuple[int, ...]
+    internal: bool
+
+
+class Cluster:
+    """Connections are made when they are first needed. Not to be shared between threads."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self._nodes: dict[int, tuple[str, int]] = {}
+        self._topics: dict[str, Topic] = {}
+        self._connections: dict[tuple[str, int], Connection] = {}
+
+    def close(self) -> None:
+        """Close all connections; the next question opens new ones."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Patience.
+
+    def retrying(self, attempt: Callable[[], Result], *, timeout_s: float | None = None) -> Result:
+        """Give what ``attempt`` gives; try again, on new connections, while the reason may pass."""
+        deadline = time.monotonic() + (self.settings.delivery_timeout_s if timeout_s is None else timeout_s)
+        pause = self.settings.backoff_s
+        while True:
+            try:
+                return attempt()
+            except ClientError as error:
+                self.close()
+                self._topics.clear()
+                if not error.retriable or time.monotonic() + pause > deadline:
+                    raise
+            time.sleep(pause)
+            pause = min(2 * pause, _MOST_BACKOFF_S)
+
+    # Topics.
+
+    def topics(self) -> dict[str, Topic]:
+        """Give all topics."""
+        self._learn(self._ask_metadata(None))
+        return dict(self._topics)
+
+    def topic(self, name: str, *, create: bool = False) -> Topic:
+        """Give one topic; raise `Refused` if there is none. ``create`` lets the broker make it, if it does such."""
+        if name not in self._topics:
+            for each in self._learn(self._ask_metadata([name], create=create)):
+                check(each.error_code, f"topic {name!r}")
+        return self._topics[name]
+
+    def leader(self, name: str, partition: int) -> Connection:
+        """Give a connection to the partition's leader."""
+        leaders = self.topic(name).leaders
+        if partition >= len(leaders):
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{partition}")
+        if leaders[partition] not in self._nodes:
+            raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, f"{name}-{partition}")
+        return self._connect(self._nodes[leaders[partition]])
+
+    def by_leader(self, partitions: Iterable[Partition]) -> dict[Connection, list[Partition]]:
+        """Group partitions by the connection to their leader."""
+        found: dict[Connection, list[Partition]] = {}
+        for name, partition in partitions:
+            found.setdefault(self.leader(name, partition), []).append((name, partition))
+        return found
+
+    def list_offsets(
+        self, times: Mapping[Partition, int], *, committed: bool = False
+    ) -> dict[Partition, int]:
+        """Give for each partition the first offset of a time in ms or later, `EARLIEST` or `LATEST`; -1 if none.
+
+        ``committed`` has `LATEST` be the last stable offset.
+        """
+        found = {}
+        for connection, partitions in self.by_leader(times).items():
+            topics: dict[str, list[ListOffsetsPartition]] = {}
+            for name, partition in partitions:
+                topics.setdefault(name, []).append(
+                    ListOffsetsPartition(partition_index=partition, timestamp=times[name, partition])
+                )
+            answer: ListOffsetsResponse = connection.call(
+                ListOffsetsRequest(
+                    replica_id=-1,
+                    isolation_level=int(committed),
+                    topics=[ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()],
+                    timeout_ms=int(self.settings.request_timeout_s * 1000),
+                )
+            )
+            for topic in answer.topics:
+                for row in topic.partitions:
+                    check(row.error_code, f"ListOffsets of {topic.name}-{row.partition_index}")
+                    found[topic.name, row.partition_index] = row.offset
+        return found
+
+    # Brokers.
+
+    def coordinator(self, group: str) -> Connection:
+        """Give a connection to the coordinator of a group."""
+        answer: FindCoordinatorResponse = self.any_broker().call(
+            FindCoordinatorRequest(key=group, coordinator_keys=[group]), 4
+        )
+        (found,) = answer.coordinators
+        check(found.error_code, f"the coordinator of group {group!r}", found.error_message)
+        return self._connect((found.host, found.port))
+
+    def any_broker(self) -> Connection:
+        """Give a connection to some broker; raise `Unreachable` if none answers."""
+        for connection in self._connections.values():
+            return connection
+        errors = []
+        for address in dict.fromkeys((*self._nodes.values(), *self.settings.bootstrap)):
+            try:
+                return self._connect(address)
+            except Unreachable as error:
+                errors.append(str(error))
+        raise Unreachable("; ".join(errors))
+
+    def _connect(self, address: tuple[str, int]) -> Connection:
+        if address not in self._connections:
+            self._connections[address] = Connection(*address, self.settings)
+        return self._connections[address]
+
+    def _ask_metadata(self, names: list[str] | None, *, create: bool = False) -> MetadataResponse:
+        topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        answer: MetadataResponse = self.any_broker().call(
+            MetadataRequest(topics=topics, allow_auto_topic_creation=create)
+        )
+        return answer
+
+    def _learn(self, answer: MetadataResponse) -> list[MetadataResponseTopic]:
+        self._nodes = {each.node_id: (each.host, each.port) for each in answer.brokers}
+        for each in answer.topics:
+            if each.name is not None and not each.error_code:
+                leaders = dict.fromkeys(range(len(each.partitions)), -1)
+                leaders |= {row.partition_index: row.leader_id for row in each.partitions}
+                known = tuple(leaders[i] for i in range(len(leaders)))
+                self._topics[each.name] = Topic(each.name, each.topic_id, known, each.is_internal)
+        return answer.topics
