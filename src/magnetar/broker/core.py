@@ -313,7 +313,12 @@ class Broker:
     def _internal_configs(self) -> dict[str, str | None]:
         """What a coordinator's topic is made with, whoever makes it: without, its memory would expire."""
         segment_bytes = str(self.settings.offsets_topic_segment_bytes)
-        return {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": segment_bytes}
+        return {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "entry.format": "kafka",
+            "segment.bytes": segment_bytes,
+        }
 
     def _namespace_config(self, namespace: str) -> TopicConfig:
         """Give what topics of a namespace share; one object for all that say nothing themselves."""

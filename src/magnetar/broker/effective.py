@@ -111,7 +111,9 @@ def _field(config: TopicConfigDef) -> str:
     return config.name.replace(".", "_")
 
 
-def _policy_value(name: str, policies: NamespacePolicies) -> int | None:
+def _policy_value(name: str, policies: NamespacePolicies) -> int | str | None:
     if name == "retention.ms":
         return policies.retention_ms
+    if name == "entry.format":
+        return policies.entry_format
     return policies.retention_bytes if name == "retention.bytes" else None

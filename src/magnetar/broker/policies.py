@@ -2,7 +2,7 @@
 
 Effective: ``retention_policies`` (minutes and MB, -1 for no bound) for topics without their own, ``auth_policies``
 (see `magnetar.broker.auth.grants`), and our extension
-``magnetar``: ``{"flush": "always|interval|os", "entryFormat": "kafka"}``.
+``magnetar``: ``{"flush": "always|interval|os", "entryFormat": "kafka|mixed_kafka|pulsar"}``.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 from magnetar.broker.auth.grants import AuthPolicies, decode_auth_policies
 from magnetar.broker.errors import InvalidPolicy
+from magnetar.broker.topic_config import ENTRY_FORMATS
 
 FLUSHES = ("always", "interval", "os")
-ENTRY_FORMATS = ("kafka",)
 _MINUTE_MS, _MB = 60_000, 1 << 20
 
 
@@ -26,7 +26,7 @@ class NamespacePolicies:
     retention_ms: int | None = None
     retention_bytes: int | None = None
     flush: str | None = None
-    entry_format: str = "kafka"
+    entry_format: str | None = None
     auth: AuthPolicies = field(default_factory=AuthPolicies)
 
 
@@ -42,7 +42,7 @@ def decode_policies(namespace: str, text: bytes) -> NamespacePolicies:
                 _scaled(retention.get("retentionTimeInMinutes"), _MINUTE_MS),
                 _scaled(retention.get("retentionSizeInMB"), _MB),
                 own.get("flush"),
-                own.get("entryFormat", "kafka"),
+                own.get("entryFormat"),
                 decode_auth_policies(content.get("auth_policies") or {}),
             ),
         )
@@ -61,8 +61,8 @@ def _checked(namespace: str, policies: NamespacePolicies) -> NamespacePolicies:
         raise InvalidPolicy(
             f"namespace {namespace}: flush is one of {', '.join(FLUSHES)}, not {policies.flush!r}"
         )
-    if policies.entry_format not in ENTRY_FORMATS:
+    if policies.entry_format is not None and policies.entry_format not in ENTRY_FORMATS:
         raise InvalidPolicy(
-            f"namespace {namespace}: entryFormat {policies.entry_format!r} is not one of {ENTRY_FORMATS}"
+            f"namespace {namespace}: entryFormat is one of {', '.join(ENTRY_FORMATS)}, not {policies.entry_format!r}"
         )
     return policies

@@ -295,6 +295,15 @@ class Settings(SecuritySettings):
         rule=at_least(0),
         dynamic=True,
     )
+    entry_format: str = setting(
+        "kafka",
+        Kind.STRING,
+        "What Kafka's producers' batches are stored as in topics and namespaces that do not say: kafka (as sent), "
+        "mixed_kafka (with relative offsets put right), pulsar (as Pulsar's messages). Every reader reads all.",
+        dynamic=True,
+        rule=one_of("kafka", "mixed_kafka", "pulsar"),
+        pulsar=("entryFormat",),
+    )
     compression_type: str = setting(
         "producer",
         Kind.STRING,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.values import MAX_LONG, Kind, Rule, Value, at_least, between, each_of, one_of, parse
 
+ENTRY_FORMATS = ("kafka", "mixed_kafka", "pulsar")
 COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
@@ -56,6 +57,12 @@ _DEFINITIONS = (
         "compression.type", Kind.STRING, "producer",
         "Codec of what is stored; producer keeps what the producer chose.",
         one_of(*COMPRESSIONS), "compression_type", "compression.type",
+    ),
+    TopicConfigDef(
+        "entry.format", Kind.STRING, "kafka",
+        "What Kafka's producers' batches are stored as from now on: kafka (as sent), mixed_kafka (with relative "
+        "offsets put right), pulsar (as Pulsar's messages). Every reader reads all of them.",
+        one_of(*ENTRY_FORMATS), "entry_format", "entryFormat",
     ),
     TopicConfigDef(
         "flush.messages", Kind.LONG, MAX_LONG,
@@ -173,6 +180,7 @@ class TopicConfig:
 
     cleanup_policy: tuple[str, ...] = ("delete",)
     compression_type: str = "producer"
+    entry_format: str = "kafka"
     flush_messages: int = MAX_LONG
     max_message_bytes: int = 1048588
     message_timestamp_after_max_ms: int = 3600000

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Iterable
 
 from magnetar.broker.core import Broker
 from magnetar.broker.names import CONSUMER_OFFSETS
-from magnetar.kafka.partitions.partition import Partition, batch_of
+from magnetar.kafka.partitions.formats import batch_of
+from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.ledger.info import decode_info, path_of
 from magnetar.ledger.port import wall_clock_ms
@@ -49,7 +50,7 @@ class LedgerOffsetsLog:
         offset = log.first_offset
         while entries := await log.read(offset, max_bytes=_READ_BYTES):
             for entry in entries:
-                yield batch_of(entry)
+                yield memoryview(batch_of(entry))
             offset = entries[-1].last_offset + 1
 
     async def trim(self, partition: int, before_offset: int) -> None:

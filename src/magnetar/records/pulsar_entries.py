@@ -30,7 +30,7 @@ from magnetar.records.batch import (
     batches,
     seal,
 )
-from magnetar.records.compression import Buffer, decompress
+from magnetar.records.compression import Buffer, Codec, decompress
 from magnetar.records.crc import crc32c
 from magnetar.records.entry import Entry, decode_entry, payload_at
 from magnetar.records.errors import CorruptBatch, EntryCorrupt, InvalidRecord
@@ -146,7 +146,7 @@ def _count(metadata: MessageMetadata, payload_bytes: int) -> int:
 # --- for Kafka -------------------------------------------------------------------------------------------------
 
 
-def to_kafka(data: Buffer) -> Buffer:
+def to_kafka(data: Buffer) -> bytes | memoryview:
     """Give the record batches of an entry of any format, with its offsets; raise ``RecordsError``.
 
     In format ``kafka`` they are a view into the entry.
@@ -157,7 +157,7 @@ def to_kafka(data: Buffer) -> Buffer:
     return with_offsets(entry.payload, entry.base_offset)
 
 
-def with_offsets(payload: Buffer, base_offset: int) -> Buffer:
+def with_offsets(payload: memoryview, base_offset: int) -> bytes | memoryview:
     """Give record batches with the offsets of their entry's index, which counts whatever a producer put there."""
     at, wrong = base_offset, False
     for header, _ in batches(payload):
@@ -300,10 +300,14 @@ def framed_message(metadata: bytes, payload: Buffer, messages: int, control: boo
 
 
 def kafka_to_pulsar(
-    found: Sequence[tuple[BatchHeader, memoryview]], append_time: int, messages: int
+    found: Sequence[tuple[BatchHeader, memoryview]],
+    append_time: int,
+    messages: int,
+    codec: Codec | None = None,
 ) -> tuple[MessageMetadata, Buffer]:
-    """Give metadata and payload of record batches: one Pulsar batch, in the codec that corresponds to the first's."""
+    """Give metadata and payload of record batches: one Pulsar batch, under ``codec`` or else that of the first."""
     header = found[0][0]
+    codec = header.codec if codec is None else codec
     if header.is_control:
         return _marker(header, found[0][1], append_time, messages), b""
     parts: list[bytes] = []
@@ -311,11 +315,13 @@ def kafka_to_pulsar(
         parts += _singles_of(each, batch)
     body = b"".join(parts)
     latest = max(each.max_timestamp for each, _ in found)
-    metadata = batch_metadata(header, messages, latest if latest > 0 else append_time, len(body))
+    metadata = batch_metadata(header, messages, latest if latest > 0 else append_time, codec, len(body))
     return metadata, compress_payload(metadata.compression, body)
 
 
-def batch_metadata(header: BatchHeader, messages: int, publish_time: int, size: int) -> MessageMetadata:
+def batch_metadata(
+    header: BatchHeader, messages: int, publish_time: int, codec: Codec, size: int
+) -> MessageMetadata:
     """Give the metadata of a batch of messages that Kafka's producer sent, ``size`` bytes uncompressed."""
     idempotent = header.producer_id >= 0
     name = f"kafka-{header.producer_id}-{header.producer_epoch}" if idempotent else "kafka"
@@ -323,7 +329,7 @@ def batch_metadata(header: BatchHeader, messages: int, publish_time: int, size: 
         header.attributes & ~0x07, header.producer_id, header.producer_epoch, header.base_sequence
     )
     says_more = idempotent or kept.attributes
-    compression = OF_KAFKA[header.codec]
+    compression = OF_KAFKA[codec]
     return MessageMetadata(
         producer_name=name.encode(),
         sequence_id=header.base_sequence if idempotent else 0,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import NO_ID, check_epoch, find_partition
-from magnetar.kafka.partitions.partition import LEADER_EPOCH, Partition, batch_of
+from magnetar.kafka.partitions.formats import batch_of
+from magnetar.kafka.partitions.partition import LEADER_EPOCH, Partition
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
 from magnetar.kafka.wire.messages.list_offsets_response import (
@@ -68,23 +69,30 @@ async def _look_up(row: ListOffsetsPartitionResponse, partition: Partition, time
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         row.offset, row.leader_epoch = log.first_offset, LEADER_EPOCH
     elif timestamp == MAX_TIMESTAMP:
-        _fill(row, partition, await log.find_max_timestamp(), None)
+        await _fill(row, partition, await log.find_max_timestamp(), None)
     elif timestamp >= 0:
-        _fill(row, partition, await log.find_by_time(timestamp), timestamp)
+        await _fill(row, partition, await log.find_by_time(timestamp), timestamp)
     elif timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):  # nothing is tiered: those have no offset
         row.error_code = ErrorCode.UNSUPPORTED_VERSION
 
 
-def _fill(
+async def _fill(
     row: ListOffsetsPartitionResponse, partition: Partition, entry: StoredEntry | None, timestamp: int | None
 ) -> None:
-    """Find the record within the entry: the first one of that time or later, or the latest of all."""
-    if entry is None:
-        return
-    records = [r for r in decode_records(batch_of(entry)) if r.offset >= partition.log.first_offset]
-    if timestamp is None:
-        wanted = max(records, key=lambda record: record.timestamp, default=None)
-    else:
-        wanted = next((record for record in records if record.timestamp >= timestamp), None)
-    if wanted is not None:
-        row.offset, row.timestamp, row.leader_epoch = wanted.offset, wanted.timestamp, LEADER_EPOCH
+    """Find the record within the entry: the first one of that time or later, or the latest of all.
+
+    Batches of Pulsar's producers are found by when they were published; their records' event times may lie before
+    that, and then a later entry holds the record.
+    """
+    log = partition.log
+    while entry is not None:
+        records = [r for r in decode_records(batch_of(entry)) if r.offset >= log.first_offset]
+        if timestamp is None:
+            wanted = max(records, key=lambda record: record.timestamp, default=None)
+        else:
+            wanted = next((record for record in records if record.timestamp >= timestamp), None)
+        if wanted is not None:
+            row.offset, row.timestamp, row.leader_epoch = wanted.offset, wanted.timestamp, LEADER_EPOCH
+            return
+        following = max(entry.last_offset + 1, log.first_offset)
+        entry = next(iter(await log.read(following, max_bytes=1)), None) if timestamp is not None else None

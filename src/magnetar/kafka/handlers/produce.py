@@ -84,7 +84,7 @@ async def _produce_one(
         if acks == _ALL and partition.topic.config.min_insync_replicas > 1:
             raise TooFewReplicas(f"min.insync.replicas is {partition.topic.config.min_insync_replicas}")
         records = _records(asked, context.api_version)
-        produced = partition.produce(records, await partition.check(records))
+        produced = partition.produce(await partition.check(records))
     except Exception as error:
         _fail(row, error)
         return row

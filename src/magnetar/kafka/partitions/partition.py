@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from magnetar.broker.topic import Topic
+from magnetar.kafka.partitions.formats import (
+    KAFKA,
+    MIXED_KAFKA,
+    PULSAR,
+    Batch,
+    Checked,
+    Conversions,
+    checked,
+    producer_header,
+    pulsar_framed,
+)
 from magnetar.kafka.partitions.producers import ProducerStates
 from magnetar.kafka.partitions.read_ahead import LEAST_BYTES, ReadAhead
 from magnetar.ledger.errors import LedgerError
-from magnetar.ledger.port import ManagedLedger, StoredEntry
+from magnetar.ledger.port import ManagedLedger
 from magnetar.records.batch import (
+    LOG_APPEND_TIME,
     NO_TIMESTAMP,
     BatchHeader,
     decode_records,
@@ -20,9 +32,8 @@ from magnetar.records.batch import (
     recompressed,
     with_log_append_time,
 )
-from magnetar.records.check import TakesLong, check_batch
-from magnetar.records.compression import Codec
-from magnetar.records.entry import kafka_message_head, payload_at
+from magnetar.records.compression import Buffer, Codec
+from magnetar.records.entry import kafka_message_head
 from magnetar.records.errors import InvalidRecord, RecordsError
 
 LEADER_EPOCH = 0
@@ -55,6 +66,15 @@ class Produced(NamedTuple):
     durable: asyncio.Future[None] | None
 
 
+class Draft(NamedTuple):
+    """A producer's batch, checked: as it will be stored or, for format ``pulsar``, with ``framed`` to be stored."""
+
+    data: memoryview
+    header: BatchHeader
+    entry_format: str
+    framed: Buffer | None
+
+
 class Refusal(NamedTuple):
     """What storage said to the last producer."""
 
@@ -69,6 +89,7 @@ class Partition:
         "_ahead",
         "_appended_ms",
         "_clock",
+        "_conversions",
         "_last_durable",
         "_refusal",
         "_waiting",
@@ -85,6 +106,7 @@ class Partition:
         log: ManagedLedger,
         clock: Callable[[], int],
         ahead: ReadAhead | None = None,
+        conversions: Conversions | None = None,
     ) -> None:
         self.topic = topic
         self._ahead = ahead
@@ -92,6 +114,7 @@ class Partition:
         self.log = log
         self.producers = ProducerStates()
         self._clock = clock
+        self._conversions = conversions or Conversions()
         self._waiting: set[Callable[[], None]] = set()
         self._last_durable: asyncio.Future[None] | None = None
         self._appended_ms = 0
@@ -107,8 +130,8 @@ class Partition:
             if not entries:
                 break
             for entry in entries:
-                header = read_header(entry.data, payload_at(entry.data))
-                if header.producer_id >= 0 and header.base_offset >= offset:
+                header = producer_header(entry)
+                if header is not None and header.producer_id >= 0 and header.base_offset >= offset:
                     self.producers.add(header, header.base_offset)
             offset = entries[-1].last_offset + 1
         self.log.attach = self.producers_snapshot  # not before: a checkpoint must not keep half of the states
@@ -119,19 +142,30 @@ class Partition:
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    async def check(self, data: memoryview) -> BatchHeader:
-        """Give the header of a batch that may be stored here; raise ``RecordsError``."""
-        most_bytes = self.topic.config.max_message_bytes
-        if len(data) > most_bytes:
-            raise BatchTooLarge(f"{len(data)} bytes, and the topic takes {most_bytes}")
-        try:
-            return check_batch(data, hurried=True)
-        except TakesLong:
-            return await asyncio.get_running_loop().run_in_executor(None, check_batch, data)
+    @property
+    def entry_format(self) -> str:
+        """What producers' batches are stored as from now on; the coordinators' own topics keep to ``kafka``."""
+        return KAFKA if self.topic.internal else self.topic.config.entry_format
 
-    def produce(self, data: memoryview, header: BatchHeader) -> Produced:
-        """Append one checked batch of a producer; raise ``RecordsError``, ``ProducerRefused`` or ``LedgerError``."""
+    async def check(self, data: memoryview) -> Draft:
+        """Give what may be stored here of a producer's batch; raise ``RecordsError``."""
         config = self.topic.config
+        if len(data) > config.max_message_bytes:
+            raise BatchTooLarge(f"{len(data)} bytes, and the topic takes {config.max_message_bytes}")
+        entry_format = self.entry_format
+        batch = await checked(data, entry_format)
+        if entry_format != PULSAR:
+            return Draft(*batch, entry_format, None)
+        now_ms, header = self._clock(), batch.header
+        if config.log_append_time:
+            data = memoryview(with_log_append_time(batch.data, header, now_ms))
+            batch = Checked(data, read_header(data))
+        codec = header.codec if config.compression_type == "producer" else self._codec()
+        return Draft(*batch, entry_format, await pulsar_framed(batch, now_ms, codec))
+
+    def produce(self, draft: Draft) -> Produced:
+        """Append one checked batch of a producer; raise ``RecordsError``, ``ProducerRefused`` or ``LedgerError``."""
+        config, header = self.topic.config, draft.header
         if header.producer_id >= 0:
             kept = self.producers.check(header)
             if kept is not None:
@@ -139,32 +173,43 @@ class Partition:
         now_ms = self._clock()
         append_time = NO_TIMESTAMP
         if config.compacted:
-            self._check_keys(data)
-        if config.log_append_time:
-            append_time = now_ms
-            data = memoryview(with_log_append_time(data, header, now_ms))
-            header = read_header(data)
+            self._check_keys(draft.data)
+        if draft.framed is not None:
+            append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else NO_TIMESTAMP
+            if append_time == NO_TIMESTAMP:
+                self._check_timestamps(header, now_ms)
+            latest = header.max_timestamp if header.max_timestamp > 0 else now_ms
+            base_offset, durable = self._append((draft.framed,), header, latest, now_ms)
         else:
-            self._check_timestamps(header, now_ms)
-        if config.compression_type != "producer":
-            data, header = self._recompressed(data, header)
-        base_offset, durable = self.append(data, header, now_ms)
+            data = draft.data
+            if config.log_append_time:
+                append_time = now_ms
+                data = memoryview(with_log_append_time(data, header, now_ms))
+                header = read_header(data)
+            else:
+                self._check_timestamps(header, now_ms)
+            if config.compression_type != "producer":
+                data, header = self._recompressed(data, header)
+            base_offset, durable = self.append(data, header, now_ms, mixed=draft.entry_format == MIXED_KAFKA)
         if header.producer_id >= 0:
             self.producers.add(header, base_offset)
         return Produced(base_offset, append_time, durable)
 
     def append(
-        self, data: memoryview, header: BatchHeader, now_ms: int
+        self, data: memoryview, header: BatchHeader, now_ms: int, *, mixed: bool = False
     ) -> tuple[int, asyncio.Future[None] | None]:
         """Write one batch with the fields filled in that the broker owns."""
-        log = self.log
-        messages = header.last_offset_delta + 1
-        head = kafka_message_head(now_ms, messages) + _OWNED.pack(
-            log.next_offset, header.length, LEADER_EPOCH
+        head = kafka_message_head(now_ms, header.last_offset_delta + 1, mixed=mixed) + _OWNED.pack(
+            self.log.next_offset, header.length, LEADER_EPOCH
         )
+        return self._append((head, data[_OWNED.size :]), header, header.max_timestamp, now_ms)
+
+    def _append(
+        self, message: Sequence[Buffer], header: BatchHeader, timestamp_ms: int, now_ms: int
+    ) -> tuple[int, asyncio.Future[None] | None]:
         try:
-            _, base_offset, durable = log.append(
-                (head, data[_OWNED.size :]), messages=messages, timestamp_ms=header.max_timestamp
+            _, base_offset, durable = self.log.append(
+                message, messages=header.last_offset_delta + 1, timestamp_ms=timestamp_ms
             )
         except LedgerError as error:
             self._refusal = Refusal(now_ms, error)
@@ -208,16 +253,19 @@ class Partition:
             raise KeylessRecords(keyless)
 
     def _recompressed(self, data: memoryview, header: BatchHeader) -> tuple[memoryview, BatchHeader]:
-        wanted = self.topic.config.compression_type
-        codec = Codec.none if wanted == "uncompressed" else Codec[wanted]
+        codec = self._codec()
         if header.codec is codec:
             return data, header
         data = memoryview(recompressed(data, header, codec))
         return data, read_header(data)
 
+    def _codec(self) -> Codec:
+        wanted = self.topic.config.compression_type
+        return Codec.none if wanted == "uncompressed" else Codec[wanted]
+
     # -- reading -----------------------------------------------------------------------------------------------
 
-    async def read(self, offset: int, max_bytes: int) -> tuple[list[bytes | memoryview], int]:
+    async def read(self, offset: int, max_bytes: int) -> tuple[list[Batch], int]:
         """Give the batches from the one that holds ``offset`` on, and how many bytes they are."""
         ahead = self._ahead
         if ahead is None or max_bytes < LEAST_BYTES or offset < self.log.first_offset:
@@ -228,14 +276,12 @@ class Partition:
             ahead.plan(self, following, max_bytes, lambda: self._read(following, max_bytes))
         return batches, size
 
-    async def _read(self, offset: int, max_bytes: int) -> tuple[list[bytes | memoryview], int]:
+    async def _read(self, offset: int, max_bytes: int) -> tuple[list[Batch], int]:
         entries = await self.log.read(offset, max_bytes=max_bytes)
-        size = 0
-        batches: list[bytes | memoryview] = []
-        for entry in entries:
-            batch = batch_of(entry)
-            size += len(batch)
-            batches.append(batch)
+        batches = await self._conversions.batches_of(entries)
+        size = sum(map(len, batches))
+        while size > max_bytes and len(batches) > 1:  # converted ones may be longer than their entries
+            size -= len(batches.pop())
         return batches, size
 
     def wait(self, ring: Callable[[], None]) -> None:
@@ -254,8 +300,3 @@ class Partition:
         if self._waiting:
             for ring in tuple(self._waiting):
                 ring()
-
-
-def batch_of(entry: StoredEntry) -> memoryview:
-    """Give the record batch that an entry of format ``kafka`` holds."""
-    return entry.data[payload_at(entry.data) :]

@@ -12,8 +12,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias
 
 from magnetar.kafka.eager import Eager
+from magnetar.kafka.partitions.formats import Batch
 
-Batches: TypeAlias = tuple[list[bytes | memoryview], int]
+Batches: TypeAlias = tuple[list[Batch], int]
 MOST_BYTES = 16 << 20
 LEAST_BYTES = 256 << 10  # smaller reads are quick enough without
 SOON_SECONDS = 0.0002  # after the answer before has been written

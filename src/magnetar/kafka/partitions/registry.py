@@ -11,6 +11,7 @@ from magnetar.broker.core import Broker
 from magnetar.broker.errors import TopicNotFound
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
+from magnetar.kafka.partitions.formats import Conversions
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.partitions.read_ahead import ReadAhead
 from magnetar.ledger.errors import LedgerError
@@ -28,6 +29,7 @@ class Partitions:
         self._open_by_id: dict[tuple[bytes, int], Partition] = {}
         self._opening: dict[tuple[str, int], asyncio.Future[Partition]] = {}
         self._ahead = ReadAhead()
+        self._conversions = Conversions()
         self._sweeper: asyncio.Task[None] | None = None
         broker.events.topic_deleted.append(self._deleted)
         broker.events.topic_changed.append(self._changed)
@@ -66,7 +68,7 @@ class Partitions:
 
     async def _load(self, topic: Topic, index: int) -> Partition:
         log = await self._broker.engine.open(topic.name.ledger_name(index), self._broker.ledger_policy(topic))
-        partition = Partition(topic, index, log, self._clock, self._ahead)
+        partition = Partition(topic, index, log, self._clock, self._ahead, self._conversions)
         await partition.load()
         if self._broker.get(topic.kafka_name) is not topic:
             await self._broker.engine.delete(log.name)  # it was made again while its topic was being deleted
