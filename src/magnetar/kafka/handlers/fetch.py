@@ -35,9 +35,10 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     max_bytes = min(request.max_bytes, context.kafka.broker.settings.fetch_max_bytes, _MOST_ANSWER_BYTES)
     enough = min(request.min_bytes, _MOST_PARTITION_BYTES // 2)
     found = await _find(asks, context)
+    ends = _ends(found)
     rows, size, failed = await _read_all(asks, found, max_bytes, request.isolation_level)
     if size < enough and not failed and asks and request.max_wait_ms > 0:
-        rows = await _until_enough(request, asks, found, max_bytes, enough, rows)
+        rows = await _until_enough(request, asks, found, max_bytes, enough, rows, ends)
     return _answer(session, asks, rows, answer_all=session is None or request.session_epoch <= 0)
 
 
@@ -57,6 +58,10 @@ async def _find(asks: list[Ask], context: RequestContext) -> list[Partition | Ba
     return found
 
 
+def _ends(found: list[Partition | BaseException]) -> list[int]:
+    return [partition.log.visible_offset for partition in found if isinstance(partition, Partition)]
+
+
 async def _until_enough(
     request: FetchRequest,
     asks: list[Ask],
@@ -64,8 +69,12 @@ async def _until_enough(
     max_bytes: int,
     enough: int,
     rows: list[PartitionData],
+    ends: list[int],
 ) -> list[PartitionData]:
-    """Park until an append brings enough or the time is up; give the rows as they are then."""
+    """Park until an append brings enough or the time is up; give the rows as they are then.
+
+    ``ends`` tells where the partitions ended before ``rows`` were read.
+    """
     loop = asyncio.get_running_loop()
     partitions = [partition for partition in found if isinstance(partition, Partition)]
     bell: asyncio.Future[None] = loop.create_future()
@@ -83,6 +92,8 @@ async def _until_enough(
     timer = loop.call_later(request.max_wait_ms / 1000, stop)
     for partition in partitions:
         partition.wait(ring)
+    if _ends(found) != ends:  # a read that waited for the disk may have missed what came meanwhile
+        ring()
     try:
         while True:
             await bell

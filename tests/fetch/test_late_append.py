@@ -1,0 +1,53 @@
+"""An append that lands while a fetch's first read waits for the disk is answered at once, not when the time is up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from magnetar.kafka.fetch_sessions import Ask
+from magnetar.kafka.handlers.fetch import fetch
+from magnetar.kafka.partitions.partition import Partition
+from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest
+from magnetar.ledger.memory import MemoryEngine
+from magnetar.ledger.port import LedgerPolicy
+from tests.ledger.entries import append, batch
+
+FAR_TOO_LONG_MS = 200_000
+
+
+class SlowToRead(Partition):
+    """Its first read takes a while, and ``meanwhile`` something happens."""
+
+    __slots__ = ("meanwhile",)
+    meanwhile: Callable[[], Any]
+
+    async def read(self, offset: int, max_bytes: int) -> Any:
+        found = await super().read(offset, max_bytes)
+        await asyncio.sleep(0)
+        self.meanwhile()
+        self.meanwhile = lambda: None
+        return found
+
+
+async def test_an_append_during_the_first_read_is_not_missed() -> None:
+    engine = MemoryEngine()
+    log = await engine.open("public/default/persistent/t-partition-0", LedgerPolicy())
+    topic: Any = SimpleNamespace(config=None, internal=False)
+    partition = SlowToRead(topic, 0, log, lambda: 0)
+    partition.meanwhile = lambda: append(log, batch(b"late"))
+    ask = Ask("t", bytes(16), FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20))
+    context: Any = SimpleNamespace(
+        access=None,
+        kafka=SimpleNamespace(
+            fetch_sessions=SimpleNamespace(resolve=lambda request: (None, [ask], 0)),
+            partitions=SimpleNamespace(opened=lambda name, topic_id, index: partition),
+            broker=SimpleNamespace(settings=SimpleNamespace(fetch_max_bytes=1 << 20)),
+        )
+    )
+    request = FetchRequest(max_wait_ms=FAR_TOO_LONG_MS, min_bytes=1, max_bytes=1 << 20, session_epoch=-1)
+    answer = await asyncio.wait_for(fetch(request, context), 60)
+    assert answer.responses[0].partitions[0].records
+    await engine.close()
