@@ -1,10 +1,12 @@
-"""How fast a topic of four partitions can be read: with librdkafka, and with Kafka's consumer-perf-test."""
+"""How fast a topic of four partitions can be read: with librdkafka, with confluent-kafka for Python on top of it, and
+with Kafka's consumer-perf-test.
+"""
 
 from __future__ import annotations
 
 import time
 
-from benchmarks import tools
+from benchmarks import librdkafka, tools
 from benchmarks.peers.server import Server
 from benchmarks.samples import Samples
 from benchmarks.thin import ThinClient
@@ -34,23 +36,27 @@ def measure(server: Server, samples: Samples, topic: str, size: int) -> None:
     """Read ``topic`` from its beginning, once with each client."""
     with ThinClient.to(server.address) as client:
         records = sum(client.end_offset(topic, partition) for partition in range(4))
-    for properties in _PROPERTIES:
+    for name, properties in _PROPERTIES.items():
+        measure_name = f"consume {size} B, librdkafka {name}"
         cpu = server.cpu_seconds()
-        rate = librdkafka(server, topic, records, properties)
+        found = librdkafka.read(server.address, topic, 4, records, properties)
         used = (server.cpu_seconds() - cpu) * 1e6 / records
-        samples.add(f"consume {size} B, librdkafka {properties}, records/s", server.name, rate)
-        samples.add(f"consume {size} B, librdkafka {properties}, broker us/record", server.name, used)
+        samples.add(f"{measure_name}, records/s", server.name, found.records / found.seconds)
+        samples.add(f"{measure_name}, broker us/record", server.name, used)
+        samples.add(
+            f"{measure_name}, client us/record", server.name, found.client_cpu_seconds * 1e6 / records
+        )
+    rate = confluent_kafka(server, topic, records)
+    samples.add(f"consume {size} B, confluent-kafka for Python, records/s", server.name, rate)
     rate = tools.consumer_perf(server.address, topic, records=records)
     samples.add(f"consume {size} B, consumer-perf-test, fetch MB/s", server.name, rate)
 
 
-def librdkafka(server: Server, topic: str, records: int, properties: str) -> float:
+def confluent_kafka(server: Server, topic: str, records: int) -> float:
     """Give the records per second from the first to the last."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-    consumer = Consumer(
-        {"bootstrap.servers": server.address, "group.id": "reader", **_PROPERTIES[properties]}
-    )
+    consumer = Consumer({"bootstrap.servers": server.address, "group.id": "reader"})
     try:
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(4)])
         first = consumer.consume(1, timeout=60)
