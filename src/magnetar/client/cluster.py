@@ -10,6 +10,11 @@ from magnetar.client.connection import Connection
 from magnetar.client.errors import ClientError, Refused, Unreachable, check
 from magnetar.client.settings import ClientSettings
 from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages.describe_log_dirs_request import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
+from magnetar.kafka.wire.messages.describe_log_dirs_response import DescribeLogDirsResponse
 from magnetar.kafka.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from magnetar.kafka.wire.messages.find_coordinator_response import FindCoordinatorResponse
 from magnetar.kafka.wire.messages.list_offsets_request import (
@@ -131,6 +136,24 @@ class Cluster:
                 for row in topic.partitions:
                     check(row.error_code, f"ListOffsets of {topic.name}-{row.partition_index}")
                     found[topic.name, row.partition_index] = row.offset
+        return found
+
+    def sizes(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """Give how many bytes each partition's log has, at its leader; none for those that nobody tells of."""
+        found: dict[Partition, int] = {}
+        for connection, asked in self.by_leader(partitions).items():
+            topics: dict[str, list[int]] = {}
+            for name, partition in asked:
+                topics.setdefault(name, []).append(partition)
+            answer: DescribeLogDirsResponse = connection.call(
+                DescribeLogDirsRequest(
+                    topics=[DescribableLogDirTopic(topic=n, partitions=ps) for n, ps in topics.items()]
+                )
+            )
+            for directory in answer.results:
+                for topic in directory.topics:
+                    for row in topic.partitions:
+                        found[topic.name, row.partition_index] = row.partition_size
         return found
 
     # Brokers.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from magnetar.client.cluster import Cluster
@@ -31,57 +32,80 @@ class Fetched(NamedTuple):
     aborted: tuple[Aborted, ...]
 
 
-def fetch(
-    cluster: Cluster,
-    topic: str,
-    partition: int,
-    offset: int,
-    *,
-    committed: bool = False,
-    most_bytes: int = MOST_BYTES,
-) -> Fetched:
-    """Ask once for the batches from ``offset`` on; wait up to half a second for some. Raises ``ClientError``."""
-    connection = cluster.leader(topic, partition)
-    asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=most_bytes)
-    answer: FetchResponse = connection.call(
-        FetchRequest(
-            max_wait_ms=_WAIT_MS,
-            min_bytes=1,
-            max_bytes=most_bytes,
-            isolation_level=int(committed),
-            topics=[FetchTopic(topic=topic, topic_id=cluster.topic(topic).topic_id, partitions=[asked])],
+class _Question:
+    """A Fetch that was sent; its answer is due on its connection."""
+
+    def __init__(
+        self, cluster: Cluster, topic: str, partition: int, offset: int, *, committed: bool, most_bytes: int
+    ) -> None:
+        self._connection = cluster.leader(topic, partition)
+        self._what = f"Fetch of {topic}-{partition} at offset {offset}"
+        asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=most_bytes)
+        self._connection.send(
+            FetchRequest(
+                max_wait_ms=_WAIT_MS,
+                min_bytes=1,
+                max_bytes=most_bytes,
+                isolation_level=int(committed),
+                topics=[FetchTopic(topic=topic, topic_id=cluster.topic(topic).topic_id, partitions=[asked])],
+            )
         )
-    )
-    what = f"Fetch of {topic}-{partition} at offset {offset}"
-    check(answer.error_code, what)
-    row = answer.responses[0].partitions[0]
-    check(row.error_code, what)
-    records = row.records if row.records is not None else b""
-    assert not isinstance(records, list)
-    aborted = (Aborted(each.producer_id, each.first_offset) for each in row.aborted_transactions or ())
-    return Fetched(memoryview(records), row.high_watermark, row.last_stable_offset, tuple(aborted))
+
+    def answer(self) -> Fetched:
+        answer: FetchResponse = self._connection.receive()
+        check(answer.error_code, self._what)
+        row = answer.responses[0].partitions[0]
+        check(row.error_code, self._what)
+        records = row.records if row.records is not None else b""
+        assert not isinstance(records, list)
+        aborted = (Aborted(each.producer_id, each.first_offset) for each in row.aborted_transactions or ())
+        return Fetched(memoryview(records), row.high_watermark, row.last_stable_offset, tuple(aborted))
 
 
 def stored(
-    cluster: Cluster, topic: str, partition: int, low: int, high: int, *, committed: bool = False
+    cluster: Cluster,
+    topic: str,
+    partition: int,
+    low: int,
+    high: int,
+    *,
+    committed: bool = False,
+    most_bytes: int = MOST_BYTES,
 ) -> Iterator[Fetched]:
     """Give what holds the offsets in ``[low, high)``, fetch by fetch, each with at least one whole batch.
 
-    Ends early where no records are left below ``high``. Raises ``ClientError``.
+    The next one is asked for before the last is given, so nobody else may use this cluster meanwhile. Ends early where
+    no records are left below ``high``. Raises ``ClientError``.
     """
-    while low < high:
-        fetched = cluster.retrying(
-            lambda at=low: fetch(cluster, topic, partition, at, committed=committed)  # type: ignore[misc]
-        )
-        before = low
-        for header, _ in batches(fetched.records):
-            low = max(low, header.last_offset + 1)
-        if low > before:
-            yield fetched
-        elif fetched.records:
-            raise ClientError(f"{topic}-{partition} has no whole batch at offset {low}")
-        elif (fetched.last_stable_offset if committed else fetched.high_watermark) >= high:
-            return
+
+    def ask() -> _Question:
+        return _Question(cluster, topic, partition, low, committed=committed, most_bytes=most_bytes)
+
+    question: _Question | None = None
+    try:
+        while low < high:
+            try:
+                fetched = (question or ask()).answer()
+            except ClientError as error:
+                cluster.close()
+                if not error.retriable:
+                    raise
+                fetched = cluster.retrying(lambda: ask().answer())
+            question = None
+            before = low
+            for header, _ in batches(fetched.records):
+                low = max(low, header.last_offset + 1)
+            if low > before:
+                with suppress(ClientError):  # if it cannot be sent now, it is sent again, with more patience
+                    question = ask() if low < high else None
+                yield fetched
+            elif fetched.records:
+                raise ClientError(f"{topic}-{partition} has no whole batch at offset {low}")
+            elif (fetched.last_stable_offset if committed else fetched.high_watermark) >= high:
+                return
+    finally:
+        if question is not None:
+            cluster.close()  # an answer is still due on its connection
 
 
 def headers(cluster: Cluster, topic: str, partition: int, low: int, high: int) -> Iterator[BatchHeader]:

@@ -30,11 +30,18 @@ class ClientSettings:
 
 def client_settings(options: Mapping[str, str]) -> ClientSettings:
     """Read the options that begin with ``kafka.``; raise ``ValueError`` naming the one that is wrong."""
-    given = {
-        name.lower().removeprefix(PREFIX): str(value).strip()
-        for name, value in options.items()
-        if name.lower().startswith(PREFIX)
-    }
+    return settings_of(
+        {
+            name.lower().removeprefix(PREFIX): str(value)
+            for name, value in options.items()
+            if name.lower().startswith(PREFIX)
+        }
+    )
+
+
+def settings_of(named: Mapping[str, str]) -> ClientSettings:
+    """Read settings that have no prefix (any more); raise ``ValueError`` naming the one that is wrong."""
+    given = {name.lower(): value.strip() for name, value in named.items()}
     if not given.get("bootstrap.servers"):
         raise ValueError("option 'kafka.bootstrap.servers' is missing: HOST:PORT of a broker")
     protocol = given.get("security.protocol", "PLAINTEXT").upper()
