@@ -6,6 +6,9 @@ from __future__ import annotations
 class AdminError(Exception):
     """A question or an order that failed. ``next_step`` is a sentence about what to do now, or empty."""
 
+    status = 1
+    """What the command ends with."""
+
     def __init__(self, message: str, next_step: str = "") -> None:
         super().__init__(message)
         self.next_step = next_step
@@ -25,3 +28,5 @@ class Declined(AdminError):
 
 class Invalid(AdminError):
     """What was asked for cannot be meant: a usage error."""
+
+    status = 2

@@ -7,10 +7,12 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from magnetar.admin.adopting import adopt_all, reserve_for
 from magnetar.admin.errors import AdminError, NotThere
 from magnetar.admin.explain import Explained, FilePlace, explain
 from magnetar.admin.frames import place_of
 from magnetar.admin.ledgers_of import PartitionLedgers, shown
+from magnetar.admin.manifest import Adopted, Reserved, read_manifest
 from magnetar.admin.place import Place
 from magnetar.admin.reasons import Why
 from magnetar.admin.why_group import GroupFacts, Key, why_group
@@ -78,6 +80,14 @@ class LiveBroker:
     async def why_group(self, group: str) -> Why:
         """Give the one reason that a group does not move."""
         return why_group(await self._group_facts(group))
+
+    async def reserve_ledgers(self, manifest: str) -> Reserved:
+        """Give ids for the ledgers of a topic to be restored; raise `Declined`."""
+        return reserve_for(self._services.broker, read_manifest(Path(manifest)))
+
+    async def adopt_ledgers(self, manifest: str) -> Adopted:
+        """Make a topic of ledgers that were written under reserved ids; raise `Declined`."""
+        return await adopt_all(self._services.broker, read_manifest(Path(manifest)))
 
     # Partitions.
 

@@ -15,6 +15,7 @@ from magnetar.admin import errors
 from magnetar.admin.errors import AdminError, Declined, Invalid
 from magnetar.admin.explain import Explained
 from magnetar.admin.ledgers_of import PartitionLedgers
+from magnetar.admin.manifest import Adopted, Reserved
 from magnetar.admin.plain import restore, to_line
 from magnetar.admin.reasons import Why
 
@@ -37,6 +38,8 @@ QUESTIONS = {
     "ledgers": Question("ledgers", _PARTITION, PartitionLedgers),
     "why-partition": Question("why_partition", _PARTITION, Why),
     "why-group": Question("why_group", {"group": str}, Why),
+    "reserve-ledgers": Question("reserve_ledgers", {"manifest": str}, Reserved),
+    "adopt-ledgers": Question("adopt_ledgers", {"manifest": str}, Adopted),
 }
 
 

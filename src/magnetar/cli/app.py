@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from magnetar.admin.errors import AdminError, Invalid
+from magnetar.admin.errors import AdminError
 from magnetar.admin.plain import plain
-from magnetar.cli import config, consume, explain, group, ledger, produce, topic, why
+from magnetar.cli import audit, config, consume, explain, group, ledger, produce, restore, topic, why
 
 app = typer.Typer(
     name="magnetar",
@@ -50,6 +50,8 @@ app.command()(produce.produce)
 app.command()(consume.consume)
 app.command()(explain.explain)
 app.command()(why.why)
+app.command()(audit.audit)
+app.command()(restore.restore)
 
 
 def run_app(arguments: list[str]) -> int:
@@ -60,7 +62,7 @@ def run_app(arguments: list[str]) -> int:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except AdminError as error:
         _complain(error, as_json="--json" in arguments)
-        return 2 if isinstance(error, Invalid) else 1
+        return error.status
     return 0
 
 

@@ -1,0 +1,82 @@
+"""A topic made of ledgers that somebody else wrote: how a restored topic comes into being, all at once.
+
+First ids are reserved (none is ever given twice), then ledgers are written below the data directory under these ids, by
+anybody and for as long as it takes, and at last the broker adopts them. Whatever stops before that leaves files that
+nothing refers to; ``magnetar ledger repair`` removes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from magnetar.broker.core import Broker, NewTopic
+from magnetar.broker.errors import BrokerError, TopicExists
+from magnetar.broker.topic import Topic
+from magnetar.ledger.errors import LedgerCorrupt
+from magnetar.ledger.files.engine import FilesEngine
+from magnetar.ledger.files.layout import HEADER_BYTES, check_header, ledger_path
+from magnetar.ledger.info import ManagedLedgerInfo, encode_info, path_of
+from magnetar.ledger.port import LedgerSummary
+from magnetar.metadata import MUST_NOT_EXIST
+
+
+def reserve(broker: Broker, new: NewTopic, ledgers: int) -> tuple[int, ...]:
+    """Give ids for so many ledgers of a topic to be; raise what `Broker.plan` raises if it could not be made."""
+    _check_new(broker, new)
+    engine = _engine(broker)
+    return tuple(engine.new_ledger_id() for _ in range(ledgers))
+
+
+async def adopt(broker: Broker, new: NewTopic, logs: Mapping[int, Sequence[LedgerSummary]]) -> Topic:
+    """Make the topic of these sealed ledgers, by partition, oldest first; all of it is there or nothing.
+
+    Raises what `Broker.plan` raises, and ``LedgerCorrupt`` for ledgers that do not follow each other or whose files
+    are not what was said.
+    """
+    engine = _engine(broker)
+    for partition, ledgers in logs.items():
+        _check(engine.root, partition, ledgers)
+    async with broker._gate:  # nobody else may make a topic of this name between the two writes below
+        topic = _check_new(broker, new)
+        names = dict(enumerate(topic.ledger_names()))
+        for name in names.values():
+            await engine.delete(name)  # what an adoption that died half-way left behind
+        with broker.store.transaction():
+            for partition, ledgers in logs.items():
+                info = ManagedLedgerInfo(list(ledgers), {"first_offset": str(ledgers[0].first_offset)})
+                broker.store.put(path_of(names[partition]), encode_info(info), MUST_NOT_EXIST)
+        broker._add([topic])
+    return topic
+
+
+def _check_new(broker: Broker, new: NewTopic) -> Topic:
+    topic = broker.plan(new)
+    if topic.kafka_name in broker._catalog.leaving:
+        raise TopicExists(f"Topic '{topic.kafka_name}' is still being deleted.")
+    return topic
+
+
+def _engine(broker: Broker) -> FilesEngine:
+    if not isinstance(broker.engine, FilesEngine):
+        raise BrokerError("only the storage engine 'files' can adopt ledgers")
+    return broker.engine
+
+
+def _check(root: Path, partition: int, ledgers: Sequence[LedgerSummary]) -> None:
+    expected = ledgers[0].first_offset
+    for each in ledgers:
+        if each.first_offset != expected or each.last_offset < each.first_offset or not each.sealed:
+            raise LedgerCorrupt(
+                f"ledger {each.ledger_id} of partition {partition} does not begin at {expected}"
+            )
+        expected = each.last_offset + 1
+        path = ledger_path(root, each.ledger_id)
+        try:
+            with path.open("rb") as file:
+                check_header(file.read(HEADER_BYTES), each.ledger_id, path)
+                size = file.seek(0, 2)
+        except FileNotFoundError:
+            raise LedgerCorrupt(f"{path}: the ledger is not there") from None
+        if size != each.size:
+            raise LedgerCorrupt(f"{path}: it has {size} bytes, not {each.size}")
