@@ -9,7 +9,7 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.pipeline.options import COLUMNS, HEADERS
+from magnetar.pipeline.options import COLUMNS, DAMAGE, HEADERS, POSITIONS
 from magnetar.records import kernel
 from magnetar.records.arrow import FIELDS, BatchUnreadable, arrow_batches
 from magnetar.records.batch import (
@@ -26,7 +26,7 @@ from magnetar.records.compression import Codec
 from magnetar.records.errors import RecordsError
 
 ALL = (*COLUMNS, HEADERS)
-assert tuple(FIELDS) == ALL
+assert tuple(FIELDS) == (*ALL, *POSITIONS, DAMAGE)
 maybe = st.none() | st.binary(max_size=200)
 records = st.lists(
     st.builds(
@@ -57,6 +57,9 @@ def table(*batches: bytes) -> tuple[np.ndarray, np.ndarray]:
             h.max_timestamp,
             h.attributes,
             h.records_count,
+            0,
+            7 + start,
+            start,
         )
     return np.frombuffer(b"".join(batches), np.uint8), rows
 

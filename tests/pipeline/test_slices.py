@@ -12,6 +12,7 @@ from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
 from magnetar.ledger.files.layout import index_path
 from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.metadata import DirectoryLock
+from magnetar.pipeline.ledger_reader import LedgerReader
 from magnetar.pipeline.options import TopicPartition, parse_options
 from magnetar.pipeline.plan import DataLost, Plan
 from magnetar.pipeline.slices import read_slice
@@ -59,7 +60,7 @@ def rows(data: Path, **options: object) -> list[tuple[object, ...]]:
     found = [as_rows(list(read_slice(piece, ALL))) for piece in plan.slices(plan.starts(), plan.ends())]
     return (
         sorted(row for piece in found for row in piece)
-        if len(plan.logs) == 1
+        if len(plan.visible) == 1
         else [r for p in found for r in p]
     )
 
@@ -105,7 +106,9 @@ def test_offsets_inside_of_entries_cut_exactly(topic: Partition) -> None:
 def test_a_stored_index_is_used_and_a_damaged_one_is_not_needed(topic: Partition) -> None:
     ledger_id = 1
     plan = Plan(parse_options({"path": str(topic.data), "subscribe": "t"}, streaming=False))
-    (ledger,) = next(iter(plan.logs.values())).overlapping(0, 1)
+    reader = plan.reader
+    assert isinstance(reader, LedgerReader)
+    (ledger,) = reader.logs[TopicPartition("t", 0)].overlapping(0, 1)
     path = index_path(topic.data, ledger_id)
     path.write_bytes(ledger.index.encode())
     assert SparseIndex.decode(path.read_bytes(), path)[0].positions == ledger.index.positions
@@ -151,14 +154,33 @@ def test_every_damaged_byte_of_a_sealed_ledger_is_found(tmp_path: Path) -> None:
             rows(tmp_path)
 
 
-def test_other_entry_formats_are_refused_by_name(tmp_path: Path) -> None:
+def test_entries_of_every_format_in_one_ledger_give_the_rows_of_fetch(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    (partition,) = writer.topic("t")
+    for codec in (Codec.none, Codec.lz4):
+        fill(partition, 5, codec=codec)
+        for number, entry_format in enumerate(("mixed_kafka", "pulsar", "kafka") * 3):
+            headers = (Header("a", b"1"), Header("b", b"x" * number))
+            fields = [Record(b"k%d" % i, b"v" * i, headers, NOW_MS + i) for i in range(1 + number)]
+            partition.append(fields, codec=codec, entry_format=entry_format)
+    partition.close_ledger()
+    fill(partition, 2)
+    partition.append([Record(b"last", b"one", (), NOW_MS)], entry_format="pulsar")
+    partition.close_ledger(sealed=False)
+    data = writer.finish()
+    for slice_bytes in (1, 64 << 20):
+        assert rows(data, sliceBytes=slice_bytes) == expected(partition)
+    low, high = json.dumps({"t": {"0": 19}}), json.dumps({"t": {"0": 31}})
+    assert rows(data, startingOffsets=low, endingOffsets=high) == expected(partition)[19:31]
+
+
+def test_an_unknown_entry_format_is_refused_with_its_place(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     (partition,) = writer.topic("t")
     fill(partition, 2)
-    partition._frames.append(frame(1, 2, b"\x0e\x02\0\0\0\2\x10\x09" + b"\0\0\0\0"))
-    partition.next_offset += 1
+    partition.append([Record(b"k", b"v", (), NOW_MS)], entry_format="avro")
     partition.close_ledger()
-    with pytest.raises(LedgerCorrupt, match="not in entry format kafka"):
+    with pytest.raises(LedgerCorrupt, match=r"entry 2 of ledger 1 at byte \d+ is damaged.*format 'avro'"):
         rows(writer.finish())
 
 

@@ -10,8 +10,17 @@ from pathlib import Path
 from crc32c import crc32c
 
 from magnetar.metadata import SqliteStore
-from magnetar.records.batch import CONTROL, Record, encode_batch, read_header, with_log_append_time
+from magnetar.records.batch import (
+    CONTROL,
+    TRANSACTIONAL,
+    Record,
+    encode_batch,
+    read_header,
+    with_log_append_time,
+)
 from magnetar.records.compression import Codec
+from magnetar.records.conversion import framed_batch
+from magnetar.records.entry import broker_entry_head
 
 NOW_MS = 1_700_000_000_000
 
@@ -68,12 +77,14 @@ class Partition:
 
     def append(
         self, records: Sequence[Record], *, codec: Codec = Codec.none, append_time: int | None = None,
-        control: bool = False, checksum: bool = False,
+        control: bool = False, checksum: bool = False, entry_format: str = "kafka", producer_id: int | None = None,
     ) -> None:  # fmt: skip
-        """Add one batch as one entry of the open ledger."""
+        """Add one batch as one entry of the open ledger; with a ``producer_id`` it is part of a transaction."""
+        attributes = (CONTROL if control else 0) | (TRANSACTIONAL if producer_id is not None else 0)
         batch = encode_batch(
-            records, base_offset=self.next_offset, codec=codec, attributes=CONTROL if control else 0
-        )
+            records, base_offset=self.next_offset, codec=codec, attributes=attributes,
+            producer_id=-1 if producer_id is None else producer_id,
+        )  # fmt: skip
         if append_time is not None:
             batch = with_log_append_time(batch, read_header(batch), append_time)
         if not control:
@@ -84,7 +95,14 @@ class Partition:
                 self.expected.append((found, 0 if append_time is None else 1))
         self.next_offset += len(records)
         self._latest = max(self._latest, read_header(batch).max_timestamp)
-        self._frames.append(frame(self._next_ledger, len(self._frames), entry(batch, checksum=checksum)))
+        content = entry(batch, entry_format=entry_format.encode(), checksum=checksum)
+        if entry_format == "mixed_kafka":  # its offsets are relative: as if it were the first of its topic
+            relative = bytes(8) + batch[8:]
+            content = entry(batch, entry_format=b"mixed_kafka")[: -len(batch)] + relative
+        elif entry_format == "pulsar":
+            framed = framed_batch(memoryview(batch), read_header(batch), NOW_MS, codec)
+            content = broker_entry_head(NOW_MS, self.next_offset - 1) + bytes(framed)
+        self._frames.append(frame(self._next_ledger, len(self._frames), content))
 
     def close_ledger(self, *, sealed: bool = True, tail: bytes = b"") -> Path:
         """Write the ledger's file; only the last one of a partition may stay open."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from base64 import urlsafe_b64encode
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from magnetar.broker.names import Naming, TopicName
@@ -14,6 +15,7 @@ from magnetar.ledger.port import LedgerSummary
 from magnetar.metadata import SqliteStore
 from magnetar.pipeline.ledgers import LedgerMap
 from magnetar.pipeline.options import TopicPartition
+from magnetar.pipeline.port import TopicInfo
 
 _TOPICS = "/admin/partitioned-topics/"
 _NAMING = Naming()
@@ -29,23 +31,24 @@ class Catalog:
             raise FileNotFoundError(f"{data} is not a data directory of magnetar: it has no metadata.sqlite")
         self._store = SqliteStore(file, read_only=True)
 
-    def topics(self) -> dict[str, int]:
-        """Give the number of partitions of every topic."""
+    def topics(self) -> dict[str, TopicInfo]:
+        """Give every topic."""
         found = {}
         for path, stored in self._store.scan(_TOPICS):
             tenant, namespace, _, encoded = path.removeprefix(_TOPICS).split("/")
             name = TopicName.from_metadata(tenant, namespace, encoded)
             topic = decode_topic(path, stored.value, name, _NAMING.kafka_name(name))
             if not topic.deleted:
-                found[topic.kafka_name] = topic.partitions
+                topic_id = urlsafe_b64encode(topic.topic_id).decode().rstrip("=")
+                found[topic.kafka_name] = TopicInfo(topic.partitions, topic_id)
         return found
 
-    def log(self, which: TopicPartition, *, live: bool) -> PartitionLog:
+    def log(self, which: TopicPartition, *, live: bool, skip_damage: bool = False) -> PartitionLog:
         """Give the ledgers of one partition; a partition that nothing was written to has none."""
         name = _NAMING.parse(which.topic).ledger_name(which.partition)
         stored = self._store.get(path_of(name))
         info = ManagedLedgerInfo() if stored is None else decode_info(stored.value, name=name)
-        return PartitionLog(self.data, which, info, live=live)
+        return PartitionLog(self.data, which, info, live=live, skip_damage=skip_damage)
 
     def close(self) -> None:
         self._store.close()
@@ -65,13 +68,21 @@ def matching(topics: Iterable[str], pattern: str) -> list[str]:
 class PartitionLog:
     """The ledgers of one partition, mapped when they are first asked about."""
 
-    def __init__(self, root: Path, which: TopicPartition, info: ManagedLedgerInfo, *, live: bool) -> None:
+    def __init__(
+        self, root: Path, which: TopicPartition, info: ManagedLedgerInfo, *, live: bool, skip_damage: bool
+    ) -> None:
         self.which = which
         self._root = root
         self._live = live
+        self._skip_damage = skip_damage
         self._ledgers = info.ledgers
         self._maps: dict[int, LedgerMap] = {}
         self._start = int(info.properties.get("first_offset", 0))
+
+    @property
+    def ledger_ids(self) -> list[int]:
+        """The ledgers, oldest first."""
+        return [ledger.ledger_id for ledger in self._ledgers]
 
     @property
     def first_offset(self) -> int:
@@ -86,8 +97,13 @@ class PartitionLog:
         last = self._ledgers[-1]
         return max(last.last_offset + 1 if last.sealed else self.map(last).next_offset, self.first_offset)
 
-    def overlapping(self, low: int, high: int) -> Iterator[LedgerMap]:
-        """Give the ledgers that hold some of ``[low, high)``; raise ``LedgerCorrupt`` where offsets are missing."""
+    def overlapping(
+        self, low: int, high: int, *, earliest_ms: int | None = None, only: Collection[int] | None = None
+    ) -> Iterator[LedgerMap]:
+        """Give the ledgers that hold some of ``[low, high)``; raise ``LedgerCorrupt`` where offsets are missing.
+
+        Left out are those all of whose records are before ``earliest_ms``, and those that are not ``only`` wanted.
+        """
         expected = None
         for ledger in self._ledgers:
             if expected is not None and ledger.first_offset != expected:
@@ -95,10 +111,15 @@ class PartitionLog:
                     f"{self.which}: ledger {ledger.ledger_id} begins at offset {ledger.first_offset}, not {expected}"
                 )
             expected = ledger.last_offset + 1 if ledger.sealed else None
-            if ledger.first_offset < high and (expected is None or expected > low):
-                yield self.map(ledger)
-                # One that a broker has just left for the next may not be noted as sealed yet.
-                expected = self.map(ledger).next_offset
+            if ledger.first_offset >= high or (expected is not None and expected <= low):
+                continue
+            if only is not None and ledger.ledger_id not in only:
+                continue
+            if earliest_ms is not None and ledger.sealed and ledger.max_timestamp < earliest_ms:
+                continue
+            yield self.map(ledger)
+            # One that a broker has just left for the next may not be noted as sealed yet.
+            expected = self.map(ledger).next_offset
 
     def offset_at_time(self, timestamp_ms: int) -> int | None:
         """Give the offset of the first record of ``timestamp_ms`` or later, or None."""
@@ -114,5 +135,7 @@ class PartitionLog:
         """Give where the offsets of one ledger lie."""
         found = self._maps.get(ledger.ledger_id)
         if found is None:
-            found = self._maps[ledger.ledger_id] = LedgerMap(self._root, ledger, live=self._live)
+            found = self._maps[ledger.ledger_id] = LedgerMap(
+                self._root, ledger, live=self._live, skip_damage=self._skip_damage
+            )
         return found

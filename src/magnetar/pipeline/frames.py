@@ -15,10 +15,13 @@ from magnetar.records import kernel
 from magnetar.records.arrow import Bytes, Table
 from magnetar.records.kernel import BYTES, TABLE, big_endian, compiled, crc32c, unsigned
 
-# Columns of a row: first those that `kernel.decode_rows` reads, then these.
-FRAME_AT, ENTRY_ID, LAST_OFFSET = range(kernel.BATCH_FIELDS, kernel.BATCH_FIELDS + 3)
-ROW_FIELDS = kernel.BATCH_FIELDS + 3
+# Columns of a row: first those of the table that `kernel.decode_rows` wants, then these. FOREIGN is 1 for an entry that
+# is not in format ``kafka``: START and END span the whole entry then, and MAX_TIME is one that nobody knows.
+FRAME_AT, LAST_OFFSET, PRODUCER_ID, FOREIGN = range(kernel.BATCH_FIELDS, kernel.BATCH_FIELDS + 4)
+ROW_FIELDS = kernel.BATCH_FIELDS + 4
+ENTRY_ID = kernel.ENTRY_ID
 ROWS = 8192
+UNKNOWN_TIME = 1 << 62
 
 _i8 = types.int64
 
@@ -31,7 +34,6 @@ class FrameFault(IntEnum):
     WRONG_ENTRY = 2
     BAD_CRC = 3
     BAD_ENTRY = 4
-    FOREIGN_FORMAT = 5
     BAD_BATCH = 6
 
 
@@ -40,11 +42,10 @@ WORDS = {
     FrameFault.WRONG_ENTRY: "another entry's id stands there",
     FrameFault.BAD_CRC: "its checksum does not match",
     FrameFault.BAD_ENTRY: "its metadata cannot be read",
-    FrameFault.FOREIGN_FORMAT: "it is not in entry format kafka, the only one that is read here",
     FrameFault.BAD_BATCH: "it does not hold exactly one record batch with the offsets of its index",
 }
 
-_CUT_SHORT, _WRONG_ENTRY, _BAD_CRC, _BAD_ENTRY, _FOREIGN, _BAD_BATCH = 1, 2, 3, 4, 5, 6
+_CUT_SHORT, _WRONG_ENTRY, _BAD_CRC, _BAD_ENTRY, _BAD_BATCH = 1, 2, 3, 4, 6
 _FORMAT = np.frombuffer(b"entry.format", np.uint8)
 _KAFKA = np.frombuffer(b"kafka", np.uint8)
 
@@ -91,11 +92,11 @@ def _says_kafka(data: Any, at: Any, end: Any) -> Any:
     return key and value
 
 
-@compiled(types.UniTuple(_i8, 3)(BYTES, _i8, _i8))
-def _open_entry(data: Any, at: Any, end: Any) -> Any:
-    """Give (offset of the last message, where the payload begins, fault) of one entry."""
+@compiled(types.UniTuple(_i8, 2)(BYTES, _i8, _i8, TABLE, _i8))
+def _open_entry(data: Any, at: Any, end: Any, rows: Any, row: Any) -> Any:
+    """Note what an entry's metadata say; give (where the payload begins, fault)."""
+    bad = np.int64(0), np.int64(_BAD_ENTRY)
     last_offset = np.int64(-1)
-    bad = np.int64(-1), np.int64(0), np.int64(_BAD_ENTRY)
     if end - at < 10 or data[at] != 0x0E or data[at + 1] != 0x02:
         return bad
     stop = at + 6 + big_endian(data, at + 2, 4)
@@ -117,12 +118,39 @@ def _open_entry(data: Any, at: Any, end: Any) -> Any:
     if stop < at or stop > end:
         return bad
     kafka = False
+    publish_time = np.int64(0)
+    messages = np.int64(1)
     while at < stop:
         number, start, after, at = _next_field(data, at, stop)
         if number == 0:
             return bad
-        kafka |= number == 4 and _says_kafka(data, start, after)
-    return last_offset, stop, np.int64(0 if kafka else _FOREIGN)
+        if number == 3:
+            publish_time = start
+        elif number == 11:
+            messages = start
+        elif number == 4:
+            kafka |= _says_kafka(data, start, after)
+    if messages < 1 or messages > last_offset + 1:
+        return bad
+    rows[row, LAST_OFFSET] = last_offset
+    rows[row, kernel.PUBLISH_TIME] = publish_time
+    rows[row, kernel.LAST_DELTA] = messages - 1
+    rows[row, FOREIGN] = 0 if kafka else 1
+    return stop, np.int64(0)
+
+
+@compiled(types.void(TABLE, _i8, _i8, _i8))
+def _note_foreign(rows: Any, row: Any, start: Any, end: Any) -> None:
+    """Note an entry that is to be opened elsewhere."""
+    rows[row, kernel.INFLATED] = 0
+    rows[row, kernel.START] = start
+    rows[row, kernel.END] = end
+    rows[row, kernel.BASE_OFFSET] = rows[row, LAST_OFFSET] - rows[row, kernel.LAST_DELTA]
+    rows[row, kernel.COUNT] = rows[row, kernel.LAST_DELTA] + 1
+    rows[row, kernel.BASE_TIME] = rows[row, kernel.PUBLISH_TIME]
+    rows[row, kernel.MAX_TIME] = UNKNOWN_TIME
+    rows[row, kernel.ATTRIBUTES] = 0
+    rows[row, PRODUCER_ID] = -1
 
 
 @compiled(types.boolean(BYTES, _i8, _i8, TABLE, _i8))
@@ -138,6 +166,7 @@ def _open_batch(data: Any, at: Any, end: Any, rows: Any, row: Any) -> Any:
     rows[row, kernel.BASE_TIME] = big_endian(data, at + 27, 8)
     rows[row, kernel.MAX_TIME] = big_endian(data, at + 35, 8)
     rows[row, kernel.ATTRIBUTES] = big_endian(data, at + 21, 2)
+    rows[row, PRODUCER_ID] = big_endian(data, at + 43, 8)
     rows[row, kernel.COUNT] = big_endian(data, at + 57, 4)
     return rows[row, kernel.COUNT] >= 0
 
@@ -175,16 +204,18 @@ def _walk(
                 place[16 + i] = data[at + i]
             if crc32c(data, at + 16, stop, crc32c(place, 0, 20, 0)) != np.uint32(big_endian(data, at + 4, 4)):
                 return count, at, entry_id, np.int64(_BAD_CRC)
-        last_offset, payload, fault = _open_entry(data, at + 16, stop)
+        payload, fault = _open_entry(data, at + 16, stop, rows, count)
         if fault:
             return count, at, entry_id, fault
-        if not _open_batch(data, payload, stop, rows, count):
+        if rows[count, FOREIGN]:
+            _note_foreign(rows, count, at + 16, stop)
+        elif not _open_batch(data, payload, stop, rows, count):
             return count, at, entry_id, np.int64(_BAD_BATCH)
-        if rows[count, kernel.BASE_OFFSET] + rows[count, kernel.LAST_DELTA] != last_offset:
+        if rows[count, kernel.BASE_OFFSET] + rows[count, kernel.LAST_DELTA] != rows[count, LAST_OFFSET]:
             return count, at, entry_id, np.int64(_BAD_BATCH)
         rows[count, FRAME_AT] = at
         rows[count, ENTRY_ID] = entry_id
-        rows[count, LAST_OFFSET] = last_offset
+        rows[count, kernel.TAKEN] = 0
         records += rows[count, kernel.COUNT]
         count += 1
         at = stop

@@ -1,79 +1,101 @@
-"""One ledger as Spark sees it: a file mapped into memory, and where in it which offsets lie.
+"""One ledger as Spark's driver sees it: where in its file which offsets lie.
 
 Sealed ledgers bring their index. Of an open one the index covers the beginning at most; the frames behind it are
-walked here, on the driver. Spark reads files and never changes one: recovery is the broker's.
+walked here. Spark reads files and never changes one: recovery is the broker's.
 """
 
 from __future__ import annotations
 
-import mmap
-from bisect import bisect_left
+import itertools
+from bisect import bisect_left, bisect_right
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
-from magnetar.ledger.files.layout import HEADER_BYTES, check_header, index_path, ledger_path
+from magnetar.ledger.errors import LedgerCorrupt
+from magnetar.ledger.files.layout import index_path
 from magnetar.ledger.files.sparse import POINT_EVERY_BYTES, SparseIndex
 from magnetar.ledger.port import LedgerSummary
-from magnetar.pipeline.frames import FRAME_AT, LAST_OFFSET, WORDS, FrameFault, Walk, walk_frames
+from magnetar.pipeline.formats import in_kafka_format
+from magnetar.pipeline.frames import FRAME_AT, LAST_OFFSET, WORDS, FrameFault, Walk
+from magnetar.pipeline.mapped import MappedLedger
+from magnetar.pipeline.port import SliceSize
 from magnetar.records import kernel
-from magnetar.records.arrow import Bytes
-from magnetar.records.batch import decode_records
-
-_FRAME_BYTES = 16
+from magnetar.records.arrow import BatchUnreadable, Table, arrow_batches
 
 
-def map_ledger(path: Path, ledger_id: int) -> Bytes:
-    """Give a ledger's bytes, its header checked; raise ``LedgerNotFound`` or ``LedgerCorrupt``."""
-    try:
-        with path.open("rb") as file:
-            data = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
-    except FileNotFoundError:
-        raise LedgerNotFound(f"the file of ledger {ledger_id} is gone: {path}") from None
-    except ValueError:
-        raise LedgerCorrupt(f"{path}: it is empty") from None
-    check_header(data[:HEADER_BYTES].tobytes(), ledger_id, path)
-    return data
+class Cut(NamedTuple):
+    """A part of a ledger: offsets ``[low, high)`` lie in bytes ``[start, end)``, which begin with ``entry_id``."""
 
-
-def damage(path: Path, ledger_id: int, entry_id: int, at: int, why: object) -> LedgerCorrupt:
-    """Give the error that names the place."""
-    return LedgerCorrupt(f"{path}: entry {entry_id} of ledger {ledger_id} at byte {at} is damaged: {why}")
+    low: int
+    high: int
+    start: int
+    end: int
+    entry_id: int
 
 
 class LedgerMap:
-    """Where the offsets of one ledger lie. ``live`` says that a broker runs, which may be appending right now."""
+    """Where the offsets of one ledger lie.
 
-    def __init__(self, root: Path, summary: LedgerSummary, *, live: bool) -> None:
+    ``live`` says that a broker runs, which may be appending right now; ``skip_damage`` that damage is no error.
+    """
+
+    def __init__(self, root: Path, summary: LedgerSummary, *, live: bool, skip_damage: bool = False) -> None:
         self.ledger_id = summary.ledger_id
-        self.path = ledger_path(root, self.ledger_id)
-        self._data = map_ledger(self.path, self.ledger_id)
-        self.index = self._stored_index(root, max(summary.first_offset, 0))
-        if summary.sealed:
-            self._walk_sealed(summary)
-        else:
+        self._root = root
+        self._skip_damage = skip_damage
+        self._mapped: MappedLedger | None = None
+        self.index = self._stored_index(max(summary.first_offset, 0))
+        if not summary.sealed:
             self._walk_open(live=live)
+        elif self.index.next_offset != summary.last_offset + 1:
+            self._walk_sealed(summary)
 
     @property
     def next_offset(self) -> int:
         """The offset behind the last whole entry."""
         return self.index.next_offset
 
-    def cuts(self, low: int, high: int, slice_bytes: int) -> list[tuple[int, int, int]]:
-        """Give (start, end, id of the first entry) of pieces of about ``slice_bytes`` that hold ``[low, high)``."""
+    def cuts(self, low: int, high: int, size: SliceSize, earliest_ms: int | None = None) -> list[Cut]:
+        """Cut what this ledger holds of ``[low, high)`` into even parts; leave out what is before ``earliest_ms``."""
         index = self.index
-        if low >= index.next_offset or high <= low or not index.positions:
+        if not index.positions:
             return []
-        first = max(bisect_left(index.offsets, low + 1) - 1, 0)
+        if earliest_ms is not None:
+            if index.max_timestamp < earliest_ms:
+                return []
+            point = bisect_left(index.entry_ids, index.before_time(earliest_ms)[1])
+            low = max(low, index.offsets[point])
+        low, high = max(low, index.offsets[0]), min(high, index.next_offset)
+        if low >= high:
+            return []
+        edges = [low, *self._edges(low, high, size), high]
+        return [self._cut(start, end) for start, end in itertools.pairwise(edges)]
+
+    def _edges(self, low: int, high: int, size: SliceSize) -> list[int]:
+        """Give the offsets inside of ``[low, high)`` at which to cut."""
+        index = self.index
+        whole = self._cut(low, high)
+        count = max(round((whole.end - whole.start) / size.about_bytes), 1)
+        edges = set()
+        for number in range(1, count):
+            point = bisect_left(index.positions, whole.start + (whole.end - whole.start) * number // count)
+            edges.add(index.offsets[min(point, len(index.offsets) - 1)])
+        found = sorted(edge for edge in edges if low < edge < high)
+        if size.most_offsets is not None:
+            sides = [low, *found, high]
+            found = sorted(set(found).union(*(
+                range(a + size.most_offsets, b, size.most_offsets) for a, b in itertools.pairwise(sides)
+            )))  # fmt: skip
+        return found
+
+    def _cut(self, low: int, high: int) -> Cut:
+        index = self.index
+        first = max(bisect_right(index.offsets, low) - 1, 0)
         last = bisect_left(index.offsets, high)
-        stop = index.positions[last] if last < len(index.positions) else index.end
-        starts = [first]
-        for point in range(first + 1, last):
-            if index.positions[point] - index.positions[starts[-1]] >= slice_bytes:
-                starts.append(point)
-        ends = [index.positions[point] for point in starts[1:]] + [stop]
-        return [(index.positions[s], end, index.entry_ids[s]) for s, end in zip(starts, ends, strict=True)]
+        end = index.positions[last] if last < len(index.positions) else index.end
+        return Cut(low, high, index.positions[first], end, index.entry_ids[first])
 
     def offset_at_time(self, timestamp_ms: int) -> int | None:
         """Give the offset of the first record of ``timestamp_ms`` or later, or None if there is none."""
@@ -81,19 +103,43 @@ class LedgerMap:
             return None
         at, entry_id = self.index.before_time(timestamp_ms)
         while at < self.index.end:
-            walk = self._walk(at, entry_id, verify=True)
-            if walk.fault:
-                raise damage(self.path, self.ledger_id, walk.entry_id, walk.at, WORDS[walk.fault])
-            for row in walk.rows[walk.rows[:, kernel.MAX_TIME] >= timestamp_ms]:
-                records = decode_records(self._data.data[row[kernel.START] - 61 : row[kernel.END]])
-                found = next((record.offset for record in records if record.timestamp >= timestamp_ms), None)
+            walk = self._file().walk(at, entry_id, self.index.end, verify=True)
+            young = walk.rows[walk.rows[:, kernel.MAX_TIME] >= timestamp_ms]
+            for number in range(len(young)):
+                found = self._first_at(young[number : number + 1], timestamp_ms)
                 if found is not None:
                     return found
             at, entry_id = walk.at, walk.entry_id
+            if walk.fault:
+                later = self._file().next_whole_frame(at, entry_id) if self._skip_damage else None
+                if later is None:
+                    raise self._file().fault(walk)
+                at, entry_id = later
         return None
 
-    def _stored_index(self, root: Path, first_offset: int) -> SparseIndex:
-        path = index_path(root, self.ledger_id)
+    def _first_at(self, row: Table, timestamp_ms: int) -> int | None:
+        """Give the offset of the first record of ``timestamp_ms`` or later in one entry."""
+        try:
+            data, rows = in_kafka_format(self._file().data, row)
+            times = timestamp_ms, (1 << 63) - 1
+            for batch in arrow_batches(
+                data, rows, topic="", partition=0, low=0, high=1 << 62, columns=("offset",), times_ms=times
+            ):
+                return int(batch.column(0)[0].as_py())
+        except BatchUnreadable as error:
+            if not self._skip_damage:
+                raise self._file().damage(
+                    int(row[0, kernel.ENTRY_ID]), int(row[0, FRAME_AT]), error
+                ) from None
+        return None
+
+    def _file(self) -> MappedLedger:
+        if self._mapped is None:
+            self._mapped = MappedLedger(self._root, self.ledger_id)
+        return self._mapped
+
+    def _stored_index(self, first_offset: int) -> SparseIndex:
+        path = index_path(self._root, self.ledger_id)
         try:
             return SparseIndex.decode(path.read_bytes(), path)[0]
         except (FileNotFoundError, LedgerCorrupt):
@@ -105,30 +151,34 @@ class LedgerMap:
         if self.index.next_offset == summary.last_offset + 1:
             return
         why = WORDS[fault] if fault else f"offset {summary.last_offset} is missing behind it"
-        raise damage(self.path, self.ledger_id, self.index.entries, self.index.end, why)
+        if not self._skip_damage:
+            raise self._file().damage(self.index.entries, self.index.end, why)
+        # What is missing at the end is for the task that reads the last part to find out.
+        self.index.next_offset, self.index.end = summary.last_offset + 1, max(summary.size, self.index.end)
+        self.index.max_timestamp = max(summary.max_timestamp, self.index.max_timestamp)
 
     def _walk_open(self, *, live: bool) -> None:
         fault = self._extend(verify=not live)
         if not fault or live:
             return
-        later = _whole_frame_after(self._data, self.index)
+        later = self._file().next_whole_frame(self.index.end, self.index.entries - 1)
         if later is not None:
-            why = f"{WORDS[fault]}, and whole entries follow it at byte {later}"
-            raise damage(self.path, self.ledger_id, self.index.entries, self.index.end, why)
+            why = f"{WORDS[fault]}, and whole entries follow it at byte {later[0]}"
+            raise self._file().damage(self.index.entries, self.index.end, why)
 
     def _extend(self, *, verify: bool) -> FrameFault:
         """Take all whole frames behind the index's end into it; give what ended the walk."""
-        while self.index.end < len(self._data):
-            walk = self._walk(self.index.end, self.index.entries, verify=verify)
+        file = self._file()
+        while self.index.end < len(file):
+            walk = file.walk(self.index.end, self.index.entries, verify=verify)
             if len(walk.rows):
                 _add(self.index, walk)
             if walk.fault:
-                return walk.fault
+                later = file.next_whole_frame(walk.at, walk.entry_id) if self._skip_damage else None
+                if later is None:
+                    return walk.fault
+                self.index.end, self.index.entries = later
         return FrameFault.NONE
-
-    def _walk(self, at: int, entry_id: int, *, verify: bool) -> Walk:
-        end = len(self._data)
-        return walk_frames(self._data, at, end, ledger_id=self.ledger_id, entry_id=entry_id, verify=verify)
 
 
 def _add(index: SparseIndex, walk: Walk) -> None:
@@ -147,20 +197,3 @@ def _add(index: SparseIndex, walk: Walk) -> None:
     index.entries += len(rows)
     index.next_offset = int(rows[-1, LAST_OFFSET]) + 1
     index.max_timestamp = max(index.max_timestamp, int(times[-1]))
-
-
-def _whole_frame_after(data: Bytes, index: SparseIndex) -> int | None:
-    """Give where a whole frame of a later entry stands behind the end of ``index``, if one does."""
-    window = data[index.end :].tobytes()
-    found = window.find(b"\x0e\x02\x00\x00", _FRAME_BYTES + 1)
-    while found >= 0:
-        at = index.end + found - _FRAME_BYTES
-        entry_id = int.from_bytes(window[found - 8 : found], "big")
-        size = int.from_bytes(window[found - 16 : found - 12], "big")
-        if index.entries <= entry_id < 1 << 62 and at + _FRAME_BYTES + size <= len(data):
-            stop = at + _FRAME_BYTES + size
-            one = walk_frames(data, at, stop, ledger_id=index.ledger_id, entry_id=entry_id, verify=True)
-            if len(one.rows):
-                return at
-        found = window.find(b"\x0e\x02\x00\x00", found + 1)
-    return None

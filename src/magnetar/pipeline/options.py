@@ -1,27 +1,44 @@
-"""The source's options: those of Spark's Kafka source by name and meaning, and ``path``, the data directory.
+"""The source's options: those of Spark's Kafka source by name and meaning, and some of its own. Case does not matter.
 
 path                            the broker's data directory, also as .load(path)
+kafka.bootstrap.servers         where there is no path: the brokers to fetch from. With a path: whom to ask how far
+                                records are visible, instead of what broker.json says
+kafka.*                         other settings of Kafka's clients, for fetching and asking
 subscribe | subscribePattern | assign    exactly one of them
 startingOffsets, endingOffsets  earliest, latest, or {"topic": {"0": 23, "1": -2}} (-2 earliest, -1 latest)
 startingTimestamp, endingTimestamp       ms, for all partitions; before ...OffsetsByTimestamp, before ...Offsets
 startingOffsetsByTimestamp, endingOffsetsByTimestamp    {"topic": {"0": ms}}
 startingOffsetsByTimestampStrategy       error (default) or latest, where no record is that young
-includeHeaders, failOnDataLoss, minPartitions, maxOffsetsPerTrigger
-kafka.bootstrap.servers         whom to ask how far records are visible, instead of what broker.json says
+minOffsetsPerTrigger, maxOffsetsPerTrigger, maxTriggerDelay (15m)    how much a micro-batch takes; batches ignore them
+minPartitions, maxRecordsPerPartition    how many tasks at least, and how many offsets each has at most
+includeHeaders                  true: the column headers too
+failOnDataLoss                  true (default): an error where records that should be read are gone
+isolation                       read_uncommitted (default) or read_committed; also as kafka.isolation.level
+includePositions                true: ledger_id, entry_id, batch_index and publish_time too
 columns                         the columns to read, comma-separated; fewer are faster
+ledgers                         ids of the only ledgers to read, comma-separated
+onDamage                        fail (default), or skip: a row with the column damage in the place of what is damaged
+pin                             true (default): keep retention from what a running query has still to read
 sliceBytes                      how much of a ledger one task reads, about
+
+groupIdPrefix, kafkaConsumer.pollTimeoutMs, fetchOffset.numRetries and fetchOffset.retryIntervalMs are accepted and mean
+nothing here.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 HEADERS = "headers"
+POSITIONS = ("ledger_id", "entry_id", "batch_index", "publish_time")
+DAMAGE = "damage"
+EVERYTHING = (*COLUMNS, HEADERS, *POSITIONS)
 SLICE_BYTES = 64 << 20
 
 
@@ -35,15 +52,24 @@ class TopicPartition(NamedTuple):
 Offsets: TypeAlias = dict[TopicPartition, int]
 EARLIEST, LATEST = -2, -1
 
+_MEANINGLESS = (
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+)
 _NAMES = {
     name.lower(): name
     for name in (
         "path", "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp",
         "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
-        "startingOffsetsByTimestampStrategy", "includeHeaders", "failOnDataLoss", "minPartitions",
-        "maxOffsetsPerTrigger", "columns", "sliceBytes",
+        "startingOffsetsByTimestampStrategy", "minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxTriggerDelay",
+        "minPartitions", "maxRecordsPerPartition", "includeHeaders", "failOnDataLoss", "isolation",
+        "includePositions", "columns", "ledgers", "onDamage", "pin", "sliceBytes",
     )
 }  # fmt: skip
+_DELAY = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
+_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +91,7 @@ class Bound:
 class SourceOptions:
     """What one read was asked for."""
 
-    data: Path
+    data: Path | None
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     assigned: tuple[TopicPartition, ...] | None = None
@@ -74,49 +100,143 @@ class SourceOptions:
     latest_if_too_young: bool = False
     fail_on_data_loss: bool = True
     min_partitions: int = 0
+    most_records_per_partition: int | None = None
+    min_offsets_per_trigger: int | None = None
     max_offsets_per_trigger: int | None = None
-    bootstrap_servers: str | None = None
+    max_trigger_delay_ms: int = 900_000
+    kafka: Mapping[str, str] = field(default_factory=dict)
+    """Settings for Kafka's clients, without their prefix."""
     columns: tuple[str, ...] = COLUMNS
+    ledgers: frozenset[int] | None = None
+    read_committed: bool = False
+    skip_damage: bool = False
+    pin: bool = True
     slice_bytes: int = SLICE_BYTES
 
+    @property
+    def bootstrap_servers(self) -> str | None:
+        """The brokers, where they are given."""
+        return self.kafka.get("bootstrap.servers")
 
-def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-    """Read Spark's options; raise ``ValueError`` naming the option that is wrong, unknown ones too."""
+
+def parse_options(options: Mapping[str, str], *, streaming: bool | None) -> SourceOptions:
+    """Read Spark's options; raise ``ValueError`` naming the option that is wrong, unknown ones too.
+
+    ``streaming`` None says that nobody knows yet what it will be.
+    """
     given = {name.lower(): str(value) for name, value in options.items()}
-    unknown = [name for name in given if name not in _NAMES and not name.startswith("kafka.")]
-    if unknown:
-        raise ValueError(f"unknown option {unknown[0]!r}; there are: {', '.join(sorted(_NAMES.values()))}")
-    if "path" not in given:
-        raise ValueError(
-            "option 'path' is missing: the data directory of the broker, as in .load('/data/magnetar')"
-        )
-    ways = [name for name in ("subscribe", "subscribePattern", "assign") if name.lower() in given]
-    if len(ways) != 1:
-        raise ValueError(f"give exactly one of subscribe, subscribePattern and assign, not {ways or 'none'}")
-    if streaming and any(name.startswith("ending") for name in given):
-        raise ValueError("a stream has no end: endingOffsets and endingTimestamp are for batches")
+    _check_names(given)
     start = _bound(given, "starting", LATEST if streaming else EARLIEST)
     end = _bound(given, "ending", LATEST)
-    if not streaming and start == Bound(LATEST):
-        raise ValueError("startingOffsets 'latest' would read nothing; it is for streams")
+    if streaming and any(name.startswith("ending") for name in given):
+        raise ValueError("a stream has no end: endingOffsets and endingTimestamp are for batches")
+    if streaming is False and start == Bound(LATEST):
+        raise ValueError(
+            "startingOffsets 'latest' would read nothing; it is for streams. Allowed: earliest, JSON"
+        )
     if end == Bound(EARLIEST):
-        raise ValueError("endingOffsets 'earliest' would read nothing")
+        raise ValueError("endingOffsets 'earliest' would read nothing. Allowed: latest, JSON")
+    least, most = _count(given, "minOffsetsPerTrigger"), _count(given, "maxOffsetsPerTrigger")
+    if least is not None and most is not None and least > most:
+        raise ValueError(f"minOffsetsPerTrigger ({least}) must not be above maxOffsetsPerTrigger ({most})")
+    skip_damage = _one_of(given, "onDamage", ("fail", "skip")) == "skip"
     strategy = _one_of(given, "startingOffsetsByTimestampStrategy", ("error", "latest"))
     return SourceOptions(
-        data=Path(given["path"].removeprefix("file:")).absolute(),
-        topics=tuple(t.strip() for t in given.get("subscribe", "").split(",") if t.strip()),
-        pattern=given.get("subscribepattern"),
+        data=Path(given["path"].removeprefix("file:")).absolute() if "path" in given else None,
+        topics=_topics(given),
+        pattern=_pattern(given),
         assigned=_assigned(given),
         start=start,
         end=end,
         latest_if_too_young=strategy == "latest",
         fail_on_data_loss=_one_of(given, "failOnDataLoss", ("true", "false")) == "true",
         min_partitions=_count(given, "minPartitions") or 0,
-        max_offsets_per_trigger=_count(given, "maxOffsetsPerTrigger"),
-        bootstrap_servers=given.get("kafka.bootstrap.servers"),
-        columns=_columns(given),
+        most_records_per_partition=_count(given, "maxRecordsPerPartition"),
+        min_offsets_per_trigger=least,
+        max_offsets_per_trigger=most,
+        max_trigger_delay_ms=_delay(given, "maxTriggerDelay", 900_000),
+        kafka=_kafka(options),
+        columns=_columns(given, skip_damage=skip_damage),
+        ledgers=_ledgers(given),
+        read_committed=_isolation(given) == "read_committed",
+        skip_damage=skip_damage,
+        pin=_one_of(given, "pin", ("true", "false")) == "true",
         slice_bytes=_count(given, "sliceBytes") or SLICE_BYTES,
     )
+
+
+def _check_names(given: Mapping[str, str]) -> None:
+    """Raise ``ValueError`` for options that nobody knows, and for those that are missing or too many."""
+    harmless = {name.lower() for name in _MEANINGLESS}
+    for name in given:
+        if name not in _NAMES and name not in harmless and not name.startswith("kafka."):
+            raise ValueError(
+                f"unknown option {name!r}; there are: {', '.join(sorted(_NAMES.values()))}, and kafka.*"
+            )
+    if "path" not in given and "kafka.bootstrap.servers" not in given:
+        raise ValueError(
+            "option 'path' is missing: the data directory of the broker, as in .load('/data/magnetar'); "
+            "or give kafka.bootstrap.servers to fetch from brokers"
+        )
+    ways = [name for name in ("subscribe", "subscribePattern", "assign") if name.lower() in given]
+    if len(ways) != 1:
+        raise ValueError(f"give exactly one of subscribe, subscribePattern and assign, not {ways or 'none'}")
+
+
+def _topics(given: Mapping[str, str]) -> tuple[str, ...]:
+    if "subscribe" not in given:
+        return ()
+    found = tuple(dict.fromkeys(t.strip() for t in given["subscribe"].split(",") if t.strip()))
+    if not found:
+        raise ValueError(f"subscribe must name topics, comma-separated, not {given['subscribe']!r}")
+    return found
+
+
+def _pattern(given: Mapping[str, str]) -> str | None:
+    text = given.get("subscribepattern")
+    try:
+        re.compile(text or "")
+    except re.error as error:
+        raise ValueError(f"subscribePattern must be a regular expression, not {text!r}: {error}") from None
+    return text
+
+
+def _kafka(options: Mapping[str, str]) -> dict[str, str]:
+    """Give the settings for Kafka's clients; their names keep their case."""
+    found = {
+        name[len("kafka.") :]: str(value)
+        for name, value in options.items()
+        if name.lower().startswith("kafka.") and name.lower() != "kafka.isolation.level"
+    }
+    # Spark hands options over in lower case, and all names of Kafka's settings are.
+    return {name.lower(): value for name, value in found.items()}
+
+
+def _isolation(given: Mapping[str, str]) -> str:
+    words = ("read_uncommitted", "read_committed")
+    kafkas = _one_of(given, "kafka.isolation.level", words)
+    return _one_of(given, "isolation", words) if "isolation" in given else kafkas
+
+
+def _ledgers(given: Mapping[str, str]) -> frozenset[int] | None:
+    text = given.get("ledgers")
+    if text is None:
+        return None
+    ids = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() for part in ids):
+        raise ValueError(f"ledgers must be ids of ledgers, comma-separated, not {text!r}")
+    return frozenset(map(int, ids))
+
+
+def _delay(given: Mapping[str, str], name: str, default: int) -> int:
+    """Give a time in ms: a number with ms, s, m, min, h or d behind it; without any it is ms."""
+    text = given.get(name.lower())
+    if text is None:
+        return default
+    found = _DELAY.fullmatch(text.strip().lower())
+    if found is None:
+        raise ValueError(f"{name} must be a time as in 500ms, 30s, 15m, 1h or 1d, not {text!r}")
+    return int(found[1]) * _MS[found[2] or "ms"]
 
 
 def _bound(given: Mapping[str, str], side: str, default: int) -> Bound:
@@ -163,15 +283,20 @@ def _assigned(given: Mapping[str, str]) -> tuple[TopicPartition, ...] | None:
         raise ValueError(f'assign must be like {{"topic": [0, 1]}}, not {text!r}') from None
 
 
-def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
+def _columns(given: Mapping[str, str], *, skip_damage: bool) -> tuple[str, ...]:
     headers = _one_of(given, "includeHeaders", ("false", "true")) == "true"
+    positions = _one_of(given, "includePositions", ("false", "true")) == "true"
     if "columns" not in given:
-        return (*COLUMNS, HEADERS) if headers else COLUMNS
+        return COLUMNS + (HEADERS,) * headers + POSITIONS * positions + (DAMAGE,) * skip_damage
     names = tuple(name.strip() for name in given["columns"].split(",") if name.strip())
-    known = (*COLUMNS, HEADERS)
+    known = (*EVERYTHING, DAMAGE)
     wrong = [name for name in names if name not in known]
     if wrong or not names or len(set(names)) != len(names):
         raise ValueError(f"columns must be some of {', '.join(known)}, each once, not {given['columns']!r}")
+    if skip_damage != (DAMAGE in names):
+        raise ValueError(
+            "onDamage=skip and the column 'damage' go together: without it nobody would see what was skipped"
+        )
     return names
 
 

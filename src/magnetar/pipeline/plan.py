@@ -5,34 +5,39 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 
-from magnetar.ledger.errors import LedgerCorrupt
-from magnetar.ledger.files.sparse import POINT_EVERY_BYTES
-from magnetar.pipeline.catalog import Catalog, PartitionLog, matching
+from magnetar.pipeline.catalog import matching
+from magnetar.pipeline.filters import Scope
+from magnetar.pipeline.ledger_reader import LedgerReader
 from magnetar.pipeline.options import EARLIEST, LATEST, Bound, Offsets, SourceOptions, TopicPartition
-from magnetar.pipeline.slices import LedgerSlice, slices
-from magnetar.pipeline.watermarks import Visible, ask_broker, broker_address
+from magnetar.pipeline.port import Ask, Reader, Slice, SliceSize, TopicInfo
 
 
 class DataLost(Exception):
     """Records that were asked for are gone; ``failOnDataLoss`` = false would go on without them."""
 
 
-class Plan:
-    """One look at the data directory: the logs of the wanted partitions, and what is visible of each."""
+def open_reader(options: SourceOptions) -> Reader:
+    """Give the way to the records: the ledgers where a path is given, else a broker's Fetch."""
+    if options.data is None:
+        from magnetar.pipeline.through_fetch import FetchReader
 
-    def __init__(self, options: SourceOptions) -> None:
+        return FetchReader(options)
+    return LedgerReader(options.data, options)
+
+
+class Plan:
+    """One look at the records: what is there of the wanted partitions, and what is visible of each.
+
+    ``missing`` says that topics which are gone are no error.
+    """
+
+    def __init__(self, options: SourceOptions, *, missing: bool = False) -> None:
         self._options = options
-        # Whom to ask is settled, and the answer known, before the ledgers are looked at: they only grow meanwhile.
-        address = options.bootstrap_servers or broker_address(options.data)
-        with Catalog(options.data) as catalog:
-            wanted = _partitions(catalog, options)
-        told = None if address is None else ask_broker(address, wanted)
-        with Catalog(options.data) as catalog:
-            self.logs = {which: catalog.log(which, live=address is not None) for which in wanted}
-        self.visible = {
-            which: told[which] if told is not None else Visible(log.first_offset, log.next_offset())
-            for which, log in self.logs.items()
-        }
+        self.reader = open_reader(options)
+        topics = self.reader.topics()
+        wanted = partitions_of(topics, options, missing=missing)
+        self.visible = self.reader.visible(wanted)
+        self.ids = {which.topic: topics[which.topic].topic_id for which in wanted}
 
     def starts(self) -> Offsets:
         """Give where each partition begins."""
@@ -47,29 +52,38 @@ class Plan:
         return {which: visible.next for which, visible in self.visible.items()}
 
     def slices(
-        self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
-    ) -> list[LedgerSlice]:
-        """Cut ``[starts, ends)`` into slices, at least ``minPartitions`` if there is enough to cut."""
-        ranges = {which: self._checked(which, starts.get(which), end) for which, end in ends.items()}
-        size = self._options.slice_bytes
-        while True:
-            found = [
-                piece
-                for which, (low, high) in ranges.items()
-                if low < high
-                for piece in slices(self._log(which, high), low, high, slice_bytes=size)
-            ]
-            if not found or len(found) >= self._options.min_partitions or size <= POINT_EVERY_BYTES:
-                return found
-            size //= 2
+        self,
+        starts: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        scope: Scope | None = None,
+    ) -> list[Slice]:
+        """Cut ``[starts, ends)`` into slices, as small as the options say; leave out what ``scope`` does not want."""
+        scope = scope or Scope()
+        ranges: dict[TopicPartition, tuple[int, int]] = {}
+        for which, end in ends.items():
+            if scope.has_partition(which):
+                low, high = self._checked(which, starts.get(which), end)
+                low, high = scope.offsets_within(low, high)
+                if low < high:
+                    ranges[which] = low, high
+        size = self._size(sum(high - low for low, high in ranges.values()))
+        ask = scope.narrowed(ask_of(self._options))
+        return [
+            piece
+            for which, (low, high) in ranges.items()
+            for piece in self.reader.slices(which, low, high, size, ask)
+        ]
 
-    def _log(self, which: TopicPartition, high: int) -> PartitionLog:
-        log = self.logs[which]
-        if log.next_offset() < high:
-            raise LedgerCorrupt(
-                f"{which}: the files end at offset {log.next_offset()}, and {high} was promised"
-            )
-        return log
+    def close(self) -> None:
+        """Let go of what the look took."""
+        self.reader.close()
+
+    def _size(self, offsets: int) -> SliceSize:
+        most = self._options.most_records_per_partition
+        if self._options.min_partitions:
+            fair = max(offsets // self._options.min_partitions, 1)
+            most = fair if most is None else min(most, fair)
+        return SliceSize(self._options.slice_bytes, most)
 
     def _resolve(self, which: TopicPartition, bound: Bound, *, starting: bool) -> int:
         visible = self.visible[which]
@@ -89,9 +103,9 @@ class Plan:
 
     def _at_time(self, which: TopicPartition, timestamp_ms: int, *, starting: bool) -> int:
         visible = self.visible[which]
-        found = self.logs[which].offset_at_time(timestamp_ms)
+        found = self.reader.offset_at_time(which, timestamp_ms)
         if found is not None and found < visible.next:
-            return found
+            return max(found, visible.first)
         if starting and not self._options.latest_if_too_young:
             raise ValueError(
                 f"{which} has no record of {timestamp_ms} or later; startingOffsetsByTimestampStrategy=latest "
@@ -103,35 +117,58 @@ class Plan:
         """Give the range, cut to what is there; raise `DataLost` if something was cut off."""
         visible = self.visible.get(which)
         if visible is None:
-            self._lost(f"{which} is gone")
+            if low is None or low < high:
+                self.lost(f"{which.topic}-{which.partition} is gone")
             return 0, 0
         low = visible.first if low is None else low
-        if low < visible.first:
-            self._lost(f"{which} begins at offset {visible.first}; {low} is gone")
+        if low < visible.first and low < high:
+            self.lost(f"{which.topic}-{which.partition} begins at offset {visible.first}; {low} is gone")
         if max(low, high) > visible.next:
-            self._lost(f"{which} ends at offset {visible.next}; {max(low, high)} was asked for")
+            self.lost(
+                f"{which.topic}-{which.partition} ends at offset {visible.next}; {max(low, high)} was asked for"
+            )
         return max(low, visible.first), min(high, visible.next)
 
-    def _lost(self, what: str) -> None:
+    def lost(self, what: str) -> None:
+        """Raise `DataLost`, or warn where the options say that it is no error."""
         if self._options.fail_on_data_loss:
             raise DataLost(f"{what}. To go on without what is lost, set failOnDataLoss to false")
         warnings.warn(what, stacklevel=2)
 
 
-def _partitions(catalog: Catalog, options: SourceOptions) -> list[TopicPartition]:
-    topics = catalog.topics()
+def ask_of(options: SourceOptions) -> Ask:
+    """Give what the options ask of every record."""
+    return Ask(
+        columns=options.columns,
+        read_committed=options.read_committed,
+        skip_damage=options.skip_damage,
+        ledgers=options.ledgers,
+    )
+
+
+def partitions_of(
+    topics: Mapping[str, TopicInfo], options: SourceOptions, *, missing: bool = False
+) -> list[TopicPartition]:
+    """Give the partitions that the options want; raise ``ValueError`` for those that there are not."""
     if options.assigned is not None:
         wanted = list(options.assigned)
     else:
         names = options.topics if options.pattern is None else matching(topics, options.pattern)
-        wanted = [TopicPartition(name, p) for name in names for p in range(topics.get(name, 1))]
+        wanted = [
+            TopicPartition(name, p)
+            for name in names
+            for p in range(topics[name].partitions if name in topics else 1)
+        ]
+    there = []
     for which in wanted:
-        if which.topic not in topics:
+        known = topics.get(which.topic)
+        if known is not None and which.partition < known.partitions:
+            there.append(which)
+        elif not missing:
+            place = options.data or options.bootstrap_servers
             raise ValueError(
-                f"there is no topic {which.topic!r} in {options.data}; there are: {sorted(topics)}"
+                f"there is no topic {which.topic!r} in {place}; there are: {sorted(topics)}"
+                if known is None
+                else f"topic {which.topic!r} has {known.partitions} partitions, no {which.partition}"
             )
-        if which.partition >= topics[which.topic]:
-            raise ValueError(
-                f"topic {which.topic!r} has {topics[which.topic]} partitions, no {which.partition}"
-            )
-    return wanted
+    return there

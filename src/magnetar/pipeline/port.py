@@ -42,13 +42,16 @@ class Ask:
 
     ``columns`` are names of `magnetar.records.arrow.FIELDS`, and batches have exactly these, in this order.
     ``times_ms`` lets through only records with ``low <= timestamp <= high``. ``read_committed`` leaves out what
-    aborted transactions wrote. ``skip_damage`` gives one row for each damaged range instead of an error.
+    aborted transactions wrote. ``skip_damage`` gives one row (`magnetar.records.arrow.damage_row`) for each damaged
+    range instead of an error. ``ledgers`` are the only ones to read; a `Reader` that knows of none raises
+    ``ValueError``.
     """
 
     columns: tuple[str, ...]
     times_ms: tuple[int, int] | None = None
     read_committed: bool = False
     skip_damage: bool = False
+    ledgers: frozenset[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,15 @@
 """``spark.read.format("magnetar")`` and ``readStream``: topics straight from their ledgers, past the broker.
 
 Options are in `magnetar.pipeline.options`. The driver plans slices; each task maps one ledger, checks every entry's
-checksum and yields Arrow batches. Rows are those that a Fetch would bring.
+checksum and yields Arrow batches. Rows are those that a Fetch would bring. Spark imports this module in several
+processes before the first row, so what needs the kernel is imported where it is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -16,12 +19,7 @@ from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
 )
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -34,13 +32,28 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from magnetar.pipeline.options import Offsets, SourceOptions, TopicPartition, parse_options
+from magnetar.pipeline.admission import admit
+from magnetar.pipeline.options import DAMAGE, SourceOptions, parse_options
+from magnetar.pipeline.progress import from_json, to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
-    from magnetar.pipeline.plan import Plan
-    from magnetar.pipeline.slices import LedgerSlice
+    from magnetar.pipeline.filters import Scope
+    from magnetar.pipeline.port import Slice
+    from magnetar.pipeline.stream import Stream
+
+__all__ = [
+    "BatchReader",
+    "MagnetarDataSource",
+    "PushingReader",
+    "StreamReader",
+    "admit",
+    "from_json",
+    "spark_schema",
+    "to_json",
+]
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _TYPES: dict[str, DataType] = {
@@ -52,7 +65,21 @@ _TYPES: dict[str, DataType] = {
     "timestamp": TimestampType(),
     "timestampType": IntegerType(),
     "headers": ArrayType(_HEADER),
+    "ledger_id": LongType(),
+    "entry_id": LongType(),
+    "batch_index": IntegerType(),
+    "publish_time": TimestampType(),
+    "damage": StructType(
+        [
+            StructField("reason", StringType()),
+            StructField("last_offset", LongType()),
+            StructField("ledger_id", LongType()),
+            StructField("entry_id", LongType()),
+            StructField("position", LongType()),
+        ]
+    ),
 }
+_PUSHES = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class MagnetarDataSource(DataSource):  # type: ignore[misc]
@@ -64,14 +91,15 @@ class MagnetarDataSource(DataSource):  # type: ignore[misc]
 
     def schema(self) -> StructType:
         """Give the columns that the options ask for."""
-        streaming = not any(name.lower().startswith("ending") for name in self.options)
-        return spark_schema(parse_options(self.options, streaming=streaming).columns)
+        return spark_schema(parse_options(self.options, streaming=None).columns)
 
-    def reader(self, schema: StructType) -> LedgerReader:
-        return LedgerReader(parse_options(self.options, streaming=False), _columns(schema))
+    def reader(self, schema: StructType) -> BatchReader:
+        # Spark refuses a reader that could push filters where it is told not to; so there are two kinds.
+        kind = PushingReader if _spark_pushes_filters() else BatchReader
+        return kind(_narrowed(parse_options(self.options, streaming=False), schema))
 
-    def streamReader(self, schema: StructType) -> LedgerStreamReader:
-        return LedgerStreamReader(parse_options(self.options, streaming=True), _columns(schema))
+    def streamReader(self, schema: StructType) -> StreamReader:
+        return StreamReader(_narrowed(parse_options(self.options, streaming=True), schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from magnetar.pipeline.sink import make_writer
@@ -89,106 +117,105 @@ def spark_schema(columns: Sequence[str]) -> StructType:
     return StructType([StructField(name, _TYPES[name]) for name in columns])
 
 
-def _columns(schema: StructType) -> tuple[str, ...]:
-    """Give the columns of a schema, which a user may have narrowed by ``.schema(...)``."""
+def _narrowed(options: SourceOptions, schema: StructType) -> SourceOptions:
+    """Give the options with the columns of a schema, which a user may have narrowed by ``.schema(...)``."""
     for field in schema.fields:
         if field.name not in _TYPES or field.dataType != _TYPES[field.name]:
-            raise ValueError(f"there is no column {field.name} of type {field.dataType.simpleString()} here")
-    return tuple(schema.fieldNames())
+            known = ", ".join(f"{name} {kind.simpleString()}" for name, kind in _TYPES.items())
+            raise ValueError(
+                f"there is no column {field.name} of type {field.dataType.simpleString()} here; there are: {known}"
+            )
+    names = tuple(schema.fieldNames())
+    if options.skip_damage and DAMAGE not in names:
+        raise ValueError(
+            "onDamage=skip needs the column 'damage': without it nobody would see what was skipped"
+        )
+    return replace(options, columns=names)
 
 
-def make_plan(options: SourceOptions) -> Plan:
-    """Look at the data directory now."""
-    # Spark imports this module in several processes before the first row; only those that need the kernel load it.
-    from magnetar.pipeline.plan import Plan
-
-    return Plan(options)
+def _spark_pushes_filters() -> bool:
+    """Tell whether this process is one in which Spark pushes filters down; only then does it import that module."""
+    started = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _PUSHES in sys.modules or getattr(started, "name", None) == _PUSHES
 
 
-def read(partition: Any, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read(partition: Any, options: SourceOptions, scope: Scope | None = None) -> Iterator[pa.RecordBatch]:
     """Give a slice's records. Where we plan nothing, Spark sends a partition of its own."""
-    from magnetar.pipeline.slices import LedgerSlice, read_slice
+    from magnetar.pipeline.plan import ask_of
+    from magnetar.pipeline.port import Slice
 
-    return read_slice(partition, columns) if isinstance(partition, LedgerSlice) else iter(())
+    if not isinstance(partition, Slice):
+        return iter(())
+    ask = ask_of(options)
+    return partition.read(ask if scope is None else scope.narrowed(ask))
 
 
-class LedgerReader(DataSourceReader):  # type: ignore[misc]
+class BatchReader(DataSourceReader):  # type: ignore[misc]
     """A batch: what was visible when it was planned."""
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._columns = columns
+        self._scope: Scope | None = None
 
-    def partitions(self) -> list[LedgerSlice]:
-        plan = make_plan(self._options)
-        return plan.slices(plan.starts(), plan.ends())
+    def partitions(self) -> list[Slice]:
+        from magnetar.pipeline.plan import Plan
+
+        plan = Plan(self._options)
+        return plan.slices(plan.starts(), plan.ends(), self._scope)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        return read(partition, self._columns)
+        return read(partition, self._options, self._scope)
 
 
-class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class PushingReader(BatchReader):
+    """A batch of which filters leave out slices, entries and records."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
+        from magnetar.pipeline.filters import pushed
+
+        self._scope, left = pushed(filters)
+        yield from left
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """A stream: its offsets are ``{topic: {partition: offset}}``, as those of Spark's Kafka source."""
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._columns = columns
-        self._target: Offsets | None = None
+        self._running: Stream | None = None
 
-    def initialOffset(self) -> dict[str, dict[str, int]]:
-        return to_json(make_plan(self._options).starts())
+    @property
+    def _stream(self) -> Stream:
+        if self._running is None:
+            from magnetar.pipeline.stream import Stream
+
+            self._running = Stream(self._options)
+        return self._running
+
+    def initialOffset(self) -> dict[str, Any]:
+        return self._stream.initial()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        most = self._options.max_offsets_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        return self._stream.default_limit()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = make_plan(self._options).latest()
+        self._stream.aim()
 
-    def latestOffset(self, start: dict[str, dict[str, int]], limit: ReadLimit) -> dict[str, dict[str, int]]:
-        plan = None if self._target is not None else make_plan(self._options)
-        ends = self._target if plan is None else plan.latest()
-        assert ends is not None
-        starts = from_json(start)
-        # A partition that is gone, or was emptied, is for `partitions` to judge: offsets never go back here.
-        ends = {**starts, **{which: max(end, starts.get(which, 0)) for which, end in ends.items()}}
-        return to_json(admit(starts, ends, limit.max_rows) if isinstance(limit, ReadMaxRows) else ends)
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        return self._stream.next(start, limit)
 
-    def reportLatestOffset(self) -> dict[str, dict[str, int]]:
-        return to_json(make_plan(self._options).latest())
+    def reportLatestOffset(self) -> dict[str, Any]:
+        return self._stream.latest()
 
-    def partitions(
-        self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]
-    ) -> list[LedgerSlice]:
-        return make_plan(self._options).slices(from_json(start), from_json(end))
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Slice]:
+        return self._stream.slices(start, end)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        return read(partition, self._columns)
+        return read(partition, self._options)
 
+    def commit(self, end: dict[str, Any]) -> None:
+        self._stream.done(end)
 
-def admit(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int) -> Offsets:
-    """Give ends that admit about ``most`` records, in proportion to what each partition has to give.
-
-    Each partition with records gives at least one, so that none starves.
-    """
-    waiting = {which: end - starts.get(which, 0) for which, end in ends.items()}
-    total = sum(waiting.values())
-    if total <= most:
-        return dict(ends)
-    return {
-        which: starts.get(which, 0) + (max(count * most // total, 1) if count else 0)
-        for which, count in waiting.items()
-    }
-
-
-def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Give Spark's form of offsets."""
-    found: dict[str, dict[str, int]] = {}
-    for which, offset in sorted(offsets.items()):
-        found.setdefault(which.topic, {})[str(which.partition)] = offset
-    return found
-
-
-def from_json(offsets: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """Read what `to_json` gave."""
-    return {TopicPartition(t, int(p)): offset for t, ps in offsets.items() for p, offset in ps.items()}
+    def stop(self) -> None:
+        if self._running is not None:
+            self._running.close()

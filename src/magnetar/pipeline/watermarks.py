@@ -9,20 +9,13 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from magnetar.pipeline.options import TopicPartition
+from magnetar.pipeline.port import Visible
 
 _TIMEOUT_S = 10.0
-
-
-class Visible(NamedTuple):
-    """The offsets that may be read: ``[first, next)``."""
-
-    first: int
-    next: int
 
 
 class BrokerSilent(Exception):
@@ -41,8 +34,17 @@ def broker_address(data: Path) -> str | None:
         ) from None
 
 
-def ask_broker(address: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Visible]:
-    """Ask the broker how far each partition may be read; raise `BrokerSilent` if it does not say."""
+def ask_broker(
+    address: str,
+    partitions: Iterable[TopicPartition],
+    *,
+    settings: Mapping[str, str] | None = None,
+    read_committed: bool = False,
+) -> dict[TopicPartition, Visible]:
+    """Ask the broker how far each partition may be read; raise `BrokerSilent` if it does not say.
+
+    ``settings`` are more of those that Kafka's clients take; under ``read_committed`` an open transaction ends it.
+    """
     try:
         from confluent_kafka import IsolationLevel, KafkaException
         from confluent_kafka import TopicPartition as Asked
@@ -54,13 +56,14 @@ def ask_broker(address: str, partitions: Iterable[TopicPartition]) -> dict[Topic
     asked = {which: Asked(which.topic, which.partition) for which in partitions}
     if not asked:
         return {}
-    client = AdminClient({"bootstrap.servers": address, "log_level": 0})
+    client = AdminClient({**(settings or {}), "bootstrap.servers": address, "log_level": 0})
+    level = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
     ends = []
     try:
         for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):  # type: ignore[no-untyped-call]
             answers = client.list_offsets(
                 dict.fromkeys(asked.values(), spec),
-                isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                isolation_level=level,
                 request_timeout=_TIMEOUT_S,
             )
             ends.append(

@@ -1,7 +1,10 @@
 """Record batches to Arrow: the columns of Spark's Kafka source, without a Python object per record.
 
     key binary, value binary, topic string, partition int, offset bigint, timestamp (UTC), timestampType int
-    and, when asked for, headers array<struct<key string, value binary>>, null where a record has none
+    and, when asked for,
+    headers array<struct<key string, value binary>>, null where a record has none
+    ledger_id bigint, entry_id bigint, batch_index int, publish_time timestamp: Pulsar's place of the record
+    damage struct: null, but for a row that stands in the place of records that cannot be read
 
 Timestamps keep Kafka's milliseconds (those of LogAppendTime batches are the broker's); times that microseconds
 in 64 bits cannot hold are cut to the nearest that they can.
@@ -9,7 +12,8 @@ in 64 bits cannot hold are cut to the nearest that they can.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +27,15 @@ Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 Table: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+DAMAGE = pa.struct(
+    [
+        pa.field("reason", pa.string()),
+        pa.field("last_offset", pa.int64()),
+        pa.field("ledger_id", pa.int64()),
+        pa.field("entry_id", pa.int64()),
+        pa.field("position", pa.int64()),
+    ]
+)
 FIELDS = {
     "key": pa.binary(),
     "value": pa.binary(),
@@ -32,8 +45,15 @@ FIELDS = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestampType": pa.int32(),
     "headers": pa.list_(pa.field("element", _HEADER)),
+    "ledger_id": pa.int64(),
+    "entry_id": pa.int64(),
+    "batch_index": pa.int32(),
+    "publish_time": pa.timestamp("us", tz="UTC"),
+    "damage": DAMAGE,
 }
-_INFLATED_BYTES = 32 << 20
+ANY_TIME = (-(1 << 63), (1 << 63) - 1)
+_PLACES = ("ledger_id", "entry_id", "batch_index", "publish_time")
+_INFLATED_BYTES = 8 << 20
 _WORDS = {
     kernel.Fault.CUT_SHORT: "the records are cut short",
     kernel.Fault.BAD_NUMBER: "a number in a record is cut or too long",
@@ -60,25 +80,50 @@ def schema(columns: Sequence[str]) -> pa.Schema:
 
 
 def arrow_batches(
-    stored: Bytes, batches: Table, *, topic: str, partition: int, low: int, high: int, columns: Sequence[str]
+    stored: Bytes,
+    batches: Table,
+    *,
+    topic: str,
+    partition: int,
+    low: int,
+    high: int,
+    columns: Sequence[str],
+    times_ms: tuple[int, int] | None = None,
+    ledger_id: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Give the records of ``batches`` (rows as `kernel.decode_rows` wants them) with offsets in ``[low, high)``.
 
     ``START`` and ``END`` span each batch's records in ``stored``, compressed or not. What unpacks to much comes in
-    several Arrow batches, so that memory stays bounded. Raises `BatchUnreadable`.
+    several Arrow batches, so that memory stays bounded. ``times_ms`` (both included) leaves out other times. Without
+    ``ledger_id`` the columns that tell a record's place in a ledger are null. Raises `BatchUnreadable`.
     """
-    constants = {
+    constants: dict[str, Callable[[int], pa.Array]] = {
         "topic": lambda rows: pa.repeat(pa.scalar(topic), rows),
         "partition": lambda rows: pa.repeat(pa.scalar(partition, pa.int32()), rows),
+        "ledger_id": lambda rows: pa.repeat(pa.scalar(ledger_id, pa.int64()), rows),
+        "damage": lambda rows: pa.nulls(rows, DAMAGE),
     }
+    if ledger_id is None:
+        constants |= {name: partial(pa.nulls, type=FIELDS[name]) for name in _PLACES}
     for first, inflated, some in _inflated(stored, batches):
         try:
-            decoded = _Decoded(stored, inflated, some, low, high, columns)
+            decoded = _Decoded(stored, inflated, some, low, high, columns, times_ms or ANY_TIME)
         except BatchUnreadable as error:
             raise BatchUnreadable(first + error.batch, error) from None
         if decoded.rows:
             arrays = [constants[n](decoded.rows) if n in constants else decoded.column(n) for n in columns]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema(columns))
+
+
+def damage_row(
+    columns: Sequence[str], *, topic: str, partition: int, offset: int, damage: Mapping[str, object]
+) -> pa.RecordBatch:
+    """Give the one row that stands for records from ``offset`` on that cannot be read; ``damage`` is as in `DAMAGE`."""
+    known = {"topic": topic, "partition": partition, "offset": offset, "damage": damage}
+    known |= {name: damage[name] for name in ("ledger_id", "entry_id")}
+    return pa.RecordBatch.from_arrays(
+        [pa.array([known.get(name)], FIELDS[name]) for name in columns], schema=schema(columns)
+    )
 
 
 def _inflated(stored: Bytes, batches: Table) -> Iterator[tuple[int, Bytes, Table]]:
@@ -112,8 +157,10 @@ class _Decoded:
     """What the kernel filled in. Room is taken for the worst case; pages that stay empty cost nothing."""
 
     def __init__(
-        self, stored: Bytes, inflated: Bytes, batches: Table, low: int, high: int, columns: Sequence[str]
-    ) -> None:
+        self, stored: Bytes, inflated: Bytes, batches: Table, low: int, high: int, columns: Sequence[str],
+        times_ms: tuple[int, int],
+    ) -> None:  # fmt: skip
+        self.batches = batches
         room = int((batches[:, kernel.END] - batches[:, kernel.START]).sum())
         # The smallest record takes 7 bytes: a count beyond that is a lie, and must not take memory.
         most_rows = min(int(batches[:, kernel.COUNT].clip(0).sum()), room // 7 + 1)
@@ -139,7 +186,7 @@ class _Decoded:
         self.names = _Strings(most_headers, room if most_headers else 0)
         self.contents = _Strings(most_headers, room if most_headers else 0)
         kernel.decode_rows(
-            stored, inflated, batches, low, high, wants, self.totals,
+            stored, inflated, batches, low, high, times_ms[0], times_ms[1], wants, self.totals,
             self.offsets, self.times, self.time_types,
             self.key.ends, self.key.data, self.key.bits,
             self.value.ends, self.value.data, self.value.bits,
@@ -165,6 +212,8 @@ class _Decoded:
             )
         if name == "headers":
             return self._headers()
+        if name in _PLACES:
+            return self._place(name)
         plain: dict[str, np.ndarray[Any, Any]] = {
             "offset": self.offsets,
             "timestamp": self.times,
@@ -173,6 +222,15 @@ class _Decoded:
         return pa.Array.from_buffers(
             FIELDS[name], self.rows, [None, pa.py_buffer(plain[name][: self.rows])], 0
         )
+
+    def _place(self, name: str) -> pa.Array:
+        taken = self.batches[:, kernel.TAKEN]
+        if name == "batch_index":
+            index = self.offsets[: self.rows] - np.repeat(self.batches[:, kernel.BASE_OFFSET], taken)
+            return pa.array(index.astype(np.int32))
+        if name == "publish_time":
+            return pa.array(np.repeat(self.batches[:, kernel.PUBLISH_TIME] * 1000, taken)).cast(FIELDS[name])
+        return pa.array(np.repeat(self.batches[:, kernel.ENTRY_ID], taken))
 
     def _headers(self) -> pa.Array:
         totals, count = self.totals, int(self.totals[kernel.HEADERS])

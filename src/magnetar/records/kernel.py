@@ -72,9 +72,10 @@ class Fault(IntEnum):
 _NONE, _BAD_NUMBER, _RECORD_TOO_LONG, _FIELD_TOO_LONG = 0, 2, 3, 4
 _NOT_FILLED, _BYTES_LEFT, _BAD_OFFSET, _BAD_HEADERS = 5, 6, 7, 8
 
-# Columns of the table of batches that `decode_rows` is given.
+# Columns of the table of batches that `decode_rows` is given. It fills in TAKEN, and does not look at those behind it.
 INFLATED, START, END, BASE_OFFSET, LAST_DELTA, BASE_TIME, MAX_TIME, ATTRIBUTES, COUNT = range(9)
-BATCH_FIELDS = 9
+TAKEN, PUBLISH_TIME, ENTRY_ID = range(9, 12)
+BATCH_FIELDS = 12
 
 # What `decode_rows` tells in ``totals``.
 FAULT, FAULT_BATCH, FAULT_AT, ROWS, KEY_BYTES, VALUE_BYTES, HEADERS = range(7)
@@ -287,7 +288,7 @@ def _headers(
 
 @compiled(
     types.void(
-        BYTES, BYTES, TABLE, _i8, _i8, _i8, OUT_INT64,
+        BYTES, BYTES, TABLE, _i8, _i8, _i8, _i8, _i8, OUT_INT64,
         OUT_INT64, OUT_INT64, OUT_INT32,
         OUT_INT32, OUT_BYTES, OUT_BYTES,
         OUT_INT32, OUT_BYTES, OUT_BYTES,
@@ -296,17 +297,18 @@ def _headers(
     )
 )  # fmt: skip
 def decode_rows(
-    stored: Any, inflated: Any, batches: Any, low: Any, high: Any, wants: Any, totals: Any,
+    stored: Any, inflated: Any, batches: Any, low: Any, high: Any, earliest: Any, latest: Any, wants: Any, totals: Any,
     offsets: Any, times: Any, time_types: Any,
     key_ends: Any, keys: Any, key_bits: Any,
     value_ends: Any, values: Any, value_bits: Any,
     header_ends: Any, header_bits: Any,
     name_ends: Any, names: Any, content_ends: Any, contents: Any, content_bits: Any,
 ) -> None:  # fmt: skip
-    """Lay the records of ``batches`` with offsets in ``[low, high)`` out as Arrow columns.
+    """Lay the records of ``batches`` with offsets in ``[low, high)`` and earliest <= time <= latest out as columns.
 
     A batch's records lie in ``stored`` (the ledger's file) or, once decompressed, in ``inflated``. ``totals`` tells
-    how much was filled in, and the first fault with its batch and the position within that batch's records.
+    how much was filled in, and the first fault with its batch and the position within that batch's records. Each
+    batch's TAKEN becomes the number of its rows. A record of another time is passed over by its length alone.
     """
     row = np.int64(0)
     key_bytes = np.int64(0)
@@ -320,6 +322,7 @@ def decode_rows(
         base_time = batches[number, BASE_TIME]
         append_time = np.int32(batches[number, ATTRIBUTES] & _LOG_APPEND_TIME != 0)
         fault = np.int64(_NONE)
+        before_batch = row
         for _ in range(batches[number, COUNT]):
             size, first = zigzag(data, at, end, 5)
             if first < 0 or size < 0 or first + size > end:
@@ -330,6 +333,10 @@ def decode_rows(
             if after < 0:
                 fault = np.int64(_BAD_NUMBER)
                 break
+            time = batches[number, MAX_TIME] if append_time else base_time + time_delta
+            if time < earliest or time > latest:
+                at = last
+                continue
             offset_delta, after = zigzag(data, after, last, 5)
             if after < 0 or offset_delta < 0 or offset_delta > last_delta:
                 fault = np.int64(_BAD_OFFSET)
@@ -355,7 +362,6 @@ def decode_rows(
             if not wanted:
                 continue
             offsets[row] = offset
-            time = batches[number, MAX_TIME] if append_time else base_time + time_delta
             times[row] = max(min(time, _MOST_MS), -_MOST_MS) * 1000
             time_types[row] = append_time
             if wants & WANT_KEY:
@@ -381,6 +387,7 @@ def decode_rows(
                 else:
                     _set_bit(header_bits, row)
             row += 1
+        batches[number, TAKEN] = row - before_batch
         if not fault and at != end:
             fault = np.int64(_BYTES_LEFT)
         if fault:

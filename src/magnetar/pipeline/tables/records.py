@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from magnetar.broker.names import Naming, TopicName
-from magnetar.broker.topic import decode_topic
-from magnetar.metadata import SqliteStore
 from magnetar.pipeline.options import Offsets, TopicPartition, parse_options
 from magnetar.pipeline.plan import Plan
 from magnetar.pipeline.slices import read_slice
@@ -29,8 +24,7 @@ class Topic:
     def __init__(self, options: Mapping[str, str]) -> None:
         given = {name: value for name, value in options.items() if name.lower() != "slicebytes"}
         self._plan = Plan(parse_options({**given, "sliceBytes": str(_SLICE_BYTES)}, streaming=False))
-        ids = _topic_ids(parse_options(given, streaming=False).data)
-        self.ids: dict[str, str] = {which.topic: ids[which.topic] for which in self._plan.visible}
+        self.ids: dict[str, str] = dict(self._plan.ids)
 
     def starts(self) -> Offsets:
         """Give where a table that has nothing yet begins."""
@@ -43,19 +37,6 @@ class Topic:
     def pieces(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[Any]:
         """Cut what lies between into pieces, in order; raise ``DataLost`` where some of it is gone."""
         return list(self._plan.slices(starts, ends))
-
-
-def _topic_ids(data: Path) -> dict[str, str]:
-    found, path = {}, "/admin/partitioned-topics/"
-    store = SqliteStore(data / "metadata.sqlite", read_only=True)
-    for each, stored in store.scan(path):
-        tenant, namespace, _, encoded = each.removeprefix(path).split("/")
-        name = TopicName.from_metadata(tenant, namespace, encoded)
-        topic = decode_topic(each, stored.value, name, Naming().kafka_name(name))
-        if not topic.deleted:
-            found[topic.kafka_name] = base64.urlsafe_b64encode(topic.topic_id).decode().rstrip("=")
-    store.close()
-    return found
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,59 @@
+"""Entries of other formats than ``kafka``: what they hold, as the record batches that a Fetch would bring."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from magnetar.pipeline.frames import FOREIGN
+from magnetar.records import kernel
+from magnetar.records.arrow import BatchUnreadable, Bytes, Table
+from magnetar.records.batch import HEADER_BYTES, batches
+from magnetar.records.entry import decode_entry
+from magnetar.records.errors import EntryCorrupt, RecordsError
+
+KNOWN = ("kafka", "mixed_kafka", "pulsar")
+
+
+def in_kafka_format(data: Bytes, rows: Table) -> tuple[Bytes, Table]:
+    """Give bytes and table of the same records with every entry in format ``kafka``.
+
+    An entry that held several batches has several rows. Raises `BatchUnreadable` for an entry of an unknown format or
+    one that cannot be read; its number is that in ``rows``.
+    """
+    if not rows[:, FOREIGN].any():
+        return data, rows
+    parts: list[bytes] = []
+    made: list[Table] = []
+    at = 0
+    for number, row in enumerate(rows):
+        if row[FOREIGN]:
+            found = _batches_of(data[row[kernel.START] : row[kernel.END]], row, number)
+        else:
+            found = [(data[row[kernel.START] : row[kernel.END]].tobytes(), row.copy())]
+        for part, new in found:
+            new[kernel.START], new[kernel.END] = at, at + len(part)
+            at += len(part)
+            parts.append(part)
+            made.append(new)
+    return np.frombuffer(b"".join(parts), np.uint8), np.stack(made)
+
+
+def _batches_of(entry: Bytes, row: Table, number: int) -> list[tuple[bytes, Table]]:
+    from magnetar.records.conversion import kafka_batch  # most topics need none of it
+
+    content = memoryview(entry.tobytes())
+    try:
+        entry_format = decode_entry(content).message.entry_format
+        if entry_format not in KNOWN:
+            raise EntryCorrupt(f"it is in entry format {entry_format!r}; known are {', '.join(KNOWN)}")
+        found = []
+        for header, whole in batches(kafka_batch(content)):
+            new = row.copy()
+            new[FOREIGN] = 0
+            new[kernel.BASE_OFFSET], new[kernel.LAST_DELTA] = header.base_offset, header.last_offset_delta
+            new[kernel.BASE_TIME], new[kernel.MAX_TIME] = header.base_timestamp, header.max_timestamp
+            new[kernel.ATTRIBUTES], new[kernel.COUNT] = header.attributes, header.records_count
+            found.append((bytes(whole[HEADER_BYTES:]), new))
+    except RecordsError as error:
+        raise BatchUnreadable(number, error) from None
+    return found

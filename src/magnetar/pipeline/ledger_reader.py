@@ -1,0 +1,77 @@
+"""The port filled by ledgers in storage: metadata and indexes on the driver, ledgers' files on the executors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from magnetar.ledger.errors import LedgerCorrupt
+from magnetar.pipeline.catalog import Catalog, PartitionLog
+from magnetar.pipeline.options import SourceOptions, TopicPartition
+from magnetar.pipeline.port import Ask, Reader, Slice, SliceSize, TopicInfo, Visible
+from magnetar.pipeline.slices import LedgerSlice
+from magnetar.pipeline.transactions import first_undecided
+from magnetar.pipeline.watermarks import ask_broker, broker_address
+
+
+class LedgerReader(Reader):
+    """One look at a data directory, beside a broker or without one. Raises ``FileNotFoundError`` if it is none."""
+
+    def __init__(self, data: Path, options: SourceOptions) -> None:
+        self._data = data
+        self._options = options
+        # Whom to ask is settled, and the answer known, before the ledgers are looked at: they only grow meanwhile.
+        self.broker = options.bootstrap_servers or broker_address(data)
+        with Catalog(data) as catalog:
+            self._topics = catalog.topics()
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+
+    def topics(self) -> Mapping[str, TopicInfo]:
+        return self._topics
+
+    def visible(self, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, Visible]:
+        committed = self._options.read_committed
+        told = None
+        if self.broker is not None:
+            told = ask_broker(self.broker, wanted, settings=self._options.kafka, read_committed=committed)
+        with Catalog(self._data) as catalog:
+            for which in wanted:
+                self.logs[which] = catalog.log(
+                    which, live=told is not None, skip_damage=self._options.skip_damage
+                )
+        return {
+            which: self._on_disk(which, committed=committed) if told is None else told[which]
+            for which in wanted
+        }
+
+    def _on_disk(self, which: TopicPartition, *, committed: bool) -> Visible:
+        log = self.logs[which]
+        end = log.next_offset()
+        if committed:
+            undecided = first_undecided(self._data, log.ledger_ids)
+            end = end if undecided is None else max(undecided, log.first_offset)
+        return Visible(log.first_offset, end)
+
+    def offset_at_time(self, which: TopicPartition, timestamp_ms: int) -> int | None:
+        return self.logs[which].offset_at_time(timestamp_ms)
+
+    def slices(self, which: TopicPartition, low: int, high: int, size: SliceSize, ask: Ask) -> list[Slice]:
+        log = self.logs[which]
+        if log.next_offset() < high:
+            raise LedgerCorrupt(
+                f"{which}: the files end at offset {log.next_offset()}, and {high} was promised"
+            )
+        earliest = None if ask.times_ms is None else ask.times_ms[0]
+        ids = log.ledger_ids
+        return [
+            LedgerSlice(
+                which.topic, which.partition, cut.low, cut.high, str(self._data), ledger.ledger_id,
+                cut.start, cut.end, cut.entry_id,
+                tuple(ids[ids.index(ledger.ledger_id) + 1 :]) if ask.read_committed else (),
+            )
+            for ledger in log.overlapping(low, high, earliest_ms=earliest, only=ask.ledgers)
+            for cut in ledger.cuts(low, high, size, earliest)
+        ]  # fmt: skip
+
+    def close(self) -> None:
+        self.logs = {}

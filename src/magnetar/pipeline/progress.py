@@ -1,0 +1,42 @@
+"""A stream's offsets, as its checkpoint and its progress show them.
+
+``{"flights": {"0": 23, "1": 5}, "@ids": {"flights": "<topic id>"}}``: those of Spark's Kafka source, and the topics'
+ids besides (no topic can be called ``@ids``), so that a topic that was deleted and made anew is not taken for the old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from magnetar.pipeline.options import Offsets, TopicPartition
+
+_IDS = "@ids"
+
+
+def to_json(offsets: Mapping[TopicPartition, int], ids: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Give Spark's form of offsets."""
+    found: dict[str, Any] = {}
+    for which, offset in sorted(offsets.items()):
+        found.setdefault(which.topic, {})[str(which.partition)] = offset
+    if ids:
+        found[_IDS] = {topic: ids[topic] for topic in found if topic in ids}
+    return found
+
+
+def from_json(offsets: Mapping[str, Mapping[str, Any]]) -> Offsets:
+    """Read the offsets that `to_json` gave; raise ``ValueError`` for what no such source has written."""
+    try:
+        return {
+            TopicPartition(topic, int(partition)): int(offset)
+            for topic, partitions in offsets.items()
+            if topic != _IDS
+            for partition, offset in partitions.items()
+        }
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"the checkpoint is not one of this source: {offsets!r} ({error!r})") from None
+
+
+def ids_of(offsets: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Read the topics' ids that `to_json` gave; checkpoints without them are as good."""
+    return dict(offsets.get(_IDS, {}))

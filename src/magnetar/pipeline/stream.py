@@ -1,0 +1,146 @@
+"""What a streaming query asks on the driver: where it begins, how far it goes next, and what that means in slices."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
+
+from magnetar.broker.names import Naming
+from magnetar.ledger.pins import Pin
+from magnetar.pipeline.admission import Delay, admit
+from magnetar.pipeline.options import Offsets, SourceOptions, TopicPartition
+from magnetar.pipeline.plan import Plan
+from magnetar.pipeline.port import Slice
+from magnetar.pipeline.progress import from_json, ids_of, to_json
+
+Json = dict[str, Any]
+_NAMING = Naming()
+
+
+class Stream:
+    """The driver's side of one running query."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._delay = Delay(options.min_offsets_per_trigger, options.max_trigger_delay_ms)
+        self._target: Plan | None = None
+        self._seen: Json | None = None
+        self._pin: Pin | None = None
+
+    def initial(self) -> Json:
+        """Give where a new query begins."""
+        plan = Plan(self._options)
+        return to_json(plan.starts(), plan.ids)
+
+    def default_limit(self) -> ReadLimit:
+        """Give what a trigger may take, as the options say it."""
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def aim(self) -> None:
+        """Go no further than what is visible now (Trigger.AvailableNow)."""
+        self._target = self._look()
+
+    def next(self, start: Json, limit: ReadLimit) -> Json:
+        """Give how far the next batch goes; ``start`` itself where there is nothing to do yet."""
+        plan = self._target or self._look()
+        known = from_json(start)
+        base = self._base(plan, start)
+        # A partition that was emptied is for `slices` to judge: offsets never go back.
+        ends = {which: max(end, base[which]) for which, end in plan.latest().items()}
+        self._seen = to_json({**known, **ends}, plan.ids)
+        self._hold(base)
+        waiting = sum(end - base[which] for which, end in ends.items())
+        if self._target is None and not isinstance(limit, ReadAllAvailable) and self._delay.waits(waiting):
+            return start
+        if isinstance(limit, ReadMaxRows):
+            ends = admit(base, ends, limit.max_rows)
+        return to_json({**known, **ends}, {**ids_of(start), **plan.ids})
+
+    def latest(self) -> Json:
+        """Give the latest offsets, as the last look of this trigger saw them."""
+        if self._seen is None:
+            plan = self._look()
+            self._seen = to_json(plan.latest(), plan.ids)
+        return self._seen
+
+    def slices(self, start: Json, end: Json) -> list[Slice]:
+        """Cut a batch into slices; it may be one that an earlier run of the query planned."""
+        plan = self._look()
+        base = self._base(plan, start, end)
+        self._hold(base)
+        return plan.slices(base, from_json(end))
+
+    def done(self, end: Json) -> None:
+        """Note that everything before ``end`` is where it should be."""
+        if self._pin is not None:
+            self._hold(from_json(end))
+
+    def close(self) -> None:
+        """Need nothing any more."""
+        if self._pin is not None:
+            self._pin.release()
+            self._pin = None
+
+    def _look(self) -> Plan:
+        return Plan(self._options, missing=not self._options.fail_on_data_loss)
+
+    def _base(self, plan: Plan, start: Json, end: Json | None = None) -> Offsets:
+        """Give where to go on in each partition: where ``start`` says, if it speaks of the same topic."""
+        known, ids = from_json(start), ids_of(start)
+        planned = ids_of(end or {})
+        self._check_topics(plan, known)
+        for topic in sorted(ids.keys() & plan.ids.keys()):
+            if plan.ids[topic] != ids[topic]:
+                plan.lost(f"topic {topic} was deleted and made anew since offset {_of(known, topic)}")
+            elif topic in planned and planned[topic] != plan.ids[topic]:
+                plan.lost(f"topic {topic} was deleted and made anew since the batch was planned")
+        return {
+            **{which: offset for which, offset in known.items() if which not in plan.visible},
+            **{
+                which: known[which]
+                if which in known and ids.get(which.topic, plan.ids[which.topic]) == plan.ids[which.topic]
+                else visible.first
+                for which, visible in plan.visible.items()
+            },
+        }
+
+    def _check_topics(self, plan: Plan, known: Offsets) -> None:
+        """Say so where the checkpoint is one of other topics than the options name."""
+        wanted = {which.topic for which in plan.visible}
+        foreign = sorted({which.topic for which in known} - wanted)
+        if not foreign:
+            return
+        if wanted and not wanted & {which.topic for which in known}:
+            raise ValueError(
+                f"the checkpoint is one of {', '.join(foreign)}, but the query reads {', '.join(sorted(wanted))}: "
+                "give it a checkpointLocation of its own, or subscribe to the topics of the checkpoint"
+            )
+        plan.lost(f"topics of the checkpoint are gone or not subscribed to any more: {', '.join(foreign)}")
+
+    def _hold(self, needs: Mapping[TopicPartition, int]) -> None:
+        """Keep retention from what lies behind these offsets, while this process lives."""
+        if self._options.data is None or not self._options.pin:
+            return
+        named = {
+            _NAMING.parse(which.topic).ledger_name(which.partition): offset for which, offset in needs.items()
+        }
+        try:
+            if self._pin is None:
+                self._pin = Pin(self._options.data, named)
+            else:
+                self._pin.move(named)
+        except OSError as error:
+            warnings.warn(
+                f"retention is not held up: {error}. pin=false says that this is meant", stacklevel=2
+            )
+
+
+def _of(offsets: Offsets, topic: str) -> str:
+    return str({which.partition: offset for which, offset in offsets.items() if which.topic == topic})
