@@ -24,6 +24,7 @@ from magnetar.ledger.files.ledger_file import LedgerFile, Written
 from magnetar.ledger.files.recovery import describe
 from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.ledger.info import ManagedLedgerInfo, encode_info, path_of
+from magnetar.ledger.pins import pinned_offset
 from magnetar.ledger.port import (
     Appended,
     Flush,
@@ -390,10 +391,13 @@ class FilesManagedLedger(ManagedLedger):
         except StorageFull:
             pass  # all the more reason to let go of old ledgers
         excess = self.size() - policy.retention_bytes if policy.retention_bytes >= 0 else -1
+        needed = pinned_offset(self._engine.root, self.name, now_ms)
 
         def done_with(summary: LedgerSummary) -> bool:
             nonlocal excess
             excess -= summary.size
+            if needed is not None and summary.last_offset >= needed:
+                return False
             return self._is_past(summary, now_ms) or excess >= 0
 
         self._let_go(self.first_offset, done_with)
