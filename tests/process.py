@@ -26,12 +26,18 @@ class BrokerProcess:
             self._process = subprocess.Popen(
                 command(data, *arguments, kafka=kafka), stdout=subprocess.PIPE, stderr=log, text=True
             )
-        self.addresses = self._wait_until_ready()
+        self.served = self._wait_until_ready()
+        self.addresses = self.served["kafka"]
 
     @property
     def address(self) -> str:
         """HOST:PORT for clients, of the first listener."""
         return self.addresses[0]
+
+    @property
+    def pulsar_url(self) -> str:
+        """What Pulsar's clients connect to."""
+        return f"pulsar://{self.served['pulsar'][0]}"
 
     @property
     def host_and_port(self) -> tuple[str, int]:
@@ -78,14 +84,15 @@ class BrokerProcess:
             self.end()
         self.kill()
 
-    def _wait_until_ready(self) -> list[str]:
+    def _wait_until_ready(self) -> dict[str, list[str]]:
         assert self._process.stdout is not None
         watchdog = threading.Timer(READY_SECONDS, self._process.kill)
         watchdog.start()
         try:
             for line in self._process.stdout:
                 if line.startswith(READY):
-                    return line.removeprefix(READY).strip().split(",")
+                    pairs = (word.partition("=") for word in line.split()[1:])
+                    return {protocol: where.split(",") for protocol, _, where in pairs}
         finally:
             watchdog.cancel()
         self.kill()

@@ -23,7 +23,10 @@ from magnetar.broker.settings import Settings
 
 ENTRY_POINT_GROUP = "magnetar.protocol_handlers"
 # Looking into every installed package takes tens of milliseconds of each start; our own need no such search.
-_BUILT_IN = {"kafka": "magnetar.kafka.handler:KafkaProtocolHandler"}
+_BUILT_IN = {
+    "kafka": "magnetar.kafka.handler:KafkaProtocolHandler",
+    "pulsar": "magnetar.pulsar.handler:PulsarProtocolHandler",
+}
 
 
 class ProtocolHandler(ABC):

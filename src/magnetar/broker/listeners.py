@@ -120,6 +120,28 @@ def _secured(listener: Listener, settings: Settings) -> Listener:
     return replace(listener, sasl=sasl, client_auth=asks)
 
 
+def parse_pulsar_listeners(settings: Settings) -> tuple[Listener, ...]:
+    """Give where Pulsar's protocol is to be served, or raise `InvalidConfig`; none where nothing is set."""
+    told = [_pulsar("pulsar.advertised.listeners", text) for text in settings.pulsar_advertised_listeners]
+    served = [_pulsar("pulsar.listeners", text) for text in settings.pulsar_listeners]
+    if told and len(told) != len(served):
+        raise InvalidConfig(
+            f"Invalid value for configuration pulsar.advertised.listeners: {len(served)} are served, {len(told)} told"
+        )
+    told = told or [Endpoint(_reachable(bind.host), bind.port) for bind in served]
+    return tuple(
+        Listener("PULSAR", "PLAINTEXT", bind, advertised)
+        for bind, advertised in zip(served, told, strict=True)
+    )
+
+
+def _pulsar(setting: str, text: str) -> Endpoint:
+    match = _LISTENER.fullmatch(text if "://" in text else f"pulsar://{text}")
+    if match is None or match["name"] != "pulsar" or int(match["port"]) > 65535:
+        raise InvalidConfig(f"Invalid value {text} for configuration {setting}: expected pulsar://HOST:PORT")
+    return Endpoint(match["six"] if match["six"] is not None else match["host"], int(match["port"]))
+
+
 def warn_open(listener: Listener) -> bool:
     """Warn loudly if strangers may connect without saying who they are; tell whether that is so."""
     if listener.is_loopback or listener.authenticates:

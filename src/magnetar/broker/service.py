@@ -11,7 +11,7 @@ from pathlib import Path
 from magnetar.broker.auth.tls import HANDSHAKE_TIMEOUT_S, SHUTDOWN_TIMEOUT_S, ServerContext, kafka_tls
 from magnetar.broker.core import Broker
 from magnetar.broker.handlers import ProtocolHandler, load_handlers
-from magnetar.broker.listeners import Listener, parse_listeners, warn_open
+from magnetar.broker.listeners import Listener, parse_listeners, parse_pulsar_listeners, warn_open
 from magnetar.broker.settings import Settings
 from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
@@ -28,6 +28,7 @@ class BrokerService:
         self.settings = settings
         self.root = Path(settings.data_dir).absolute()
         self.listeners: tuple[Listener, ...] = ()
+        self.pulsar_listeners: tuple[Listener, ...] = ()
         self.broker: Broker
         self.handlers: list[ProtocolHandler] = []
         self._store: SqliteStore
@@ -40,20 +41,20 @@ class BrokerService:
         """Recover, then serve; raise what stands against it, with nothing left running."""
         wanted = parse_listeners(self.settings)
         self._tls = {each.name: kafka_tls(self.settings, each.client_auth) for each in wanted if each.tls}
-        self.handlers = load_handlers(
-            self.settings.messaging_protocols, self.settings.protocol_handler_directory
-        )
+        pulsar = parse_pulsar_listeners(self.settings)
+        protocols = (*self.settings.messaging_protocols, *(["pulsar"] if pulsar else []))
+        self.handlers = load_handlers(protocols, self.settings.protocol_handler_directory)
         for handler in self.handlers:
             handler.initialize(self.settings)
         self.root.mkdir(parents=True, exist_ok=True)
         self._store = SqliteStore(self.root / "metadata.sqlite")
         try:
-            await self._start(wanted)
+            await self._start(wanted, pulsar)
         except BaseException:
             self._store.close()
             raise
 
-    async def _start(self, wanted: tuple[Listener, ...]) -> None:
+    async def _start(self, wanted: tuple[Listener, ...], pulsar: tuple[Listener, ...]) -> None:
         self._engine = FilesEngine(
             self.root, self._store, RealDisk(), flush_interval_ms=self.settings.flush_interval_ms
         )
@@ -62,10 +63,13 @@ class BrokerService:
         await self.broker.start()
         for handler in self.handlers:
             await handler.start(self.broker)
-        self.listeners = tuple([await self._listen(listener) for listener in wanted])
+        first = self.handlers[0]
+        self.listeners = tuple([await self._listen(listener, first) for listener in wanted])
+        speaks_pulsar = next((each for each in self.handlers if each.accept("pulsar")), first)
+        self.pulsar_listeners = tuple([await self._listen(listener, speaks_pulsar) for listener in pulsar])
         self._tell_address()
 
-    async def _listen(self, listener: Listener) -> Listener:
+    async def _listen(self, listener: Listener, handler: ProtocolHandler) -> Listener:
         """Open one listener; a client may come at once, so it is bound before it is served."""
         warn_open(listener)
         handler = self.handlers[0]
@@ -88,7 +92,10 @@ class BrokerService:
 
     def _tell_address(self) -> None:
         """Leave word in the data directory of who serves it and where."""
-        word = {"pid": os.getpid(), "kafka": [str(listener.advertised) for listener in self.listeners]}
+        word: dict[str, object] = {"pid": os.getpid()}
+        word["kafka"] = [str(listener.advertised) for listener in self.listeners]
+        if self.pulsar_listeners:
+            word["pulsar"] = [str(listener.advertised) for listener in self.pulsar_listeners]
         (self.root / ADDRESS_FILE).write_text(json.dumps(word) + "\n")
 
     async def close(self) -> None:

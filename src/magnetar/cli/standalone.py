@@ -26,7 +26,9 @@ from magnetar.metadata import MetadataError
 _log = logging.getLogger("magnetar.standalone")
 
 
-def run(data: Path | None, kafka: str | None, config: Path | None, overrides: Sequence[str]) -> int:
+def run(
+    data: Path | None, kafka: str | None, pulsar: str | None, config: Path | None, overrides: Sequence[str]
+) -> int:
     """Serve until SIGTERM or SIGINT; give the exit status. Prints one line once clients may connect."""
     import uvloop
 
@@ -35,6 +37,8 @@ def run(data: Path | None, kafka: str | None, config: Path | None, overrides: Se
         given.append(f"data.dir={data}")
     if kafka is not None:
         given.append(f"listeners=PLAINTEXT://{kafka}")
+    if pulsar is not None:
+        given.append(f"pulsar.listeners=pulsar://{pulsar}")
     try:
         loaded = setting_sources.load(config, given)
     except BrokerError as error:
@@ -71,16 +75,21 @@ async def _serve(settings: Settings) -> None:
     # What start-up made lives as long as the process: the collector need not look at it again.
     gc.collect()
     gc.freeze()
-    print(ready_line([listener.advertised for listener in service.listeners]), flush=True)
+    line = ready_line(
+        [listener.advertised for listener in service.listeners],
+        [listener.advertised for listener in service.pulsar_listeners],
+    )
+    print(line, flush=True)
     await stop.wait()
     for server in admin:
         await server.close()
     await service.close()
 
 
-def ready_line(kafka: Sequence[Endpoint]) -> str:
+def ready_line(kafka: Sequence[Endpoint], pulsar: Sequence[Endpoint] = ()) -> str:
     """Give the line that tells where clients may connect; several listeners are separated by commas."""
-    return f"ready kafka={','.join(map(str, kafka))}"
+    line = f"ready kafka={','.join(map(str, kafka))}"
+    return f"{line} pulsar={','.join(map(str, pulsar))}" if pulsar else line
 
 
 def _raise_file_limit() -> None:

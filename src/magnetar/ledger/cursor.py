@@ -195,15 +195,18 @@ class Cursor:
     async def _offset(self) -> int:
         """Give the offset to read from: behind the mark, if nothing was read since."""
         if self._next_offset is None:
-            ledgers = self._log.ledgers()
-            place = self._place(ledgers, self._mark.ledger_id)
-            if place < 0:
-                self._next_offset = self._log.first_offset
-            elif self._mark.entry_id == BEFORE_FIRST:
-                self._next_offset = ledgers[place].first_offset
-            else:
-                self._next_offset = (await self._log.entry(self._mark)).last_offset + 1
+            self._next_offset = await self.start_offset()
         return self._next_offset
+
+    async def start_offset(self) -> int:
+        """Give the offset right behind the mark-delete position."""
+        ledgers = self._log.ledgers()
+        place = self._place(ledgers, self._mark.ledger_id)
+        if place < 0:
+            return self._log.first_offset
+        if self._mark.entry_id == BEFORE_FIRST:
+            return ledgers[place].first_offset
+        return (await self._log.entry(self._mark)).last_offset + 1
 
     # -- seeking
 

@@ -105,6 +105,8 @@ class ManagedLedger(ABC):
     """The next offset at the time of ``attachment``: what came later must be read again."""
     on_visible: Callable[[], None] | None
     """Called after ``visible_offset`` or ``first_offset`` moved."""
+    watchers: list[Callable[[], None]]
+    """Called then too: a log has one owner, and others may read along."""
     attach: Callable[[], bytes] | None
     """Asked, at every checkpoint, for the bytes to keep as ``attachment``."""
 

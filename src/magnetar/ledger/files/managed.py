@@ -65,6 +65,7 @@ class FilesManagedLedger(ManagedLedger):
         self.attachment = b""
         self.attachment_offset = 0
         self.on_visible = None
+        self.watchers = []
         self.attach = None
         self._engine = engine
         self._info = info
@@ -192,8 +193,13 @@ class FilesManagedLedger(ManagedLedger):
     def _made_durable(self, next_offset: int) -> None:
         if next_offset > self.visible_offset:
             self.visible_offset = next_offset
-            if self.on_visible is not None:
-                self.on_visible()
+            self._tell()
+
+    def _tell(self) -> None:
+        if self.on_visible is not None:
+            self.on_visible()
+        for watcher in self.watchers:
+            watcher()
 
     def _writable(self, now_ms: int) -> LedgerFile:
         """Give the open ledger, or a new one where there is none yet or the last one has had its time."""
@@ -427,8 +433,7 @@ class FilesManagedLedger(ManagedLedger):
             self._open_files.pop(summary.ledger_id, None)
         if dropped:
             self._engine.background(self._remove([summary.ledger_id for summary in dropped]))
-        if self.on_visible is not None:
-            self.on_visible()
+        self._tell()
 
     def _may_go(self, summary: LedgerSummary) -> bool:
         return summary.sealed and summary.last_offset < self.visible_offset
@@ -491,8 +496,7 @@ class FilesManagedLedger(ManagedLedger):
         self._is_deleted = True
         self.let_files_go()
         self._engine.background(self._remove([summary.ledger_id for summary in self._info.ledgers]))
-        if self.on_visible is not None:
-            self.on_visible()
+        self._tell()
 
 
 def closed_mark(key: tuple[int, int, bytes]) -> str:

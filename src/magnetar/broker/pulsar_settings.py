@@ -1,0 +1,84 @@
+"""The settings of Pulsar's binary protocol: a part of `Settings`. Names are Pulsar's own where it has one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar.broker.security_settings import SecuritySettings
+from magnetar.broker.setting import Feed, setting, times
+from magnetar.broker.values import Kind, at_least
+
+_MB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PulsarSettings(SecuritySettings):
+    """What the broker was told about Pulsar's clients. (Dataclasses with slots inherit in one line only.)"""
+
+    pulsar_listeners: tuple[str, ...] = setting(
+        (),
+        Kind.LIST,
+        "Addresses to serve Pulsar's binary protocol on, pulsar://HOST:PORT each; empty for none, port 0 chooses a "
+        "free one.",
+    )
+    pulsar_advertised_listeners: tuple[str, ...] = setting(
+        (),
+        Kind.LIST,
+        "Addresses that Pulsar's clients are told, in the order of pulsar.listeners; empty for those served on.",
+    )
+    pulsar_max_message_size: int = setting(
+        5 * _MB,
+        Kind.INT,
+        "Largest message of Pulsar's producers; larger ones must be chunked.",
+        unit="bytes",
+        rule=at_least(1024),
+    )
+    keep_alive_interval_ms: int = setting(
+        30_000,
+        Kind.INT,
+        "A Pulsar client that says nothing for so long is asked whether it lives, and after as long again let go.",
+        unit="ms",
+        rule=at_least(1),
+        pulsar=(Feed("keepAliveIntervalSeconds", times(1000)),),
+    )
+    max_pending_publish_requests_per_connection: int = setting(
+        1000,
+        Kind.INT,
+        "Messages of one Pulsar connection that may wait to be stored before reading stops.",
+        rule=at_least(1),
+        pulsar=("maxPendingPublishRequestsPerConnection",),
+    )
+    broker_deduplication_enabled: bool = setting(
+        False,
+        Kind.BOOLEAN,
+        "Whether what a Pulsar producer of one name sends twice, by its sequence ids, is stored once.",
+        pulsar=("brokerDeduplicationEnabled",),
+    )
+    max_unacked_messages_per_consumer: int = setting(
+        50_000,
+        Kind.INT,
+        "Messages that a consumer of a shared subscription may hold unacknowledged; 0 for no bound.",
+        rule=at_least(0),
+        pulsar=("maxUnackedMessagesPerConsumer",),
+    )
+    max_unacked_messages_per_subscription: int = setting(
+        200_000,
+        Kind.INT,
+        "Messages that all consumers of a shared subscription may hold unacknowledged; 0 for no bound.",
+        rule=at_least(0),
+        pulsar=("maxUnackedMessagesPerSubscription",),
+    )
+    message_ttl_ms: int = setting(
+        0,
+        Kind.LONG,
+        "Age at which subscriptions pass over messages that nobody acknowledged; 0 for never.",
+        unit="ms",
+        rule=at_least(0),
+        pulsar=(Feed("ttlDurationDefaultInSeconds", times(1000)),),
+    )
+    schema_compatibility_strategy: str = setting(
+        "FULL",
+        Kind.STRING,
+        "What a new version of a topic's schema must be compatible with.",
+        pulsar=("schemaCompatibilityStrategy",),
+    )

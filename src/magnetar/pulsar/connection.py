@@ -1,0 +1,280 @@
+"""One client's commands in, frames out. It never touches a socket: the server hands it frames and takes bytes.
+
+Commands are taken up in order. One that must wait (a topic to open, a cursor to read) goes on as a task, and the next
+begins meanwhile, as in Pulsar. Receipts go out in the order of the messages, whatever becomes durable first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from magnetar.broker.auth.authorization import Access
+from magnetar.broker.listeners import Listener
+from magnetar.pulsar.dispatch.consumer import Consumer
+from magnetar.pulsar.dispatch.subscription import Subscription
+from magnetar.pulsar.errors import BadCommand, code_for
+from magnetar.pulsar.producers import Producer
+from magnetar.pulsar.services import Services
+from magnetar.pulsar.topic import PulsarTopic
+from magnetar.pulsar.wire import encode
+from magnetar.pulsar.wire.frames import BadFrame, read_frame
+from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, ServerError
+from magnetar.records.compression import Buffer
+
+NO_REQUEST = (1 << 64) - 1
+"""The request id of errors that answer no request: -1."""
+_log = logging.getLogger("magnetar.pulsar")
+
+
+class Producing:
+    """A producer and the topic it produces to."""
+
+    __slots__ = ("producer", "topic")
+
+    def __init__(self, producer: Producer, topic: PulsarTopic) -> None:
+        self.producer = producer
+        self.topic = topic
+
+
+class Consuming:
+    """A consumer, its subscription and the topic of that."""
+
+    __slots__ = ("consumer", "subscription", "topic")
+
+    def __init__(self, consumer: Consumer, subscription: Subscription, topic: PulsarTopic) -> None:
+        self.consumer = consumer
+        self.subscription = subscription
+        self.topic = topic
+
+
+class Receipt:
+    """What a producer is told once an append is durable; ``frame`` is None if it is told nothing."""
+
+    __slots__ = ("durable", "failed", "frame", "then")
+
+    def __init__(
+        self,
+        durable: asyncio.Future[None] | None,
+        frame: bytes,
+        failed: Callable[[BaseException], bytes],
+        then: Callable[[bool], None] | None,
+    ) -> None:
+        self.durable = durable
+        self.frame = frame
+        self.failed = failed
+        self.then = then
+
+
+class Connection:
+    """What goes on with one client. ``write`` takes frames in parts; ``end`` closes the connection."""
+
+    def __init__(
+        self,
+        services: Services,
+        listener: Listener,
+        address: str,
+        write: Callable[[Sequence[Buffer]], None],
+        end: Callable[[], None],
+        certificate: Any = None,
+    ) -> None:
+        self.services = services
+        self.listener = listener
+        self.address = address
+        self.certificate = certificate
+        self.client_version = ""
+        self.protocol_version = 0
+        self.role = ""
+        self.access: Access | None = None
+        """What the client may do; None for everything."""
+        self.is_connected = False
+        self.is_writable = True
+        self.producers: dict[int, Producing] = {}
+        self.consumers: dict[int, Consuming] = {}
+        self.opening: dict[tuple[str, int], asyncio.Task[None]] = {}
+        """Producers and consumers that are being made."""
+        self.watchers: dict[int, Callable[[], None]] = {}
+        """How to end what watches over lists of topics."""
+        self._write = write
+        self._end = end
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._receipts: deque[Receipt] = deque()
+        self._outbox: list[Buffer] = []
+        self._ended = False
+
+    # -- in
+
+    def receive(self, frame: memoryview) -> None:
+        """Take up one command. What breaks the protocol's rules ends the connection, with one line in the log."""
+        from magnetar.pulsar.handlers import ROUTES
+
+        if self._ended:
+            return
+        try:
+            command, entry, _ = read_frame(frame)
+            route = ROUTES.get(command.type)
+            if route is None:
+                raise BadCommand(f"{BaseCommand.Type.Name(command.type)} is no command for a broker")
+            if not self.is_connected and command.type != BaseCommand.CONNECT:
+                raise BadCommand(f"{BaseCommand.Type.Name(command.type)} before CONNECT")
+            try:
+                later = route.handle(self, getattr(command, route.field), entry)
+            except BadCommand:
+                raise
+            except Exception as error:
+                self._refuse(command, error)
+                return
+        except (BadFrame, BadCommand) as error:
+            self.refuse(str(error))
+            return
+        if later is not None:
+            self._begin(command, later)
+
+    def _begin(self, command: BaseCommand, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._finish(command, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _finish(self, command: BaseCommand, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except BadCommand as error:
+            self.refuse(str(error))
+        except Exception as error:
+            self._refuse(command, error)
+
+    def _refuse(self, command: BaseCommand, error: Exception) -> None:
+        """Answer a command that failed in the form that its answers have."""
+        from magnetar.pulsar.handlers import ROUTES
+
+        code = code_for(error)
+        if code == ServerError.UnknownError:
+            _log.error("%s of %s failed", BaseCommand.Type.Name(command.type), self.address, exc_info=error)
+        route = ROUTES[command.type]
+        answer = route.refusal(getattr(command, route.field), code, str(error))
+        if answer is not None:
+            self.answer(answer)
+
+    # -- out
+
+    def answer(self, command: BaseCommand) -> None:
+        """Send a command."""
+        self.send(encode.frame(command))
+
+    def send(self, frame: Buffer) -> None:
+        """Send a frame, together with all that comes up in this turn of the loop."""
+        if self._ended:
+            return
+        if not self._outbox:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._outbox.append(frame)
+
+    def _flush(self) -> None:
+        if self._outbox and not self._ended:
+            parts, self._outbox = self._outbox, []
+            self._write(parts)
+
+    def deliver(self, parts: Sequence[Buffer]) -> None:
+        """Send messages."""
+        if self._ended:
+            return
+        self._flush()
+        self._write(parts)
+
+    def receipt(self, receipt: Receipt) -> None:
+        """Tell a producer, in its turn, what became of an append."""
+        last = self._receipts[-1].durable if self._receipts else None
+        self._receipts.append(receipt)
+        durable = receipt.durable
+        if durable is None or durable.done():
+            self._settle()
+        elif durable is not last:
+            durable.add_done_callback(lambda _: self._settle())
+
+    def _settle(self) -> None:
+        receipts = self._receipts
+        while receipts:
+            first = receipts[0]
+            durable = first.durable
+            if durable is not None and not durable.done():
+                break
+            receipts.popleft()
+            error = None if durable is None else durable.exception()
+            if first.then is not None:
+                first.then(error is None)
+            self.send(first.frame if error is None else first.failed(error))
+
+    @property
+    def unsettled(self) -> int:
+        """How many messages wait to be stored."""
+        return len(self._receipts)
+
+    # -- what subscriptions and topics tell it
+
+    def consumer_closed(self, consumer_id: int) -> None:
+        if self.consumers.pop(consumer_id, None) is not None:
+            command = BaseCommand(type=BaseCommand.CLOSE_CONSUMER)
+            command.close_consumer.consumer_id = consumer_id
+            command.close_consumer.request_id = NO_REQUEST
+            self.answer(command)
+
+    def producer_closed(self, producer_id: int) -> None:
+        if self.producers.pop(producer_id, None) is not None:
+            command = BaseCommand(type=BaseCommand.CLOSE_PRODUCER)
+            command.close_producer.producer_id = producer_id
+            command.close_producer.request_id = NO_REQUEST
+            self.answer(command)
+
+    def active_changed(self, consumer_id: int, is_active: bool) -> None:
+        command = BaseCommand(type=BaseCommand.ACTIVE_CONSUMER_CHANGE)
+        command.active_consumer_change.consumer_id = consumer_id
+        command.active_consumer_change.is_active = is_active
+        self.answer(command)
+
+    # -- what the server tells it
+
+    def pause(self) -> None:
+        """The client takes what it is sent slower than it comes."""
+        self.is_writable = False
+
+    def resume(self) -> None:
+        """It has caught up."""
+        self.is_writable = True
+        for consuming in list(self.consumers.values()):
+            consuming.subscription.kick()
+
+    def ping(self) -> None:
+        """Ask the client whether it lives."""
+        if self.is_connected:
+            command = BaseCommand(type=BaseCommand.PING)
+            command.ping.SetInParent()
+            self.answer(command)
+
+    def refuse(self, why: str) -> None:
+        """End a connection whose client does not keep to the protocol."""
+        if not self._ended:
+            _log.warning("closing the connection of %s: %s", self.address, why)
+            self.end()
+
+    def end(self) -> None:
+        """Close the connection after what is to be sent."""
+        self._flush()
+        self._end()
+
+    def hang_up(self) -> None:
+        """The client is gone: so are its producers and consumers."""
+        self._ended = True
+        for task in list(self._tasks):
+            task.cancel()
+        for unwatch in list(self.watchers.values()):
+            unwatch()
+        for producing in list(self.producers.values()):
+            producing.topic.producers.remove(producing.producer)
+        for consuming in list(self.consumers.values()):
+            consuming.subscription.remove(consuming.consumer)
+            consuming.topic.left(consuming.subscription)
+        self.producers.clear()
+        self.consumers.clear()

@@ -1,0 +1,122 @@
+"""What a topic remembers of producers by name: the last sequence id stored, so that what comes twice is stored once.
+
+It is kept as Pulsar keeps it, in the cursor ``pulsar.dedup``: its mark-delete position tells up to where the entries
+are counted, and its properties (field 5 of ManagedCursorInfo: LongProperty 1 name, 2 value) hold a number per producer.
+After a crash the entries behind it are read again. Only what is durable is kept there: a number whose entry a power
+loss took would make the broker drop that message when it is sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from google.protobuf.message import DecodeError
+
+from magnetar.ledger.cursor_info import CursorInfo, cursor_path, encode_cursor
+from magnetar.ledger.port import ManagedLedger, Position
+from magnetar.ledger.protobuf import fields, message, number, signed
+from magnetar.metadata import MetadataStore
+from magnetar.pulsar.wire.pulsar_pb2 import MessageMetadata
+
+CURSOR = "pulsar.dedup"
+_PROPERTY = 5
+_ENTRIES_BETWEEN_SNAPSHOTS = 1000
+_MOST_PRODUCERS = 10_000
+_PLAIN = b"\x0e\x01"
+
+
+class Deduplication:
+    """The last sequence ids of one log's producers. ``load`` before use."""
+
+    def __init__(self, log: ManagedLedger, store: MetadataStore, clock: Callable[[], int]) -> None:
+        self._log = log
+        self._store = store
+        self._clock = clock
+        self._pushed: dict[str, int] = {}  # appended, and maybe not durable yet
+        self._durable: dict[str, int] = {}
+        self._since = 0
+        self._last: Position | None = None
+
+    async def load(self) -> None:
+        """Read what is kept, and the entries that came later."""
+        offset = self._log.first_offset
+        stored = self._store.get(cursor_path(self._log.name, CURSOR))
+        if stored is not None:
+            mark = self._decode(stored.value)
+            ledgers = {each.ledger_id: each for each in self._log.ledgers()}
+            ledger = ledgers.get(mark.ledger_id)
+            if ledger is not None and 0 <= mark.entry_id < ledger.entries:
+                offset = (await self._log.entry(mark)).last_offset + 1
+            else:
+                self._pushed.clear()
+        while entries := await self._log.read(offset, max_bytes=1 << 20):
+            for entry in entries:
+                at = 6 + int.from_bytes(entry.data[2:6], "big")
+                if entry.data[at : at + 2] == _PLAIN:
+                    end = at + 10 + int.from_bytes(entry.data[at + 6 : at + 10], "big")
+                    self._count(bytes(entry.data[at + 10 : end]))
+            offset = entries[-1].last_offset + 1
+        self._durable = dict(self._pushed)
+
+    def _count(self, data: bytes) -> None:
+        metadata = MessageMetadata()
+        try:
+            metadata.ParseFromString(data)
+        except DecodeError:
+            return
+        if metadata.num_chunks_from_msg <= 1 or metadata.chunk_id == metadata.num_chunks_from_msg - 1:
+            self.note(metadata.producer_name, max(metadata.sequence_id, metadata.highest_sequence_id))
+
+    def last_sequence_id(self, producer: str) -> int:
+        """Give the highest sequence id stored of a producer, -1 for none."""
+        return self._pushed.get(producer, -1)
+
+    def is_repeated(self, producer: str, highest_sequence_id: int) -> bool:
+        """Whether this was appended before; it may not be durable yet."""
+        return highest_sequence_id <= self._pushed.get(producer, -1)
+
+    def note(self, producer: str, highest_sequence_id: int) -> None:
+        """Remember what was appended."""
+        _raise(self._pushed, producer, highest_sequence_id)
+
+    def stored(self, position: Position, producer: str, highest_sequence_id: int) -> None:
+        """An entry is durable; now and then keep what is known."""
+        self._last = position
+        _raise(self._durable, producer, highest_sequence_id)
+        self._since += 1
+        if self._since >= _ENTRIES_BETWEEN_SNAPSHOTS:
+            self.save()
+
+    def failed(self, producer: str) -> None:
+        """What was appended was not kept."""
+        self._pushed[producer] = self._durable.get(producer, -1)
+
+    def save(self) -> None:
+        """Keep what is known, and up to where."""
+        if self._last is None or not self._since:
+            return
+        info = encode_cursor(CursorInfo(self._last, (), self._clock()))
+        rows = (message(1, name.encode()) + number(2, last) for name, last in self._durable.items())
+        self._store.put(
+            cursor_path(self._log.name, CURSOR), info + b"".join(message(_PROPERTY, row) for row in rows)
+        )
+        self._since = 0
+
+    def _decode(self, data: bytes) -> Position:
+        numbers: dict[int, int] = {}
+        for place, value in fields(data):
+            if isinstance(value, int):
+                numbers[place] = signed(value)
+            elif place == _PROPERTY:
+                row = dict(fields(value))
+                name, last = row.get(1), row.get(2)
+                if isinstance(last, int) and name is not None and not isinstance(name, int):
+                    self._pushed[bytes(name).decode("utf-8", "replace")] = signed(last)
+        return Position(numbers.get(2, -1), numbers.get(3, -1))
+
+
+def _raise(known: dict[str, int], producer: str, highest_sequence_id: int) -> None:
+    """Note a number unless a higher one is known; the producer heard last stands last."""
+    known[producer] = max(known.pop(producer, -1), highest_sequence_id)
+    if len(known) > _MOST_PRODUCERS:
+        del known[next(iter(known))]

@@ -1,0 +1,115 @@
+"""One consumer of a subscription: how much it may still get, and what it has not acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from magnetar.pulsar.dispatch.deliveries import Delivery, Place
+from magnetar.pulsar.wire import encode
+from magnetar.records.compression import Buffer
+
+_WORD = (1 << 64) - 1
+
+
+class Sink(Protocol):
+    """The connection that a consumer lives on."""
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the client takes what it is sent."""
+        ...
+
+    @property
+    def address(self) -> str: ...
+
+    def deliver(self, parts: Sequence[Buffer]) -> None:
+        """Send whole frames, given in parts."""
+        ...
+
+    def consumer_closed(self, consumer_id: int) -> None:
+        """Tell the client that its consumer is gone; it will come back by itself."""
+        ...
+
+    def active_changed(self, consumer_id: int, is_active: bool) -> None:
+        """Tell the client whether it is the one of a failover subscription that gets messages."""
+        ...
+
+
+class Pending(NamedTuple):
+    """An entry that a consumer has and did not acknowledge."""
+
+    messages: int
+    last_offset: int
+    key_hash: int
+
+
+@dataclass(slots=True, eq=False)
+class Consumer:
+    """One consumer. ``permits`` counts messages that it has room for; it may fall below 0 by part of a batch."""
+
+    sink: Sink
+    consumer_id: int
+    name: str
+    partition: int
+    priority_level: int = 0
+    hash_ranges: tuple[tuple[int, int], ...] = ()
+    """For sticky Key_Shared, inclusive."""
+    out_of_order: bool = False
+    epoch: int | None = None
+    metadata: dict[str, str] = field(default_factory=dict)
+    connected_ms: int = 0
+    role: str = ""
+    permits: int = 0
+    unacked: int = 0
+    pending: dict[Place, Pending] = field(default_factory=dict)
+    delivered_messages: int = 0
+    delivered_bytes: int = 0
+    redelivered: int = 0
+    acknowledged: int = 0
+
+    @property
+    def has_room(self) -> bool:
+        return self.permits > 0 and self.sink.is_writable
+
+    def send(self, deliveries: Iterable[tuple[Delivery, int, int | None]]) -> None:
+        """Send entries, each with how often it was delivered before and which of its messages remain (None: all)."""
+        parts: list[Buffer] = []
+        for delivery, redeliveries, remaining in deliveries:
+            body = delivery.body
+            ack_set = () if remaining is None else words(remaining)
+            parts.append(
+                encode.message_head(
+                    self.consumer_id,
+                    delivery.place,
+                    self.partition,
+                    len(body),
+                    redeliveries,
+                    ack_set,
+                    self.epoch,
+                )
+            )
+            parts.append(body)
+            self.delivered_messages += delivery.messages
+            self.delivered_bytes += len(body)
+            self.redelivered += redeliveries > 0
+        if parts:
+            self.sink.deliver(parts)
+
+
+def words(mask: int) -> list[int]:
+    """Give a set of batch indexes as the 64-bit words that Pulsar sends."""
+    found = []
+    while mask:
+        found.append(mask & _WORD)
+        mask >>= 64
+    return found or [0]
+
+
+def mask_of(ack_set: Sequence[int]) -> int:
+    """Give the set that Pulsar's 64-bit words stand for."""
+    mask = 0
+    for place, word in enumerate(ack_set):
+        mask |= (word & _WORD) << (64 * place)
+    return mask

@@ -1,0 +1,306 @@
+"""Shared subscriptions: entries go to whoever has room, and each is acknowledged, or sent again, by itself.
+
+An entry is in one of these places: ahead (read, not sent), pending (at a consumer), replay (to be sent again, in
+order), delayed (until its time), or done with. Replays go before what is ahead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from magnetar.ledger.cursor import Cursor
+from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.port import Position
+from magnetar.pulsar.dispatch.consumer import Consumer, Pending
+from magnetar.pulsar.dispatch.deliveries import Delivery, Place
+from magnetar.pulsar.dispatch.subscription import READ_BYTES, Readings, Subscription, SubType
+from magnetar.pulsar.errors import NotAllowed
+
+_MOST_REPLAYED_AT_ONCE = 200
+_TICK_S = 0.001
+
+
+class Replay(NamedTuple):
+    """An entry to be sent again."""
+
+    last_offset: int
+    key_hash: int
+
+
+class Shared(Subscription):
+    """Round robin among the consumers that have room, those of the lowest priority level first."""
+
+    sub_type: SubType = SubType.Shared
+
+    def __init__(self, name: str, cursor: Cursor, readings: Readings) -> None:
+        super().__init__(name, cursor, readings)
+        self._turn = 0
+        self._redeliveries: dict[Place, int] = {}
+        self._replay: dict[Place, Replay] = {}
+        self._order: list[Place] = []  # a heap; places that are no longer in _replay are passed over
+        self._delayed: list[tuple[int, Place, int]] = []  # a heap: when, what, its last offset
+        self._alarm: asyncio.TimerHandle | None = None
+
+    # -- consumers
+
+    def check(self, consumer: Consumer) -> None:
+        """Anybody may come."""
+
+    def _added(self, consumer: Consumer) -> None:
+        if len(self.consumers) == 1:
+            self._start_over()
+        self.kick()
+
+    def _removed(self, consumer: Consumer) -> None:
+        pending, consumer.pending, consumer.unacked = consumer.pending, {}, 0
+        for place, kept in pending.items():
+            self._let_go(place, kept)
+        if not self.consumers:
+            self._start_over()
+        self.kick()
+
+    def _start_over(self) -> None:
+        """Nobody has anything: what the cursor is not done with is all there is."""
+        self.rewind()
+
+    def rewind(self) -> None:
+        super().rewind()
+        self._replay.clear()
+        self._order.clear()
+        self._delayed.clear()
+        for consumer in self.consumers:
+            consumer.pending.clear()
+            consumer.unacked = 0
+
+    @property
+    def is_blocked(self) -> bool:
+        most = self._readings.limits.unacked_per_subscription
+        return 0 < most <= self.unacked
+
+    @property
+    def delayed(self) -> int:
+        return len(self._delayed)
+
+    def _is_full(self, consumer: Consumer) -> bool:
+        """Whether a consumer holds as much unacknowledged as it may."""
+        return 0 < self._readings.limits.unacked_per_consumer <= consumer.unacked
+
+    def _has_room(self, consumer: Consumer) -> bool:
+        return consumer.has_room and not self._is_full(consumer)
+
+    def _may_send(self) -> bool:
+        return any(map(self._has_room, self.consumers)) and not self.is_blocked
+
+    # -- sending
+
+    async def _pump(self) -> None:
+        while self._may_send():
+            self._wake_delayed()
+            if self._replay:
+                if not await self._send_replays():
+                    return
+            elif self._ahead:
+                if not self._send_ahead():
+                    return
+            elif not await self._fetch():
+                return
+            await asyncio.sleep(0)
+
+    def _send_ahead(self) -> bool:
+        """Hand out what was read; tell whether there is reason to go on."""
+        outbox = Outbox()
+        while self._ahead and not self.is_blocked:
+            delivery = self._ahead[0]
+            if self._is_early(delivery):
+                self._ahead.popleft()
+                continue
+            consumer = self._choose(delivery, 0)
+            if consumer is None:
+                break
+            self._ahead.popleft()
+            self._hand(delivery, 0, consumer, outbox)
+        outbox.send()
+        return not self._ahead
+
+    async def _send_replays(self) -> bool:
+        """Hand out again; tell whether there is reason to go on."""
+        taken: dict[Place, Replay] = {}
+        while self._order and len(taken) < _MOST_REPLAYED_AT_ONCE:
+            place = heapq.heappop(self._order)
+            replay = self._replay.pop(place, None)
+            if replay is not None:
+                taken[place] = replay
+        if not taken:
+            return True
+        generation = self._generation
+        try:
+            found = await self._read_again(taken)
+        except LedgerError:
+            self._put_back(taken)
+            raise
+        if generation != self._generation:
+            return True
+        outbox = Outbox()
+        stuck = False
+        for delivery in found:
+            replay = taken.pop(delivery.place)
+            consumer = None if stuck or self.is_blocked else self._choose(delivery, replay.key_hash)
+            if consumer is None:
+                stuck = self._stuck(delivery, replay) or stuck
+            else:
+                self._hand(delivery, replay.key_hash, consumer, outbox)
+        self._put_back(taken)  # those that one reading did not reach
+        outbox.send()
+        return not stuck
+
+    def _stuck(self, delivery: Delivery, replay: Replay) -> bool:
+        """Nobody takes a replay now: keep it; tell whether nobody takes any other one either."""
+        self._again_later(delivery.place, replay)
+        return True
+
+    async def _read_again(self, taken: dict[Place, Replay]) -> list[Delivery]:
+        """Read entries from the first one on, as far as one reading goes. Those that retention took are done with."""
+        for place in [each for each, kept in taken.items() if kept.last_offset < self._log.first_offset]:
+            del taken[place]
+            self._done(place)
+        if not taken:
+            return []
+        first = min(kept.last_offset for kept in taken.values())
+        last = max(kept.last_offset for kept in taken.values())
+        most = READ_BYTES if last > first else 1
+        entries = await self._log.read(first, max_bytes=most)
+        wanted = [each for each in entries if (each.ledger_id, each.entry_id) in taken]
+        return await self._readings.conversions.deliveries(wanted)
+
+    def _put_back(self, taken: dict[Place, Replay]) -> None:
+        for place, replay in taken.items():
+            self._again_later(place, replay)
+
+    def _again_later(self, place: Place, replay: Replay) -> None:
+        self._replay[place] = replay
+        heapq.heappush(self._order, place)
+
+    def _choose(self, delivery: Delivery, key_hash: int) -> Consumer | None:
+        """Give who gets an entry, or None if nobody can take it now."""
+        ready = [each for each in self.consumers if self._has_room(each)]
+        if not ready:
+            return None
+        best = min(each.priority_level for each in ready)
+        equals = [each for each in ready if each.priority_level == best]
+        self._turn += 1
+        return equals[self._turn % len(equals)]
+
+    def _hand(self, delivery: Delivery, key_hash: int, consumer: Consumer, outbox: Outbox) -> None:
+        place = delivery.place
+        remaining = self._partly.get(place)
+        messages = delivery.messages if remaining is None else remaining.bit_count()
+        consumer.permits -= messages
+        consumer.unacked += messages
+        consumer.pending[place] = Pending(messages, delivery.last_offset, key_hash)
+        outbox.add(consumer, delivery, self._redeliveries.get(place, 0), remaining)
+
+    # -- delayed delivery
+
+    def _is_early(self, delivery: Delivery) -> bool:
+        """Keep an entry whose time has not come."""
+        when = delivery.metadata.deliver_at_time
+        if when <= self._readings.clock():
+            return False
+        heapq.heappush(self._delayed, (when, delivery.place, delivery.last_offset))
+        self._set_alarm()
+        return True
+
+    def _wake_delayed(self) -> None:
+        now_ms = self._readings.clock()
+        while self._delayed and self._delayed[0][0] <= now_ms:
+            _, place, last_offset = heapq.heappop(self._delayed)
+            self._again_later(place, Replay(last_offset, self._hash_of(place)))
+        self._set_alarm()
+
+    def _hash_of(self, place: Place) -> int:
+        return 0
+
+    def _set_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._delayed and not self._closed:
+            wait_s = max((self._delayed[0][0] - self._readings.clock()) / 1000, _TICK_S)
+            self._alarm = asyncio.get_running_loop().call_later(wait_s, self.kick)
+
+    # -- acknowledging, and asking for it again
+
+    def acknowledge(self, consumer: Consumer, place: Place, remaining: int | None) -> None:
+        super().acknowledge(consumer, place, remaining)
+        left = self._partly.get(place)
+        pending = consumer.pending.get(place)
+        if left is not None and pending is not None:
+            messages = left.bit_count()
+            consumer.unacked -= pending.messages - messages
+            consumer.pending[place] = pending._replace(messages=messages)
+        self.kick()
+
+    def _taken(self, consumer: Consumer, place: Place) -> None:
+        owner: Consumer | None = consumer
+        if place not in consumer.pending:
+            owner = next((each for each in self.consumers if place in each.pending), None)
+        if owner is None:
+            self._known(place)
+            self._replay.pop(place, None)
+        else:
+            pending = owner.pending.pop(place)
+            owner.unacked -= pending.messages
+            self._acknowledged(place, pending)
+        self._redeliveries.pop(place, None)
+        consumer.acknowledged += 1
+
+    def _acknowledged(self, place: Place, pending: Pending) -> None:
+        """A consumer is done with an entry."""
+
+    def _let_go(self, place: Place, pending: Pending) -> None:
+        """A consumer has an entry no more, and is not done with it."""
+        self._again_later(place, Replay(pending.last_offset, pending.key_hash))
+
+    def acknowledge_up_to(self, consumer: Consumer, place: Place, remaining: int | None) -> None:
+        raise NotAllowed("cumulative acknowledgement is not possible on a shared subscription")
+
+    def redeliver(self, consumer: Consumer, places: Sequence[Place], epoch: int | None) -> None:
+        for place in places or list(consumer.pending):
+            pending = consumer.pending.pop(place, None)
+            if pending is not None:
+                consumer.unacked -= pending.messages
+                self._redeliveries[place] = self._redeliveries.get(place, 0) + 1
+                self._let_go(place, pending)
+        self.kick()
+
+    def skip_to(self, position: Position) -> int:
+        for consumer in self.consumers:
+            for place in [each for each in consumer.pending if each <= position]:
+                self._taken(consumer, place)
+        for place in [each for each in self._replay if each <= position]:
+            del self._replay[place]
+        self._delayed = [each for each in self._delayed if each[1] > position]
+        heapq.heapify(self._delayed)
+        return super().skip_to(position)
+
+    def close(self) -> None:
+        super().close()
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+
+class Outbox:
+    """What is sent together: for each consumer its entries, in order."""
+
+    def __init__(self) -> None:
+        self._sends: dict[Consumer, list[tuple[Delivery, int, int | None]]] = {}
+
+    def add(self, consumer: Consumer, delivery: Delivery, redeliveries: int, remaining: int | None) -> None:
+        self._sends.setdefault(consumer, []).append((delivery, redeliveries, remaining))
+
+    def send(self) -> None:
+        for consumer, deliveries in self._sends.items():
+            consumer.send(deliveries)

@@ -1,0 +1,102 @@
+"""Errors in Pulsar's numbers: what a client is told when storage, the core or a handler raises."""
+
+from __future__ import annotations
+
+from magnetar.broker.auth.authentication import AuthenticationFailed
+from magnetar.broker.errors import (
+    BrokerError,
+    InvalidTopic,
+    NamespaceNotFound,
+    TopicExists,
+    TopicNotFound,
+)
+from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced, StorageFull
+from magnetar.pulsar.wire.pulsar_pb2 import ServerError
+from magnetar.records.errors import CorruptBatch, RecordsError
+
+
+class PulsarError(Exception):
+    """What a handler refuses; ``code`` is Pulsar's number."""
+
+    code: ServerError = ServerError.UnknownError
+
+    def __init__(self, message: str, code: ServerError | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
+
+
+class ConsumerBusy(PulsarError):
+    """Another consumer has the subscription, or it is of another type."""
+
+    code = ServerError.ConsumerBusy
+
+
+class ConsumerAssignError(PulsarError):
+    """The hash ranges that a consumer asks for belong to another one, or make no sense."""
+
+    code = ServerError.ConsumerAssignError
+
+
+class ProducerBusy(PulsarError):
+    """A producer of that name is connected, or one that has the topic to itself."""
+
+    code = ServerError.ProducerBusy
+
+
+class ProducerFenced(PulsarError):
+    """Another producer has the topic to itself now; this one shall not come back."""
+
+    code = ServerError.ProducerFenced
+
+
+class SubscriptionNotFound(PulsarError):
+    """No subscription of that name, and it may not be made."""
+
+    code = ServerError.SubscriptionNotFound
+
+
+class NotAllowed(PulsarError):
+    """What was asked for cannot be done here."""
+
+    code = ServerError.NotAllowedError
+
+
+class NotAuthorized(PulsarError):
+    """The client's role has no grant for this."""
+
+    code = ServerError.AuthorizationError
+
+
+class IncompatibleSchema(PulsarError):
+    """The schema does not go with those that the topic has."""
+
+    code = ServerError.IncompatibleSchema
+
+
+class BadCommand(Exception):
+    """A client broke the protocol's rules: its connection ends."""
+
+
+_CODES: dict[type[BaseException], ServerError] = {
+    InvalidTopic: ServerError.InvalidTopicName,
+    TopicNotFound: ServerError.TopicNotFound,
+    TopicExists: ServerError.TopicNotFound,
+    NamespaceNotFound: ServerError.TopicNotFound,
+    AuthenticationFailed: ServerError.AuthenticationError,
+    BrokerError: ServerError.MetadataError,
+    LedgerFenced: ServerError.ServiceNotReady,
+    LedgerClosed: ServerError.ServiceNotReady,
+    StorageFull: ServerError.PersistenceError,
+    LedgerError: ServerError.PersistenceError,
+    CorruptBatch: ServerError.ChecksumError,
+    RecordsError: ServerError.UnknownError,
+}
+
+
+def code_for(error: BaseException) -> ServerError:
+    """Give Pulsar's number for what was raised; a surprise stays UnknownError."""
+    if isinstance(error, PulsarError):
+        return error.code
+    ancestors = type(error).__mro__
+    return next((_CODES[each] for each in ancestors if each in _CODES), ServerError.UnknownError)

@@ -1,0 +1,81 @@
+"""CONNECT, AUTH_RESPONSE, PING and PONG: who is there, and whether he still is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar import __version__
+from magnetar.broker.auth.authentication import AuthenticationFailed
+from magnetar.pulsar.errors import BadCommand
+from magnetar.pulsar.wire.pulsar_pb2 import (
+    BaseCommand,
+    CommandAuthResponse,
+    CommandConnect,
+    CommandPing,
+    CommandPong,
+    ServerError,
+)
+
+if TYPE_CHECKING:
+    from magnetar.pulsar.connection import Connection
+
+PROTOCOL_VERSION = 21
+_NO_REQUEST = (1 << 64) - 1
+_LEGACY_METHODS = {0: "none", 1: "ycav1", 2: "athens"}
+
+
+def connect(connection: Connection, command: CommandConnect, entry: memoryview) -> None:
+    """Let a client in, or tell it why not and end the connection."""
+    if connection.is_connected:
+        raise BadCommand("CONNECT twice")
+    if command.HasField("proxy_to_broker_url"):
+        raise BadCommand("CONNECT asks for a proxy, which this is not")
+    method = command.auth_method_name
+    if not command.HasField("auth_method_name") and command.HasField("auth_method"):
+        method = _LEGACY_METHODS.get(command.auth_method, "none")
+    if not _authenticate(connection, method, command.auth_data):
+        return
+    connection.is_connected = True
+    connection.client_version = command.client_version
+    connection.protocol_version = command.protocol_version
+    answer = BaseCommand(type=BaseCommand.CONNECTED)
+    connected = answer.connected
+    connected.server_version = f"Magnetar {__version__}"
+    connected.protocol_version = min(command.protocol_version, PROTOCOL_VERSION)
+    connected.max_message_size = connection.services.broker.settings.pulsar_max_message_size
+    connected.feature_flags.supports_topic_watchers = True
+    connected.feature_flags.supports_get_partitioned_metadata_without_auto_creation = True
+    connection.answer(answer)
+
+
+def auth_response(connection: Connection, command: CommandAuthResponse, entry: memoryview) -> None:
+    """Take new credentials of a client whose old ones ran out."""
+    _authenticate(connection, command.response.auth_method_name, command.response.auth_data)
+
+
+def _authenticate(connection: Connection, method: str, data: bytes) -> bool:
+    security = connection.services.broker.security
+    try:
+        principal = security.authentication.authenticate(method, data, connection.certificate)
+    except AuthenticationFailed as error:
+        answer = BaseCommand(type=BaseCommand.ERROR)
+        answer.error.request_id = _NO_REQUEST
+        answer.error.error = ServerError.AuthenticationError
+        answer.error.message = "Unable to authenticate"
+        connection.answer(answer)
+        connection.refuse(f"authentication failed: {error}")
+        return False
+    connection.role = principal.role
+    connection.access = security.authorization.access(principal.role)
+    return True
+
+
+def ping(connection: Connection, command: CommandPing, entry: memoryview) -> None:
+    """Say that the broker lives."""
+    answer = BaseCommand(type=BaseCommand.PONG)
+    answer.pong.SetInParent()
+    connection.answer(answer)
+
+
+def pong(connection: Connection, command: CommandPong, entry: memoryview) -> None:
+    """Whatever a client says tells that it lives."""

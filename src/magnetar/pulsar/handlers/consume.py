@@ -1,0 +1,203 @@
+"""SUBSCRIBE, FLOW, ACK, REDELIVER_UNACKNOWLEDGED_MESSAGES, UNSUBSCRIBE and CLOSE_CONSUMER."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
+
+from magnetar.broker.errors import TopicNotFound
+from magnetar.ledger.cursor import Start
+from magnetar.ledger.errors import LedgerError
+from magnetar.pulsar.connection import Consuming
+from magnetar.pulsar.dispatch.consumer import Consumer, mask_of
+from magnetar.pulsar.dispatch.subscription import SubType
+from magnetar.pulsar.errors import (
+    ConsumerAssignError,
+    NotAllowed,
+    NotAuthorized,
+    PulsarError,
+    code_for,
+)
+from magnetar.pulsar.handlers.route import success
+from magnetar.pulsar.names import PulsarName
+from magnetar.pulsar.topic import Wanted
+from magnetar.pulsar.wire.pulsar_pb2 import (
+    BaseCommand,
+    CommandAck,
+    CommandCloseConsumer,
+    CommandFlow,
+    CommandRedeliverUnacknowledgedMessages,
+    CommandSubscribe,
+    CommandUnsubscribe,
+    KeySharedMode,
+    MessageIdData,
+    ServerError,
+)
+
+if TYPE_CHECKING:
+    from magnetar.pulsar.connection import Connection
+
+_INT64 = 1 << 63
+
+
+def subscribe(
+    connection: Connection, command: CommandSubscribe, entry: memoryview
+) -> Coroutine[Any, Any, None] | None:
+    """Let a consumer in; it gets messages as far as it gives permits."""
+    if command.consumer_id in connection.consumers:
+        connection.answer(success(command.request_id))
+        return None
+    return _subscribe(connection, command)
+
+
+async def _subscribe(connection: Connection, command: CommandSubscribe) -> None:
+    services = connection.services
+    name = PulsarName.parse(command.topic)
+    if not command.subscription:
+        raise NotAllowed("Empty subscription name")
+    if connection.access is not None and not connection.access.consumes(name.topic, command.subscription):
+        raise NotAuthorized(f"Role {connection.role} is not authorized to consume {name.topic}")
+    if services.topics.find(name) is None and not command.force_topic_creation:
+        raise TopicNotFound(f"Topic {name} does not exist")
+    topic = await services.topics.get(name, create=True)
+    schema = command.schema if command.HasField("schema") else None
+    services.schemas.for_consumer(topic.topic.name, schema, connection.role)
+    subscription = await topic.subscription(_wanted(command))
+    consumer = Consumer(
+        connection,
+        command.consumer_id,
+        command.consumer_name or services.producer_name(),
+        topic.partition,
+        command.priority_level,
+        _ranges(command),
+        command.keySharedMeta.allowOutOfOrderDelivery,
+        command.consumer_epoch if command.HasField("consumer_epoch") else None,
+        {pair.key: pair.value for pair in command.metadata},
+        services.clock(),
+        connection.role,
+    )
+    subscription.check(consumer)
+    connection.consumers[command.consumer_id] = Consuming(consumer, subscription, topic)
+    connection.answer(success(command.request_id))
+    subscription.add(consumer)
+
+
+def _wanted(command: CommandSubscribe) -> Wanted:
+    place = None
+    if command.HasField("start_message_id") and not command.durable:
+        # The entry that is named comes again: the client knows which of its messages it has had.
+        place = place_of(command.start_message_id)
+    earliest = command.initialPosition == CommandSubscribe.Earliest
+    return Wanted(
+        command.subscription,
+        command.subType,
+        command.durable,
+        Start.earliest if earliest else Start.latest,
+        place,
+        command.start_message_rollback_duration_sec * 1000,
+        sticky=command.keySharedMeta.keySharedMode == KeySharedMode.STICKY,
+        any_order=command.keySharedMeta.allowOutOfOrderDelivery,
+        properties={pair.key: pair.value for pair in command.subscription_properties},
+    )
+
+
+def _ranges(command: CommandSubscribe) -> tuple[tuple[int, int], ...]:
+    if command.subType != SubType.Key_Shared or command.keySharedMeta.keySharedMode != KeySharedMode.STICKY:
+        return ()
+    ranges = tuple((each.start, each.end) for each in command.keySharedMeta.hashRanges)
+    if not ranges:
+        raise ConsumerAssignError("Ranges for KeyShared policy must not be empty.")
+    return ranges
+
+
+def place_of(message_id: MessageIdData) -> tuple[int, int]:
+    """Give ledger and entry, as the signed numbers that clients mean: -1:-1 is the earliest message."""
+    return _signed(message_id.ledgerId), _signed(message_id.entryId)
+
+
+def _signed(number: int) -> int:
+    return number - 2 * _INT64 if number >= _INT64 else number
+
+
+def flow(connection: Connection, command: CommandFlow, entry: memoryview) -> None:
+    """The consumer has room for more."""
+    consuming = connection.consumers.get(command.consumer_id)
+    if consuming is not None and command.messagePermits > 0:
+        consuming.subscription.flow(consuming.consumer, command.messagePermits)
+
+
+def ack(connection: Connection, command: CommandAck, entry: memoryview) -> None:
+    """Messages are done with. What a client calls acknowledged and is not there is its own affair, unless it asks."""
+    consuming = connection.consumers.get(command.consumer_id)
+    error: Exception | None = None
+    if consuming is None:
+        error = PulsarError("Consumer not found", ServerError.ConsumerNotFound)
+    elif command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits"):
+        error = NotAllowed("Transaction manager is not started or not enabled")
+    else:
+        error = _acknowledge(consuming, command)
+    if command.HasField("request_id"):
+        if consuming is not None:
+            consuming.subscription.flush_acks()
+        answer = BaseCommand(type=BaseCommand.ACK_RESPONSE)
+        answer.ackResponse.consumer_id = command.consumer_id
+        answer.ackResponse.request_id = command.request_id
+        if error is not None:
+            answer.ackResponse.error = code_for(error)
+            answer.ackResponse.message = str(error)
+        connection.answer(answer)
+
+
+def _acknowledge(consuming: Consuming, command: CommandAck) -> Exception | None:
+    """Do all that can be done; give what stood against the rest."""
+    subscription, consumer = consuming.subscription, consuming.consumer
+    cumulative = command.ack_type == CommandAck.Cumulative
+    acknowledge = subscription.acknowledge_up_to if cumulative else subscription.acknowledge
+    failed: Exception | None = None
+    for message_id in command.message_id:
+        remaining = mask_of(message_id.ack_set) if message_id.ack_set else None
+        try:
+            acknowledge(consumer, place_of(message_id), remaining)
+        except (PulsarError, LedgerError) as error:
+            failed = error
+    return failed
+
+
+def redeliver(
+    connection: Connection, command: CommandRedeliverUnacknowledgedMessages, entry: memoryview
+) -> None:
+    """Send again what a consumer did not acknowledge: what it names, or everything."""
+    consuming = connection.consumers.get(command.consumer_id)
+    if consuming is not None:
+        places: Sequence[tuple[int, int]] = list(map(place_of, command.message_ids))
+        epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
+        consuming.subscription.redeliver(consuming.consumer, places, epoch)
+
+
+def unsubscribe(connection: Connection, command: CommandUnsubscribe, entry: memoryview) -> None:
+    """End a subscription with all its state."""
+    consuming = consumer_of(connection, command.consumer_id)
+    if not command.force:
+        consuming.subscription.check_unsubscribe()
+    consuming.subscription.remove(consuming.consumer)
+    del connection.consumers[command.consumer_id]
+    if consuming.subscription.name in consuming.topic.subscriptions:
+        consuming.topic.unsubscribe(consuming.subscription.name)
+    connection.answer(success(command.request_id))
+
+
+def close_consumer(connection: Connection, command: CommandCloseConsumer, entry: memoryview) -> None:
+    """Let a consumer go; what it had not acknowledged is for others."""
+    consuming = connection.consumers.pop(command.consumer_id, None)
+    if consuming is not None:
+        consuming.subscription.remove(consuming.consumer)
+        consuming.topic.left(consuming.subscription)
+    connection.answer(success(command.request_id))
+
+
+def consumer_of(connection: Connection, consumer_id: int) -> Consuming:
+    """Give a consumer of the connection; raise ``PulsarError``."""
+    consuming = connection.consumers.get(consumer_id)
+    if consuming is None:
+        raise PulsarError(f"Consumer {consumer_id} not found", ServerError.ConsumerNotFound)
+    return consuming

@@ -1,0 +1,91 @@
+"""LOOKUP and PARTITIONED_METADATA: which broker serves a topic, and how many partitions it has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.broker.errors import TopicNotFound
+from magnetar.broker.names import TopicName
+from magnetar.pulsar.errors import NotAuthorized
+from magnetar.pulsar.names import PulsarName
+from magnetar.pulsar.wire.pulsar_pb2 import (
+    BaseCommand,
+    CommandLookupTopic,
+    CommandLookupTopicResponse,
+    CommandPartitionedTopicMetadata,
+    CommandPartitionedTopicMetadataResponse,
+    ServerError,
+)
+
+if TYPE_CHECKING:
+    from magnetar.pulsar.connection import Connection
+
+
+def check_look_up(connection: Connection, topic: TopicName) -> None:
+    """Raise ``NotAuthorized`` unless the client may know of a topic."""
+    if connection.access is not None and not connection.access.looks_up(topic):
+        raise NotAuthorized(f"Role {connection.role} is not authorized to look up {topic}")
+
+
+def lookup(connection: Connection, command: CommandLookupTopic, entry: memoryview) -> None:
+    """This broker serves every topic there is or may be."""
+    name = PulsarName.parse(command.topic)
+    check_look_up(connection, name.topic)
+    answer = BaseCommand(type=BaseCommand.LOOKUP_RESPONSE)
+    response = answer.lookupTopicResponse
+    response.request_id = command.request_id
+    response.response = CommandLookupTopicResponse.Connect
+    response.authoritative = True
+    where = str(connection.listener.advertised)
+    if connection.listener.tls:
+        response.brokerServiceUrlTls = f"pulsar+ssl://{where}"
+    else:
+        response.brokerServiceUrl = f"pulsar://{where}"
+    connection.answer(answer)
+
+
+def lookup_refused(command: CommandLookupTopic, code: ServerError, message: str) -> BaseCommand:
+    answer = BaseCommand(type=BaseCommand.LOOKUP_RESPONSE)
+    response = answer.lookupTopicResponse
+    response.request_id = command.request_id
+    response.response = CommandLookupTopicResponse.Failed
+    response.error = code
+    response.message = message
+    return answer
+
+
+def partitioned_metadata(
+    connection: Connection, command: CommandPartitionedTopicMetadata, entry: memoryview
+) -> None:
+    """Give the number of partitions; 0 for a topic that is not partitioned, or is still to be made."""
+    name = PulsarName.parse(command.topic)
+    check_look_up(connection, name.topic)
+    topic = connection.services.topics.find(name)
+    partitions = 0
+    if topic is not None and name.partition is None:
+        partitions = topic.partitions if topic.partitions > 1 else 0
+    elif topic is None and not _may_come(connection, command):
+        raise TopicNotFound(f"Topic {name} does not exist")
+    answer = BaseCommand(type=BaseCommand.PARTITIONED_METADATA_RESPONSE)
+    response = answer.partitionMetadataResponse
+    response.request_id = command.request_id
+    response.response = CommandPartitionedTopicMetadataResponse.Success
+    response.partitions = partitions
+    connection.answer(answer)
+
+
+def _may_come(connection: Connection, command: CommandPartitionedTopicMetadata) -> bool:
+    settings = connection.services.broker.settings
+    return settings.auto_create_topics_enable and command.metadata_auto_creation_enabled
+
+
+def partitioned_metadata_refused(
+    command: CommandPartitionedTopicMetadata, code: ServerError, message: str
+) -> BaseCommand:
+    answer = BaseCommand(type=BaseCommand.PARTITIONED_METADATA_RESPONSE)
+    response = answer.partitionMetadataResponse
+    response.request_id = command.request_id
+    response.response = CommandPartitionedTopicMetadataResponse.Failed
+    response.error = code
+    response.message = message
+    return answer

@@ -1,0 +1,112 @@
+"""SEEK, GET_LAST_MESSAGE_ID and CONSUMER_STATS: where a subscription is, and where it shall be."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from magnetar.pulsar.connection import Consuming
+from magnetar.pulsar.dispatch.subscription import SubType
+from magnetar.pulsar.errors import PulsarError
+from magnetar.pulsar.handlers.consume import consumer_of, place_of
+from magnetar.pulsar.handlers.route import success
+from magnetar.pulsar.topic import PulsarTopic
+from magnetar.pulsar.wire.pulsar_pb2 import (
+    BaseCommand,
+    CommandConsumerStats,
+    CommandGetLastMessageId,
+    CommandSeek,
+    MessageIdData,
+    ServerError,
+)
+from magnetar.records.entry import decode_entry
+
+if TYPE_CHECKING:
+    from magnetar.pulsar.connection import Connection
+
+_UINT64 = (1 << 64) - 1
+
+
+def seek(connection: Connection, command: CommandSeek, entry: memoryview) -> Coroutine[Any, Any, None]:
+    """Begin a subscription anew; as in Pulsar all its consumers are sent away first, and come back."""
+    return _seek(connection, command, consumer_of(connection, command.consumer_id))
+
+
+async def _seek(connection: Connection, command: CommandSeek, consuming: Consuming) -> None:
+    topic, subscription = consuming.topic, consuming.subscription
+    if command.HasField("message_publish_time"):
+        position = await topic.position_at(command.message_publish_time)
+    elif command.HasField("message_id"):
+        position = topic.position_of(place_of(command.message_id))
+        subscription.forget_part(position)
+    else:
+        raise PulsarError("Seek without a message id or a time", ServerError.MetadataError)
+    topic.seek(subscription, position)
+    if command.HasField("message_id") and command.message_id.ack_set:
+        subscription.begin_within(position, command.message_id.ack_set)
+    connection.answer(success(command.request_id))
+
+
+def last_message_id(
+    connection: Connection, command: CommandGetLastMessageId, entry: memoryview
+) -> Coroutine[Any, Any, None]:
+    """Tell the id of the topic's last message, and up to where the consumer's subscription is done."""
+    return _last_message_id(connection, command, consumer_of(connection, command.consumer_id))
+
+
+async def _last_message_id(
+    connection: Connection, command: CommandGetLastMessageId, consuming: Consuming
+) -> None:
+    answer = BaseCommand(type=BaseCommand.GET_LAST_MESSAGE_ID_RESPONSE)
+    response = answer.getLastMessageIdResponse
+    response.request_id = command.request_id
+    await fill_last_message_id(response.last_message_id, consuming.topic)
+    consuming.subscription.flush_acks()
+    mark = consuming.subscription.cursor.mark_delete_position
+    response.consumer_mark_delete_position.ledgerId = mark.ledger_id & _UINT64
+    response.consumer_mark_delete_position.entryId = mark.entry_id & _UINT64
+    connection.answer(answer)
+
+
+async def fill_last_message_id(filled: MessageIdData, topic: PulsarTopic) -> None:
+    """Write the id of a topic's last message; -1:-1 where there is none."""
+    last = await topic.last_entry()
+    filled.partition = topic.partition
+    if last is None:
+        filled.ledgerId = filled.entryId = _UINT64
+        return
+    filled.ledgerId, filled.entryId = last.ledger_id, last.entry_id
+    message = decode_entry(last.data).message
+    if message.batched or message.entry_format != "pulsar":
+        filled.batch_index = message.num_messages_in_batch - 1
+        filled.batch_size = message.num_messages_in_batch
+
+
+def consumer_stats(connection: Connection, command: CommandConsumerStats, entry: memoryview) -> None:
+    """Tell a consumer's figures."""
+    consuming = connection.consumers.get(command.consumer_id)
+    answer = BaseCommand(type=BaseCommand.CONSUMER_STATS_RESPONSE)
+    response = answer.consumerStatsResponse
+    response.request_id = command.request_id
+    if consuming is None:
+        response.error_code = ServerError.ConsumerNotFound
+        response.error_message = f"Consumer {command.consumer_id} not found"
+        connection.answer(answer)
+        return
+    consumer, subscription = consuming.consumer, consuming.subscription
+    since_s = max((connection.services.clock() - consumer.connected_ms) / 1000, 1.0)
+    response.msgRateOut = consumer.delivered_messages / since_s
+    response.msgThroughputOut = consumer.delivered_bytes / since_s
+    response.msgRateRedeliver = consumer.redelivered / since_s
+    response.messageAckRate = consumer.acknowledged / since_s
+    response.msgRateExpired = subscription.expired / since_s
+    response.consumerName = consumer.name
+    response.availablePermits = max(consumer.permits, 0)
+    response.unackedMessages = consumer.unacked
+    response.blockedConsumerOnUnackedMsgs = subscription.is_blocked
+    response.address = connection.address
+    response.connectedSince = datetime.fromtimestamp(consumer.connected_ms / 1000, UTC).isoformat()
+    response.type = SubType.Name(subscription.sub_type)
+    response.msgBacklog = subscription.backlog
+    connection.answer(answer)

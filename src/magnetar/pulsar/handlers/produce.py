@@ -1,0 +1,184 @@
+"""PRODUCER, SEND and CLOSE_PRODUCER."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from magnetar.ledger.cursor import Start
+from magnetar.ledger.errors import LedgerError
+from magnetar.pulsar.connection import Producing, Receipt
+from magnetar.pulsar.dispatch.subscription import SubType
+from magnetar.pulsar.errors import BadCommand, NotAllowed, NotAuthorized, code_for
+from magnetar.pulsar.handlers.route import success
+from magnetar.pulsar.names import PulsarName
+from magnetar.pulsar.producers import Producer
+from magnetar.pulsar.topic import PulsarTopic, Wanted
+from magnetar.pulsar.wire import encode
+from magnetar.pulsar.wire.pulsar_pb2 import (
+    BaseCommand,
+    CommandCloseProducer,
+    CommandProducer,
+    CommandSend,
+)
+from magnetar.records.errors import RecordsError
+from magnetar.records.pulsar_entries import Sent, open_send
+
+if TYPE_CHECKING:
+    from magnetar.pulsar.connection import Connection
+
+_NOWHERE = (-1, -1)
+
+
+def producer(
+    connection: Connection, command: CommandProducer, entry: memoryview
+) -> Coroutine[Any, Any, None] | None:
+    """Make a producer; its client may send once it is told so."""
+    known = connection.producers.get(command.producer_id)
+    if known is not None:
+        _tell(connection, command.request_id, known, ready=True)
+        return None
+    return _produce(connection, command)
+
+
+async def _produce(connection: Connection, command: CommandProducer) -> None:
+    services = connection.services
+    name = PulsarName.parse(command.topic)
+    if connection.access is not None and not connection.access.produces(name.topic):
+        raise NotAuthorized(f"Role {connection.role} is not authorized to produce to {name.topic}")
+    if command.txn_enabled:
+        raise NotAllowed("Transaction manager is not started or not enabled")
+    topic = await services.topics.get(name, create=True)
+    schema = command.schema if command.HasField("schema") else None
+    version = services.schemas.for_producer(topic.topic.name, schema, connection.role)
+    if command.initial_subscription_name and command.initial_subscription_name not in topic.subscriptions:
+        await topic.subscription(
+            Wanted(command.initial_subscription_name, SubType.Exclusive, True, Start.earliest)
+        )
+    given = bool(command.producer_name) and command.user_provided_producer_name
+    made = Producer(
+        connection,
+        command.producer_id,
+        command.producer_name or services.producer_name(),
+        command.epoch,
+        given,
+        command.producer_access_mode,
+        command.topic_epoch if command.HasField("topic_epoch") else None,
+        version,
+        {pair.key: pair.value for pair in command.metadata},
+        connection.role,
+        services.clock(),
+    )
+    producing = Producing(made, topic)
+    turn = topic.producers.add(made)
+    if turn is not None:
+        await _wait(connection, command.request_id, producing, turn)
+    connection.producers[command.producer_id] = producing
+    _tell(connection, command.request_id, producing, ready=True)
+
+
+async def _wait(
+    connection: Connection, request_id: int, producing: Producing, turn: asyncio.Future[None]
+) -> None:
+    """Tell the client to be patient, until the topic is its own."""
+    _tell(connection, request_id, producing, ready=False)
+    try:
+        await turn
+    except asyncio.CancelledError:
+        producing.topic.producers.remove(producing.producer)
+        raise
+
+
+def _tell(connection: Connection, request_id: int, producing: Producing, *, ready: bool) -> None:
+    made, dedup = producing.producer, producing.topic.dedup
+    answer = BaseCommand(type=BaseCommand.PRODUCER_SUCCESS)
+    done = answer.producer_success
+    done.request_id = request_id
+    done.producer_name = made.name
+    done.last_sequence_id = -1 if dedup is None else dedup.last_sequence_id(made.name)
+    done.schema_version = made.schema_version
+    done.producer_ready = ready
+    if made.topic_epoch is not None:
+        done.topic_epoch = made.topic_epoch
+    connection.answer(answer)
+
+
+def send(connection: Connection, command: CommandSend, entry: memoryview) -> None:
+    """Store what a producer sends; its receipt follows once it is durable."""
+    producing = connection.producers.get(command.producer_id)
+    if producing is None:
+        raise BadCommand(f"a message of producer {command.producer_id}, which is not there")
+    topic, made = producing.topic, producing.producer
+    try:
+        if command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits"):
+            raise NotAllowed("Transaction manager is not started or not enabled")
+        _check_size(connection, entry)
+        sent = open_send(
+            entry, num_messages=command.num_messages if command.HasField("num_messages") else None
+        )
+        if sent.metadata.marker_type is not None:
+            raise NotAllowed("markers are the brokers' own")
+        _store(connection, command, sent, topic, made)
+    except (RecordsError, LedgerError, NotAllowed) as error:
+        frame = _refused(command, error)
+        connection.receipt(Receipt(None, frame, lambda _: frame, None))
+
+
+def _check_size(connection: Connection, entry: memoryview) -> None:
+    most = connection.services.broker.settings.pulsar_max_message_size
+    if len(entry) >= 10 and bytes(entry[:2]) == b"\x0e\x01":
+        size = len(entry) - 10 - int.from_bytes(entry[6:10], "big")
+        if size > most:
+            raise NotAllowed(f"Exceed maximum message size: {size} bytes, {most} may be")
+
+
+def _store(
+    connection: Connection, command: CommandSend, sent: Sent, topic: PulsarTopic, made: Producer
+) -> None:
+    highest = max(command.highest_sequence_id, command.sequence_id)
+    dedup, metadata = topic.dedup, sent.metadata
+    # Of a chunked message all parts have one sequence id; it counts when the last one is there.
+    counts = not metadata.is_chunk or metadata.chunk_id == metadata.num_chunks_from_msg - 1
+    if dedup is not None and dedup.is_repeated(made.name, highest):
+        frame = encode.send_receipt(
+            command.producer_id, command.sequence_id, highest, _NOWHERE, topic.partition
+        )
+        connection.receipt(Receipt(topic.last_durable, frame, lambda error: _refused(command, error), None))
+        return
+    appended = topic.publish(made, sent)
+    if dedup is not None and counts:
+        dedup.note(made.name, highest)
+
+    def then(is_kept: bool) -> None:
+        assert dedup is not None
+        if is_kept:
+            dedup.stored(appended.position, made.name, highest if counts else -1)
+        else:
+            dedup.failed(made.name)
+
+    frame = encode.send_receipt(
+        command.producer_id, command.sequence_id, highest, appended.position, topic.partition
+    )
+    connection.receipt(
+        Receipt(appended.durable, frame, lambda error: _refused(command, error), then if dedup else None)
+    )
+
+
+def _refused(command: CommandSend, error: BaseException) -> bytes:
+    answer = BaseCommand(type=BaseCommand.SEND_ERROR)
+    refused = answer.send_error
+    refused.producer_id = command.producer_id
+    refused.sequence_id = command.sequence_id
+    refused.error = code_for(error)
+    refused.message = str(error)
+    return encode.frame(answer)
+
+
+def close_producer(connection: Connection, command: CommandCloseProducer, entry: memoryview) -> None:
+    """Let a producer go, after all that it sent is stored."""
+    producing = connection.producers.pop(command.producer_id, None)
+    if producing is not None:
+        producing.topic.producers.remove(producing.producer)
+    frame = encode.frame(success(command.request_id))
+    connection.receipt(Receipt(None, frame, lambda _: frame, None))

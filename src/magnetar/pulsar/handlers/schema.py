@@ -1,0 +1,72 @@
+"""GET_SCHEMA and GET_OR_CREATE_SCHEMA."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.broker.errors import TopicNotFound
+from magnetar.broker.topic import Topic
+from magnetar.pulsar.errors import NotAuthorized
+from magnetar.pulsar.handlers.lookup import check_look_up
+from magnetar.pulsar.names import PulsarName
+from magnetar.pulsar.wire.pulsar_pb2 import (
+    BaseCommand,
+    CommandGetOrCreateSchema,
+    CommandGetSchema,
+    ServerError,
+)
+
+if TYPE_CHECKING:
+    from magnetar.pulsar.connection import Connection
+
+
+def get_schema(connection: Connection, command: CommandGetSchema, entry: memoryview) -> None:
+    """Give a version of a topic's schema, or the latest one."""
+    name = PulsarName.parse(command.topic)
+    check_look_up(connection, name.topic)
+    version = None
+    if command.schema_version:
+        version = int.from_bytes(command.schema_version, "big", signed=True)
+    found = connection.services.schemas.get(name.topic, version)
+    if found is None:
+        raise TopicNotFound("Topic not found or no-schema")
+    answer = BaseCommand(type=BaseCommand.GET_SCHEMA_RESPONSE)
+    answer.getSchemaResponse.request_id = command.request_id
+    answer.getSchemaResponse.schema.CopyFrom(found.to_wire())
+    answer.getSchemaResponse.schema_version = found.wire_version
+    connection.answer(answer)
+
+
+def get_schema_refused(command: CommandGetSchema, code: ServerError, message: str) -> BaseCommand:
+    answer = BaseCommand(type=BaseCommand.GET_SCHEMA_RESPONSE)
+    answer.getSchemaResponse.request_id = command.request_id
+    answer.getSchemaResponse.error_code = code
+    answer.getSchemaResponse.error_message = message
+    return answer
+
+
+def get_or_create_schema(
+    connection: Connection, command: CommandGetOrCreateSchema, entry: memoryview
+) -> None:
+    """Give the version that a schema has, made if it is new."""
+    name = PulsarName.parse(command.topic)
+    if connection.access is not None and not connection.access.produces(name.topic):
+        raise NotAuthorized(f"Role {connection.role} is not authorized to produce to {name.topic}")
+    topic: Topic | None = connection.services.topics.find(name)
+    if topic is None:
+        raise TopicNotFound(f"Topic {name} does not exist")
+    version = connection.services.schemas.for_producer(topic.name, command.schema, connection.role)
+    answer = BaseCommand(type=BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE)
+    answer.getOrCreateSchemaResponse.request_id = command.request_id
+    answer.getOrCreateSchemaResponse.schema_version = version
+    connection.answer(answer)
+
+
+def get_or_create_schema_refused(
+    command: CommandGetOrCreateSchema, code: ServerError, message: str
+) -> BaseCommand:
+    answer = BaseCommand(type=BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE)
+    answer.getOrCreateSchemaResponse.request_id = command.request_id
+    answer.getOrCreateSchemaResponse.error_code = code
+    answer.getOrCreateSchemaResponse.error_message = message
+    return answer

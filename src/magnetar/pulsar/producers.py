@@ -1,0 +1,134 @@
+"""Producers of one topic: who may produce, and in what order those wait who want the topic to themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from magnetar.pulsar.errors import ProducerBusy, ProducerFenced
+from magnetar.pulsar.wire.pulsar_pb2 import ProducerAccessMode
+
+
+class ProducerSink(Protocol):
+    """The connection that a producer lives on."""
+
+    @property
+    def address(self) -> str: ...
+
+    def producer_closed(self, producer_id: int) -> None:
+        """Tell the client that its producer is gone; it will come back by itself."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Producer:
+    """One producer. ``epoch`` grows each time its client connects it again."""
+
+    sink: ProducerSink
+    producer_id: int
+    name: str
+    epoch: int = 0
+    name_given: bool = False
+    """Whether the client chose the name."""
+    access_mode: ProducerAccessMode = ProducerAccessMode.Shared
+    topic_epoch: int | None = None
+    schema_version: bytes = b""
+    metadata: dict[str, str] = field(default_factory=dict)
+    role: str = ""
+    connected_ms: int = 0
+    messages: int = 0
+    bytes: int = 0
+
+    @property
+    def is_exclusive(self) -> bool:
+        return self.access_mode != ProducerAccessMode.Shared
+
+
+class Producers:
+    """The producers of one topic (of one partition)."""
+
+    def __init__(self, epoch: int | None, keep_epoch: Callable[[int], None]) -> None:
+        self.by_name: dict[str, Producer] = {}
+        self._epoch = epoch
+        self._keep_epoch = keep_epoch
+        self._owner: Producer | None = None
+        self._waiting: deque[tuple[Producer, asyncio.Future[None]]] = deque()
+
+    def add(self, producer: Producer) -> asyncio.Future[None] | None:
+        """Let a producer in, or give when it will be; raise ``ProducerBusy`` or ``ProducerFenced``."""
+        self._replace(producer)
+        mode = producer.access_mode
+        if mode == ProducerAccessMode.Shared:
+            if self._owner is not None or self._waiting:
+                raise ProducerBusy("Topic has an existing exclusive producer: " + self._owners_name())
+        elif mode == ProducerAccessMode.Exclusive:
+            if self.by_name or self._waiting:
+                raise ProducerFenced("Topic has an existing producer, and this one wants it for itself")
+            self._own(producer)
+        elif mode == ProducerAccessMode.ExclusiveWithFencing:
+            for other in list(self.by_name.values()):
+                self.remove(other, wake=False)
+                other.sink.producer_closed(other.producer_id)
+            self._own(producer)
+        elif self.by_name:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((producer, turn))
+            return turn
+        else:
+            self._own(producer)
+        self.by_name[producer.name] = producer
+        return None
+
+    def _replace(self, producer: Producer) -> None:
+        """A client that lost its connection comes back before the broker noticed: the newer epoch wins."""
+        old = self.by_name.get(producer.name)
+        if old is None:
+            return
+        same_client = old.sink is producer.sink and old.producer_id == producer.producer_id
+        if not same_client and (producer.name_given or producer.epoch <= old.epoch):
+            raise ProducerBusy(f"Producer with name '{producer.name}' is already connected to topic")
+        if same_client and producer.epoch < old.epoch:
+            raise ProducerBusy(f"Producer with name '{producer.name}' is already connected to topic")
+        self.remove(old, wake=False)
+        old.sink.producer_closed(old.producer_id)
+
+    def _owners_name(self) -> str:
+        return self._owner.name if self._owner is not None else "one that waits for it"
+
+    def _own(self, producer: Producer) -> None:
+        """Give a producer the topic for itself, under an epoch that fences all before it off."""
+        if (
+            producer.topic_epoch is not None
+            and self._epoch is not None
+            and producer.topic_epoch < self._epoch
+        ):
+            raise ProducerFenced(
+                f"Producer was fenced: it had the topic in epoch {producer.topic_epoch}, which is {self._epoch} now"
+            )
+        if producer.topic_epoch is None or self._epoch is None or producer.topic_epoch > self._epoch:
+            self._epoch = 0 if self._epoch is None else self._epoch + 1
+            self._keep_epoch(self._epoch)
+        producer.topic_epoch = self._epoch
+        self._owner = producer
+
+    def remove(self, producer: Producer, *, wake: bool = True) -> None:
+        """Let a producer go; who waits longest for the topic may get it."""
+        if self.by_name.get(producer.name) is producer:
+            del self.by_name[producer.name]
+        self._waiting = deque(each for each in self._waiting if each[0] is not producer)
+        if self._owner is producer:
+            self._owner = None
+        while wake and self._waiting and not self.by_name:
+            following, turn = self._waiting.popleft()
+            if turn.done():
+                continue
+            try:
+                self._own(following)
+            except ProducerFenced as error:
+                turn.set_exception(error)
+                continue
+            self.by_name[following.name] = following
+            turn.set_result(None)

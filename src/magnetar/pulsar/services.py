@@ -1,0 +1,30 @@
+"""What one broker offers to Pulsar's clients."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from magnetar.broker.core import Broker
+from magnetar.pulsar.schemas import Schemas
+from magnetar.pulsar.topics import PulsarTopics
+
+CLUSTER = "standalone"
+
+
+@dataclass(slots=True)
+class Services:
+    """The broker core, and what this protocol adds."""
+
+    broker: Broker
+    topics: PulsarTopics
+    schemas: Schemas
+    clock: Callable[[], int]
+    _names: Iterator[int] = field(default_factory=itertools.count)
+    _started: int = 0
+
+    def producer_name(self) -> str:
+        """Give a name that no producer has, or had before a restart."""
+        self._started = self._started or self.clock()
+        return f"{CLUSTER}-{self._started:x}-{next(self._names)}"

@@ -1,0 +1,282 @@
+"""One partition as Pulsar means it: a managed ledger with producers and subscriptions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from magnetar.broker.topic import Topic
+from magnetar.ledger.cursor import Cursor, Cursors, Start
+from magnetar.ledger.port import Appended, ManagedLedger, Position, StoredEntry
+from magnetar.metadata import MetadataStore
+from magnetar.pulsar.deduplication import CURSOR as DEDUPLICATION_CURSOR
+from magnetar.pulsar.deduplication import Deduplication
+from magnetar.pulsar.dispatch.deliveries import Conversions
+from magnetar.pulsar.dispatch.key_shared import KeyShared
+from magnetar.pulsar.dispatch.shared import Shared
+from magnetar.pulsar.dispatch.subscription import (
+    Limits,
+    Readings,
+    SingleActive,
+    Subscription,
+    SubType,
+)
+from magnetar.pulsar.errors import ConsumerBusy, SubscriptionNotFound
+from magnetar.pulsar.producers import Producer, Producers
+from magnetar.records.entry import index_of
+from magnetar.records.pulsar_entries import Sent
+
+CURSOR_SAVE_MS = 1000
+_EPOCHS = "/pulsar/topic-epochs"
+_log = logging.getLogger("magnetar.pulsar")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a consumer asks for when it subscribes."""
+
+    subscription: str
+    sub_type: SubType
+    durable: bool = True
+    start: Start = Start.latest
+    start_place: tuple[int, int] | None = None
+    """For a subscription that is not durable: the entry to begin with."""
+    rollback_ms: int = 0
+    create: bool = True
+    sticky: bool = False
+    any_order: bool = False
+    properties: Mapping[str, str] | None = None
+
+
+class PulsarTopic:
+    """One partition; ``partition`` is -1 where the topic has but one. Made by ``PulsarTopics``."""
+
+    def __init__(
+        self,
+        topic: Topic,
+        index: int,
+        log: ManagedLedger,
+        store: MetadataStore,
+        conversions: Conversions,
+        limits: Limits,
+        clock: Callable[[], int],
+        *,
+        deduplicates: bool,
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.partition = index if topic.partitions > 1 else -1
+        self.log = log
+        self.cursors = Cursors(log, store, clock=clock, save_interval_ms=CURSOR_SAVE_MS)
+        self.subscriptions: dict[str, Subscription] = {}
+        self.last_durable: asyncio.Future[None] | None = None
+        """When the last append is durable; None if it is at once."""
+        self.dedup = Deduplication(log, store, clock) if deduplicates else None
+        self._store = store
+        self._clock = clock
+        self._readings = Readings(log, conversions, clock, limits)
+        self._epoch_path = f"{_EPOCHS}/{log.name}"
+        stored = store.get(self._epoch_path)
+        self.producers = Producers(int(stored.value) if stored else None, self._keep_epoch)
+        log.watchers.append(self._grown)
+
+    @property
+    def name(self) -> str:
+        """What clients call it."""
+        name = str(self.topic.name)
+        return name if self.partition < 0 else f"{name}-partition-{self.partition}"
+
+    async def load(self) -> None:
+        """Make ready what must be known before anybody produces or consumes."""
+        if self.dedup is not None:
+            await self.dedup.load()
+        for name in self.cursors.names():
+            if name != DEDUPLICATION_CURSOR:
+                self.subscriptions[name] = self._made(
+                    Wanted(name, SubType.Exclusive), self.cursors.open(name)
+                )
+
+    def _keep_epoch(self, epoch: int) -> None:
+        self._store.put(self._epoch_path, b"%d" % epoch)
+
+    def _grown(self) -> None:
+        for subscription in self.subscriptions.values():
+            if subscription.consumers:
+                subscription.kick()
+
+    # -- producing
+
+    def publish(self, producer: Producer, sent: Sent) -> Appended:
+        """Store what a producer sent; raise ``LedgerError``."""
+        appended = self.log.append((sent.framed,), messages=sent.messages, timestamp_ms=sent.timestamp_ms)
+        self.last_durable = appended.durable
+        producer.messages += sent.messages
+        producer.bytes += len(sent.framed)
+        return appended
+
+    # -- subscribing
+
+    async def subscription(self, wanted: Wanted) -> Subscription:
+        """Give the subscription that a consumer asks for, made if need be; raise ``PulsarError``."""
+        found = self.subscriptions.get(wanted.subscription)
+        if found is not None and found.consumers:
+            if found.cursor.is_durable != wanted.durable:
+                raise ConsumerBusy("Durable subscription with the same name already exists.")
+            if found.sub_type != wanted.sub_type:
+                raise ConsumerBusy(
+                    f"Subscription is of different type: {SubType.Name(found.sub_type)} consumers are connected"
+                )
+            return found
+        if found is not None and found.cursor.is_durable and not wanted.durable:
+            raise ConsumerBusy("Durable subscription with the same name already exists.")
+        if found is not None and wanted.durable:
+            return self._as_wanted(found, wanted)
+        if not wanted.create and wanted.durable:
+            raise SubscriptionNotFound(f"Subscription {wanted.subscription} not found")
+        place = await self._start(wanted)
+        cursor = self._cursor(wanted)
+        if place is not None:
+            self._seek(cursor, place)
+        if (raced := self.subscriptions.get(wanted.subscription)) is not None and raced.consumers:
+            return await self.subscription(wanted)
+        return self._keep(wanted, cursor)
+
+    def _as_wanted(self, found: Subscription, wanted: Wanted) -> Subscription:
+        """A subscription without consumers becomes what the next one asks for."""
+        same_keys = not isinstance(found, KeyShared) or (found.sticky, wanted.sub_type) == (
+            wanted.sticky,
+            SubType.Key_Shared,
+        )
+        if found.sub_type == wanted.sub_type and same_keys:
+            return found
+        found.close()
+        made = self._keep(wanted, found.cursor)
+        made.properties = found.properties
+        return made
+
+    def _keep(self, wanted: Wanted, cursor: Cursor) -> Subscription:
+        made = self._made(wanted, cursor)
+        self.subscriptions[wanted.subscription] = made
+        return made
+
+    def _made(self, wanted: Wanted, cursor: Cursor) -> Subscription:
+        made: Subscription
+        if wanted.sub_type == SubType.Shared:
+            made = Shared(wanted.subscription, cursor, self._readings)
+        elif wanted.sub_type == SubType.Key_Shared:
+            made = KeyShared(
+                wanted.subscription, cursor, self._readings, sticky=wanted.sticky, any_order=wanted.any_order
+            )
+        else:
+            made = SingleActive(wanted.subscription, cursor, self._readings, wanted.sub_type)
+        made.properties = dict(wanted.properties or {})
+        return made
+
+    def _cursor(self, wanted: Wanted) -> Cursor:
+        if wanted.durable:
+            return self.cursors.open(wanted.subscription, wanted.start)
+        return self.cursors.non_durable(wanted.start)
+
+    async def _start(self, wanted: Wanted) -> Position | None:
+        """Give where a new subscription begins, if it says so more exactly than first or last."""
+        if wanted.rollback_ms:
+            return await self.position_at(self._clock() - wanted.rollback_ms)
+        if wanted.start_place is None:
+            return None
+        return self.position_of(wanted.start_place)
+
+    # -- places
+
+    def position_of(self, place: tuple[int, int]) -> Position:
+        """Give the entry that a client names, or the nearest one behind it that there is or will be."""
+        ledgers = self.log.ledgers()
+        if not ledgers:
+            return Position(-1, 0)
+        for ledger in ledgers:
+            if place[0] < ledger.ledger_id:
+                return Position(ledger.ledger_id, 0)
+            if place[0] == ledger.ledger_id and place[1] < ledger.entries:
+                return Position(ledger.ledger_id, max(place[1], 0))
+        return self.end()
+
+    def end(self) -> Position:
+        """Give the place right behind the last entry."""
+        ledgers = self.log.ledgers()
+        return Position(ledgers[-1].ledger_id, ledgers[-1].entries) if ledgers else Position(-1, 0)
+
+    async def position_at(self, timestamp_ms: int) -> Position:
+        """Give the first entry that was stored at that time or later, or the end."""
+        found = await self.log.find_first(lambda entry: index_of(entry.data).broker_timestamp >= timestamp_ms)
+        return self.end() if found is None else Position(found.ledger_id, found.entry_id)
+
+    async def last_entry(self) -> StoredEntry | None:
+        """Give the last entry that may be read, or None."""
+        if self.log.visible_offset <= self.log.first_offset:
+            return None
+        entries = await self.log.read(self.log.visible_offset - 1, max_bytes=1)
+        return entries[-1] if entries else None
+
+    @staticmethod
+    def _seek(cursor: Cursor, position: Position) -> None:
+        if position.ledger_id >= 0:
+            cursor.seek(position)
+
+    def seek(self, subscription: Subscription, position: Position) -> None:
+        """Begin a subscription anew with the entry at ``position``; its consumers are sent away and come back."""
+        subscription.reset(lambda: self._seek(subscription.cursor, position))
+
+    # -- letting go
+
+    def left(self, subscription: Subscription, *, is_reset: bool = False) -> None:
+        """A consumer left: a subscription that is not durable ends with its last one."""
+        if not subscription.cursor.is_durable and not subscription.consumers and not is_reset:
+            self._forget(subscription)
+
+    def unsubscribe(self, name: str) -> None:
+        """End a subscription with all its state."""
+        subscription = self.subscriptions.get(name)
+        if subscription is None:
+            raise SubscriptionNotFound(f"Subscription {name} not found")
+        subscription.disconnect()
+        self._forget(subscription)
+        if subscription.cursor.is_durable:
+            self.cursors.delete(name)
+
+    def _forget(self, subscription: Subscription) -> None:
+        subscription.close()
+        if self.subscriptions.get(subscription.name) is subscription:
+            del self.subscriptions[subscription.name]
+
+    async def expire(self, older_than_ms: int) -> None:
+        """Have subscriptions pass over what is older and nobody acknowledged (message TTL)."""
+        if not self.subscriptions:
+            return
+        position = await self.position_at(older_than_ms)
+        if position.ledger_id < 0:
+            return
+        last = Position(position.ledger_id, position.entry_id - 1)
+        for subscription in self.subscriptions.values():
+            if subscription.cursor.mark_delete_position < last:
+                subscription.expired += subscription.skip_to(last)
+
+    def save(self) -> None:
+        """Keep cursors and sequence ids that were changed."""
+        for subscription in self.subscriptions.values():
+            subscription.flush_acks()
+        self.cursors.save()
+        if self.dedup is not None:
+            self.dedup.save()
+
+    def close(self) -> None:
+        """Send everybody away, and keep what is to be kept."""
+        with contextlib.suppress(ValueError):
+            self.log.watchers.remove(self._grown)
+        for producer in list(self.producers.by_name.values()):
+            self.producers.remove(producer, wake=False)
+            producer.sink.producer_closed(producer.producer_id)
+        for subscription in list(self.subscriptions.values()):
+            subscription.disconnect()
+            subscription.close()

@@ -1,0 +1,174 @@
+"""All topics of this broker as Pulsar's clients find them: opened when somebody first asks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
+from magnetar.broker.core import Broker
+from magnetar.broker.errors import TopicExists, TopicNotFound
+from magnetar.broker.topic import Topic
+from magnetar.ledger.errors import LedgerError
+from magnetar.metadata import MetadataError
+from magnetar.pulsar.dispatch.deliveries import Conversions
+from magnetar.pulsar.dispatch.subscription import Limits
+from magnetar.pulsar.errors import NotAllowed
+from magnetar.pulsar.names import PulsarName, partition_name
+from magnetar.pulsar.topic import PulsarTopic
+
+_SWEEP_S = 1.0
+_EXPIRE_EVERY = 30
+_log = logging.getLogger("magnetar.pulsar")
+
+
+class PulsarTopics:
+    """The partitions that are open, by topic and index."""
+
+    def __init__(self, broker: Broker, clock: Callable[[], int]) -> None:
+        self._broker = broker
+        self._clock = clock
+        settings = broker.settings
+        self._conversions = Conversions(settings.memory_cache_bytes)
+        self._limits = Limits(
+            settings.max_unacked_messages_per_consumer, settings.max_unacked_messages_per_subscription
+        )
+        self._open: dict[tuple[bytes, int], PulsarTopic] = {}
+        self._opening: dict[tuple[bytes, int], asyncio.Future[PulsarTopic]] = {}
+        self._sweeper: asyncio.Task[None] | None = None
+        broker.events.topic_deleted.append(self._deleted)
+        broker.events.topic_changed.append(self._changed)
+
+    def start(self) -> None:
+        """Begin to keep cursors now and then, and to look for messages that are too old."""
+        self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
+
+    async def close(self) -> None:
+        """Keep what is to be kept."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._sweeper
+        for topic in self.all_open():
+            topic.close()
+            topic.save()
+
+    def all_open(self) -> list[PulsarTopic]:
+        return list(self._open.values())
+
+    def find(self, name: PulsarName) -> Topic | None:
+        """Give the topic that a name, with or without partition, belongs to."""
+        return self._broker.get(str(name.topic))
+
+    def names(self, namespace: str) -> list[str]:
+        """Give what Pulsar calls the topics of ``tenant/namespace``: of those with partitions each partition."""
+        found = []
+        for topic in self._broker.topics():
+            if topic.name.namespace_name == namespace and not topic.internal:
+                found += names_of(topic)
+        return found
+
+    async def get(self, name: PulsarName, *, create: bool) -> PulsarTopic:
+        """Give a partition, opened if need be, its topic created where that is asked for and allowed.
+
+        Raises ``TopicNotFound``, ``NotAllowed`` or what the broker core and storage raise.
+        """
+        topic = self.find(name)
+        if topic is None:
+            topic = await self._create(name, create)
+        if topic.internal:
+            raise NotAllowed(f"{name} is the broker's own")
+        if name.partition is None and topic.partitions > 1:
+            raise NotAllowed(f"{name} has {topic.partitions} partitions; name one of them")
+        index = name.partition or 0
+        if index >= topic.partitions:
+            raise TopicNotFound(f"Topic {name} does not exist: there are {topic.partitions} partitions")
+        return await self.open(topic, index)
+
+    async def _create(self, name: PulsarName, create: bool) -> Topic:
+        if name.partition is not None or not create or not self._broker.settings.auto_create_topics_enable:
+            raise TopicNotFound(f"Topic {name} does not exist")
+        try:
+            return await self._broker.create_topic(name.topic, 1)
+        except TopicExists:
+            return self._broker.topic(str(name.topic))
+
+    async def open(self, topic: Topic, index: int) -> PulsarTopic:
+        """Give a partition of a topic, opened if need be."""
+        key = topic.topic_id, index
+        found = self._open.get(key)
+        if found is not None:
+            return found
+        opening = self._opening.get(key)
+        if opening is None:
+            opening = self._opening[key] = asyncio.ensure_future(self._load(topic, index))
+            opening.add_done_callback(lambda _: self._opening.pop(key, None))
+        return await asyncio.shield(opening)
+
+    async def _load(self, topic: Topic, index: int) -> PulsarTopic:
+        broker = self._broker
+        log = await broker.engine.open(topic.name.ledger_name(index), broker.ledger_policy(topic))
+        made = PulsarTopic(
+            topic,
+            index,
+            log,
+            broker.store,
+            self._conversions,
+            self._limits,
+            self._clock,
+            deduplicates=broker.settings.broker_deduplication_enabled,
+        )
+        await made.load()
+        if topic.deleted:
+            made.close()
+            await broker.engine.delete(log.name)  # it was made again while its topic was being deleted
+            raise TopicNotFound(f"Topic {topic.name} was deleted")
+        self._open[topic.topic_id, index] = made
+        return made
+
+    async def _deleted(self, topic: Topic) -> None:
+        for index in range(topic.partitions):
+            found = self._open.pop((topic.topic_id, index), None)
+            if found is not None:
+                found.close()
+                for name in found.cursors.names():
+                    found.cursors.delete(name)
+
+    def _changed(self, topic: Topic) -> None:
+        """A topic that gets more partitions gets other names and message ids: its clients must look again."""
+        policy = self._broker.ledger_policy(topic)
+        for index in range(topic.partitions):
+            found = self._open.get((topic.topic_id, index))
+            if found is None:
+                continue
+            found.log.policy = policy
+            if found.partition < 0 and topic.partitions > 1:
+                del self._open[topic.topic_id, index]
+                found.close()
+                found.save()
+
+    async def _sweep(self) -> None:
+        rounds = 0
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            rounds += 1
+            for topic in self.all_open():
+                try:
+                    topic.save()
+                    if rounds % _EXPIRE_EVERY == 0:
+                        await self._expire(topic)
+                except (LedgerError, MetadataError) as error:
+                    _log.error("cursors of %s cannot be kept: %s", topic.name, error)
+
+    async def _expire(self, topic: PulsarTopic) -> None:
+        ttl_ms = self._broker.settings.message_ttl_ms
+        if ttl_ms > 0:
+            await topic.expire(self._clock() - ttl_ms)
+
+
+def names_of(topic: Topic) -> list[str]:
+    """Give what Pulsar calls a topic: its name, or those of its partitions."""
+    if topic.partitions == 1:
+        return [str(topic.name)]
+    return [partition_name(topic.name, index) for index in range(topic.partitions)]
