@@ -22,7 +22,7 @@ from magnetar.records.crc import crc32c
 from magnetar.records.entry import broker_entry_head, decode_entry, kafka_message_head
 from magnetar.records.errors import CorruptBatch, EntryCorrupt, InvalidRecord, RecordsError, TooMuchInside
 from magnetar.records.pulsar_compression import compress_payload, decompress_payload
-from magnetar.records.pulsar_entries import framed_message, open_send, to_kafka, to_pulsar
+from magnetar.records.pulsar_entries import open_send, to_kafka, to_pulsar
 from magnetar.records.pulsar_metadata import (
     Compression,
     MessageMetadata,
@@ -32,6 +32,7 @@ from magnetar.records.pulsar_metadata import (
     encode_metadata,
     encode_single,
 )
+from magnetar.records.pulsar_plain import framed_message, singles
 from tests.records import pulsar_oracle as oracle
 
 codecs = st.sampled_from(Codec)
@@ -135,7 +136,6 @@ def test_headers_are_properties_that_a_pulsar_consumer_can_read() -> None:
 
 
 def _singles(body: object) -> list[tuple[int, SingleMessageMetadata]]:
-    from magnetar.records.pulsar_entries import singles
 
     count, at = 0, 0
     data = bytes(body)  # type: ignore[call-overload]

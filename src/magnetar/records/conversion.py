@@ -1,23 +1,158 @@
 """Whole batches from one world's form to the other's, as quickly as this process can.
 
-The rules stand in `magnetar.records.mapping`, and `magnetar.records.pulsar_entries` applies them one record at a time.
+The usual cases are done in machine code (numba) where that is installed; all others, and all faults, are left to
+`magnetar.records.pulsar_plain`. A process that never converts anything never loads the compiler's runtime: the first
+conversion has it loaded in the background, and until it is there the plain form serves.
 """
 
 from __future__ import annotations
 
-from magnetar.records.batch import BatchHeader
-from magnetar.records.compression import Buffer, Codec
-from magnetar.records.pulsar_entries import framed_message, kafka_to_pulsar, to_kafka
+import struct
+import threading
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from magnetar.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, batches
+from magnetar.records.compression import Buffer, Codec, decompress
+from magnetar.records.crc import crc32c
+from magnetar.records.entry import decode_entry, kafka_payload_at
+from magnetar.records.pulsar_compression import compress_payload, decompress_payload
 from magnetar.records.pulsar_metadata import encode_metadata
+from magnetar.records.pulsar_plain import (
+    CHECKSUM,
+    PulsarMessage,
+    batch_metadata,
+    framed_message,
+    kafka_to_pulsar,
+    plain_kafka_batch,
+    plain_pulsar_message,
+)
+
+_SIZE = struct.Struct(">I")
+_FRAME_BYTES = 10  # checksum with its mark, and the metadata's size
+_MESSAGE_BYTES = 64  # how much longer than a record its message may be, besides three times its content
+
+
+class _Machine:
+    """The machine code, once it is loaded."""
+
+    def __init__(self) -> None:
+        self.code: Any = None
+        self._loading: threading.Thread | None = None
+        self._scratch = threading.local()
+
+    def get(self) -> Any:
+        """Give the code, or None until it is there; have it loaded if nobody has."""
+        if self.code is None and self._loading is None:
+            self._loading = threading.Thread(target=self.load, name="machine-code", daemon=True)
+            self._loading.start()
+        return self.code
+
+    def load(self) -> None:
+        """Load the code now, if there is any for this installation."""
+        if find_spec("numba") is not None and find_spec("numpy") is not None:
+            self.code = import_module("magnetar.records.pulsar_kernel")
+
+    def scratch(self, size: int) -> Any:
+        """Give a thread's own room of at least ``size`` bytes: fresh pages cost more than what is done on them."""
+        room = getattr(self._scratch, "room", None)
+        if room is None or len(room) < size:
+            room = self.code.np.empty(max(size, 1 << 20), self.code.np.uint8)
+            if size <= 4 << 20:
+                self._scratch.room = room
+        return room
+
+
+_machine = _Machine()
+
+
+def use_machine_code() -> None:
+    """Have the machine code loaded when this returns: for processes that are going to convert a lot."""
+    _machine.load()
+
+
+# --- Pulsar to Kafka -------------------------------------------------------------------------------------------
 
 
 def kafka_batch(data: Buffer) -> bytes | memoryview:
     """Give the record batches of an entry of any format; raise ``RecordsError``."""
-    return to_kafka(data)
+    at = kafka_payload_at(memoryview(data))
+    if at >= 0:
+        return memoryview(data)[at:]
+    code = _machine.get()
+    if code is None:
+        return plain_kafka_batch(data)
+    np = code.np
+    entry = np.frombuffer(data, np.uint8)
+    facts = np.empty(code.FACTS, np.int64)
+    status = code.open_entry(entry, facts)
+    if status == code.Status.PLAIN:
+        return plain_kafka_batch(data)
+    body, at = entry, int(facts[code.PAYLOAD_AT])
+    if status == code.Status.COMPRESSED:
+        size = int(facts[code.UNCOMPRESSED_SIZE])
+        inflated = decompress_payload(int(facts[code.COMPRESSION]), memoryview(data)[at:], size)
+        body, at = np.frombuffer(inflated, np.uint8), 0
+    content = len(body) if facts[code.BATCHED] else len(entry) + len(body)
+    out = _machine.scratch(HEADER_BYTES + content + code.RECORD_BYTES * int(facts[code.MESSAGES]))
+    size = code.fill_batch(entry, body, at, facts, out)
+    return plain_kafka_batch(data) if size < 0 else bytes(out[:size].data)
+
+
+# --- Kafka to Pulsar -------------------------------------------------------------------------------------------
+
+
+def pulsar_message(data: Buffer) -> PulsarMessage:
+    """Give an entry of any format as Pulsar's consumers expect it; raise ``RecordsError``."""
+    at = kafka_payload_at(memoryview(data))
+    if at >= 0 and _machine.get() is not None:
+        found = list(batches(memoryview(data)[at:]))
+        if len(found) == 1 and not found[0][0].is_control:
+            header, batch = found[0]
+            append_time = decode_entry(data).message.publish_time if header.max_timestamp <= 0 else 0
+            return _framed(batch, header, append_time, header.codec)
+    return plain_pulsar_message(data)
 
 
 def framed_batch(data: memoryview, header: BatchHeader, append_time: int, codec: Codec) -> Buffer:
     """Give one checked record batch as a Pulsar producer would have sent it, under ``codec``."""
+    return _framed(data, header, append_time, codec).framed
+
+
+def _framed(data: memoryview, header: BatchHeader, append_time: int, codec: Codec) -> PulsarMessage:
+    messages = header.last_offset_delta + 1
+    code = _machine.get()
+    stamped = bool(header.attributes & LOG_APPEND_TIME)
+    usual = header.records_count == messages and not (stamped and header.max_timestamp <= 0)
+    if code is None or not usual:
+        return _plain_framed(data, header, append_time, codec)
+    body = decompress(header.codec, data[HEADER_BYTES:])
+    latest = header.max_timestamp if header.max_timestamp > 0 else append_time
+    # Only a compressed payload's metadata tell a size, so those of any other can be written first.
+    metadata = encode_metadata(batch_metadata(header, messages, latest, codec, 0))
+    at = _FRAME_BYTES + len(metadata)
+    room = at + 3 * len(body) + _MESSAGE_BYTES * messages
+    out = code.np.empty(room, code.np.uint8) if codec is Codec.none else _machine.scratch(room)
+    end = code.fill_payload(
+        code.np.frombuffer(body, code.np.uint8), 0, messages, header.base_timestamp,
+        header.max_timestamp if stamped else -1, header.base_sequence if header.producer_id >= 0 else -1, out, at,
+    )  # fmt: skip
+    if end < 0:
+        return _plain_framed(data, header, append_time, codec)
+    if codec is not Codec.none:
+        described = batch_metadata(header, messages, latest, codec, end - at)
+        payload = compress_payload(described.compression, bytes(out[at:end].data))
+        return framed_message(encode_metadata(described), payload, messages)
+    view = memoryview(out[:end].data)
+    view[:2] = CHECKSUM
+    view[6:at] = _SIZE.pack(len(metadata)) + metadata
+    view[2:6] = _SIZE.pack(crc32c(view[6:]))
+    view = view.toreadonly()
+    return PulsarMessage(view, view[_FRAME_BYTES:at], view[at:], messages, control=False)
+
+
+def _plain_framed(data: memoryview, header: BatchHeader, append_time: int, codec: Codec) -> PulsarMessage:
     messages = header.last_offset_delta + 1
     metadata, payload = kafka_to_pulsar([(header, data)], append_time, messages, codec)
-    return framed_message(encode_metadata(metadata), payload, messages).framed
+    return framed_message(encode_metadata(metadata), payload, messages, metadata.marker_type is not None)

@@ -18,66 +18,17 @@ What a Pulsar producer sends is stored byte for byte: `open_send` says whether i
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from magnetar.records.batch import (
-    HEADER_BYTES,
-    LOG_APPEND_TIME,
-    MAGIC,
-    TRANSACTIONAL,
-    BatchHeader,
-    batches,
-    seal,
-)
-from magnetar.records.compression import Buffer, Codec, decompress
+from magnetar.records.compression import Buffer
+from magnetar.records.conversion import kafka_batch, pulsar_message
 from magnetar.records.crc import crc32c
-from magnetar.records.entry import Entry, decode_entry, payload_at
 from magnetar.records.errors import CorruptBatch, EntryCorrupt, InvalidRecord
-from magnetar.records.mapping import (
-    RawRecord,
-    decode_record,
-    encode_headers,
-    encode_record,
-    key_of,
-    record_of,
-    single_of,
-)
-from magnetar.records.pulsar_compression import OF_KAFKA, compress_payload, decompress_payload
-from magnetar.records.pulsar_metadata import (
-    BATCH_PROPERTY,
-    FORMAT_PROPERTY,
-    KafkaBatch,
-    MessageMetadata,
-    SingleMessageMetadata,
-    decode_metadata,
-    decode_single,
-    encode_metadata,
-    encode_single,
-)
-from magnetar.records.varint import decode_zigzag
+from magnetar.records.pulsar_metadata import BATCH_PROPERTY, FORMAT_PROPERTY, MessageMetadata, decode_metadata
+from magnetar.records.pulsar_plain import CHECKSUM, PulsarMessage, count_of
 
-CHECKSUM = b"\x0e\x01"
-LEAST_SINGLE_BYTES = 6
-"""The shortest message in a batch: 4 bytes of size, and the required ``payload_size``."""
 _SIZE = struct.Struct(">I")
-_COMMIT_MARKER, _ABORT_MARKER = 21, 22
-_UNKNOWN_MARKER = 0
 _RESERVED = (FORMAT_PROPERTY.encode(), BATCH_PROPERTY)
-_OFFSET = struct.Struct(">q")
-
-
-class PulsarMessage(NamedTuple):
-    """One entry as Pulsar's consumers get it."""
-
-    framed: Buffer
-    """What follows the command in a MESSAGE frame: checksum, metadata and payload."""
-    metadata: Buffer
-    payload: Buffer
-    messages: int
-    """How many batch indexes, and offsets, the entry has."""
-    control: bool
-    """Whether it is no message at all but a marker, which a dispatcher acknowledges itself."""
 
 
 class Sent(NamedTuple):
@@ -87,9 +38,6 @@ class Sent(NamedTuple):
     metadata: MessageMetadata
     messages: int
     timestamp_ms: int
-
-
-# --- from a Pulsar producer ------------------------------------------------------------------------------------
 
 
 def open_send(framed: Buffer, *, num_messages: int | None = None) -> Sent:
@@ -109,7 +57,7 @@ def open_send(framed: Buffer, *, num_messages: int | None = None) -> Sent:
             f"metadata at byte {start} claims {end - start} bytes; {len(view) - start} are there"
         )
     metadata = decode_metadata(view, start, end)
-    messages = _count(metadata, len(view) - end)
+    messages = count_of(metadata, len(view) - end)
     if num_messages is not None and num_messages != messages:
         raise InvalidRecord(f"the command speaks of {num_messages} messages, their metadata of {messages}")
     reserved = [name for name, _ in metadata.properties if name in _RESERVED]
@@ -130,268 +78,14 @@ def _checked(view: memoryview) -> int:
     return 6
 
 
-def _count(metadata: MessageMetadata, payload_bytes: int) -> int:
-    """Give how many messages there are; a count that the payload cannot hold must not take offsets."""
-    messages = metadata.num_messages_in_batch
-    if not metadata.batched:
-        return 1
-    room = metadata.uncompressed_size if metadata.compression else payload_bytes
-    if metadata.encryption_keys:  # the cipher adds some; what it hides cannot be looked at
-        room = max(room, payload_bytes)
-    if not 0 < messages <= max(room // LEAST_SINGLE_BYTES, 1):
-        raise InvalidRecord(f"a batch of {messages} messages cannot be in {room} bytes")
-    return messages
-
-
-# --- for Kafka -------------------------------------------------------------------------------------------------
-
-
 def to_kafka(data: Buffer) -> bytes | memoryview:
     """Give the record batches of an entry of any format, with its offsets; raise ``RecordsError``.
 
     In format ``kafka`` they are a view into the entry.
     """
-    entry = decode_entry(data)
-    if entry.message.entry_format == "pulsar":
-        return pulsar_to_kafka(data, entry)
-    return with_offsets(entry.payload, entry.base_offset)
-
-
-def with_offsets(payload: memoryview, base_offset: int) -> bytes | memoryview:
-    """Give record batches with the offsets of their entry's index, which counts whatever a producer put there."""
-    at, wrong = base_offset, False
-    for header, _ in batches(payload):
-        wrong |= header.base_offset != at
-        at += header.last_offset_delta + 1
-    if not wrong:
-        return payload
-    out, place, at = bytearray(payload), 0, base_offset
-    for header, _ in batches(payload):
-        _OFFSET.pack_into(out, place, at)
-        place, at = place + header.size, at + header.last_offset_delta + 1
-    return bytes(out)
-
-
-def pulsar_to_kafka(data: Buffer, entry: Entry) -> bytes:
-    """Give the one record batch of an entry in format ``pulsar``; ``data`` is all of it."""
-    metadata, payload = entry.message, entry.payload
-    messages = _count(metadata, len(payload))
-    if metadata.marker_type is not None:
-        return record_batch(entry, messages, [])
-    if metadata.encryption_keys or metadata.is_chunk:
-        return record_batch(entry, messages, [foreign_record(metadata, metadata_bytes(data), payload)])
-    body = decompress_payload(metadata.compression, payload, metadata.uncompressed_size)
-    if metadata.batched:
-        return record_batch(entry, messages, list(_records(metadata, body, messages)))
-    return record_batch(entry, messages, [record_of(metadata, bytes(body), 0, metadata.publish_time)])
-
-
-def record_batch(entry: Entry, messages: int, records: Sequence[RawRecord]) -> bytes:
-    """Lay records out as the batch of an entry. Its first timestamp is the entry's publish time."""
-    metadata = entry.message
-    kept = metadata.kafka_batch or KafkaBatch(0, -1, -1, -1)
-    attributes = kept.attributes & (LOG_APPEND_TIME | TRANSACTIONAL)
-    published = metadata.publish_time
-    latest = max((record.timestamp for record in records), default=published)
-    header = BatchHeader(
-        base_offset=entry.broker.index - messages + 1,
-        length=0,
-        partition_leader_epoch=0,
-        magic=MAGIC,
-        crc=0,
-        attributes=attributes,
-        last_offset_delta=messages - 1,
-        base_timestamp=published,
-        max_timestamp=published if attributes & LOG_APPEND_TIME else latest,
-        producer_id=kept.producer_id,
-        producer_epoch=kept.producer_epoch,
-        base_sequence=kept.base_sequence,
-        records_count=len(records),
-    )
-    return seal(header, b"".join(encode_record(record, published) for record in records))
-
-
-def _records(metadata: MessageMetadata, body: Buffer, messages: int) -> Iterator[RawRecord]:
-    for delta, single, payload in singles(body, messages):
-        if not single.compacted_out:
-            yield record_of(single, payload, delta, metadata.publish_time)
-
-
-def singles(body: Buffer, messages: int) -> Iterator[tuple[int, SingleMessageMetadata, bytes]]:
-    """Give (batch index, metadata, payload) of each message of an uncompressed batch; raise ``EntryCorrupt``."""
-    view = memoryview(body)
-    at = 0
-    for number in range(messages):
-        if at + 4 > len(view):
-            raise EntryCorrupt(f"message {number} of {messages} is cut short at byte {at} of its batch")
-        start = at + 4
-        end = start + int(_SIZE.unpack_from(view, at)[0])
-        if end > len(view):
-            raise EntryCorrupt(f"message {number}: its metadata at byte {start} runs past its batch")
-        single = decode_single(view, start, end)
-        at = end + single.payload_size
-        if single.payload_size < 0 or at > len(view):
-            raise EntryCorrupt(
-                f"message {number} claims {single.payload_size} bytes at byte {end} of its batch"
-            )
-        yield number, single, bytes(view[end:at])
-    if at != len(view):
-        raise EntryCorrupt(f"{len(view) - at} bytes follow the last of {messages} messages, at byte {at}")
-
-
-def metadata_bytes(data: Buffer) -> bytes:
-    """Give an entry's MessageMetadata as it was written."""
-    end = payload_at(data)
-    at = 6 + int(_SIZE.unpack_from(data, 2)[0])
-    at += 6 if bytes(data[at : at + 2]) == CHECKSUM else 0
-    return bytes(data[at + 4 : end])
-
-
-def foreign_record(metadata: MessageMetadata, written: bytes, payload: Buffer) -> RawRecord:
-    """Give a record for what the broker cannot take apart: an encrypted payload, or a piece of a chunked message.
-
-    Its value is the payload as it was sent (compressed as ``pulsar.metadata`` says) and has the entry's first offset;
-    an encrypted batch leaves its further offsets empty. Headers: ``pulsar.encrypted`` with the algorithm, or
-    ``pulsar.chunk`` with ``uuid/number/of``; and ``pulsar.metadata``, Pulsar's MessageMetadata in protobuf, with
-    which a consumer that has the key, or all pieces, can do what a Pulsar consumer does.
-    """
-    what: tuple[bytes, bytes] = (b"pulsar.encrypted", metadata.encryption_algo)
-    if not metadata.encryption_keys:
-        number = b"%d/%d" % (metadata.chunk_id, metadata.num_chunks_from_msg)
-        what = (b"pulsar.chunk", metadata.uuid + b"/" + number)
-    headers = [*metadata.properties, what, (b"pulsar.metadata", written)]
-    timestamp = metadata.event_time if metadata.event_time > 0 else metadata.publish_time
-    return RawRecord(0, timestamp, key_of(metadata), bytes(payload), encode_headers(headers))
-
-
-# --- for Pulsar ------------------------------------------------------------------------------------------------
+    return kafka_batch(data)
 
 
 def to_pulsar(data: Buffer) -> PulsarMessage:
     """Give an entry of any format as Pulsar's consumers expect it; raise ``RecordsError``."""
-    entry = decode_entry(data)
-    view = memoryview(data)
-    messages = entry.message.num_messages_in_batch
-    if entry.message.entry_format == "pulsar":
-        framed = view[6 + int(_SIZE.unpack_from(view, 2)[0]) :]
-        at = 10 if bytes(framed[:2]) == CHECKSUM else 4
-        end = len(framed) - len(entry.payload)
-        return PulsarMessage(
-            framed, framed[at:end], framed[end:], messages, entry.message.marker_type is not None
-        )
-    found = [(header, memoryview(batch)) for header, batch in batches(entry.payload)]
-    if not found:
-        raise CorruptBatch("an entry without a record batch")
-    metadata, payload = kafka_to_pulsar(found, entry.message.publish_time, messages)
-    return framed_message(encode_metadata(metadata), payload, messages, metadata.marker_type is not None)
-
-
-def framed_message(metadata: bytes, payload: Buffer, messages: int, control: bool = False) -> PulsarMessage:
-    """Put metadata and payload together, with their checksum, as SEND and MESSAGE frames hold them."""
-    framed = bytearray(10 + len(metadata) + len(payload))
-    framed[:2] = CHECKSUM
-    _SIZE.pack_into(framed, 6, len(metadata))
-    framed[10 : 10 + len(metadata)] = metadata
-    framed[10 + len(metadata) :] = payload
-    view = memoryview(framed)
-    _SIZE.pack_into(framed, 2, crc32c(view[6:]))
-    view = view.toreadonly()
-    return PulsarMessage(view, view[10 : 10 + len(metadata)], view[10 + len(metadata) :], messages, control)
-
-
-def kafka_to_pulsar(
-    found: Sequence[tuple[BatchHeader, memoryview]],
-    append_time: int,
-    messages: int,
-    codec: Codec | None = None,
-) -> tuple[MessageMetadata, Buffer]:
-    """Give metadata and payload of record batches: one Pulsar batch, under ``codec`` or else that of the first."""
-    header = found[0][0]
-    codec = header.codec if codec is None else codec
-    if header.is_control:
-        return _marker(header, found[0][1], append_time, messages), b""
-    parts: list[bytes] = []
-    for each, batch in found:
-        parts += _singles_of(each, batch)
-    body = b"".join(parts)
-    latest = max(each.max_timestamp for each, _ in found)
-    metadata = batch_metadata(header, messages, latest if latest > 0 else append_time, codec, len(body))
-    return metadata, compress_payload(metadata.compression, body)
-
-
-def batch_metadata(
-    header: BatchHeader, messages: int, publish_time: int, codec: Codec, size: int
-) -> MessageMetadata:
-    """Give the metadata of a batch of messages that Kafka's producer sent, ``size`` bytes uncompressed."""
-    idempotent = header.producer_id >= 0
-    name = f"kafka-{header.producer_id}-{header.producer_epoch}" if idempotent else "kafka"
-    kept = KafkaBatch(
-        header.attributes & ~0x07, header.producer_id, header.producer_epoch, header.base_sequence
-    )
-    says_more = idempotent or kept.attributes
-    compression = OF_KAFKA[codec]
-    return MessageMetadata(
-        producer_name=name.encode(),
-        sequence_id=header.base_sequence if idempotent else 0,
-        highest_sequence_id=header.last_sequence if idempotent else 0,
-        publish_time=publish_time,
-        properties=((BATCH_PROPERTY, kept.encode()),) if says_more else (),
-        compression=compression,
-        uncompressed_size=size if compression else 0,
-        num_messages_in_batch=messages,
-        batched=True,
-    )
-
-
-def _singles_of(header: BatchHeader, batch: memoryview) -> Iterator[bytes]:
-    """Give each record of a batch as a message; offsets without a record become messages compacted out."""
-    due = 0
-    for record in _raw_records(header, batch):
-        if not due <= record.delta <= header.last_offset_delta:
-            raise InvalidRecord(f"offset delta {record.delta} where {due} is due")
-        for _ in range(due, record.delta):
-            yield _COMPACTED_OUT
-        due = record.delta + 1
-        sequence = (header.base_sequence + record.delta) & 0x7FFFFFFF if header.producer_id >= 0 else None
-        yield _single(single_of(record, sequence)) + (record.value or b"")
-    for _ in range(due, header.last_offset_delta + 1):
-        yield _COMPACTED_OUT
-
-
-def _single(single: SingleMessageMetadata) -> bytes:
-    written = encode_single(single)
-    return _SIZE.pack(len(written)) + written
-
-
-_COMPACTED_OUT = _single(SingleMessageMetadata(compacted_out=True))
-
-
-def _raw_records(header: BatchHeader, batch: memoryview) -> Iterator[RawRecord]:
-    body = bytes(decompress(header.codec, batch[HEADER_BYTES:]))
-    at = 0
-    for number in range(header.records_count):
-        length, at = decode_zigzag(body, at)
-        if length < 0 or at + length > len(body):
-            raise InvalidRecord(f"record {number} at byte {at} claims more bytes than its batch holds")
-        record = decode_record(body[at : at + length], header.base_timestamp)
-        if header.attributes & LOG_APPEND_TIME:
-            record = record._replace(timestamp=header.max_timestamp)
-        yield record
-        at += length
-    if at != len(body):
-        raise InvalidRecord(f"{len(body) - at} bytes follow the last record")
-
-
-def _marker(header: BatchHeader, batch: memoryview, append_time: int, messages: int) -> MessageMetadata:
-    """Give a transaction's end as Pulsar marks it; the producer id and epoch make the transaction's id, as in KoP."""
-    kind = _UNKNOWN_MARKER
-    for record in _raw_records(header, batch):
-        if record.key is not None and len(record.key) >= 4:
-            kind = _COMMIT_MARKER if record.key[2:4] == b"\0\1" else _ABORT_MARKER
-    return MessageMetadata(
-        producer_name=f"kafka-{header.producer_id}-{header.producer_epoch}".encode(),
-        publish_time=header.max_timestamp if header.max_timestamp > 0 else append_time,
-        num_messages_in_batch=messages,
-        batched=True,
-        marker_type=kind,
-    )
+    return pulsar_message(data)
