@@ -13,6 +13,7 @@ from magnetar.admin.explain import Explained, FilePlace, explain
 from magnetar.admin.frames import place_of
 from magnetar.admin.ledgers_of import PartitionLedgers, shown
 from magnetar.admin.manifest import Adopted, Reserved, read_manifest
+from magnetar.admin.permissions import GrantsOf, LivePermissions
 from magnetar.admin.place import Place
 from magnetar.admin.reasons import Why
 from magnetar.admin.why_group import GroupFacts, Key, why_group
@@ -38,6 +39,30 @@ class LiveBroker:
     def __init__(self, services: Services, clock: Callable[[], int] = wall_clock_ms) -> None:
         self._services = services
         self._clock = clock
+
+    # Grants.
+
+    async def permissions(self, target: str) -> GrantsOf:
+        """Give the grants of a namespace or a topic."""
+        return LivePermissions(self._services.broker).show(target)
+
+    async def grant(self, target: str, role: str, actions: list[str]) -> GrantsOf:
+        """Give a role exactly these actions."""
+        return LivePermissions(self._services.broker).grant(target, role, actions)
+
+    async def revoke(self, target: str, role: str) -> GrantsOf:
+        """Take from a role all that it was granted on a target."""
+        return LivePermissions(self._services.broker).revoke(target, role)
+
+    async def restrict(self, namespace: str, subscription: str, roles: list[str]) -> GrantsOf:
+        """Have a subscription be for these roles alone."""
+        return LivePermissions(self._services.broker).restrict(namespace, subscription, roles)
+
+    async def set_admins(self, tenant: str, roles: list[str]) -> tuple[str, ...]:
+        """Make these roles the admins of a tenant."""
+        return LivePermissions(self._services.broker).set_admins(tenant, roles)
+
+    # Partitions and groups.
 
     async def explain(self, topic: str, partition: int, offset: int) -> Explained:
         """Give what is known of one record; raise `NotThere`, or `AdminError` where storage is damaged."""

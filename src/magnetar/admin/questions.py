@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from magnetar.admin import errors
 from magnetar.admin.errors import AdminError, Declined, Invalid
 from magnetar.admin.explain import Explained
 from magnetar.admin.ledgers_of import PartitionLedgers
 from magnetar.admin.manifest import Adopted, Reserved
+from magnetar.admin.permissions import GrantsOf
 from magnetar.admin.plain import restore, to_line
 from magnetar.admin.reasons import Why
 
@@ -29,7 +30,7 @@ class Question:
 
     method: str
     takes: Mapping[str, type]
-    gives: type
+    gives: Any
 
 
 _PARTITION = {"topic": str, "partition": int}
@@ -37,6 +38,11 @@ QUESTIONS = {
     "explain": Question("explain", {**_PARTITION, "offset": int}, Explained),
     "ledgers": Question("ledgers", _PARTITION, PartitionLedgers),
     "why-partition": Question("why_partition", _PARTITION, Why),
+    "permissions": Question("permissions", {"target": str}, GrantsOf),
+    "grant": Question("grant", {"target": str, "role": str, "actions": list}, GrantsOf),
+    "revoke": Question("revoke", {"target": str, "role": str}, GrantsOf),
+    "restrict": Question("restrict", {"namespace": str, "subscription": str, "roles": list}, GrantsOf),
+    "set-admins": Question("set_admins", {"tenant": str, "roles": list}, tuple[str, ...]),
     "why-group": Question("why_group", {"group": str}, Why),
     "reserve-ledgers": Question("reserve_ledgers", {"manifest": str}, Reserved),
     "adopt-ledgers": Question("adopt_ledgers", {"manifest": str}, Adopted),

@@ -11,7 +11,20 @@ import typer
 
 from magnetar.admin.errors import AdminError
 from magnetar.admin.plain import plain
-from magnetar.cli import audit, config, consume, explain, group, ledger, produce, restore, topic, why
+from magnetar.cli import (
+    audit,
+    config,
+    consume,
+    explain,
+    group,
+    ledger,
+    permission,
+    produce,
+    restore,
+    token,
+    topic,
+    why,
+)
 
 app = typer.Typer(
     name="magnetar",
@@ -29,10 +42,6 @@ def standalone(
     kafka: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Where to serve; port 0 chooses a free one.")
     ] = None,
-    pulsar: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Where to serve Pulsar's clients; port 0 chooses a free one."),
-    ] = None,
     config: Annotated[
         Path | None, typer.Option(help="Kafka's server.properties, or Pulsar's or KoP's *.conf.")
     ] = None,
@@ -43,13 +52,15 @@ def standalone(
     """Serve as one broker in the foreground, on embedded storage; SIGTERM ends it."""
     from magnetar.cli.standalone import run
 
-    raise typer.Exit(run(data, kafka, pulsar, config, set_ or []))
+    raise typer.Exit(run(data, kafka, config, set_ or []))
 
 
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(config.app, name="config")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(token.app, name="token")
+app.add_typer(permission.app, name="permission")
 app.command()(produce.produce)
 app.command()(consume.consume)
 app.command()(explain.explain)

@@ -14,6 +14,7 @@ from typing import Any
 
 from magnetar.broker.auth import AuthenticationFailed
 from magnetar.broker.listeners import Listener
+from magnetar.kafka.authorization import guarded
 from magnetar.kafka.context import RequestContext, Services
 from magnetar.kafka.eager import Eager
 from magnetar.kafka.handlers import ROUTE_BY_KEY, Route
@@ -179,6 +180,8 @@ class Conversation:
         answer = Answer(header, size, context)
         self._answers.append(answer)
         self._hold(size)
+        if self._access is not None:
+            handler = guarded(route.handler, handler, self._access)
         coroutine = handler(request, context)
         if header.api_key in (PRODUCE, FETCH):
             answer.begun = Eager(coroutine, lambda response, error: self._answered(answer, response, error))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar.kafka.handlers.asked import UnknownTopicId
+from magnetar.kafka.handlers.asked import TopicDenied, UnknownTopicId
 from magnetar.kafka.handlers.broker_errors import BROKER_CODES
 from magnetar.kafka.partitions.partition import BatchTooLarge, InvalidTimestamp
 from magnetar.kafka.partitions.producers import OutOfOrderSequence, ProducerFenced
@@ -16,6 +16,7 @@ CODES: dict[type[BaseException], ErrorCode] = BROKER_CODES | {
     records.UnsupportedCompression: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     records.EntryCorrupt: ErrorCode.KAFKA_STORAGE_ERROR,
     UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
+    TopicDenied: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
     OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,

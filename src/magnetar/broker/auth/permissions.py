@@ -62,6 +62,12 @@ class Permissions:
         left = before.subscriptions.get(subscription, frozenset()) - {role}
         self._namespaces.set_auth_policies(namespace, before.with_subscription(subscription, left))
 
+    def set_subscription(self, namespace: str, subscription: str, roles: Iterable[str]) -> None:
+        """Open a subscription to exactly these roles; to all who may consume if there are none."""
+        before = self.of_namespace(namespace)
+        after = before.with_subscription(subscription, frozenset(roles))
+        self._namespaces.set_auth_policies(namespace, after)
+
     def set_tenant_admins(self, tenant: str, roles: Iterable[str]) -> None:
         """Make these roles, and no others, the admins of a tenant, which is created if it was not there."""
         self._namespaces.set_admin_roles(tenant, roles)

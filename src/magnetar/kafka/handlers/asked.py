@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.errors import TopicNotFound
+from magnetar.broker.auth import Access
+from magnetar.broker.errors import BrokerError, TopicNotFound
+from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.partitions.partition import LEADER_EPOCH, Partition
 from magnetar.kafka.wire.errors import ErrorCode
 
@@ -12,6 +14,10 @@ if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
 
 NO_ID = bytes(16)
+
+
+class TopicDenied(BrokerError):
+    """The client was not granted what it wants of a topic."""
 
 
 class UnknownTopicId(TopicNotFound):
@@ -30,6 +36,11 @@ async def find_partition(context: RequestContext, name: str, topic_id: bytes, in
     if not broker.visible(topic):
         raise TopicNotFound(f"topic {name} does not exist")
     return await context.kafka.partitions.get(topic, index)
+
+
+def may_read(context: RequestContext, access: Access, name: str, topic_id: bytes) -> bool:
+    """Say whether the client may consume the topic that it names; one that cannot be is nobody's."""
+    return Checks(access, context).reads(name, topic_id)
 
 
 def check_epoch(current_leader_epoch: int) -> ErrorCode:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.fetch_sessions import INVALID_SESSION, Ask, FetchSession
-from magnetar.kafka.handlers.asked import check_epoch, find_partition
+from magnetar.kafka.handlers.asked import TopicDenied, check_epoch, find_partition, may_read
 from magnetar.kafka.partitions.partition import LEADER_EPOCH, Partition
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.fetch_request import FetchRequest
@@ -46,7 +46,11 @@ async def _find(asks: list[Ask], context: RequestContext) -> list[Partition | Ba
     """Give each ask's partition, or why there is none."""
     found: list[Partition | BaseException] = []
     opened = context.kafka.partitions.opened
+    access = context.access
     for ask in asks:
+        if access is not None and not may_read(context, access, ask.topic, ask.topic_id):
+            found.append(TopicDenied(f"topic {ask.topic}: no grant to consume it"))
+            continue
         partition = opened(ask.topic, ask.topic_id, ask.partition.partition)
         if partition is None:
             try:

@@ -1,0 +1,84 @@
+"""What the asker of a request may do, in Kafka's words, from what it was granted in Pulsar's.
+
+    Kafka                                   Pulsar
+    WRITE to a topic                        produce
+    READ a topic                            consume (with the group as subscription, where there is one)
+    DESCRIBE a topic, create it unasked     produce or consume
+    CREATE, DELETE, ALTER a topic           to be among the tenant's admins
+    READ, DESCRIBE, DELETE a group          consume anywhere, where no subscription of that name is for others
+    anything on the cluster                 to be a super user
+    IDEMPOTENT_WRITE                        produce anywhere (KIP-679)
+
+A topic whose name cannot be, or whose id nobody has, is nobody's: the handler says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.broker.auth import Access, Action
+from magnetar.broker.errors import InvalidTopic
+from magnetar.broker.names import TopicName
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+NO_ID = bytes(16)
+
+
+class Checks:
+    """Answers for one request."""
+
+    __slots__ = ("_access", "_context")
+
+    def __init__(self, access: Access, context: RequestContext) -> None:
+        self._access = access
+        self._context = context
+
+    def named(self, name: str | None, topic_id: bytes = NO_ID) -> TopicName | None:
+        """Give the topic that is meant, there or not; None if that cannot be told."""
+        broker = self._context.kafka.broker
+        try:
+            found = broker.get(name) if name else broker.get_by_id(topic_id)
+            if found is not None:
+                return found.name
+            return broker.naming.parse(name) if name else None
+        except InvalidTopic:
+            return None
+
+    def writes(self, name: str | None, topic_id: bytes = NO_ID) -> bool:
+        """WRITE on a topic."""
+        topic = self.named(name, topic_id)
+        return topic is None or self._access.produces(topic)
+
+    def reads(self, name: str | None, topic_id: bytes = NO_ID, group: str | None = None) -> bool:
+        """READ on a topic, by a group if one is given."""
+        topic = self.named(name, topic_id)
+        return topic is None or self._access.consumes(topic, group)
+
+    def sees(self, name: str | None, topic_id: bytes = NO_ID) -> bool:
+        """DESCRIBE on a topic."""
+        topic = self.named(name, topic_id)
+        return topic is None or self._access.looks_up(topic)
+
+    def manages(self, name: str | None, topic_id: bytes = NO_ID) -> bool:
+        """CREATE, DELETE, ALTER and ALTER_CONFIGS on a topic."""
+        topic = self.named(name, topic_id)
+        return topic is None or self._access.administers(topic.tenant)
+
+    def uses(self, group: str) -> bool:
+        """READ, DESCRIBE and DELETE on a group."""
+        return self._access.somewhere(Action.CONSUME) and self._access.subscribes(self._home, group)
+
+    def produces_somewhere(self) -> bool:
+        """IDEMPOTENT_WRITE on the cluster, and WRITE on a transactional id."""
+        return self._access.somewhere(Action.PRODUCE)
+
+    def operates(self) -> bool:
+        """Everything on the cluster."""
+        return self._access.is_super
+
+    @property
+    def _home(self) -> str:
+        naming = self._context.kafka.broker.naming
+        return f"{naming.tenant}/{naming.namespace}"

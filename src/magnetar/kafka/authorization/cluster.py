@@ -1,0 +1,119 @@
+"""Requests about the cluster, and about configurations of whatever has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from magnetar.kafka.authorization import operations
+from magnetar.kafka.authorization.checks import Checks
+from magnetar.kafka.authorization.groups import DENIED as GROUP_DENIED
+from magnetar.kafka.authorization.topics import DENIED as TOPIC_DENIED
+from magnetar.kafka.authorization.topics import split
+from magnetar.kafka.configs.entries import Resource
+from magnetar.kafka.handlers.operations import NOT_ASKED
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages import (
+    alter_configs_response,
+    describe_configs_response,
+    incremental_alter_configs_response,
+)
+from magnetar.kafka.wire.messages.describe_log_dirs_response import DescribeLogDirsResponse
+from magnetar.kafka.wire.messages.init_producer_id_response import InitProducerIdResponse
+from magnetar.kafka.wire.messages.list_config_resources_response import ListConfigResourcesResponse
+
+if TYPE_CHECKING:
+    from magnetar.kafka.authorization import Handler
+    from magnetar.kafka.context import RequestContext
+
+DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+_MESSAGES = {
+    DENIED: "Cluster authorization failed.",
+    TOPIC_DENIED: "Topic authorization failed.",
+    GROUP_DENIED: "Group authorization failed.",
+}
+
+
+async def init_producer_id(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """IDEMPOTENT_WRITE on the cluster, or WRITE on the transactional id: to whoever may write anything."""
+    if checks.produces_somewhere():
+        return await answer(request, context)
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if request.transactional_id else DENIED
+    return InitProducerIdResponse(error_code=code, producer_epoch=-1)
+
+
+async def describe_log_dirs(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """DESCRIBE on the cluster."""
+    return await answer(request, context) if checks.operates() else DescribeLogDirsResponse(error_code=DENIED)
+
+
+async def list_config_resources(
+    request: Any, context: RequestContext, checks: Checks, answer: Handler
+) -> Any:
+    """DESCRIBE_CONFIGS on the cluster."""
+    return (
+        await answer(request, context)
+        if checks.operates()
+        else ListConfigResourcesResponse(error_code=DENIED)
+    )
+
+
+async def describe_cluster(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """Everybody who is let in may know the brokers."""
+    response = await answer(request, context)
+    if response.cluster_authorized_operations != NOT_ASKED:
+        response.cluster_authorized_operations = operations.of_cluster(checks)
+    return response
+
+
+async def describe_configs(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """DESCRIBE_CONFIGS on each topic, group, or the cluster."""
+    request.resources, denied = split(request.resources, lambda each: not _refusal(each, checks, checks.sees))
+    response = await answer(request, context)
+    response.results += [
+        _refused(describe_configs_response.DescribeConfigsResult, each, checks, checks.sees)
+        for each in denied
+    ]
+    return response
+
+
+async def alter_configs(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """ALTER_CONFIGS on each topic, group, or the cluster."""
+    return await _alter(alter_configs_response.AlterConfigsResourceResponse, request, context, checks, answer)
+
+
+async def incremental_alter_configs(
+    request: Any, context: RequestContext, checks: Checks, answer: Handler
+) -> Any:
+    """ALTER_CONFIGS on each topic, group, or the cluster."""
+    return await _alter(
+        incremental_alter_configs_response.AlterConfigsResourceResponse, request, context, checks, answer
+    )
+
+
+async def _alter(row: type, request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    request.resources, denied = split(
+        request.resources, lambda each: not _refusal(each, checks, checks.manages)
+    )
+    response = await answer(request, context)
+    response.responses += [_refused(row, each, checks, checks.manages) for each in denied]
+    return response
+
+
+def _refusal(resource: Any, checks: Checks, of_topic: Callable[[str], bool]) -> ErrorCode:
+    """Give the code for a resource that the asker may not touch, or NONE."""
+    if resource.resource_type == Resource.TOPIC:
+        return ErrorCode.NONE if of_topic(resource.resource_name) else TOPIC_DENIED
+    if resource.resource_type == Resource.GROUP:
+        return ErrorCode.NONE if checks.uses(resource.resource_name) else GROUP_DENIED
+    return ErrorCode.NONE if checks.operates() else DENIED
+
+
+def _refused(row: type, resource: Any, checks: Checks, of_topic: Callable[[str], bool]) -> Any:
+    code = _refusal(resource, checks, of_topic)
+    return row(
+        error_code=code,
+        error_message=_MESSAGES[code],
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )

@@ -1,0 +1,217 @@
+"""Requests about groups and what they committed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from magnetar.kafka.authorization.checks import Checks
+from magnetar.kafka.authorization.topics import DENIED as TOPIC_DENIED
+from magnetar.kafka.authorization.topics import split
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages.delete_groups_response import DeletableGroupResult
+from magnetar.kafka.wire.messages.describe_groups_response import DescribedGroup
+from magnetar.kafka.wire.messages.find_coordinator_response import Coordinator
+from magnetar.kafka.wire.messages.heartbeat_response import HeartbeatResponse
+from magnetar.kafka.wire.messages.join_group_response import JoinGroupResponse
+from magnetar.kafka.wire.messages.leave_group_response import LeaveGroupResponse
+from magnetar.kafka.wire.messages.offset_commit_response import (
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from magnetar.kafka.wire.messages.offset_delete_response import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from magnetar.kafka.wire.messages.offset_fetch_response import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
+from magnetar.kafka.wire.messages.sync_group_response import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from magnetar.kafka.authorization import Handler
+    from magnetar.kafka.context import RequestContext
+
+DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
+MESSAGE = "Group authorization failed."
+_GROUP, _TRANSACTION = 0, 1
+_FIRST_WITH_GROUPS = 8
+_FIRST_WITH_GROUP_ERROR = 2
+_FIRST_WITH_KEYS = 4
+_FIRST_WITHOUT_PROTOCOL = 7
+
+
+async def find_coordinator(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """DESCRIBE on each group or transactional id."""
+
+    def allowed(key: str) -> bool:
+        if request.key_type == _GROUP:
+            return checks.uses(key)
+        return request.key_type != _TRANSACTION or checks.produces_somewhere()
+
+    code = DENIED if request.key_type == _GROUP else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if context.api_version < _FIRST_WITH_KEYS:
+        response = await answer(request, context)
+        if not allowed(request.key):
+            response.error_code, response.error_message = code, code.name
+            response.node_id, response.host, response.port = -1, "", -1
+        return response
+    request.coordinator_keys, denied = split(request.coordinator_keys, allowed)
+    response = await answer(request, context)
+    response.coordinators += [Coordinator(key=key, node_id=-1, port=-1, error_code=code) for key in denied]
+    return response
+
+
+async def join_group(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """READ on the group."""
+    if checks.uses(request.group_id):
+        return await answer(request, context)
+    refused = JoinGroupResponse(error_code=DENIED, member_id=request.member_id)
+    if context.api_version >= _FIRST_WITHOUT_PROTOCOL:
+        refused.protocol_name = None
+    return refused
+
+
+async def heartbeat(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """READ on the group."""
+    return (
+        await answer(request, context)
+        if checks.uses(request.group_id)
+        else HeartbeatResponse(error_code=DENIED)
+    )
+
+
+async def leave_group(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """READ on the group."""
+    return (
+        await answer(request, context)
+        if checks.uses(request.group_id)
+        else LeaveGroupResponse(error_code=DENIED)
+    )
+
+
+async def sync_group(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """READ on the group."""
+    return (
+        await answer(request, context)
+        if checks.uses(request.group_id)
+        else SyncGroupResponse(error_code=DENIED)
+    )
+
+
+async def describe_groups(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """DESCRIBE on each group."""
+    request.groups, denied = split(request.groups, checks.uses)
+    response = await answer(request, context)
+    response.groups += [DescribedGroup(group_id=group_id, error_code=DENIED) for group_id in denied]
+    return response
+
+
+async def list_groups(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """Of all groups, those that may be seen."""
+    response = await answer(request, context)
+    if not checks.operates():
+        response.groups = [group for group in response.groups if checks.uses(group.group_id)]
+    return response
+
+
+async def delete_groups(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """DELETE on each group."""
+    request.groups_names, denied = split(request.groups_names, checks.uses)
+    response = await answer(request, context)
+    response.results += [DeletableGroupResult(group_id=name, error_code=DENIED) for name in denied]
+    return response
+
+
+async def offset_commit(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """READ on the group, and READ on each topic."""
+    code = TOPIC_DENIED
+    denied = request.topics
+    if not checks.uses(request.group_id):
+        code, request.topics = DENIED, []
+    else:
+        request.topics, denied = split(
+            request.topics, lambda topic: checks.reads(topic.name, topic.topic_id, request.group_id)
+        )
+    response = await answer(request, context)
+    response.topics += [
+        OffsetCommitResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[
+                OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+                for each in topic.partitions
+            ],
+        )
+        for topic in denied
+    ]
+    return response
+
+
+async def offset_fetch(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """DESCRIBE on each group, and on each topic; of all topics, those that may be seen."""
+    if context.api_version < _FIRST_WITH_GROUPS:
+        return await _offset_fetch_one(request, context, checks, answer)
+    all_topics = {group.group_id for group in request.groups if group.topics is None}
+    request.groups, denied = split(request.groups, lambda group: checks.uses(group.group_id))
+    response = await answer(request, context)
+    for group in response.groups:
+        group.topics = _shown(group.topics, checks, drop=group.group_id in all_topics)
+    response.groups += [
+        OffsetFetchResponseGroup(group_id=group.group_id, error_code=DENIED) for group in denied
+    ]
+    return response
+
+
+async def _offset_fetch_one(
+    request: Any, context: RequestContext, checks: Checks, answer: Handler
+) -> OffsetFetchResponse:
+    asks_for_all = request.topics is None
+    allowed = checks.uses(request.group_id)
+    response: OffsetFetchResponse = await answer(request, context)
+    if allowed:
+        response.topics = _shown(response.topics, checks, drop=asks_for_all)
+        return response
+    if context.api_version >= _FIRST_WITH_GROUP_ERROR:
+        return OffsetFetchResponse(error_code=DENIED)
+    for topic in response.topics:
+        for row in topic.partitions:
+            _blank(row, DENIED)
+    return response
+
+
+def _shown(topics: list[Any], checks: Checks, *, drop: bool) -> list[Any]:
+    """Take what must not be seen out of an answer; nothing was changed by asking for it."""
+    seen, hidden = split(topics, lambda topic: checks.sees(topic.name, getattr(topic, "topic_id", bytes(16))))
+    if drop:
+        return seen
+    for topic in hidden:
+        for row in topic.partitions:
+            _blank(row, TOPIC_DENIED)
+    return topics
+
+
+def _blank(row: Any, code: ErrorCode) -> None:
+    row.committed_offset, row.committed_leader_epoch, row.metadata, row.error_code = -1, -1, "", code
+
+
+async def offset_delete(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """DELETE on the group, and READ on each topic."""
+    if not checks.uses(request.group_id):
+        return OffsetDeleteResponse(error_code=DENIED)
+    request.topics, denied = split(
+        request.topics, lambda topic: checks.reads(topic.name, group=request.group_id)
+    )
+    response = await answer(request, context)
+    response.topics += [
+        OffsetDeleteResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=TOPIC_DENIED)
+                for each in topic.partitions
+            ],
+        )
+        for topic in denied
+    ]
+    return response

@@ -1,0 +1,222 @@
+"""Requests about topics: those that the asker may not touch are answered here, the others by their handler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from magnetar.kafka.authorization import operations
+from magnetar.kafka.authorization.checks import NO_ID, Checks
+from magnetar.kafka.handlers.operations import NOT_ASKED
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages.create_partitions_response import CreatePartitionsTopicResult
+from magnetar.kafka.wire.messages.create_topics_response import CreatableTopicResult
+from magnetar.kafka.wire.messages.delete_records_response import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsTopicResult,
+)
+from magnetar.kafka.wire.messages.delete_topics_response import DeletableTopicResult
+from magnetar.kafka.wire.messages.describe_topic_partitions_response import (
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseTopic,
+)
+from magnetar.kafka.wire.messages.list_offsets_response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsTopicResponse,
+)
+from magnetar.kafka.wire.messages.metadata_response import MetadataResponseTopic
+from magnetar.kafka.wire.messages.offset_for_leader_epoch_response import (
+    EpochEndOffset,
+    OffsetForLeaderTopicResult,
+)
+from magnetar.kafka.wire.messages.produce_response import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from magnetar.kafka.authorization import Handler
+    from magnetar.kafka.context import RequestContext
+
+T = TypeVar("T")
+DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+MESSAGE = "Topic authorization failed."
+
+
+def split(rows: Iterable[T], allowed: Callable[[T], bool]) -> tuple[list[T], list[T]]:
+    """Give the rows that are allowed, and the others."""
+    yes: list[T] = []
+    no: list[T] = []
+    for row in rows:
+        (yes if allowed(row) else no).append(row)
+    return yes, no
+
+
+async def produce(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """WRITE on each topic. A client that wants no answer learns of a refusal by losing its connection."""
+    for topic in request.topic_data:
+        if not checks.writes(topic.name, topic.topic_id):
+            break
+    else:
+        return await answer(request, context)
+    allowed, denied = split(request.topic_data, lambda topic: checks.writes(topic.name, topic.topic_id))
+    request.topic_data = allowed
+    response = await answer(request, context) if allowed else ProduceResponse(responses=[])
+    if not request.acks:
+        raise ConnectionAbortedError(f"acks=0, and {denied[0].name}: {MESSAGE}")
+    response.responses += [
+        TopicProduceResponse(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=[
+                PartitionProduceResponse(
+                    index=each.index, error_code=DENIED, error_message=MESSAGE, base_offset=-1
+                )
+                for each in topic.partition_data
+            ],
+        )
+        for topic in denied
+    ]
+    return response
+
+
+async def list_offsets(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """DESCRIBE on each topic."""
+    request.topics, denied = split(request.topics, lambda topic: checks.sees(topic.name))
+    response = await answer(request, context)
+    response.topics += [
+        ListOffsetsTopicResponse(
+            name=topic.name,
+            partitions=[
+                ListOffsetsPartitionResponse(partition_index=each.partition_index, error_code=DENIED)
+                for each in topic.partitions
+            ],
+        )
+        for topic in denied
+    ]
+    return response
+
+
+async def offset_for_leader_epoch(
+    request: Any, context: RequestContext, checks: Checks, answer: Handler
+) -> Any:
+    """DESCRIBE on each topic."""
+    request.topics, denied = split(request.topics, lambda topic: checks.sees(topic.topic))
+    response = await answer(request, context)
+    response.topics += [
+        OffsetForLeaderTopicResult(
+            topic=topic.topic,
+            partitions=[
+                EpochEndOffset(partition=each.partition, error_code=DENIED) for each in topic.partitions
+            ],
+        )
+        for topic in denied
+    ]
+    return response
+
+
+async def metadata(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """DESCRIBE on each topic; of all topics, those that may be seen. One named by its id only is as if not there."""
+    asks_for_all = request.topics is None or (context.api_version == 0 and not request.topics)
+    denied: list[Any] = []
+    if not asks_for_all:
+        allowed, denied = split(request.topics, lambda topic: checks.sees(topic.name, topic.topic_id))
+        # Version 0 would take no topics for all of them.
+        request.topics = allowed or ([] if context.api_version else None)
+    response = await answer(request, context)
+    if asks_for_all:
+        response.topics = [topic for topic in response.topics if checks.sees(topic.name)]
+    elif not request.topics:
+        response.topics = []
+    response.topics += [_hidden(topic) for topic in denied]
+    for topic in response.topics:
+        if topic.topic_authorized_operations != NOT_ASKED:
+            topic.topic_authorized_operations = operations.of_topic(checks, topic.name)
+    if response.cluster_authorized_operations != NOT_ASKED:
+        response.cluster_authorized_operations = operations.of_cluster(checks)
+    return response
+
+
+def _hidden(topic: Any) -> MetadataResponseTopic:
+    if topic.name is None or topic.topic_id != NO_ID:
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic.topic_id
+        )
+    return MetadataResponseTopic(error_code=DENIED, name=topic.name)
+
+
+async def describe_topic_partitions(
+    request: Any, context: RequestContext, checks: Checks, answer: Handler
+) -> Any:
+    """DESCRIBE on each topic; of all topics, those that may be seen."""
+    if request.topics:
+        request.topics, denied = split(request.topics, lambda topic: checks.sees(topic.name))
+        response = (
+            await answer(request, context) if request.topics else DescribeTopicPartitionsResponse(topics=[])
+        )
+        response.topics += [
+            DescribeTopicPartitionsResponseTopic(error_code=DENIED, name=topic.name) for topic in denied
+        ]
+    else:
+        response = await answer(request, context)
+        response.topics = [topic for topic in response.topics if checks.sees(topic.name)]
+    for topic in response.topics:
+        if topic.topic_authorized_operations != NOT_ASKED:
+            topic.topic_authorized_operations = operations.of_topic(checks, topic.name)
+    return response
+
+
+async def create_topics(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """CREATE on each topic."""
+    request.topics, denied = split(request.topics, lambda topic: checks.manages(topic.name))
+    response = await answer(request, context)
+    response.topics += [
+        CreatableTopicResult(name=topic.name, error_code=DENIED, error_message=MESSAGE, configs=[])
+        for topic in denied
+    ]
+    return response
+
+
+async def delete_topics(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """DELETE on each topic, by name or by id."""
+    request.topic_names, names = split(request.topic_names, checks.manages)
+    request.topics, rows = split(request.topics, lambda topic: checks.manages(topic.name, topic.topic_id))
+    response = await answer(request, context)
+    hidden = [DeletableTopicResult(name=name, error_code=DENIED, error_message=MESSAGE) for name in names]
+    hidden += [
+        DeletableTopicResult(name=row.name, topic_id=row.topic_id, error_code=DENIED, error_message=MESSAGE)
+        for row in rows
+    ]
+    response.responses += hidden
+    return response
+
+
+async def delete_records(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """DELETE on each topic."""
+    request.topics, denied = split(request.topics, lambda topic: checks.manages(topic.name))
+    response = await answer(request, context)
+    response.topics += [
+        DeleteRecordsTopicResult(
+            name=topic.name,
+            partitions=[
+                DeleteRecordsPartitionResult(
+                    partition_index=each.partition_index, low_watermark=-1, error_code=DENIED
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in denied
+    ]
+    return response
+
+
+async def create_partitions(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """ALTER on each topic."""
+    request.topics, denied = split(request.topics, lambda topic: checks.manages(topic.name))
+    response = await answer(request, context)
+    response.results += [
+        CreatePartitionsTopicResult(name=name, error_code=DENIED, error_message=MESSAGE)
+        for name in dict.fromkeys(topic.name for topic in denied)
+    ]
+    return response
