@@ -72,7 +72,6 @@ class BrokerService:
     async def _listen(self, listener: Listener, handler: ProtocolHandler) -> Listener:
         """Open one listener; a client may come at once, so it is bound before it is served."""
         warn_open(listener)
-        handler = self.handlers[0]
         bound, tls = listener, self._tls.get(listener.name)
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
