@@ -42,6 +42,10 @@ def standalone(
     kafka: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Where to serve; port 0 chooses a free one.")
     ] = None,
+    pulsar: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Where to serve Pulsar's clients; port 0 chooses a free one."),
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(help="Kafka's server.properties, or Pulsar's or KoP's *.conf.")
     ] = None,
@@ -52,7 +56,7 @@ def standalone(
     """Serve as one broker in the foreground, on embedded storage; SIGTERM ends it."""
     from magnetar.cli.standalone import run
 
-    raise typer.Exit(run(data, kafka, config, set_ or []))
+    raise typer.Exit(run(data, kafka, pulsar, config, set_ or []))
 
 
 app.add_typer(topic.app, name="topic")
