@@ -39,10 +39,20 @@ def create_secret_key(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File; else standard output.")] = None,
     signature_algorithm: Algorithm = None,
     base64: Base64 = False,
+    json: Json = False,
 ) -> None:
     """Make a secret key, which signs and checks tokens."""
     key = tokens.new_secret(signature_algorithm or "HS256")
-    _write(output, tokens.encoded(key, base64_text=base64), private=True)
+    text = tokens.encoded(key, base64_text=base64 or (json and output is None))
+    if output is not None:
+        _write(output, text, private=True)
+        told = {"file": str(output)}
+    else:
+        told = {"key": text.decode("ascii", "replace")}
+    if json:
+        give(told, lambda _: (), as_json=True)
+    elif output is None:
+        sys.stdout.buffer.write(text)
 
 
 @app.command(name="create-key-pair")
@@ -54,11 +64,14 @@ def create_key_pair(
         Path, typer.Option("--output-public-key", help="File to check tokens with.")
     ],
     signature_algorithm: Algorithm = None,
+    json: Json = False,
 ) -> None:
     """Make a key pair: one key signs tokens, the other only checks them."""
     private, public = tokens.new_key_pair(signature_algorithm or "RS256")
     _write(output_private_key, private, private=True)
     _write(output_public_key, public, private=False)
+    files = {"private_key": str(output_private_key), "public_key": str(output_public_key)}
+    give(files, lambda _: (), as_json=json)
 
 
 @app.command()
@@ -75,18 +88,21 @@ def create(
     claim: Annotated[
         list[str] | None, typer.Option("--claim", metavar="NAME=VALUE", help="A claim more; repeatable.")
     ] = None,
+    json: Json = False,
 ) -> None:
     """Make a token and print it."""
-    print(
-        tokens.create(
-            subject,
-            secret_key,
-            private_key,
-            algorithm=signature_algorithm,
-            lives_s=None if expiry_time is None else tokens.duration_s(expiry_time),
-            claims=dict(map(_claim, claim or [])),
-        )
+    made = tokens.create(
+        subject,
+        secret_key,
+        private_key,
+        algorithm=signature_algorithm,
+        lives_s=None if expiry_time is None else tokens.duration_s(expiry_time),
+        claims=dict(map(_claim, claim or [])),
     )
+    if json:
+        give({"token": made}, lambda _: (), as_json=True)
+    else:
+        print(made)  # a table would break it
 
 
 @app.command()
@@ -110,6 +126,7 @@ def validate(
     audience: Annotated[
         str | None, typer.Option("--audience", help="For whom it must be (claim aud).")
     ] = None,
+    json: Json = False,
 ) -> None:
     """Say whether a broker with this key would take a token; the exit status tells, too."""
     given = {"token.secret.key": secret_key, "token.public.key": public_key, "token.jwks": jwks}
@@ -117,7 +134,7 @@ def validate(
     if audience:
         settings |= {"token.audience.claim": "aud", "token.audience": audience}
     claims = tokens.validate(_token(token, token_file), settings)
-    print(json_.dumps(claims, ensure_ascii=False))
+    give(claims, lambda each: [json_.dumps(each, ensure_ascii=False)], as_json=json)
 
 
 def _token(given: str | None, file: Path | None) -> str:
@@ -132,10 +149,7 @@ def _claim(text: str) -> tuple[str, Any]:
     return name, value
 
 
-def _write(file: Path | None, content: bytes, *, private: bool) -> None:
-    if file is None:
-        sys.stdout.buffer.write(content)
-        return
+def _write(file: Path, content: bytes, *, private: bool) -> None:
     try:
         # A private key is for its owner alone from the first byte on.
         number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else 0o644)

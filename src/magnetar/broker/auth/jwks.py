@@ -10,7 +10,6 @@ import json
 import logging
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -80,6 +79,8 @@ class KeySet:
             self._fetching.start()
 
     def _fetch(self) -> None:
+        import urllib.request  # slow to load, and few need it
+
         try:
             with urllib.request.urlopen(self._location, timeout=_TIMEOUT_S) as answer:
                 content = answer.read(_MOST_BYTES + 1)

@@ -1,0 +1,123 @@
+"""``magnetar token`` and ``magnetar permission`` as an operator types them."""
+
+from __future__ import annotations
+
+import stat
+import uuid
+from pathlib import Path
+
+import jwt
+import pytest
+
+from magnetar.cli.app import run_app
+from tests.cli.operator import Operator
+from tests.security.conftest import Secured
+from tests.security.signing import SECRET
+
+
+@pytest.fixture
+def magnetar(capsys: pytest.CaptureFixture[str]) -> object:
+    """Run a command in this process; give its status and what it wrote."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        status = run_app([str(each) for each in arguments])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run
+
+
+@pytest.mark.parametrize("algorithm", ["HS256", "HS512"])
+def test_a_secret_key_signs_and_checks(magnetar, tmp_path: Path, algorithm: str) -> None:  # type: ignore[no-untyped-def]
+    key = tmp_path / "secret.key"
+    assert magnetar("token", "create-secret-key", "-o", key, "-a", algorithm)[0] == 0
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    status, made, _ = magnetar(
+        "token", "create", "-sk", f"file://{key}", "-s", "alice", "-a", algorithm, "-e", "1h"
+    )
+    assert status == 0
+    claims = jwt.decode(made.strip(), key.read_bytes(), [algorithm])
+    assert claims["sub"] == "alice"
+    assert magnetar("token", "validate", made.strip(), "-sk", key)[0] == 0
+    assert '"alg": "HS' in magnetar("token", "show", made.strip())[1]
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "PS512", "ES256", "ES384", "ES512"])
+def test_a_key_pair_signs_and_checks(magnetar, tmp_path: Path, algorithm: str) -> None:  # type: ignore[no-untyped-def]
+    private, public = tmp_path / "private.key", tmp_path / "public.key"
+    files = ("--output-private-key", private, "--output-public-key", public)
+    assert magnetar("token", "create-key-pair", *files, "-a", algorithm)[0] == 0
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    made = magnetar("token", "create", "-pk", private, "-s", "bob", "-a", algorithm, "--claim", "aud=here")[
+        1
+    ].strip()
+    status, said, _ = magnetar("token", "validate", made, "-pk", public, "--audience", "here")
+    assert (status, '"sub": "bob"' in said) == (0, True)
+    status, _, why = magnetar("token", "validate", made, "-pk", public, "--audience", "there")
+    assert (status, "Audience doesn't match" in why) == (1, True)
+
+
+def test_what_is_no_good_is_said(magnetar, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    key = tmp_path / "secret.key"
+    key.write_bytes(SECRET)
+    old = jwt.encode({"sub": "alice", "exp": 1}, SECRET, "HS256")
+    for arguments, status, why in (
+        (("validate", old, "-sk", key), 1, "expired"),
+        (("validate", old + "x", "-sk", key), 1, "Signature"),
+        (("validate", "nonsense", "-sk", key), 1, "no JSON Web Token"),
+        (("validate", old), 2, "--secret-key"),
+        (("show", "nonsense"), 2, "no token"),
+        (("create", "-s", "alice"), 2, "--secret-key or --private-key"),
+        (("create", "-s", "alice", "-sk", key, "-a", "RS256"), 2, "not for RS256"),
+        (("create", "-s", "alice", "-sk", key, "-e", "soon"), 2, "30d"),
+        (("create", "-s", "alice", "-pk", key), 2, "no private key"),
+        (("create", "-s", "alice", "-sk", tmp_path / "none"), 2, "cannot be read"),
+        (("create-secret-key", "-a", "RS256"), 2, "HS256"),
+    ):
+        given, _, said = magnetar("token", *arguments)
+        assert (given, why in said) == (status, True), (arguments, said)
+
+
+def test_a_token_may_be_piped_in(tmp_path: Path) -> None:
+    key = tmp_path / "secret.key"
+    key.write_bytes(SECRET)
+    made = jwt.encode({"sub": "alice"}, SECRET, "HS256")
+    told = Operator("127.0.0.1:1").run("token", "validate", "-sk", key, "--json", stdin=f"token:{made}\n")
+    assert told.value == {"sub": "alice"}
+
+
+def test_grants_are_shown_and_changed(secured: Secured) -> None:
+    operator, data = Operator("127.0.0.1:1"), ("--data", secured.process.data)
+    role = f"role-{uuid.uuid4().hex[:8]}"
+
+    def permission(*arguments: str) -> dict:  # type: ignore[type-arg]
+        return operator.run("permission", *arguments, *data, "--json").value  # type: ignore[no-any-return]
+
+    told = permission("grant", "public/default", "-r", role, "-a", "consume, produce")
+    assert told["roles"][role] == ["consume", "produce"]
+    topic = f"persistent://public/default/{role}"
+    told = permission("grant", role, "--role", role, "--actions", "functions")
+    assert (told["target"], told["roles"][role]) == (topic, ["consume", "functions", "produce"])
+    assert permission("list")["topics"][topic] == {role: ["functions"]}
+    assert role in permission("subscription", "public/default", role, "-r", role)["subscriptions"][role]
+    assert role not in permission("subscription", "public/default", role)["subscriptions"]
+    assert role in operator.ok("permission", "list", topic, *data)
+    permission("revoke", topic, "-r", role)
+    assert role not in permission("revoke", "public/default", "-r", role)["roles"]
+    again = operator.run("permission", "revoke", "public/default", "-r", role, *data)
+    assert (again.status, "has no grant" in again.err) == (1, True)
+    assert operator.run("permission", "admins", "public", "-r", role, *data, "--json").value == [role]
+    assert operator.run("permission", "admins", "public", "--nobody", *data, "--json").value == []
+
+
+def test_wrong_grants_are_refused(secured: Secured, magnetar) -> None:  # type: ignore[no-untyped-def]
+    for arguments, status, why in (
+        (("grant", "public/default", "-r", "a", "-a", "write"), 2, "one of produce, consume"),
+        (("grant", "public/default", "-r", "a", "-a", ""), 2, "at least one action"),
+        (("grant", "no/where", "-r", "a", "-a", "produce"), 1, "does not exist"),
+        (("grant", "a/b/c/d", "-r", "a", "-a", "produce"), 2, "neither a namespace nor a topic"),
+        (("admins", "nowhere", "-r", "a"), 1, "no tenant"),
+        (("admins", "public"), 2, "who?"),
+    ):
+        given, _, said = magnetar("permission", *arguments, "--data", secured.process.data)
+        assert (given, why in said) == (status, True), (arguments, said)

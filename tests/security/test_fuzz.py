@@ -1,0 +1,112 @@
+"""Whatever a stranger says before he is known: an answer or a closed connection, and never somebody else's rights."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from magnetar.broker.auth import AuthenticationFailed
+from magnetar.broker.service import BrokerService
+from magnetar.broker.settings import Settings
+from magnetar.kafka.connection import Conversation
+from magnetar.kafka.handler import KafkaProtocolHandler
+from magnetar.kafka.login import AuthenticationRequired, login_for, parse_plain
+from magnetar.kafka.wire.frames import FrameReader
+from magnetar.kafka.wire.messages.api_versions_request import ApiVersionsRequest
+from magnetar.kafka.wire.messages.metadata_request import MetadataRequest
+from magnetar.kafka.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from magnetar.kafka.wire.messages.sasl_handshake_request import SaslHandshakeRequest
+from magnetar.records.compression import Buffer
+from tests.hostile.client import frame, request_bytes
+from tests.security.signing import OTHER_SECRET, SECRET_URL, expiring, token, unsigned
+
+BAD_TOKENS = ("", "x.y.z", token("root", OTHER_SECRET), expiring(-9, "root"), unsigned("root"))
+
+
+@given(st.binary(max_size=200))
+def test_plain_takes_anything_apart_or_refuses_it(said: bytes) -> None:
+    try:
+        user, password = parse_plain(said)
+    except AuthenticationFailed:
+        return
+    assert user
+    assert password
+    assert said.endswith(f"\0{user}\0{password}".encode())
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[BrokerService]:
+    texts = {
+        "data.dir": str(tmp_path / "data"),
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "tokenSecretKey": SECRET_URL,
+        "connection.failed.authentication.delay.ms": "0",
+    }
+    service = BrokerService(Settings().with_values(texts))
+    await service.start()
+    yield service
+    await service.close()
+
+
+def sayings() -> st.SearchStrategy[bytes]:
+    plain = st.sampled_from(BAD_TOKENS).map(lambda text: b"\0public\0token:" + text.encode())
+    said = st.one_of(plain, st.binary(max_size=60))
+    requests = st.one_of(
+        st.builds(
+            lambda each, version: request_bytes(SaslAuthenticateRequest(auth_bytes=each), version),
+            said,
+            st.integers(0, 2),
+        ),
+        st.builds(
+            lambda name, version: request_bytes(SaslHandshakeRequest(mechanism=name), version),
+            st.sampled_from(["PLAIN", "plain", "", "SCRAM-SHA-256"]),
+            st.integers(0, 1),
+        ),
+        st.just(request_bytes(ApiVersionsRequest(), 0)),
+        st.just(request_bytes(MetadataRequest(topics=None), 4)),
+        said,
+        st.binary(max_size=60),
+    )
+    return requests.map(frame)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(said=st.lists(sayings(), max_size=6))
+async def test_a_stranger_stays_a_stranger(service: BrokerService, said: list[bytes]) -> None:
+    handler = service.handlers[0]
+    assert isinstance(handler, KafkaProtocolHandler)
+    login = login_for(service.broker, service.listeners[0], None)
+    assert login is not None
+    frames, answers, held, ended = FrameReader(1 << 16), [], [0], []
+
+    def send(parts: Sequence[Buffer]) -> None:
+        answers.append(b"".join(parts))
+
+    def hold(size: int) -> None:
+        held[0] += size
+
+    conversation = Conversation(
+        handler.services,
+        service.listeners[0],
+        "127.0.0.1",
+        frames,
+        send,
+        lambda: ended.append(1),
+        hold,
+        login,
+    )
+    for each in said:
+        frames.feed(each)
+        conversation.go_on()
+        for _ in range(6):
+            await asyncio.sleep(0)
+    assert login.principal is None
+    with pytest.raises(AuthenticationRequired):
+        login.check(MetadataRequest.API_KEY)
+    conversation.close()
+    assert held == [0]
