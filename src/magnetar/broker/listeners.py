@@ -10,7 +10,7 @@ import logging
 import re
 from dataclasses import dataclass, replace
 
-from magnetar.broker.auth.tls import kafka_client_auth
+from magnetar.broker.auth.tls import kafka_client_auth, pulsar_client_auth
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.settings import Settings
 
@@ -41,7 +41,7 @@ class Listener:
     bind: Endpoint
     advertised: Endpoint
     sasl: bool = False
-    """Whether a client that has shown no certificate must authenticate by SASL."""
+    """Whether a client that has shown no certificate must authenticate: one of Kafka's by SASL."""
     client_auth: str = "none"
     """Whether TLS asks for the client's certificate: none, requested, required."""
 
@@ -128,18 +128,32 @@ def parse_pulsar_listeners(settings: Settings) -> tuple[Listener, ...]:
         raise InvalidConfig(
             f"Invalid value for configuration pulsar.advertised.listeners: {len(served)} are served, {len(told)} told"
         )
-    told = told or [Endpoint(_reachable(bind.host), bind.port) for bind in served]
-    return tuple(
-        Listener("PULSAR", "PLAINTEXT", bind, advertised)
-        for bind, advertised in zip(served, told, strict=True)
-    )
+    told = told or [(scheme, Endpoint(_reachable(bind.host), bind.port)) for scheme, bind in served]
+    found = list(zip(served, told, strict=True))
+    if settings.broker_service_port_tls:
+        host = served[0][1].host if served else "127.0.0.1"
+        extra = _pulsar("broker.service.port.tls", f"pulsar+ssl://{host}:{settings.broker_service_port_tls}")
+        found.append((extra, (extra[0], Endpoint(_reachable(host), extra[1].port))))
+    return tuple(_pulsar_listener(settings, *bind, advertised) for bind, (_, advertised) in found)
 
 
-def _pulsar(setting: str, text: str) -> Endpoint:
-    match = _LISTENER.fullmatch(text if "://" in text else f"pulsar://{text}")
-    if match is None or match["name"] != "pulsar" or int(match["port"]) > 65535:
-        raise InvalidConfig(f"Invalid value {text} for configuration {setting}: expected pulsar://HOST:PORT")
-    return Endpoint(match["six"] if match["six"] is not None else match["host"], int(match["port"]))
+def _pulsar(setting: str, text: str) -> tuple[str, Endpoint]:
+    """Give scheme and place of ``pulsar://HOST:PORT`` or ``pulsar+ssl://HOST:PORT``."""
+    scheme, separator, place = text.rpartition("://")
+    scheme = scheme if separator else "pulsar"
+    match = _LISTENER.fullmatch(f"pulsar://{place}")
+    if match is None or scheme not in ("pulsar", "pulsar+ssl") or int(match["port"]) > 65535:
+        raise InvalidConfig(
+            f"Invalid value {text} for configuration {setting}: expected pulsar://HOST:PORT or pulsar+ssl://HOST:PORT"
+        )
+    return scheme, Endpoint(match["six"] if match["six"] is not None else match["host"], int(match["port"]))
+
+
+def _pulsar_listener(settings: Settings, scheme: str, bind: Endpoint, advertised: Endpoint) -> Listener:
+    everybody = settings.authentication_enabled and not settings.anonymous_user_role
+    if scheme == "pulsar":
+        return Listener("PULSAR", "PLAINTEXT", bind, advertised, everybody)
+    return Listener("PULSAR_SSL", "SSL", bind, advertised, everybody, pulsar_client_auth(settings))
 
 
 def warn_open(listener: Listener) -> bool:

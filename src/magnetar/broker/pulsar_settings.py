@@ -18,8 +18,8 @@ class PulsarSettings(SecuritySettings):
     pulsar_listeners: tuple[str, ...] = setting(
         (),
         Kind.LIST,
-        "Addresses to serve Pulsar's binary protocol on, pulsar://HOST:PORT each; empty for none, port 0 chooses a "
-        "free one.",
+        "Addresses to serve Pulsar's binary protocol on, pulsar://HOST:PORT or pulsar+ssl://HOST:PORT each; empty for "
+        "none, port 0 chooses a free one.",
     )
     pulsar_advertised_listeners: tuple[str, ...] = setting(
         (),

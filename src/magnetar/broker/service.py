@@ -8,7 +8,13 @@ import logging
 import os
 from pathlib import Path
 
-from magnetar.broker.auth.tls import HANDSHAKE_TIMEOUT_S, SHUTDOWN_TIMEOUT_S, ServerContext, kafka_tls
+from magnetar.broker.auth.tls import (
+    HANDSHAKE_TIMEOUT_S,
+    SHUTDOWN_TIMEOUT_S,
+    ServerContext,
+    kafka_tls,
+    pulsar_tls,
+)
 from magnetar.broker.core import Broker
 from magnetar.broker.handlers import ProtocolHandler, load_handlers
 from magnetar.broker.listeners import Listener, parse_listeners, parse_pulsar_listeners, warn_open
@@ -42,6 +48,7 @@ class BrokerService:
         wanted = parse_listeners(self.settings)
         self._tls = {each.name: kafka_tls(self.settings, each.client_auth) for each in wanted if each.tls}
         pulsar = parse_pulsar_listeners(self.settings)
+        self._tls |= {each.name: pulsar_tls(self.settings) for each in pulsar if each.tls}
         protocols = (*self.settings.messaging_protocols, *(["pulsar"] if pulsar else []))
         self.handlers = load_handlers(protocols, self.settings.protocol_handler_directory)
         for handler in self.handlers:

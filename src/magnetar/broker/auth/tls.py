@@ -98,9 +98,14 @@ def pulsar_tls(settings: SecuritySettings) -> ServerContext:
 
     Where authorities are trusted, a client may show a certificate, and then must show a good one.
     """
-    required = settings.tls_require_trusted_client_cert_on_connect
-    asks = "required" if required else "requested" if _has_trust(settings) else "none"
-    return ServerContext(_source(settings, asks, pulsar_first=True))
+    return ServerContext(_source(settings, pulsar_client_auth(settings), pulsar_first=True))
+
+
+def pulsar_client_auth(settings: SecuritySettings) -> str:
+    """Say whether Pulsar's clients show certificates: none, requested or required."""
+    if settings.tls_require_trusted_client_cert_on_connect:
+        return "required"
+    return "requested" if _has_trust(settings) else "none"
 
 
 def _source(settings: SecuritySettings, client_auth: str, *, pulsar_first: bool = False) -> TlsSource:
