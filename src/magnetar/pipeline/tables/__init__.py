@@ -18,6 +18,7 @@ from magnetar.pipeline.tables.errors import (
     TopicReplaced,
 )
 from magnetar.pipeline.tables.files import DataFile, Layout
+from magnetar.pipeline.tables.maintenance import Upkeep, compact
 from magnetar.pipeline.tables.place import Place
 from magnetar.pipeline.tables.ranges import OffsetRange
 from magnetar.pipeline.tables.sync import SyncReport, sync
@@ -30,7 +31,7 @@ FORMATS = ("parquet", "delta", "iceberg")
 
 __all__ = [
     "FORMATS", "Commit", "DataFile", "Layout", "OffsetRange", "OffsetsCommitted", "SyncReport", "Table",
-    "TableConflict", "TableError", "TopicReplaced", "open", "sync",
+    "TableConflict", "TableError", "TopicReplaced", "Upkeep", "compact", "open", "sync",
 ]  # fmt: skip
 
 

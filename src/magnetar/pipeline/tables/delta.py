@@ -27,6 +27,7 @@ from magnetar.pipeline.tables.errors import TableError
 from magnetar.pipeline.tables.files import DataFile, Layout
 from magnetar.pipeline.tables.place import Place
 from magnetar.pipeline.tables.ranges import ranges_to_json
+from magnetar.pipeline.tables.schema import plain_schema
 from magnetar.pipeline.tables.table import Commit, CommitInfo, Table, lost_race
 
 _TOPICS = "magnetar.topics"
@@ -52,6 +53,12 @@ class DeltaLakeTable(Table):
                 raise TableError(f"there is no table at {place}") from None
             self._table = self._create(schema)
         self.refresh()
+        metadata = self._table.metadata()
+        if (
+            metadata.partition_columns
+            or metadata.configuration.get("delta.columnMapping.mode", "none") != "none"
+        ):
+            raise TableError(f"{self} has partition columns or maps columns; choose a table without")
 
     @property
     def version(self) -> int:
@@ -81,7 +88,14 @@ class DeltaLakeTable(Table):
 
     def files(self) -> list[DataFile]:
         rows = pa.table(self._table.get_add_actions()).to_pylist()
-        return [DataFile(row["path"], row["size_bytes"], row["num_records"] or 0) for row in rows]
+        marked = {
+            each.rsplit("/", 1)[-1]
+            for each in pa.table(self._table.deletion_vectors())["filepath"].to_pylist()
+        }
+        return [
+            DataFile(row["path"], row["size_bytes"], row["num_records"] or 0, deletes=row["path"] in marked)
+            for row in rows
+        ]
 
     def history(self) -> list[CommitInfo]:
         return [
@@ -198,20 +212,3 @@ def _json(value: Any, *, up: bool = False) -> Any:
             text += timedelta(milliseconds=1)
         return text.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return value.isoformat() if isinstance(value, date) else value
-
-
-def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Give the schema in the types that records come in: no views, no large types."""
-    return pa.schema([pa.field(f.name, _plain_type(f.type), f.nullable) for f in schema])
-
-
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(pa.field("element", _plain_type(kind.value_type), kind.value_field.nullable))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, _plain_type(f.type), f.nullable) for f in kind])
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return pa.string()
-    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
-        return pa.binary()
-    return kind

@@ -55,6 +55,9 @@ class DataFile:
     stats: dict[str, Any] = field(default_factory=dict)
     """``{column: [least, greatest, nulls]}`` of the columns that have statistics."""
 
+    deletes: bool = False
+    """Whether some of its rows are deleted by another file, which readers of the format heed."""
+
     @property
     def order(self) -> str:
         """What sorts the files of a partition by offset."""
@@ -85,10 +88,15 @@ class FileWriter:
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
         self._file: _OpenFile | None = None
+        self._partition = ""
         self.files: list[DataFile] = []
 
     def write(self, batch: pa.RecordBatch, order: str) -> None:
-        """Take a batch; ``order`` names the file that it may begin."""
+        """Take a batch; ``order`` names the file that it may begin. What is not small gets files of its own."""
+        partition = order.rsplit("-", 1)[0]
+        if self._file is not None and partition != self._partition and self._is_large():
+            self.close()
+        self._partition = partition
         if self._file is None:
             name = f"{order}-{self._attempt}-{uuid.uuid4().hex[:8]}.parquet"
             self._file = _OpenFile(self._place, name, self._options)
@@ -107,6 +115,10 @@ class FileWriter:
             self.files.append(self._file.close())
             self._place.sync([self.files[-1].path])
             self._file = None
+
+    def _is_large(self) -> bool:
+        assert self._file is not None
+        return self._file.size + self._waiting_bytes > self._layout.target_bytes // 16
 
     def _flush(self) -> None:
         if self._waiting and self._file is not None:
@@ -216,7 +228,7 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def order_of(topic: str, partition: int, offset: int) -> str:
     """Give what a file's name begins with, so that names sort by offset."""
-    return f"{re.sub(r'[^A-Za-z0-9_.]', '_', topic).lstrip('_.') or 'topic'}-{partition:05d}-{offset:019d}"
+    return f"part-{re.sub(r'[^A-Za-z0-9_.]', '_', topic)}-{partition:05d}-{offset:019d}"
 
 
 def _is_packable(kind: pa.DataType) -> bool:

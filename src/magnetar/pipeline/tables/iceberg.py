@@ -33,6 +33,7 @@ from magnetar.pipeline.tables.errors import TableError
 from magnetar.pipeline.tables.files import DataFile, Layout
 from magnetar.pipeline.tables.place import Place
 from magnetar.pipeline.tables.ranges import ranges_to_json
+from magnetar.pipeline.tables.schema import plain_schema
 from magnetar.pipeline.tables.table import Commit, CommitInfo, Table, lost_race, positions_of
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class IcebergTable(Table):
             self._table = self._create(schema, location)
         if self._table.properties.get("commit.retry.num-retries") != "0":
             self._table.transaction().set_properties(_PROPERTIES).commit_transaction()
+        if not self._table.spec().is_unpartitioned():
+            raise TableError(f"Iceberg table {'.'.join(self._name)} is partitioned; choose one that is not")
         place = Place(self._table.location())
         super().__init__(place, place.child("data"), layout)
 
@@ -75,8 +78,6 @@ class IcebergTable(Table):
 
     @property
     def schema(self) -> pa.Schema:
-        from magnetar.pipeline.tables.delta import plain_schema
-
         return plain_schema(schema_to_pyarrow(self._table.schema(), include_field_ids=False))
 
     def refresh(self) -> None:
@@ -175,9 +176,13 @@ class IcebergTable(Table):
             made = self._catalog.create_table(self._name, schema, location=location, properties=_PROPERTIES)
         except TableAlreadyExistsError:
             return self._catalog.load_table(self._name)
-        # Our files carry no field ids: readers find columns by these names.
-        mapping = made.schema().name_mapping.model_dump_json()
-        made.transaction().set_properties({"schema.name-mapping.default": mapping}).commit_transaction()
+        # Our files carry no field ids: readers find columns by these names. Bytes and what is nested have no bounds.
+        found = made.schema()
+        properties = {"schema.name-mapping.default": found.name_mapping.model_dump_json()}
+        for name in found.column_names:
+            if "." in name or (found.find_type(name).is_primitive and str(found.find_type(name)) == "binary"):
+                properties[f"write.metadata.metrics.column.{name}"] = "none"
+        made.transaction().set_properties(properties).commit_transaction()
         return made
 
 

@@ -1,16 +1,16 @@
 """The embedded format: Parquet files and a commit log that plain Spark reads too.
 
     table/
-      <topic>-<partition>-<offset>-<attempt>-<id>.parquet    data
-      schema-<id>.parquet                                    no rows: the table's columns
-      _spark_metadata/<version>.compact                      one file per commit; it lists the whole table
-      _magnetar/                                             the writer's lock and notes
+      part-<topic>-<partition>-<offset>-<attempt>-<id>.parquet    data
+      columns-<id>.parquet                  no rows: the table's columns; readers look at it first
+      _spark_metadata/<version>.compact     one file per commit; it lists the whole table
+      _magnetar/                            the writer's lock and notes
 
 ``_spark_metadata`` is the log of Spark's own file sink, so ``spark.read.parquet(table)`` sees the files of the newest
 commit and no others. Each version is a file of its own, complete, made under another name, flushed and then linked
 to its place: that is the commit. Linking fails if the version is there already, so one of two writers wins.
 
-A version holds ``v1`` and one line of JSON per file. The first line is the schema's file; Spark ignores its member
+A version holds ``v1`` and one line of JSON per file. The first line is that of the columns; Spark ignores its member
 ``magnetar``::
 
     {"version": 7, "timestamp_ms": ..., "operation": "append", "attempt": ...,
@@ -40,6 +40,7 @@ from magnetar.pipeline.options import Offsets
 from magnetar.pipeline.tables.errors import TableError
 from magnetar.pipeline.tables.files import DataFile, Layout
 from magnetar.pipeline.tables.place import Place
+from magnetar.pipeline.tables.schema import plain_schema
 from magnetar.pipeline.tables.table import Commit, CommitInfo, Table, lost_race, positions_of
 
 _LOG = "_spark_metadata"
@@ -72,11 +73,16 @@ class ParquetTable(Table):
         return self._schema
 
     def refresh(self) -> None:
-        newest = self._versions()[-1]
-        lines = _read(self._path(newest))
+        while True:
+            newest = self._versions()[-1]
+            try:
+                lines = _read(self._path(newest))
+                break
+            except FileNotFoundError:
+                continue  # it became old and was expired just now
         self._lines: list[dict[str, Any]] = lines
         self._head: dict[str, Any] = lines[0]["magnetar"]
-        self._schema = pq.read_schema(self.place.directory / _name(lines[0]))
+        self._schema = plain_schema(pq.read_schema(self.place.directory / _name(lines[0])))
 
     def topics(self) -> dict[str, str]:
         return {name: each["id"] for name, each in self._head["topics"].items()}
@@ -128,7 +134,7 @@ class ParquetTable(Table):
             raise TableError(
                 f"{self.place} holds Parquet files that no commit log speaks of; choose an empty directory"
             )
-        name = f"schema-{uuid.uuid4().hex[:12]}.parquet"
+        name = f"columns-{uuid.uuid4().hex[:12]}.parquet"
         path = self.place.directory / name
         pq.write_table(schema.empty_table(), path)
         self.place.sync([name])

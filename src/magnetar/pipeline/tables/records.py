@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from magnetar.pipeline.options import Offsets, TopicPartition, parse_options
-from magnetar.pipeline.plan import Plan
-from magnetar.pipeline.slices import read_slice
+from magnetar.pipeline.plan import Plan, ask_of
+from magnetar.pipeline.port import Ask, Slice
+from magnetar.pipeline.slices import LedgerSlice
 from magnetar.pipeline.tables.files import DataFile, Layout, order_of, write_files
 from magnetar.pipeline.tables.place import Place
+from magnetar.records.arrow import FIELDS
 
 _SLICE_BYTES = 16 << 20
 _SMALL_BYTES = 8 << 20
+_RECORD_BYTES = 200
+_OURS = ("slicebytes", "includepositions", "includeheaders", "columns")
+"""Options of the source that a table decides by itself."""
 
 
 class Topic:
     """One look at one topic (or several): ids, what is visible, and slices of it."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        given = {name: value for name, value in options.items() if name.lower() != "slicebytes"}
-        self._plan = Plan(parse_options({**given, "sliceBytes": str(_SLICE_BYTES)}, streaming=False))
+        given = {name: value for name, value in options.items() if name.lower() not in _OURS}
+        parsed = parse_options(
+            {**given, "sliceBytes": str(_SLICE_BYTES), "includePositions": "true"}, streaming=False
+        )
+        if parsed.skip_damage:
+            raise ValueError("onDamage must be fail here: a table has no place for what could not be read")
+        self.ask = ask_of(parsed)
+        self._plan = Plan(parsed)
         self.ids: dict[str, str] = dict(self._plan.ids)
+
+    def __enter__(self) -> Topic:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._plan.close()
 
     def starts(self) -> Offsets:
         """Give where a table that has nothing yet begins."""
@@ -34,7 +50,7 @@ class Topic:
         """Give the offsets behind what may be read now."""
         return self._plan.ends()
 
-    def pieces(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[Any]:
+    def pieces(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[Slice]:
         """Cut what lies between into pieces, in order; raise ``DataLost`` where some of it is gone."""
         return list(self._plan.slices(starts, ends))
 
@@ -47,35 +63,52 @@ class WriteRecords:
     schema: pa.Schema
     layout: Layout
     attempt: str
-    pieces: Sequence[Any]
+    ask: Ask
+    pieces: Sequence[Slice]
 
     def __call__(self) -> list[DataFile]:
         return write_files(self.place, _stored(self.schema), self.layout, self.attempt, self._batches())
 
     def _batches(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        asked = [name for name in self.schema.names if name not in ("topic", "partition")]
+        asked = [name for name in self.schema.names if name in FIELDS and name not in ("topic", "partition")]
+        ask = replace(self.ask, columns=tuple(asked))
         for piece in self.pieces:
-            for batch in read_slice(piece, asked):
+            for batch in piece.read(ask):
                 if batch.num_rows:
-                    first = batch.column(asked.index("offset"))[0].as_py()
-                    order = order_of(piece.topic, piece.partition, first)
+                    order = order_of(
+                        piece.topic, piece.partition, batch.column(asked.index("offset"))[0].as_py()
+                    )
                     yield order, _with_place(batch, self.schema, piece.topic, piece.partition)
 
 
 def tasks_of(
-    pieces: Sequence[Any], *, parallelism: int, place: Place, schema: pa.Schema, layout: Layout, attempt: str
+    pieces: Sequence[Slice],
+    *,
+    parallelism: int,
+    place: Place,
+    schema: pa.Schema,
+    layout: Layout,
+    attempt: str,
+    ask: Ask,
 ) -> list[WriteRecords]:
     """Share pieces out to tasks, consecutive ones together, so that files come near their size and cores are busy."""
-    sizes = [max(piece.end - piece.start, 1) for piece in pieces]
+    sizes = [_bytes_of(piece) for piece in pieces]
     total = sum(sizes)
     wanted = -(-total // layout.target_bytes)
     wanted = 1 if total <= _SMALL_BYTES else -(-wanted // parallelism) * parallelism
-    groups: list[list[Any]] = [[] for _ in range(wanted)]
+    groups: list[list[Slice]] = [[] for _ in range(wanted)]
     done = 0
     for piece, size in zip(pieces, sizes, strict=True):
         groups[min((done + size // 2) * wanted // total, wanted - 1)].append(piece)
         done += size
-    return [WriteRecords(place, schema, layout, attempt, tuple(group)) for group in groups if group]
+    return [WriteRecords(place, schema, layout, attempt, ask, tuple(group)) for group in groups if group]
+
+
+def _bytes_of(piece: Slice) -> int:
+    """Give about how much a slice reads; what comes through Fetch is only known by its offsets."""
+    if isinstance(piece, LedgerSlice):
+        return max(piece.end - piece.start, 1)
+    return max(piece.high - piece.low, 1) * _RECORD_BYTES
 
 
 def _stored(schema: pa.Schema) -> pa.Schema:
@@ -88,9 +121,18 @@ _NAME = pa.field("topic", pa.dictionary(pa.int32(), pa.string()))
 
 def _with_place(batch: pa.RecordBatch, schema: pa.Schema, topic: str, partition: int) -> pa.RecordBatch:
     rows = batch.num_rows
-    name = pa.DictionaryArray.from_arrays(
-        pa.repeat(pa.scalar(0, pa.int32()), rows), pa.array([topic], pa.string())
-    )
-    added = {"topic": name, "partition": pa.repeat(pa.scalar(partition, pa.int32()), rows)}
-    columns = [added[f.name] if f.name in added else batch.column(f.name) for f in schema]
+    number = pa.repeat(pa.scalar(0, pa.int32()), rows)
+    added = {
+        "topic": pa.DictionaryArray.from_arrays(number, pa.array([topic], pa.string())),
+        "partition": pa.repeat(pa.scalar(partition, pa.int32()), rows),
+    }
+    there = set(batch.schema.names)
+    columns = [
+        added[f.name]
+        if f.name in added
+        else batch.column(f.name)
+        if f.name in there
+        else pa.nulls(rows, f.type)
+        for f in schema
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=_stored(schema))

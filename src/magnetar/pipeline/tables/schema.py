@@ -27,3 +27,20 @@ PLACE = ("topic", "partition", "offset")
 def bronze_schema() -> pa.Schema:
     """Give the Arrow schema of a bronze table."""
     return pa.schema([pa.field(name, FIELDS[name]) for name in BRONZE])
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Give the schema in the types that records come in: no views, no large types."""
+    return pa.schema([pa.field(f.name, _plain_type(f.type), f.nullable) for f in schema])
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(pa.field("element", _plain_type(kind.value_type), kind.value_field.nullable))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, _plain_type(f.type), f.nullable) for f in kind])
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return pa.binary()
+    return kind

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from magnetar.pipeline.admission import admit
 from magnetar.pipeline.options import Offsets
-from magnetar.pipeline.source import admit
 from magnetar.pipeline.tables.engine import Engine, LocalEngine
 from magnetar.pipeline.tables.files import DataFile
+from magnetar.pipeline.tables.maintenance import Upkeep, tidy
 from magnetar.pipeline.tables.ranges import ranges_between, ranges_to_json
 from magnetar.pipeline.tables.records import Topic, tasks_of
 from magnetar.pipeline.tables.table import Table
@@ -37,7 +38,6 @@ class SyncReport:
     commits: int = 0
     compacted_files: int = 0
     expired_files: int = 0
-    cleaned_files: int = 0
     seconds: float = 0.0
     ranges: dict[str, dict[str, list[int]]] = field(default_factory=dict)
 
@@ -49,19 +49,30 @@ def sync(
     options: Mapping[str, str],
     engine: Engine | None = None,
     max_offsets_per_commit: int | None = None,
+    upkeep: Upkeep | None = None,
     progress: Progress = lambda rows, total: None,
 ) -> SyncReport:
     """Append to ``table`` what it lacks of ``topic`` (several: comma-separated), up to what is visible at the start.
 
     ``options`` are those of the source; ``path`` says where the ledgers are, and ``startingOffsets`` where a table
     that has nothing yet begins. With ``max_offsets_per_commit`` there are several commits of about so many offsets,
-    as in Spark's AvailableNow. Raises what `magnetar.pipeline.tables.errors` names, and the source's errors.
+    as in Spark's AvailableNow. ``upkeep`` says what is tidied up in the same run.
+
+    Raises what `magnetar.pipeline.tables.errors` names, and the source's errors.
     """
     began = time.monotonic()
     with table.writing():
-        run = _Run(Topic({**options, "subscribe": topic}), table, engine or LocalEngine(), progress)
-        run.to_the_end(max_offsets_per_commit)
-    return replace(run.report, version=table.version, seconds=time.monotonic() - began)
+        with Topic({**options, "subscribe": topic}) as look:
+            run = _Run(look, table, engine or LocalEngine(), progress)
+            run.to_the_end(max_offsets_per_commit)
+        compacted, expired = tidy(table, engine or LocalEngine(), upkeep or Upkeep())
+    return replace(
+        run.report,
+        version=table.version,
+        compacted_files=compacted,
+        expired_files=expired,
+        seconds=time.monotonic() - began,
+    )
 
 
 class _Run:
@@ -106,6 +117,7 @@ class _Run:
             schema=table.schema,
             layout=table.layout,
             attempt=attempt,
+            ask=self._topic.ask,
         )
         for files in self._engine.run(tasks):
             rows = self.report.rows + sum(each.rows for each in files)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -157,6 +157,8 @@ class Table(ABC):
         from magnetar.pipeline.tables.ranges import advance
 
         self.check_topics(commit.topics)
+        if _note(commit.attempt) not in self.place.child(NOTES).names():
+            raise lost_race(self, "its files were taken for those of a dead writer, and deleted")
         position = advance(self.position(), commit.ranges)
         self._commit(commit, position)
         self.refresh()
@@ -208,14 +210,22 @@ class Table(ABC):
 
     def clean(self) -> int:
         """Delete what dead writers left; give how many files went. Whoever calls holds the lock."""
-        names = self.place.child(NOTES).names()
-        notes = [each for each in names if each.startswith("attempt-") and self._is_dead(each)]
-        return self._forget([each.removeprefix("attempt-").removesuffix(".json") for each in notes])
+        notes = self.place.child(NOTES)
+        names = [each for each in notes.names() if each.endswith(".json")]
+        attempts = {each.split("-", 1)[1].removesuffix(".json") for each in names if self._is_dead(each)}
+        # A writer that yet lives and is about to commit sees by its note that its files are going.
+        for attempt in attempts:
+            notes.write(_note(attempt, "dead"), b"{}")
+            notes.delete(_note(attempt))
+        if attempts:
+            self.refresh()
+        return self._forget(attempts)
 
     def _is_dead(self, note: str) -> bool:
         return self.place.is_local or self.place.child(NOTES).age_s(note, time.time()) > _STALE_S
 
-    def _forget(self, attempts: Sequence[str]) -> int:
+    def _forget(self, attempts: Collection[str]) -> int:
+        """Delete the files of these attempts that are not in the table, and their notes."""
         if not attempts:
             return 0
         kept = {each.path for each in self.files()}
@@ -224,11 +234,12 @@ class Table(ABC):
             self.data.delete(name)
         for attempt in attempts:
             self.place.child(NOTES).delete(_note(attempt))
+            self.place.child(NOTES).delete(_note(attempt, "dead"))
         return len(gone)
 
 
-def _note(attempt: str) -> str:
-    return f"attempt-{attempt}.json"
+def _note(attempt: str, state: str = "attempt") -> str:
+    return f"{state}-{attempt}.json"
 
 
 def lost_race(table: Table, why: object = "") -> TableConflict:
