@@ -161,7 +161,7 @@ class Cluster:
     def coordinator(self, group: str) -> Connection:
         """Give a connection to the coordinator of a group."""
         answer: FindCoordinatorResponse = self.any_broker().call(
-            FindCoordinatorRequest(key=group, coordinator_keys=[group]), 4
+            FindCoordinatorRequest(coordinator_keys=[group]), 4
         )
         (found,) = answer.coordinators
         check(found.error_code, f"the coordinator of group {group!r}", found.error_message)

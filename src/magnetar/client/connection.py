@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,13 @@ from magnetar.kafka.wire.malformed import WireError
 from magnetar.kafka.wire.messages import response_class
 from magnetar.kafka.wire.messages.api_versions_request import ApiVersionsRequest
 from magnetar.kafka.wire.messages.api_versions_response import ApiVersionsResponse
+from magnetar.kafka.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from magnetar.kafka.wire.messages.sasl_authenticate_response import SaslAuthenticateResponse
+from magnetar.kafka.wire.messages.sasl_handshake_request import SaslHandshakeRequest
+from magnetar.kafka.wire.messages.sasl_handshake_response import SaslHandshakeResponse
 
 if TYPE_CHECKING:
+    from magnetar.client.security import Security
     from magnetar.client.settings import ClientSettings
     from magnetar.kafka.wire.message import Message
 
@@ -29,13 +35,11 @@ class Connection:
         self._settings = settings
         self._correlation = 0
         self._awaited: deque[tuple[int, int, int]] = deque()
+        self._socket = self._connect(host, port)
         try:
-            self._socket = socket.create_connection((host, port), settings.request_timeout_s)
-        except OSError as error:
-            raise Unreachable(f"no connection to {self.place}: {error}") from None
-        try:
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._versions = self._ask_versions()
+            if settings.security.mechanism is not None:
+                self._log_in(settings.security)
         except BaseException:
             self.close()
             raise
@@ -81,6 +85,41 @@ class Connection:
         if version < max(low, request.MIN_VERSION):
             raise ClientError(f"the broker at {self.place} does not serve {request.__name__}")
         return version
+
+    def _connect(self, host: str, port: int) -> socket.socket:
+        security = self._settings.security
+        try:
+            plain = socket.create_connection((host, port), self._settings.request_timeout_s)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as error:
+            raise Unreachable(f"no connection to {self.place}: {error}") from None
+        if not security.tls:
+            return plain
+        try:
+            return security.context().wrap_socket(plain, server_hostname=host)
+        except ssl.SSLError as error:
+            plain.close()
+            raise ClientError(f"no TLS with {self.place}: {error}") from None
+        except OSError as error:
+            plain.close()
+            raise Unreachable(f"no TLS with {self.place}: {error}") from None
+
+    def _log_in(self, security: Security) -> None:
+        handshake: SaslHandshakeResponse = self.call(
+            SaslHandshakeRequest(mechanism=security.mechanism or ""), 1
+        )
+        offered = ", ".join(handshake.mechanisms) or "none"
+        what = f"{security.mechanism} at {self.place}"
+        check(handshake.error_code, what, f"the broker offers {offered}")
+        login = security.login()
+        message = next(login)
+        while True:
+            answer: SaslAuthenticateResponse = self.call(SaslAuthenticateRequest(auth_bytes=message))
+            check(answer.error_code, what, answer.error_message)
+            try:
+                message = login.send(bytes(answer.auth_bytes))
+            except StopIteration:
+                return
 
     def _ask_versions(self) -> dict[int, tuple[int, int]]:
         request = ApiVersionsRequest(client_software_name="magnetar-spark", client_software_version="1")

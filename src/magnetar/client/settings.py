@@ -11,10 +11,11 @@ security.protocol     PLAINTEXT
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from magnetar.client.security import Security, parse_security
 
 PREFIX = "kafka."
-_PROTOCOLS = ("PLAINTEXT",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class ClientSettings:
     request_timeout_s: float = 30.0
     delivery_timeout_s: float = 120.0
     backoff_s: float = 0.1
+    security: Security = field(default_factory=Security)
 
 
 def client_settings(options: Mapping[str, str]) -> ClientSettings:
@@ -44,17 +46,13 @@ def settings_of(named: Mapping[str, str]) -> ClientSettings:
     given = {name.lower(): value.strip() for name, value in named.items()}
     if not given.get("bootstrap.servers"):
         raise ValueError("option 'kafka.bootstrap.servers' is missing: HOST:PORT of a broker")
-    protocol = given.get("security.protocol", "PLAINTEXT").upper()
-    if protocol not in _PROTOCOLS:
-        raise ValueError(
-            f"kafka.security.protocol must be one of {', '.join(_PROTOCOLS)}, not {given['security.protocol']!r}"
-        )
     return ClientSettings(
         bootstrap=tuple(_address(text) for text in given["bootstrap.servers"].split(",") if text.strip()),
         client_id=given.get("client.id", "magnetar-spark"),
         request_timeout_s=milliseconds(given, "request.timeout.ms", 30_000) / 1000,
         delivery_timeout_s=milliseconds(given, "delivery.timeout.ms", 120_000) / 1000,
         backoff_s=milliseconds(given, "retry.backoff.ms", 100) / 1000,
+        security=parse_security(given),
     )
 
 

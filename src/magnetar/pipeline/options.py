@@ -19,6 +19,7 @@ columns                         the columns to read, comma-separated; fewer are 
 ledgers                         ids of the only ledgers to read, comma-separated
 onDamage                        fail (default), or skip: a row with the column damage in the place of what is damaged
 pin                             true (default): keep retention from what a running query has still to read
+progressGroup                   of streams: a consumer group that shows how far the query is, for Kafka's tools
 sliceBytes                      how much of a ledger one task reads, about
 
 groupIdPrefix, kafkaConsumer.pollTimeoutMs, fetchOffset.numRetries and fetchOffset.retryIntervalMs are accepted and mean
@@ -65,7 +66,7 @@ _NAMES = {
         "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
         "startingOffsetsByTimestampStrategy", "minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxTriggerDelay",
         "minPartitions", "maxRecordsPerPartition", "includeHeaders", "failOnDataLoss", "isolation",
-        "includePositions", "columns", "ledgers", "onDamage", "pin", "sliceBytes",
+        "includePositions", "columns", "ledgers", "onDamage", "pin", "progressGroup", "sliceBytes",
     )
 }  # fmt: skip
 _DELAY = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
@@ -111,6 +112,7 @@ class SourceOptions:
     read_committed: bool = False
     skip_damage: bool = False
     pin: bool = True
+    progress_group: str | None = None
     slice_bytes: int = SLICE_BYTES
 
     @property
@@ -161,8 +163,18 @@ def parse_options(options: Mapping[str, str], *, streaming: bool | None) -> Sour
         read_committed=_isolation(given) == "read_committed",
         skip_damage=skip_damage,
         pin=_one_of(given, "pin", ("true", "false")) == "true",
+        progress_group=_progress_group(given, streaming=streaming),
         slice_bytes=_count(given, "sliceBytes") or SLICE_BYTES,
     )
+
+
+def _progress_group(given: Mapping[str, str], *, streaming: bool | None) -> str | None:
+    name = given.get("progressgroup")
+    if name is not None and streaming is False:
+        raise ValueError("progressGroup is for streams: a batch has no progress to show")
+    if name is not None and not name.strip():
+        raise ValueError("progressGroup must be the name of a consumer group, not ''")
+    return name
 
 
 def _check_names(given: Mapping[str, str]) -> None:

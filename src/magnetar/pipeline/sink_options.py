@@ -2,7 +2,7 @@
 
 kafka.bootstrap.servers      HOST:PORT of brokers; needed. Other names of Kafka's producer follow ``kafka.`` too:
                              client.id, request.timeout.ms, delivery.timeout.ms, retry.backoff.ms, security.protocol,
-                             acks, compression.type, batch.size (bytes of a record batch before compression)
+                             ssl.*, sasl.*, acks, compression.type, batch.size (bytes of a batch before compression)
 topic                        where all rows go, before a column ``topic``
 deliveryGuarantee            exactly-once (a stream's default) or at-least-once (a batch's default, as in Spark's sink)
 stagingLocation              a directory that driver and executors share, for exactly-once; by default it is
@@ -70,7 +70,8 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
         raise ValueError(
             f"unknown option {unknown[0]!r} of the sink; there are: {', '.join(sorted(_NAMES.values()))}"
         )
-    ignored = sorted(n for n in given if n.startswith(PREFIX) and n.removeprefix(PREFIX) not in _USED)
+    named = (name.removeprefix(PREFIX) for name in given if name.startswith(PREFIX))
+    ignored = sorted(name for name in named if name not in _USED and not name.startswith(("sasl.", "ssl.")))
     if ignored:
         warnings.warn(
             f"these options of Kafka's producer have no meaning here: {', '.join(ignored)}", stacklevel=2

@@ -15,6 +15,7 @@ from magnetar.pipeline.options import Offsets, SourceOptions, TopicPartition
 from magnetar.pipeline.plan import Plan
 from magnetar.pipeline.port import Slice
 from magnetar.pipeline.progress import from_json, ids_of, to_json
+from magnetar.pipeline.progress_group import ProgressGroup, progress_group
 
 Json = dict[str, Any]
 _NAMING = Naming()
@@ -29,6 +30,7 @@ class Stream:
         self._target: Plan | None = None
         self._seen: Json | None = None
         self._pin: Pin | None = None
+        self._group: ProgressGroup | None = None
 
     def initial(self) -> Json:
         """Give where a new query begins."""
@@ -56,6 +58,7 @@ class Stream:
         ends = {which: max(end, base[which]) for which, end in plan.latest().items()}
         self._seen = to_json({**known, **ends}, plan.ids)
         self._hold(base)
+        self._show(base)
         waiting = sum(end - base[which] for which, end in ends.items())
         if self._target is None and not isinstance(limit, ReadAllAvailable) and self._delay.waits(waiting):
             return start
@@ -81,9 +84,13 @@ class Stream:
         """Note that everything before ``end`` is where it should be."""
         if self._pin is not None:
             self._hold(from_json(end))
+        self._show(from_json(end))
 
     def close(self) -> None:
         """Need nothing any more."""
+        if self._group is not None:
+            self._group.close()
+            self._group = None
         if self._pin is not None:
             self._pin.release()
             self._pin = None
@@ -123,6 +130,14 @@ class Stream:
                 "give it a checkpointLocation of its own, or subscribe to the topics of the checkpoint"
             )
         plan.lost(f"topics of the checkpoint are gone or not subscribed to any more: {', '.join(foreign)}")
+
+    def _show(self, done: Mapping[TopicPartition, int]) -> None:
+        """Show Kafka's tools how far the query is, if it was asked to (``progressGroup``)."""
+        if self._options.progress_group is None:
+            return
+        if self._group is None:
+            self._group = progress_group(self._options)
+        self._group.report(done)
 
     def _hold(self, needs: Mapping[TopicPartition, int]) -> None:
         """Keep retention from what lies behind these offsets, while this process lives."""
