@@ -7,14 +7,17 @@ import os
 import platform
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.bars import BARS
 from benchmarks.peers.jars import KAFKA_VERSION
 from benchmarks.samples import Bar, Samples
+from benchmarks.spark_bars import SPARK_BARS
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 _BEGIN, _END = "<!-- figures: written by the benchmarks -->", "<!-- end of figures -->"
+_SPARK_BEGIN, _SPARK_END = "<!-- spark: written by the benchmarks -->", "<!-- end of spark -->"
 
 
 def circumstances(mode: str) -> dict[str, str]:
@@ -31,10 +34,10 @@ def circumstances(mode: str) -> dict[str, str]:
     }
 
 
-def table(samples: Samples) -> str:
+def table(samples: Samples, bars: Sequence[Bar] = (*BARS, *SPARK_BARS)) -> str:
     """Give one row per bar, as Markdown: medians of both, their ratio, and what it must be."""
     rows = ["| measure | ours | Kafka | ratio | bar | |", "|---|---:|---:|---:|---:|---|"]
-    rows += [row for bar in BARS if (row := _row(samples, bar))]
+    rows += [row for bar in bars if (row := _row(samples, bar))]
     return "\n".join(rows)
 
 
@@ -51,19 +54,29 @@ def all_figures(samples: Samples) -> str:
 
 def write(samples: Samples, about: dict[str, str], path: Path) -> None:
     """Write everything as JSON."""
-    bars = [{**bar._asdict(), "value": samples.value(bar)} for bar in BARS]
+    bars = [{**bar._asdict(), "value": samples.value(bar)} for bar in (*BARS, *SPARK_BARS)]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"about": about, "bars": bars, "samples": samples.values}, indent=1) + "\n")
 
 
 def write_page(samples: Samples, about: dict[str, str]) -> None:
     """Put the tables into docs/benchmarks.md, between its marks; what people wrote around them stays."""
-    text = PAGE.read_text()
-    before, rest = text.split(_BEGIN, 1)
-    _, after = rest.split(_END, 1)
-    facts = ", ".join(f"{name} {value}" for name, value in about.items())
-    figures = f"{facts}.\n\n{table(samples)}\n\n## All figures\n\n{all_figures(samples)}"
-    PAGE.write_text(f"{before}{_BEGIN}\n{figures}\n{_END}{after}")
+    facts = ", ".join(f"{name} {value}" for name, value in about.items()) + "."
+    if _has_any(samples, BARS):
+        _put(_BEGIN, _END, f"{facts}\n\n{table(samples, BARS)}\n\n## All figures\n\n{all_figures(samples)}")
+    if _has_any(samples, SPARK_BARS):
+        _put(_SPARK_BEGIN, _SPARK_END, f"{facts}\n\n{table(samples, SPARK_BARS)}")
+
+
+def _has_any(samples: Samples, bars: Sequence[Bar]) -> bool:
+    return any(samples.value(bar) is not None for bar in bars)
+
+
+def _put(begin: str, end: str, content: str) -> None:
+    """Put a part of the page anew."""
+    before, rest = PAGE.read_text().split(begin, 1)
+    _, after = rest.split(end, 1)
+    PAGE.write_text(f"{before}{begin}\n{content}\n{end}{after}")
 
 
 def _row(samples: Samples, bar: Bar) -> str | None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks import consume, idle, latency, launch, many_partitions, produce, recovery, report
+from benchmarks import consume, idle, latency, launch, many_partitions, produce, recovery, report, spark
 from benchmarks.peers.kafka import Kafka, KafkaFlushing
 from benchmarks.peers.magnetar import Magnetar, MagnetarOs
 from benchmarks.peers.server import Server
@@ -39,10 +39,26 @@ class Plan:
     restarts: int
     gigabytes: float
     slow_peers: bool
+    spark_100: int
+    spark_1k: int
 
 
-FULL = Plan(3, 1_200_000, 4_000_000, 2_000_000, 0.5, ("defaults", "tuned"), 5000, 25, 2, 10, True)
-QUICK = Plan(1, 300_000, 1_000_000, 900_000, 0.5, ("defaults",), 2000, 10, 1, 1, False)
+FULL = Plan(
+    3,
+    1_200_000,
+    4_000_000,
+    2_000_000,
+    0.5,
+    ("defaults", "tuned"),
+    5000,
+    25,
+    2,
+    10,
+    True,
+    5_000_000,
+    1_000_000,
+)
+QUICK = Plan(1, 300_000, 1_000_000, 900_000, 0.5, ("defaults",), 2000, 10, 1, 1, False, 2_000_000, 400_000)
 
 
 class Stages:
@@ -62,6 +78,7 @@ class Stages:
             "idle": self.idle,
             "partitions": self.partitions,
             "recovery": self.recovery,
+            "spark": self.spark,
         }
 
     def launch(self) -> None:
@@ -132,6 +149,20 @@ class Stages:
             finally:
                 server.wipe()
 
+    def spark(self) -> None:
+        """Read both from one Spark session in turn; the brokers only serve."""
+        plan = self._plan
+        with self._fresh(MagnetarOs) as ours, self._fresh(Kafka) as theirs:
+            spark.measure(
+                ours,
+                theirs,
+                self._samples,
+                self._scratch / "spark",
+                plan.rounds,
+                plan.spark_100,
+                plan.spark_1k,
+            )
+
     def _fresh(self, kind: type[Server]) -> Server:
         return kind(self._scratch / kind.__name__.lower())
 
@@ -141,7 +172,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="everything small, in about 3 minutes")
     parser.add_argument(
-        "--only", action="append", help="a stage: launch load consume latency idle partitions recovery"
+        "--only", action="append", help="a stage: launch load consume latency idle partitions recovery spark"
     )
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--scratch", type=Path, default=_HERE / "target" / "benchmarks")
@@ -169,6 +200,8 @@ def main() -> None:
     print("\n" + report.table(samples))
     if given.page:
         report.write_page(samples, about)
+        if "spark" in (given.only or stages):
+            spark.write_picture(samples)
 
 
 if __name__ == "__main__":

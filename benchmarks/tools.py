@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.peers.jars import java
@@ -29,13 +30,15 @@ class Latency(NamedTuple):
 
 
 def producer_perf(
-    address: str, topic: str, *, records: int, size: int, warm_up: int = 0, properties: tuple[str, ...] = ()
-) -> Produced:
-    """Run producer-perf-test at full speed; give its rate after the warm-up."""
+    address: str, topic: str, *, records: int, size: int, warm_up: int = 0, properties: tuple[str, ...] = (),
+    payload: Path | None = None,
+) -> Produced:  # fmt: skip
+    """Run producer-perf-test at full speed; give its rate after the warm-up. ``payload`` has values, one a line."""
+    content = ("--record-size", size) if payload is None else ("--payload-file", payload)
     output = _run(
         "ProducerPerformance",
         *("--bootstrap-server", address, "--topic", topic, "--throughput", "-1"),
-        *("--num-records", records, "--record-size", size, "--warmup-records", warm_up),
+        *("--num-records", records, *content, "--warmup-records", warm_up),
         *("--command-property", "acks=all", *properties),
     )
     rate, _, p99 = _PRODUCED.findall(output)[-1]  # the steady-state line is the last

@@ -1,0 +1,40 @@
+"""What reading topics with Spark is held against: Spark's own Kafka connector on Kafka, in the same session."""
+
+from __future__ import annotations
+
+from benchmarks.peers.kafka import Kafka
+from benchmarks.peers.magnetar import MagnetarOs
+from benchmarks.samples import Bar
+
+_OS, _KAFKA = MagnetarOs.name, Kafka.name
+
+# By size of the values in bytes; the same bars hold for both codecs.
+_AT_LEAST = {
+    "to noop": {100: 4.0, 1000: 3.0},
+    "to Parquet": {100: 1.9, 1000: 1.7},
+    "to Parquet by the direct writer": {100: 6.0, 1000: 6.0},
+    "AvailableNow to Parquet": {100: 1.4, 1000: 1.2},
+    "AvailableNow by the direct writer": {100: 4.0, 1000: 4.0},
+}
+
+
+def measure(what: str, size: int, codec: str, unit: str = "rows/s") -> str:
+    """Give a measure's name."""
+    return f"Spark, {size} B, {codec}: {what}, {unit}"
+
+
+SPARK_BARS = (
+    *(
+        Bar(measure(what, size, codec), _OS, _KAFKA, limit, higher_is_better=True)
+        for size in (100, 1000)
+        for codec in ("none", "lz4")
+        for what, limits in _AT_LEAST.items()
+        for limit in (limits[size],)
+    ),
+    *(Bar(measure("to noop", size, "none", "CPU s per GB"), _OS, _KAFKA, 0.5) for size in (100, 1000)),
+    *(Bar(measure("to Parquet", size, "none", "CPU s per GB"), _OS, _KAFKA, 0.5) for size in (100, 1000)),
+    Bar("Spark, one partition: 2 cores against 1, times", _OS, None, 1.8, higher_is_better=True),
+    Bar("Spark, 1 % of the offsets: times faster than all", _OS, None, 20, higher_is_better=True),
+    Bar("Spark, 1 % of the time: times faster than all", _OS, None, 20, higher_is_better=True),
+    Bar("Spark, memory of a Python worker, MB", _OS, None, 300),
+)

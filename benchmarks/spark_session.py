@@ -1,0 +1,93 @@
+"""One Spark session with both sources in it, and what its processes use: the JVM, executor too, and Python."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.peers.spark_connector import connector_jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def session(cores: int) -> SparkSession:
+    """Start Spark on so many cores; one that runs ends before."""
+    from pyspark.sql import SparkSession
+
+    os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        running.stop()
+    settings = {
+        "spark.driver.memory": "4g",
+        "spark.jars": connector_jars(),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.log.level": "ERROR",
+    }
+    builder = SparkSession.builder.master(f"local[{cores}]").appName("benchmarks")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+class Usage:
+    """Processor time of this process and all that it started except the brokers, and the memory of Python workers."""
+
+    def __init__(self, without: tuple[int, ...]) -> None:
+        self._without = without
+
+    def cpu_seconds(self) -> float:
+        """Give the time used so far by the processes that are there now, and those of their children that ended."""
+        # One that ends while we look is missing for an instant; time that was used is never less afterwards.
+        return max(self._cpu_seconds() for _ in range(3))
+
+    def _cpu_seconds(self) -> float:
+        ticks = 0
+        time.sleep(0.05)
+        for pid in self._pids():
+            try:
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            except FileNotFoundError:
+                continue
+            ticks += sum(
+                map(int, fields[11:15])
+            )  # its own in user and system mode, its dead children's in both
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def worker_mb(self) -> float:
+        """Give the most memory that one of the Python workers ever had that are there now."""
+        most = 0.0
+        for pid in self._pids():
+            try:
+                if b"pyspark.daemon" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    continue
+                lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+            except FileNotFoundError:
+                continue
+            peak = next((line for line in lines if line.startswith("VmHWM:")), "VmHWM: 0 kB")
+            most = max(most, int(peak.split()[1]) * 1024 / 1e6)
+        return most
+
+    def _pids(self) -> list[int]:
+        found, left = [], [os.getpid()]
+        while left:
+            pid = left.pop()
+            if pid not in self._without:
+                found.append(pid)
+                left += _children(pid)
+        return found
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
