@@ -44,21 +44,15 @@ class Plan:
 
 
 FULL = Plan(
-    3,
-    1_200_000,
-    4_000_000,
-    2_000_000,
-    0.5,
-    ("defaults", "tuned"),
-    5000,
-    25,
-    2,
-    10,
-    True,
-    5_000_000,
-    1_000_000,
-)
-QUICK = Plan(1, 300_000, 1_000_000, 900_000, 0.5, ("defaults",), 2000, 10, 1, 1, False, 2_000_000, 400_000)
+    rounds=3, records_1k=1_200_000, records_100=4_000_000, records_read=2_000_000, durable_share=0.5,
+    properties=("defaults", "tuned"), round_trips=5000, idle_s=25, restarts=2, gigabytes=10, slow_peers=True,
+    spark_100=5_000_000, spark_1k=1_000_000,
+)  # fmt: skip
+QUICK = Plan(
+    rounds=1, records_1k=300_000, records_100=1_000_000, records_read=900_000, durable_share=0.5,
+    properties=("defaults",), round_trips=2000, idle_s=10, restarts=1, gigabytes=1, slow_peers=False,
+    spark_100=1_000_000, spark_1k=200_000,
+)  # fmt: skip
 
 
 class Stages:

@@ -40,7 +40,9 @@ def measure(
     os.sync()
     spark = session(2)
     for topic in some:
-        spark_read.measure_topic(spark, ours, theirs, topic, samples, scratch, rounds)
+        spark_read.measure_topic(
+            spark, ours, theirs, topic, samples, scratch, rounds, warm_up=topic is some[0]
+        )
     spark_read.measure_filters(spark, ours, some[0], samples, scratch, rounds)
     spark_read.measure_cores(ours, theirs, one, samples, scratch, rounds)
 

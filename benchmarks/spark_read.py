@@ -147,8 +147,10 @@ def measure_topic(
     samples: Samples,
     scratch: Path,
     rounds: int,
+    *,
+    warm_up: bool,
 ) -> None:
-    """Read one topic every way, first ours, then Kafka's, and again; the first round warms up and is left out."""
+    """Read one topic every way, first ours, then Kafka's, and again; a round to warm up is left out."""
     readers = Readers(spark, ours, theirs, scratch)
     ways: list[tuple[str, Callable[[Server, Topic], None], Callable[[Server, Topic], None]]] = [
         ("to noop", readers.to_noop, readers.to_noop),
@@ -159,7 +161,7 @@ def measure_topic(
     ]
     usage = Usage((ours.pid, theirs.pid))
     done: dict[str, tuple[float, float]] = {}
-    for number in range(rounds + 1):
+    for number in range(0 if warm_up else 1, rounds + 1):
         done.clear()
         for what, our_way, their_way in ways:
             for server, way in ((ours, our_way), (theirs, their_way)):
