@@ -30,6 +30,7 @@ from magnetar.records.entry import index_of
 from magnetar.records.pulsar_entries import Sent
 
 CURSOR_SAVE_MS = 1000
+_READER_RETURNS_MS = 60_000  # after a seek it is sent away, and comes back at once unless it died
 _EPOCHS = "/pulsar/topic-epochs"
 _log = logging.getLogger("magnetar.pulsar")
 
@@ -132,7 +133,8 @@ class PulsarTopic:
             return found
         if found is not None and found.cursor.is_durable and not wanted.durable:
             raise ConsumerBusy("Durable subscription with the same name already exists.")
-        if found is not None and wanted.durable:
+        if found is not None:  # one that is not durable is between a seek and its reader's coming back
+            found.abandoned_ms = None
             return self._as_wanted(found, wanted)
         if not wanted.create and wanted.durable:
             raise SubscriptionNotFound(f"Subscription {wanted.subscription} not found")
@@ -227,12 +229,14 @@ class PulsarTopic:
     def seek(self, subscription: Subscription, position: Position) -> None:
         """Begin a subscription anew with the entry at ``position``; its consumers are sent away and come back."""
         subscription.reset(lambda: self._seek(subscription.cursor, position))
+        if not subscription.cursor.is_durable:
+            subscription.abandoned_ms = self._clock()
 
     # -- letting go
 
-    def left(self, subscription: Subscription, *, is_reset: bool = False) -> None:
+    def left(self, subscription: Subscription) -> None:
         """A consumer left: a subscription that is not durable ends with its last one."""
-        if not subscription.cursor.is_durable and not subscription.consumers and not is_reset:
+        if not subscription.cursor.is_durable and not subscription.consumers:
             self._forget(subscription)
 
     def unsubscribe(self, name: str) -> None:
@@ -264,8 +268,11 @@ class PulsarTopic:
 
     def save(self) -> None:
         """Keep cursors and sequence ids that were changed."""
-        for subscription in self.subscriptions.values():
+        overdue_ms = self._clock() - _READER_RETURNS_MS
+        for subscription in list(self.subscriptions.values()):
             subscription.flush_acks()
+            if subscription.abandoned_ms is not None and subscription.abandoned_ms < overdue_ms:
+                self.left(subscription)
         self.cursors.save()
         if self.dedup is not None:
             self.dedup.save()

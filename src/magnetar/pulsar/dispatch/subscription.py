@@ -61,6 +61,9 @@ class Subscription(ABC):
         self.consumers: list[Consumer] = []
         self.properties: dict[str, str] = {}
         self.expired = 0
+        self.abandoned_ms: int | None = None
+        """Since when nobody has been there, if it ends unless somebody comes back."""
+        self._left_messages = self._left_bytes = 0
         self._readings = readings
         self._log = readings.log
         self._ahead: deque[Delivery] = deque()
@@ -88,6 +91,8 @@ class Subscription(ABC):
         """Let a consumer go; what it had not acknowledged goes to others."""
         if consumer in self.consumers:
             self.consumers.remove(consumer)
+            self._left_messages += consumer.delivered_messages
+            self._left_bytes += consumer.delivered_bytes
             self._removed(consumer)
 
     @abstractmethod
@@ -319,6 +324,16 @@ class Subscription(ABC):
         """How many entries are not acknowledged."""
         self.flush_acks()
         return self.cursor.backlog()
+
+    @property
+    def delivered_messages(self) -> int:
+        """How many messages were sent, to consumers that left too."""
+        return self._left_messages + sum(consumer.delivered_messages for consumer in self.consumers)
+
+    @property
+    def delivered_bytes(self) -> int:
+        """How many bytes were sent, to consumers that left too."""
+        return self._left_bytes + sum(consumer.delivered_bytes for consumer in self.consumers)
 
     @property
     def unacked(self) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.errors import TopicNotFound
 from magnetar.broker.names import TopicName
-from magnetar.pulsar.errors import NotAuthorized
+from magnetar.pulsar.errors import NotAuthorized, PulsarError
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.wire.pulsar_pb2 import (
     BaseCommand,
@@ -31,6 +31,9 @@ def lookup(connection: Connection, command: CommandLookupTopic, entry: memoryvie
     """This broker serves every topic there is or may be."""
     name = PulsarName.parse(command.topic)
     check_look_up(connection, name.topic)
+    listener = command.advertised_listener_name
+    if listener and listener.upper() != connection.listener.name:
+        raise PulsarError(f"the broker do not have {listener} listener", ServerError.MetadataError)
     answer = BaseCommand(type=BaseCommand.LOOKUP_RESPONSE)
     response = answer.lookupTopicResponse
     response.request_id = command.request_id
