@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from magnetar.kafka.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from magnetar.kafka.wire.messages.sasl_handshake_request import SaslHandshakeRequest
@@ -29,6 +30,12 @@ class Secured:
 
     def address(self, listener: str) -> str:
         return self.process.addresses[LISTENERS.index(listener)]
+
+    def pulsar(self, *, tls: bool) -> str:
+        """Give the address for Pulsar's clients."""
+        address = self.process.served["pulsar"][int(tls)]
+        # A certificate is for a name.
+        return f"pulsar+ssl://localhost:{address.rpartition(':')[2]}" if tls else f"pulsar://{address}"
 
     def wire(self, listener: str = "SASL_PLAINTEXT", context: ssl.SSLContext | None = None) -> Wire:
         host, _, port = self.address(listener).rpartition(":")
@@ -69,6 +76,19 @@ def say(wire: Wire, password: str, user: str = "public/default", version: int = 
     return wire.ask(SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode()), version)
 
 
+def listening(secured: Secured, role: str, topic: str, count: int) -> list[bytes]:
+    """Give the first values of a topic, as a Kafka client of that role reads them without a group."""
+    consumer = Consumer({**secured.client("SASL_PLAINTEXT", role), "group.id": "unused"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[bytes] = []
+    while len(found) < count:
+        for message in consumer.consume(count, 0.5):
+            assert not message.error(), message.error()
+            found.append(message.value())
+    consumer.close()
+    return found
+
+
 @pytest.fixture(scope="session")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     directory = tmp_path_factory.mktemp("secured")
@@ -86,6 +106,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "superUserRoles": "root",
         "sasl.server.max.receive.size": LONGEST_FRAME,
         "group.initial.rebalance.delay.ms": 0,
+        "pulsar.listeners": "pulsar://127.0.0.1:0,pulsar+ssl://127.0.0.1:0",
     }
     settings = [part for name, text in texts.items() for part in ("--set", f"{name}={text}")]
     with BrokerProcess(directory / "data", *settings, kafka=None) as process:

@@ -206,7 +206,7 @@ class Broker:
         """Give one of the coordinators' topics, made with their settings if it was not there."""
         settings = self.settings
         partitions = settings.transaction_state_log_num_partitions
-        if name == CONSUMER_OFFSETS:
+        if self.naming.parse(name).local == CONSUMER_OFFSETS:
             partitions = settings.offsets_topic_num_partitions
         try:
             return self.get(name) or await self.create_topic(name, partitions)

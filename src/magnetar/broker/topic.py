@@ -36,8 +36,8 @@ class Topic:
 
     @property
     def internal(self) -> bool:
-        """Whether it is one of the coordinators' own."""
-        return self.name.local in INTERNAL_TOPICS and self.kafka_name == self.name.local
+        """Whether it is one of the coordinators' own, whichever tenant's."""
+        return self.name.local in INTERNAL_TOPICS
 
     def ledger_names(self) -> list[str]:
         """The managed ledgers of its partitions."""

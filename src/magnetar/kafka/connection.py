@@ -20,6 +20,7 @@ from magnetar.kafka.eager import Eager
 from magnetar.kafka.handlers import ROUTE_BY_KEY, Route
 from magnetar.kafka.handlers.api_versions import unsupported_version
 from magnetar.kafka.login import AuthenticationRequired, Login
+from magnetar.kafka.tenancy import Home
 from magnetar.kafka.wire.frames import FrameReader
 from magnetar.kafka.wire.header import (
     API_VERSIONS,
@@ -41,7 +42,7 @@ _log = logging.getLogger("magnetar.kafka")
 class Answer:
     """The place of one request in the order of answers; ``parts`` are there once it is answered."""
 
-    __slots__ = ("begun", "context", "header", "parts", "size")
+    __slots__ = ("begun", "context", "header", "parts", "size", "translate")
 
     def __init__(self, header: RequestHeader, size: int, context: RequestContext | None) -> None:
         self.header = header
@@ -49,6 +50,7 @@ class Answer:
         self.size = size
         self.parts: Sequence[Buffer] | None = None
         self.begun: Eager | asyncio.Task[None] | None = None
+        self.translate: Callable[[Any], None] | None = None
 
 
 class Conversation:
@@ -68,6 +70,7 @@ class Conversation:
         self.peer = peer
         self._login = login
         self._access = None if login is None else login.access
+        self._home: Home | None = None
         self._services = services
         self._listener = listener
         self._frames = frames
@@ -180,8 +183,14 @@ class Conversation:
         answer = Answer(header, size, context)
         self._answers.append(answer)
         self._hold(size)
+        if self._home is not None:
+            self._home.inward(route.handler, request)
         if self._access is not None:
             handler = guarded(route.handler, handler, self._access)
+        if (home := self._home) is not None:
+            # Asked now: a guard may take out what the client may not see.
+            for_all = not getattr(request, "topics", None)
+            answer.translate = lambda response: home.outward(route.handler, response, asked_for_all=for_all)
         coroutine = handler(request, context)
         if header.api_key in (PRODUCE, FETCH):
             answer.begun = Eager(coroutine, lambda response, error: self._answered(answer, response, error))
@@ -212,7 +221,9 @@ class Conversation:
             self.go_on()
 
     def _logged_in(self, login: Login) -> None:
-        self._access = login.access
+        self._access, self._home = login.access, login.home
+        if login.home is not None:
+            self._services = login.home.services
         self._frames.allow(self._services.broker.settings.socket_request_max_bytes)
 
     async def _run(self, answer: Answer, coroutine: Coroutine[Any, Any, Any]) -> None:
@@ -235,6 +246,8 @@ class Conversation:
             if response is None:  # acks=0: the client wants none
                 answer.parts = ()
             else:
+                if answer.translate is not None:
+                    answer.translate(response)
                 head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
                 answer.parts = [head, *response.encode_parts(header.api_version)]
         except Exception as failure:

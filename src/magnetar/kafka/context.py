@@ -15,6 +15,7 @@ from magnetar.kafka.producer_ids import ProducerIds
 if TYPE_CHECKING:
     from magnetar.kafka.coordinators.groups import GroupCoordinator
     from magnetar.kafka.login import Login
+    from magnetar.kafka.tenancy import Tenancy
 
 
 @dataclass(slots=True)
@@ -26,6 +27,10 @@ class Services:
     groups: GroupCoordinator
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
+    home: str = ""
+    """The namespace of short topic names and of groups, where it is not the broker's."""
+    tenancy: Tenancy | None = None
+    """Where clients' names decide about that."""
 
 
 @dataclass(slots=True)

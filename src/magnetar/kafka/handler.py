@@ -22,6 +22,7 @@ from magnetar.kafka.offsets_log import LedgerOffsetsLog
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
 from magnetar.kafka.server import KafkaServer
+from magnetar.kafka.tenancy import Tenancy
 from magnetar.ledger.port import wall_clock_ms
 
 _log = logging.getLogger("magnetar.kafka")
@@ -55,8 +56,20 @@ class KafkaProtocolHandler(ProtocolHandler):
             producer_ids=ProducerIds(broker.store),
         )
 
+        if self._settings.kafka_enable_multi_tenant_metadata:
+            self.services.tenancy = tenancy = Tenancy(
+                self.services,
+                lambda name: GroupCoordinator(
+                    LedgerOffsetsLog(broker, partitions, name), group_settings(self._settings)
+                ),
+            )
+        else:
+            tenancy = None
+
         async def forget(topic: Topic) -> None:
             await groups.on_topic_deleted(topic.kafka_name)
+            if tenancy is not None:
+                await tenancy.forget(topic.kafka_name)
 
         broker.events.topic_deleted.append(forget)
         self._server = KafkaServer(self.services, self._settings)
@@ -70,6 +83,8 @@ class KafkaProtocolHandler(ProtocolHandler):
     async def close(self) -> None:
         self._server.close()
         await self.services.groups.close()
+        if self.services.tenancy is not None:
+            await self.services.tenancy.close()
         await self.services.partitions.close()
 
 

@@ -13,11 +13,15 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.auth import Access, AuthenticationFailed, Principal
 from magnetar.broker.core import Broker
+from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.listeners import Listener
+
+if TYPE_CHECKING:
+    from magnetar.kafka.tenancy import Home, Tenancy
 
 SERVED_MECHANISMS = ("PLAIN",)
 _API_VERSIONS, _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 18, 17, 36
@@ -38,8 +42,10 @@ class Login:
         "_ends_at_s",
         "_handshake",
         "_listener",
+        "_tenancy",
         "access",
         "failure",
+        "home",
         "principal",
         "takes_raw",
         "user",
@@ -51,8 +57,10 @@ class Login:
         listener: Listener,
         principal: Principal | None,
         clock: Callable[[], float] = time.time,
+        tenancy: Tenancy | None = None,
     ) -> None:
         self._broker = broker
+        self._tenancy = tenancy
         self._listener = listener
         self._clock = clock
         self._ends_at_s: float | None = None
@@ -63,6 +71,8 @@ class Login:
         self.failure: str | None = None
         """Why the connection must be closed once its last answer is sent."""
         self.user = ""
+        self.home: Home | None = None
+        """Where the client's short names lie, if that is not where everybody's do."""
         self.principal: Principal | None = None
         self.access: Access | None = None
         if principal is not None:
@@ -118,13 +128,32 @@ class Login:
             user, password = parse_plain(said)
             principal = self._broker.security.authentication.authenticate("token", _token_of(password))
             self._check_same(principal, user)
+            home = await self._home_of(principal, user)
         except AuthenticationFailed as error:
             await asyncio.sleep(self._broker.settings.connection_failed_authentication_delay_ms / 1000)
             self.failure = f"authentication failed: {error}"
             raise
-        self.user = user
+        self.user, self.home = user, home
         self._be(principal)
         return self._session_ms()
+
+    async def _home_of(self, principal: Principal, user: str) -> Home | None:
+        if self._tenancy is None:
+            return None
+        try:
+            home = await self._tenancy.home(user)
+        except InvalidTopic:
+            raise AuthenticationFailed(
+                f"Authentication failed: there is no tenant or namespace {user}"
+            ) from None
+        # Whose grants end at other tenants has nothing to do with the groups of this one.
+        if home is not None and not self._broker.security.authorization.allows_tenant(
+            principal.role, user.partition("/")[0]
+        ):
+            raise AuthenticationFailed(
+                f"Authentication failed: {principal.role} has no grant in tenant of {user}"
+            )
+        return home
 
     def _check_same(self, principal: Principal, user: str) -> None:
         before = self.principal
@@ -148,7 +177,12 @@ class Login:
         return max(int((self._ends_at_s - self._clock()) * 1000), 1)
 
 
-def login_for(broker: Broker, listener: Listener, certificate: Mapping[str, Any] | None) -> Login | None:
+def login_for(
+    broker: Broker,
+    listener: Listener,
+    certificate: Mapping[str, Any] | None,
+    tenancy: Tenancy | None = None,
+) -> Login | None:
     """Give where a new connection stands; None if nobody needs to say who he is, and all may do everything."""
     authentication = broker.security.authentication
     try:
@@ -159,7 +193,7 @@ def login_for(broker: Broker, listener: Listener, certificate: Mapping[str, Any]
     except AuthenticationFailed as error:
         _log.warning("a client is not let in: %s", error)
         return Login(broker, listener, None)
-    return Login(broker, listener, None) if listener.sasl else None
+    return Login(broker, listener, None, tenancy=tenancy) if listener.sasl else None
 
 
 def parse_plain(said: bytes) -> tuple[str, str]:

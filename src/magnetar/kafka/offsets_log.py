@@ -19,17 +19,18 @@ _READ_BYTES = 4 << 20
 class LedgerOffsetsLog:
     """See ``OffsetsLog``. The topic is made with the first append, with as many partitions as were set then."""
 
-    def __init__(self, broker: Broker, partitions: Partitions) -> None:
+    def __init__(self, broker: Broker, partitions: Partitions, topic: str = CONSUMER_OFFSETS) -> None:
         self._broker = broker
         self._partitions = partitions
-        topic = broker.get(CONSUMER_OFFSETS)
+        self._topic = topic
+        found = broker.get(topic)
         self.partitions = (
-            topic.partitions if topic is not None else broker.settings.offsets_topic_num_partitions
+            found.partitions if found is not None else broker.settings.offsets_topic_num_partitions
         )
 
     def written(self) -> Iterable[int]:
         """Give the partitions that have a ledger."""
-        topic = self._broker.get(CONSUMER_OFFSETS)
+        topic = self._broker.get(self._topic)
         for index, name in enumerate(topic.ledger_names() if topic is not None else ()):
             stored = self._broker.store.get(path_of(name))
             if stored is not None and decode_info(stored.value, name=name).ledgers:
@@ -58,4 +59,4 @@ class LedgerOffsetsLog:
         (await self._get(partition)).log.trim(before_offset)
 
     async def _get(self, partition: int) -> Partition:
-        return await self._partitions.get(await self._broker.create_internal(CONSUMER_OFFSETS), partition)
+        return await self._partitions.get(await self._broker.create_internal(self._topic), partition)

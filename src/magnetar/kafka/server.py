@@ -100,7 +100,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         host = str(peer[0]) if isinstance(peer, tuple) else "local"
         server = self._server
         tls = transport.get_extra_info("ssl_object")
-        login = login_for(server.services.broker, self._listener, tls.getpeercert() if tls else None)
+        certificate = tls.getpeercert() if tls else None
+        services = server.services
+        login = login_for(services.broker, self._listener, certificate, services.tenancy)
         if login is not None and not login.is_done:
             self._frames.allow(server.settings.sasl_server_max_receive_size)
         self.conversation = Conversation(

@@ -87,6 +87,19 @@ class Authorization:
             role, namespace, subscription
         )
 
+    def allows_tenant(self, role: str, tenant: str) -> bool:
+        """Whether the role has anything at all to do with a tenant."""
+        if self.is_tenant_admin(role, tenant):
+            return True
+        everything = frozenset(Action)
+        for namespace in self._namespaces.names():
+            if namespace.partition("/")[0] == tenant:
+                grants = self._namespaces.policies(namespace).auth
+                tables = (grants.namespace, *grants.topics.values())
+                if any(self._matches(rows, role, everything) for rows in tables):
+                    return True
+        return False
+
     def allows_somewhere(self, role: str, action: Action) -> bool:
         """Whether the role may do this with any topic at all (KIP-679 asks so of idempotent producers)."""
         if self.is_super(role):

@@ -81,4 +81,4 @@ class Checks:
     @property
     def _home(self) -> str:
         naming = self._context.kafka.broker.naming
-        return f"{naming.tenant}/{naming.namespace}"
+        return self._context.kafka.home or f"{naming.tenant}/{naming.namespace}"

@@ -1,0 +1,176 @@
+"""Clients of several tenants on one broker (``kafka.enable.multi.tenant.metadata``), each as if alone, as in KoP.
+
+The tenant in the SASL user's name, or ``tenant/namespace``, is the client's home. A short topic name means a topic
+there; its groups are the tenant's own, kept in ``<tenant>/__kafka/__consumer_offsets``. Handlers know nothing of all
+this: names are made long in requests and short again in answers, and each tenant has `Services` with its own groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from magnetar.broker.errors import InvalidTopic
+from magnetar.broker.names import CONSUMER_OFFSETS, INTERNAL_TOPICS, Naming, TopicName
+from magnetar.kafka.configs.entries import Resource
+from magnetar.kafka.context import Services
+from magnetar.kafka.coordinators.groups import GroupCoordinator
+
+_MOST_SPELLED = 10_000
+
+REQUESTS: dict[str, tuple[str, ...]] = {
+    "produce": ("topic_data.name",),
+    "fetch": ("topics.topic", "forgotten_topics_data.topic"),
+    "list_offsets": ("topics.name",),
+    "metadata": ("topics.name",),
+    "offset_commit": ("topics.name",),
+    "offset_fetch": ("topics.name", "groups.topics.name"),
+    "create_topics": ("topics.name",),
+    "delete_topics": ("topics.name", "topic_names"),
+    "delete_records": ("topics.name",),
+    "offset_for_leader_epoch": ("topics.topic",),
+    "describe_configs": ("resources.resource_name",),
+    "alter_configs": ("resources.resource_name",),
+    "incremental_alter_configs": ("resources.resource_name",),
+    "describe_log_dirs": ("topics.topic",),
+    "create_partitions": ("topics.name",),
+    "offset_delete": ("topics.name",),
+    "describe_topic_partitions": ("topics.name", "cursor.topic_name"),
+}
+"""Where requests name topics, by handler: fields on the way, those that are lists meaning each of their rows."""
+
+RESPONSES: dict[str, tuple[str, ...]] = {
+    "produce": ("responses.name",),
+    "fetch": ("responses.topic",),
+    "list_offsets": ("topics.name",),
+    "metadata": ("topics.name",),
+    "offset_commit": ("topics.name",),
+    "offset_fetch": ("topics.name", "groups.topics.name"),
+    "create_topics": ("topics.name",),
+    "delete_topics": ("responses.name",),
+    "delete_records": ("topics.name",),
+    "offset_for_leader_epoch": ("topics.topic",),
+    "describe_configs": ("results.resource_name",),
+    "alter_configs": ("responses.resource_name",),
+    "incremental_alter_configs": ("responses.resource_name",),
+    "describe_log_dirs": ("results.topics.name",),
+    "create_partitions": ("results.name",),
+    "offset_delete": ("topics.name",),
+    "describe_topic_partitions": ("topics.name", "next_cursor.topic_name"),
+    "list_config_resources": ("config_resources.resource_name",),
+}
+"""The same in answers."""
+
+NAMELESS = (
+    "api_versions",
+    "sasl_handshake",
+    "sasl_authenticate",
+    "find_coordinator",
+    "join_group",
+    "heartbeat",
+    "leave_group",
+    "sync_group",
+    "describe_groups",
+    "list_groups",
+    "delete_groups",
+    "init_producer_id",
+    "describe_cluster",
+)
+"""Handlers whose messages name no topic."""
+
+
+class Home:
+    """Where one client is at home; translates the names of its requests and answers."""
+
+    def __init__(self, tenant: str, namespace: str, services: Services) -> None:
+        self.services = services
+        """The tenant's."""
+        self._tenant = f"{tenant}/"
+        self._prefix = f"{tenant}/{namespace}/"
+        self._metadata = f"{tenant}/{services.broker.naming.metadata_namespace}/"
+        self._spelled: set[str] = set()
+        """Names of home that the client itself writes in full: they are given back so."""
+
+    def inward(self, handler: str, request: Any) -> None:
+        """Make the topic names of a request long."""
+        for path in REQUESTS.get(handler, ()):
+            _rewrite(request, path.split("."), self._long)
+
+    def outward(self, handler: str, response: Any, *, asked_for_all: bool) -> None:
+        """Make the topic names of an answer as the client knows them; of all topics, leave the tenant's own."""
+        if asked_for_all and handler in ("metadata", "describe_topic_partitions"):
+            response.topics = [row for row in response.topics if row.name.startswith(self._tenant)]
+        for path in RESPONSES.get(handler, ()):
+            _rewrite(response, path.split("."), self._short)
+
+    def _long(self, name: str) -> str:
+        if "/" in name:
+            full = name.removeprefix("persistent://")
+            if full.startswith(self._prefix) and len(self._spelled) < _MOST_SPELLED:
+                self._spelled.add(full)
+            return name
+        return (self._metadata if name in INTERNAL_TOPICS else self._prefix) + name
+
+    def _short(self, name: str) -> str:
+        if name in self._spelled:
+            return name
+        for prefix in (self._prefix, self._metadata):
+            if name.startswith(prefix):
+                return name.removeprefix(prefix)
+        return name
+
+
+class Tenancy:
+    """The homes of one broker's clients."""
+
+    def __init__(self, services: Services, coordinator: Callable[[str], GroupCoordinator]) -> None:
+        """``coordinator`` makes the groups of the offsets topic of that name."""
+        self._services = services
+        self._coordinator = coordinator
+        self._by_tenant: dict[str, Services] = {}
+
+    async def home(self, user: str) -> Home | None:
+        """Give the home of a SASL user, None for where everybody is; raise `InvalidTopic` for what is no tenant."""
+        naming = self._services.broker.naming
+        tenant, separator, namespace = user.partition("/")
+        namespace = namespace if separator else naming.namespace
+        TopicName.parse(f"{tenant}/{namespace}/t")
+        if (tenant, namespace) == (naming.tenant, naming.namespace):
+            return None
+        if tenant not in self._services.broker.namespaces.tenants():
+            raise InvalidTopic(user, f"there is no tenant {tenant}")
+        return Home(tenant, namespace, await self._of(tenant, naming, f"{tenant}/{namespace}"))
+
+    async def _of(self, tenant: str, naming: Naming, home: str) -> Services:
+        if tenant == naming.metadata_tenant:
+            return replace(self._services, home=home)
+        if tenant not in self._by_tenant:
+            groups = self._coordinator(f"{tenant}/{naming.metadata_namespace}/{CONSUMER_OFFSETS}")
+            self._by_tenant[tenant] = replace(self._services, groups=groups)
+            await groups.start()
+        return replace(self._by_tenant[tenant], home=home)
+
+    async def forget(self, topic: str) -> None:
+        """Let every tenant's groups know that a topic is gone."""
+        for services in list(self._by_tenant.values()):
+            await services.groups.on_topic_deleted(topic)
+
+    async def close(self) -> None:
+        """Finish what is in hand."""
+        for services in self._by_tenant.values():
+            await services.groups.close()
+
+
+def _rewrite(node: Any, path: list[str], change: Callable[[str], str]) -> None:
+    field, *rest = path
+    value = getattr(node, field)
+    if value is None:
+        return
+    if rest:
+        for each in value if isinstance(value, list) else (value,):
+            _rewrite(each, rest, change)
+    elif isinstance(value, list):
+        setattr(node, field, [change(name) for name in value])
+    elif value and getattr(node, "resource_type", Resource.TOPIC) == Resource.TOPIC:
+        setattr(node, field, change(value))
