@@ -13,7 +13,7 @@ import pytest
 from magnetar.cli.app import run_app
 from tests.cli.operator import Operator
 from tests.security.conftest import Secured
-from tests.security.signing import SECRET
+from tests.security.signing import SECRET, token
 
 
 @pytest.fixture
@@ -124,3 +124,33 @@ def test_wrong_grants_are_refused(secured: Secured, magnetar) -> None:  # type: 
     ):
         given, _, said = magnetar("permission", *arguments, "--data", secured.process.data)
         assert (given, why in said) == (status, True), (arguments, said)
+
+
+def test_the_command_line_speaks_to_a_secured_broker(secured: Secured, tmp_path: Path) -> None:
+    """By the same file that Kafka's own tools take."""
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    jaas = f'{module} required username="public" password="token:{token("root")}";'
+    certificate, key = secured.authority.sign("root")
+    both = tmp_path / "root.pem"
+    both.write_bytes(certificate.read_bytes() + key.read_bytes())
+    trust = f"ssl.truststore.type=PEM\nssl.truststore.location={secured.authority.file}\n"
+    ways = {
+        "SASL_PLAINTEXT": f"sasl.mechanism=PLAIN\nsasl.jaas.config={jaas}\n",
+        "SASL_SSL": f"{trust}sasl.mechanism=PLAIN\nsasl.jaas.config={jaas}\n",
+        "SSL": f"{trust}ssl.keystore.type=PEM\nssl.keystore.location={both}\n",
+    }
+    for listener, lines in ways.items():
+        config = tmp_path / f"{listener}.properties"
+        config.write_text(f"security.protocol={listener}\n{lines}")
+        operator = Operator(secured.address(listener).replace("127.0.0.1", "localhost"))
+        topic = f"cli-{listener.lower()}"
+        ran = operator.run("topic", "create", topic, "--json", MAGNETAR_COMMAND_CONFIG=str(config))
+        assert ran.status == 0, ran.err
+        ran = operator.run("produce", topic, stdin="hello\n", MAGNETAR_COMMAND_CONFIG=str(config))
+        assert ran.status == 0, ran.err
+        ran = operator.run("consume", topic, "-e", "-o", "beginning", MAGNETAR_COMMAND_CONFIG=str(config))
+        assert "hello" in ran.out, ran.err
+    bad = operator.run("topic", "list", MAGNETAR_COMMAND_CONFIG=str(tmp_path / "none"))
+    assert (bad.status, "MAGNETAR_COMMAND_CONFIG" in bad.err) == (2, True)
+    without = operator.run("topic", "list")
+    assert (without.status, "MAGNETAR_COMMAND_CONFIG" in without.err) == (1, True)

@@ -9,8 +9,10 @@ import socket
 import struct
 from typing import TypeVar
 
+from magnetar.admin import credentials
 from magnetar.admin.errors import AdminError, Invalid, Unreachable
 from magnetar.admin.refusals import check
+from magnetar.client.security import Security
 from magnetar.kafka.wire.header import RequestHeader, decode_response_header, encode_request_header
 from magnetar.kafka.wire.malformed import WireError
 from magnetar.kafka.wire.message import Message
@@ -18,6 +20,10 @@ from magnetar.kafka.wire.messages.api_versions_request import ApiVersionsRequest
 from magnetar.kafka.wire.messages.api_versions_response import ApiVersionsResponse
 from magnetar.kafka.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from magnetar.kafka.wire.messages.find_coordinator_response import FindCoordinatorResponse
+from magnetar.kafka.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from magnetar.kafka.wire.messages.sasl_authenticate_response import SaslAuthenticateResponse
+from magnetar.kafka.wire.messages.sasl_handshake_request import SaslHandshakeRequest
+from magnetar.kafka.wire.messages.sasl_handshake_response import SaslHandshakeResponse
 
 Answer = TypeVar("Answer", bound=Message)
 Address = tuple[str, int]
@@ -51,9 +57,36 @@ class Connection:
                 "Start one with 'magnetar standalone', or name it with --bootstrap-server "
                 "or MAGNETAR_BOOTSTRAP_SERVER.",
             ) from error
+        wanted = credentials.security()
+        if wanted.tls:
+            try:
+                self._socket = wanted.context().wrap_socket(self._socket, server_hostname=address[0])
+            except OSError as error:
+                self._socket.close()
+                raise Unreachable(
+                    f"no TLS with {where}: {error}", f"Look at the file that {credentials.VARIABLE} names."
+                ) from error
         self._input = self._socket.makefile("rb")
         said = self._exchange(ApiVersionsRequest(), ApiVersionsResponse, 0)
         self._versions = {each.api_key: (each.min_version, each.max_version) for each in said.api_keys}
+        if wanted.mechanism is not None:
+            self._log_in(wanted)
+
+    def _log_in(self, wanted: Security) -> None:
+        what = f"{wanted.mechanism} at {self.address[0]}:{self.address[1]}"
+        handshake = self._exchange(
+            SaslHandshakeRequest(mechanism=wanted.mechanism or ""), SaslHandshakeResponse, 1
+        )
+        check(handshake.error_code, None, what)
+        login = wanted.login()
+        said = next(login)
+        while True:
+            answer = self.ask(SaslAuthenticateRequest(auth_bytes=said), SaslAuthenticateResponse)
+            check(answer.error_code, answer.error_message, what)
+            try:
+                said = login.send(bytes(answer.auth_bytes))
+            except StopIteration:
+                return
 
     def ask(self, request: Message, answer: type[Answer], *, most: int | None = None) -> Answer:
         """Give the broker's answer; ``most`` is the highest version that the caller's fields fit."""
@@ -79,7 +112,8 @@ class Connection:
         except (OSError, WireError) as error:
             raise Unreachable(
                 f"{self.address[0]}:{self.address[1]} did not answer {type(request).__name__}: {error}",
-                "Is it a Kafka listener without TLS? Look at the broker's log.",
+                "Is it a Kafka listener, and does it ask for TLS or authentication? "
+                f"{credentials.VARIABLE} names a file with security.protocol and so on. Look at the broker's log.",
             ) from error
 
     def _read(self, size: int) -> bytes:

@@ -20,7 +20,10 @@ from magnetar.broker.settings import SETTINGS, Settings, find
 from magnetar.broker.values import Value
 
 ENVIRONMENT_PREFIX = "MAGNETAR_"
-_NOT_THE_BROKERS = {"MAGNETAR_BOOTSTRAP_SERVER"}  # tells the command line whom to ask
+_NOT_THE_BROKERS = {
+    "MAGNETAR_BOOTSTRAP_SERVER",
+    "MAGNETAR_COMMAND_CONFIG",
+}  # tell the command line whom to ask, how
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,15 @@ _quiet.propagate = False
 
 
 def client_options(bootstrap: str, own: Mapping[str, Any], given: list[str] | None) -> dict[str, Any]:
-    """Give librdkafka's configuration: ours, then what the operator gave as ``NAME=VALUE``."""
+    """Give librdkafka's configuration: ours, what `credentials` says, then what the operator gave as ``NAME=VALUE``."""
     from magnetar.admin.configs import parse_configs
+    from magnetar.admin.credentials import librdkafka_options
 
     return {
         "bootstrap.servers": bootstrap,
         "client.id": "magnetar-cli",
         "logger": _quiet,
+        **librdkafka_options(),
         **own,
         **parse_configs(given or []),
     }

@@ -1,0 +1,58 @@
+"""How the command line connects to a secured broker: a file of Kafka's client settings, as Kafka's tools take one.
+
+``MAGNETAR_COMMAND_CONFIG`` names it; the settings are those of `magnetar.client.security`. What is secret stays out of
+command lines so, where everybody on the machine could read it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from magnetar.admin.errors import Invalid
+from magnetar.client.security import Security, parse_security
+
+VARIABLE = "MAGNETAR_COMMAND_CONFIG"
+
+
+def command_config() -> Mapping[str, str]:
+    """Give the client settings in that file, by names in lower case; none without one. Raises `Invalid`."""
+    given = os.environ.get(VARIABLE)
+    if not given:
+        return {}
+    from magnetar.broker.errors import InvalidConfig
+    from magnetar.broker.setting_sources import read_properties
+
+    try:
+        return {name.lower(): text for name, text in read_properties(Path(given)).items()}
+    except InvalidConfig as error:
+        raise Invalid(f"{VARIABLE}: {error}") from None
+
+
+def security() -> Security:
+    """Give what that file says about TLS and SASL; raises `Invalid`."""
+    try:
+        return parse_security(command_config())
+    except ValueError as error:
+        raise Invalid(f"{VARIABLE}: {error}".replace("kafka.", "")) from None
+
+
+def librdkafka_options() -> dict[str, str]:
+    """Give the same in librdkafka's names; raises `Invalid`."""
+    if not command_config():
+        return {}
+    wanted = security()
+    protocol = ("SASL_" if wanted.mechanism else "") + ("SSL" if wanted.tls else "PLAINTEXT")
+    found = {
+        "security.protocol": protocol,
+        "sasl.mechanism": wanted.mechanism,
+        "sasl.username": wanted.username or None,
+        "sasl.password": wanted.password or None,
+        "ssl.ca.location": wanted.trusted,
+        "ssl.certificate.location": wanted.certificate,
+        "ssl.key.location": wanted.key or wanted.certificate,
+        "ssl.key.password": wanted.key_password,
+        "ssl.endpoint.identification.algorithm": "none" if wanted.any_name else None,
+    }
+    return {name: text for name, text in found.items() if text is not None}
