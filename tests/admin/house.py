@@ -16,7 +16,7 @@ from magnetar.kafka.context import Services
 from magnetar.kafka.coordinators.classic import Caller
 from magnetar.kafka.coordinators.offsets import Commit, Committer
 from magnetar.kafka.handler import KafkaProtocolHandler
-from magnetar.kafka.partitions.partition import Partition
+from magnetar.kafka.partitions.partition import Draft, Partition
 from magnetar.kafka.wire.messages.consumer_protocol_assignment import (
     ConsumerProtocolAssignment,
     TopicPartition,
@@ -132,7 +132,7 @@ class House:
         )
 
     def begin_append(self, partition: Partition, batch: bytes) -> asyncio.Future[None] | None:
-        return partition.produce(memoryview(batch), check_batch(batch)).durable
+        return partition.produce(Draft(memoryview(batch), check_batch(batch))).durable
 
     # Groups.
 

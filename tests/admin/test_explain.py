@@ -20,6 +20,14 @@ from magnetar.admin.server import MOST_BYTES, AdminServer
 from magnetar.ledger.files.layout import FRAME_BYTES, ledger_path
 from magnetar.records.batch import Header, Record, encode_batch
 from magnetar.records.compression import Codec
+from magnetar.records.pulsar_entries import open_send
+from magnetar.records.pulsar_metadata import (
+    MessageMetadata,
+    SingleMessageMetadata,
+    encode_metadata,
+    encode_single,
+)
+from magnetar.records.pulsar_plain import framed_message
 from tests.admin.house import House
 
 BATCH = encode_batch(
@@ -72,6 +80,29 @@ async def test_everything_about_one_record(house: House) -> None:
     assert [(each.key, each.value.text) for each in record.headers] == [("h", None), ("h", "twice")]
     assert [each.group for each in told.groups_past] == ["past"]
     assert [each.group for each in told.groups_before] == ["at"]
+
+
+async def test_a_record_that_a_pulsar_producer_sent(house: House) -> None:
+    single = SingleMessageMetadata(payload_size=2, partition_key=b"k", event_time=5)
+    written = encode_single(single)
+    payload = (len(written).to_bytes(4, "big") + written + b"v0") * 2
+    metadata = MessageMetadata(b"p-1", 7, 1000, num_messages_in_batch=2, batched=True)
+    sent = open_send(framed_message(encode_metadata(metadata), payload, 2).framed)
+    await append(house)
+    topic = house.services.broker.get("t")
+    assert topic is not None
+    log = (await house.services.partitions.get(topic, 0)).log
+    durable = log.append((sent.framed,), messages=sent.messages, timestamp_ms=sent.timestamp_ms).durable
+    assert durable is not None
+    await durable
+    told = await house.ask.explain("t", 0, 4)
+    assert (told.entry_format, told.message_id) == ("pulsar", f"{told.ledger}:1:0:1")
+    assert told.message is not None
+    assert (told.message.producer_name, told.message.sequence_id, told.message.messages) == ("p-1", 7, 2)
+    assert told.batch is not None
+    assert (told.batch.base_offset, told.batch.last_offset, told.batch.codec) == (3, 4, "none")
+    assert told.record is not None
+    assert (told.record.key.text, told.record.value.text, told.record.timestamp) == ("k", "v0", 5)
 
 
 async def test_the_place_in_the_file_is_where_the_entry_lies(house: House) -> None:

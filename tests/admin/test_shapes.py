@@ -28,7 +28,9 @@ PROMISED: dict[type, str] = {
     configs.ConfigRow: "name value source read_only documentation",
     configs.SettingRow: "name default unit while_running also documentation",
     explain.Explained: "topic partition offset ledger entry batch_index entry_format append_time publish_time "
-    "entry_size file batch record transaction groups_past groups_before",
+    "entry_size file batch record transaction groups_past groups_before "
+    "message_id message",
+    explain.MessageFacts: "producer_name sequence_id compression messages batched chunk encrypted marker",
     explain.FilePlace: "path position size",
     explain.BatchFacts: "base_offset last_offset records size codec timestamp_type base_timestamp max_timestamp "
     "producer_id producer_epoch base_sequence transactional control",

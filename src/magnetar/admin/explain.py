@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from magnetar.admin.place import Place
 from magnetar.records.batch import LOG_APPEND_TIME, BatchHeader, Record, decode_records, read_header
 from magnetar.records.entry import Entry, decode_entry
+from magnetar.records.pulsar_entries import to_kafka
+from magnetar.records.pulsar_metadata import Compression, MessageMetadata
 
 if TYPE_CHECKING:
     from magnetar.kafka.coordinators.facts import Committed
@@ -64,6 +66,22 @@ class BatchFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class MessageFacts:
+    """What Pulsar's metadata say of an entry in format ``pulsar``; ``sequence_id`` is the first message's."""
+
+    producer_name: str
+    sequence_id: int
+    compression: str
+    messages: int
+    batched: bool
+    chunk: str
+    """``uuid/number/of`` of a piece of a larger message, else empty."""
+    encrypted: str
+    """The algorithm, or empty."""
+    marker: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RecordFacts:
     """The record itself. ``sequence`` is its own number among its producer's, -1 for none."""
 
@@ -100,13 +118,17 @@ class Explained:
     entry_size: int
     file: FilePlace | None
     batch: BatchFacts | None
-    """None for an entry that is no Kafka batch."""
+    """As Kafka's consumers get it; ``codec`` and ``size`` are those of what is stored."""
     record: RecordFacts | None
     """None if the batch holds no record of this offset any more."""
     transaction: str
     """``none``, or the outcome of the record's transaction."""
     groups_past: tuple[GroupAt, ...]
     groups_before: tuple[GroupAt, ...]
+    message_id: str = ""
+    """The record's id for Pulsar: ledger:entry:partition:batch index."""
+    message: MessageFacts | None = None
+    """None for an entry that Kafka's record batch fills."""
 
 
 def explain(
@@ -121,27 +143,61 @@ def explain(
     ``committed`` is what each group committed for this partition.
     """
     entry = decode_entry(stored.data)
-    kafka = entry.message.entry_format == "kafka"
-    header = read_header(entry.payload) if kafka else None
+    converted = entry.message.entry_format == "pulsar"
+    batch = memoryview(to_kafka(stored.data))
+    header = read_header(batch)
     groups = [GroupAt(group, each.offset, each.commit_timestamp) for group, each in sorted(committed.items())]
+    batch_index = offset - entry.base_offset
     return Explained(
         topic=place.topic,
         partition=place.partition,
         offset=offset,
         ledger=stored.ledger_id,
         entry=stored.entry_id,
-        batch_index=offset - entry.base_offset,
+        batch_index=batch_index,
         entry_format=entry.message.entry_format,
         append_time=entry.broker.broker_timestamp,
         publish_time=entry.message.publish_time,
         entry_size=len(stored.data),
         file=file,
-        batch=_batch(header, entry) if header is not None else None,
-        record=_record(header, entry, offset) if header is not None else None,
-        transaction="unknown" if header is not None and header.is_transactional else "none",
+        batch=_pulsar_batch(header, entry) if converted else _batch(header, entry),
+        record=_record(header, batch, offset),
+        transaction="unknown" if header.is_transactional else "none",
         groups_past=tuple(each for each in groups if each.committed > offset),
         groups_before=tuple(each for each in groups if each.committed <= offset),
+        message_id=f"{stored.ledger_id}:{stored.entry_id}:{place.partition}:{batch_index}",
+        message=_message(entry.message) if converted else None,
     )
+
+
+def _pulsar_batch(header: BatchHeader, entry: Entry) -> BatchFacts:
+    compression = compression_name(entry.message)
+    return replace(_batch(header, entry), size=len(entry.payload), codec=compression)
+
+
+def compression_name(message: MessageMetadata) -> str:
+    """Give the name of Pulsar's codec."""
+    known = message.compression in Compression.__members__.values()
+    return Compression(message.compression).name.lower() if known else str(message.compression)
+
+
+def _message(message: MessageMetadata) -> MessageFacts:
+    chunk = f"{_text(message.uuid)}/{message.chunk_id}/{message.num_chunks_from_msg}"
+    encrypted = _text(message.encryption_algo) or "unknown"
+    return MessageFacts(
+        producer_name=_text(message.producer_name),
+        sequence_id=message.sequence_id,
+        compression=compression_name(message),
+        messages=message.num_messages_in_batch,
+        batched=message.batched,
+        chunk=chunk if message.is_chunk else "",
+        encrypted=encrypted if message.encryption_keys else "",
+        marker=message.marker_type is not None,
+    )
+
+
+def _text(data: bytes) -> str:
+    return preview(data).text or ""
 
 
 def _batch(header: BatchHeader, entry: Entry) -> BatchFacts:
@@ -162,8 +218,8 @@ def _batch(header: BatchHeader, entry: Entry) -> BatchFacts:
     )
 
 
-def _record(header: BatchHeader, entry: Entry, offset: int) -> RecordFacts | None:
-    found = next((record for record in decode_records(entry.payload) if record.offset == offset), None)
+def _record(header: BatchHeader, batch: memoryview, offset: int) -> RecordFacts | None:
+    found = next((record for record in decode_records(batch) if record.offset == offset), None)
     if found is None:
         return None
     sequence = -1

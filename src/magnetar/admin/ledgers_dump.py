@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from magnetar.admin.errors import AdminError, NotThere
+from magnetar.admin.explain import compression_name
 from magnetar.admin.ledgers import mapped
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.files.inspection import frames, inspect
@@ -17,6 +18,7 @@ from magnetar.metadata import MetadataError, SqliteStore
 from magnetar.records.batch import read_header
 from magnetar.records.entry import decode_entry
 from magnetar.records.errors import RecordsError
+from magnetar.records.pulsar_metadata import MessageMetadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ def _entry(ledger_id: int, frame: Frame) -> DumpedEntry:
         entry.message.entry_format,
     )  # fmt: skip
     if entry.message.entry_format == "pulsar":
-        return row
+        return _with_message(row, entry.message)
     try:
         batch = read_header(entry.payload)
         codec = batch.codec.name
@@ -148,4 +150,21 @@ def _entry(ledger_id: int, frame: Frame) -> DumpedEntry:
         producer_epoch=batch.producer_epoch,
         base_sequence=batch.base_sequence,
         attributes=batch.attributes,
+    )
+
+
+def _with_message(row: DumpedEntry, message: MessageMetadata) -> DumpedEntry:
+    try:
+        kept = message.kafka_batch
+    except RecordsError as error:
+        return replace(row, problem=f"its metadata cannot be read: {error}")
+    row = replace(row, codec=compression_name(message), max_timestamp=message.publish_time)
+    if kept is None:
+        return row
+    return replace(
+        row,
+        producer_id=kept.producer_id,
+        producer_epoch=kept.producer_epoch,
+        base_sequence=kept.base_sequence,
+        attributes=kept.attributes,
     )

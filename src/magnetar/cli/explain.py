@@ -10,7 +10,7 @@ import typer
 
 from magnetar.admin.client import ask
 from magnetar.admin.errors import Unreachable
-from magnetar.admin.explain import Explained, GroupAt, Preview
+from magnetar.admin.explain import Explained, GroupAt, MessageFacts, Preview
 from magnetar.admin.place import parse_record
 from magnetar.admin.whereabouts import data_directory
 from magnetar.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Data, Json, partition_names
@@ -51,6 +51,9 @@ def _shown(value: Explained) -> Iterator[RenderableType]:
     if value.batch is not None:
         yield "\nbatch"
         yield pairs(_batch(value))
+    if value.message is not None:
+        yield "\nPulsar's message"
+        yield pairs(_message(value.message))
     if value.record is not None:
         yield "\nrecord"
         yield pairs(_record(value))
@@ -67,6 +70,7 @@ def _where(value: Explained) -> Iterator[tuple[str, object]]:
     yield "ledger", value.ledger
     yield "entry", f"{value.entry} ({size(value.entry_size)})"
     yield "batch index", value.batch_index
+    yield "message id", value.message_id
     yield "entry format", value.entry_format
     yield "appended", moment(value.append_time)
     yield "published", moment(value.publish_time)
@@ -89,6 +93,20 @@ def _batch(value: Explained) -> Iterator[tuple[str, object]]:
     else:
         yield "producer", "not idempotent: no id, epoch or sequence"
     yield "transaction", value.transaction
+
+
+def _message(message: MessageFacts) -> Iterator[tuple[str, object]]:
+    yield "producer", f"{message.producer_name or '-'}, sequence id {message.sequence_id}"
+    yield (
+        "payload",
+        f"{'a batch of ' + str(message.messages) if message.batched else 'one message'}, {message.compression}",
+    )
+    if message.chunk:
+        yield "chunk", message.chunk
+    if message.encrypted:
+        yield "encrypted", message.encrypted
+    if message.marker:
+        yield "marker", "written by a broker for brokers; no consumer gets it"
 
 
 def _record(value: Explained) -> Iterator[tuple[str, object]]:

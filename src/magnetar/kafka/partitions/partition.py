@@ -71,8 +71,8 @@ class Draft(NamedTuple):
 
     data: memoryview
     header: BatchHeader
-    entry_format: str
-    framed: Buffer | None
+    entry_format: str = KAFKA
+    framed: Buffer | None = None
 
 
 class Refusal(NamedTuple):
