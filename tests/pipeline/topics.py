@@ -27,7 +27,7 @@ def consumed(broker: BrokerProcess, topic: str) -> list[Any]:
             low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), 20)
             consumer.assign([TopicPartition(topic, partition, low)])
             while low < high:
-                for message in consumer.consume(10_000, 5):
+                for message in consumer.consume(min(high - low, 10_000), 5):
                     assert message.error() is None
                     found.append(message)
                     low = message.offset() + 1

@@ -39,20 +39,27 @@ def publish(options: SinkOptions, query: str, batch_id: int, files: Sequence[str
             _publish(cluster, staging, decision)
         done = staging.last_done()
         if done is None or done.batch_id < batch_id:
-            decision = staging.decide(_decision(cluster, staging, batch_id, files, done))
-            _publish(cluster, staging, decision)
+            drawn_up = _draw_up(cluster, staging, batch_id, files, done)
+            holds = None if drawn_up is None else staging.decide(drawn_up)
+            if holds is not None:
+                _publish(cluster, staging, holds)
         else:
             staging.finish(done)  # what was staged again for it is not needed
 
 
-def _decision(
+def _draw_up(
     cluster: Cluster, staging: Staging, batch_id: int, files: Sequence[str], before: Decision | None
-) -> Decision:
-    """Draw up the decision of a new batch: it goes on where the one before it ended."""
+) -> Decision | None:
+    """Draw up the decision of a new batch: it goes on where the one before it ended. None if it is done by now."""
     counts: dict[Partition, int] = defaultdict(int)
-    for name in sorted(files):
-        for block in staging.read(name, data=False):
-            counts[block.topic, block.partition] += block.records
+    try:
+        for name in sorted(files):
+            for block in staging.read(name, data=False):
+                counts[block.topic, block.partition] += block.records
+    except StagedDamaged:
+        if staging.is_done(batch_id):
+            return None  # another driver published the batch, and removed what was staged for it
+        raise
     sequences = {} if before is None else {(t, p): next_one for t, p, next_one in before.sequences}
     if before is None or any(sequences.get(at, 0) + count >= _MOST_SEQUENCE for at, count in counts.items()):
         producer, sequences = new_producer(cluster), {}

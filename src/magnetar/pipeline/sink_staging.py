@@ -21,7 +21,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from struct import Struct
@@ -127,10 +129,10 @@ class Staging:
 
     # Decisions.
 
-    def decide(self, decision: Decision) -> Decision:
-        """Make this the decision of its batch, unless there is one; give the one that holds."""
+    def decide(self, decision: Decision) -> Decision | None:
+        """Make this the decision of its batch, unless there is one; give the one that holds, None if it is done."""
         path = self._decided(decision.batch_id)
-        draft = path.with_name(f"{path.name}-{os.getpid()}.draft")
+        draft = path.with_name(f"{uuid.uuid4()}.draft")
         with draft.open("wb") as file:
             file.write(decision.encode())
             file.flush()
@@ -139,20 +141,37 @@ class Staging:
             os.link(draft, path)
         except FileExistsError:
             pass
+        else:
+            if self.is_done(decision.batch_id):
+                # There was a decision; it was published while this one was drawn up, and is out of the way.
+                path.unlink(missing_ok=True)
         finally:
             draft.unlink()
         _sync(self.home)
-        return Decision.decode(path.read_bytes())
+        try:
+            return Decision.decode(path.read_bytes())
+        except FileNotFoundError:
+            return None
 
     def open_decisions(self) -> list[Decision]:
         """Give the decisions that are not all published, oldest first."""
-        found = [Decision.decode(path.read_bytes()) for path in self.home.glob("*.decided")]
-        return sorted(found, key=lambda each: each.batch_id)
+        found = []
+        for path in sorted(self.home.glob("*.decided"), key=lambda path: int(path.stem)):
+            if self.is_done(int(path.stem)):
+                path.unlink(
+                    missing_ok=True
+                )  # a driver ended between drawing it up and seeing that it is not needed
+            else:
+                with suppress(FileNotFoundError):  # published by another driver just now
+                    found.append(Decision.decode(path.read_bytes()))
+        return found
 
     def last_done(self) -> Decision | None:
         """Give the newest batch that is in the topics."""
-        done = sorted(self.home.glob("*.done"), key=lambda path: int(path.stem))
-        return Decision.decode(done[-1].read_bytes()) if done else None
+        while done := sorted(self.home.glob("*.done"), key=lambda path: int(path.stem)):
+            with suppress(FileNotFoundError):  # a newer one has just replaced it
+                return Decision.decode(done[-1].read_bytes())
+        return None
 
     def is_done(self, batch_id: int) -> bool:
         """Tell whether a batch is in the topics."""
@@ -163,8 +182,9 @@ class Staging:
         """Note that a decision is published, and remove what it and those before it left."""
         path = self._decided(decision.batch_id)
         done = path.with_suffix(".done")
-        if path.exists():
-            path.rename(done)
+        if not done.exists():
+            with suppress(FileNotFoundError):  # another driver, which shares the decision, was quicker
+                path.rename(done)
             _sync(self.home)
         for old in self.home.glob("*.done"):
             if int(old.stem) < decision.batch_id:

@@ -1,0 +1,263 @@
+"""Publishing step by step, broken at each of them: what is decided gets into the topics once, or it is said why not."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from magnetar.client import produce
+from magnetar.client.errors import ClientError, Refused
+from magnetar.pipeline import sink_publish
+from magnetar.pipeline.sink_options import SinkOptions, parse_sink_options
+from magnetar.pipeline.sink_publish import CannotTell, publish
+from magnetar.pipeline.sink_rows import BadRow
+from magnetar.pipeline.sink_staging import StagedDamaged, Staging, stage_rows
+from tests.pipeline.topics import consumed, create
+from tests.process import BrokerProcess
+
+QUERY = "query"
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+def options(broker: BrokerProcess, directory: Path, topic: str, **others: str) -> SinkOptions:
+    given = {
+        "kafka.bootstrap.servers": broker.address,
+        "topic": topic,
+        "stagingLocation": str(directory / "staging"),
+        "kafka.batch.size": "500",
+        "kafka.delivery.timeout.ms": "15000",
+    }
+    return parse_sink_options(given | others, streaming=True)
+
+
+def staging(found: SinkOptions) -> Staging:
+    assert found.staging is not None
+    return Staging(found.staging, QUERY)
+
+
+def stage(found: SinkOptions, batch_id: int, values: list[str], *, task: str = "0") -> str:
+    rows = pa.RecordBatch.from_pydict({"value": values})
+    return stage_rows([rows], found, staging(found), batch_id, task, first_partition=0)[1]
+
+
+def numbers(first: int, count: int = 300) -> list[str]:
+    return [str(i) for i in range(first, first + count)]
+
+
+def values(broker: BrokerProcess, topic: str) -> list[str]:
+    return [message.value().decode() for message in consumed(broker, topic)]
+
+
+def crash_after(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Have the process end when so many batches were acknowledged."""
+    honest, left = produce.send, [count]
+
+    def send(cluster: Any, batches: Any, *, acknowledged: Callable[[Any], None], **others: Any) -> None:
+        def counted(batch: Any) -> None:
+            acknowledged(batch)
+            left[0] -= 1
+            if not left[0]:
+                raise Crash
+
+        honest(cluster, batches, acknowledged=counted, **others)
+
+    monkeypatch.setattr(sink_publish, "send", send)
+
+
+def test_a_broker_that_forgot_the_producer_does_not_double(
+    start_broker: Callable[..., BrokerProcess], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = start_broker(tmp_path / "data", "--set", "producer.id.expiration.ms=1000")
+    create(broker, "t")
+    found = options(broker, tmp_path, "t")
+    files = [stage(found, 0, numbers(0))]
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        crash_after(patch, 12)
+        publish(found, QUERY, 0, files)
+    assert 0 < len(values(broker, "t")) < 300
+    time.sleep(2.5)
+    publish(found, QUERY, 0, [stage(found, 0, numbers(1000), task="after the restart")])
+    assert values(broker, "t") == numbers(0)
+
+
+@pytest.mark.parametrize("step", ["decide", "send", "finish", "after"])
+def test_ended_at_any_step_and_begun_again(
+    broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    topic = f"step-{step}"
+    create(broker, topic)
+    found = options(broker, tmp_path, topic)
+    publish(found, QUERY, 0, [stage(found, 0, numbers(0))])
+
+    def crash(*_: object, **__: object) -> Any:
+        raise Crash
+
+    files = [stage(found, 1, numbers(300))]
+    with monkeypatch.context() as patch:
+        if step == "decide":
+            patch.setattr(Staging, "decide", crash)
+        elif step == "send":
+            crash_after(patch, 7)
+        elif step == "finish":
+            patch.setattr(Staging, "finish", crash)
+        if step == "after":
+            publish(found, QUERY, 1, files)
+        else:
+            with pytest.raises(Crash):
+                publish(found, QUERY, 1, files)
+    again = list(reversed(numbers(300)))  # a shuffle brings other orders
+    publish(found, QUERY, 1, [stage(found, 1, again, task="again")])
+    publish(found, QUERY, 2, [stage(found, 2, numbers(600))])
+    expected = again if step == "decide" else numbers(300)
+    assert values(broker, topic) == numbers(0) + expected + numbers(600)
+    assert [path.name for path in staging(found).home.iterdir()] == ["2.done"]
+
+
+def test_two_drivers_at_once_write_one_batch(broker: BrokerProcess, tmp_path: Path) -> None:
+    create(broker, "two")
+    found = options(broker, tmp_path, "two")
+    for batch_id in range(5):
+        choices = [numbers(1000 * batch_id), list(reversed(numbers(1000 * batch_id)))]
+        files = [stage(found, batch_id, each, task=str(i)) for i, each in enumerate(choices)]
+        drivers = [
+            threading.Thread(target=publish, args=(found, QUERY, batch_id, [name]), daemon=True)
+            for name in files
+        ]
+        for driver in drivers:
+            driver.start()
+        for driver in drivers:
+            driver.join()
+        assert values(broker, "two")[300 * batch_id :] in choices
+
+
+def test_a_topic_made_anew_in_between_is_told(
+    broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(broker, "anew")
+    found = options(broker, tmp_path, "anew")
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        crash_after(patch, 3)
+        publish(found, QUERY, 0, [stage(found, 0, numbers(0))])
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.delete_topics(["anew"])["anew"].result(20)
+    create(broker, "anew")
+    with pytest.raises(CannotTell, match="'anew' was deleted and made anew"):
+        publish(found, QUERY, 0, [])
+
+
+def test_records_deleted_in_between_are_told(
+    broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(broker, "deleted")
+    found = options(broker, tmp_path, "deleted")
+
+    def crash(*_: object) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr(Staging, "finish", crash)
+        publish(found, QUERY, 0, [stage(found, 0, numbers(0))])
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    everything = TopicPartition("deleted", 0, -1)
+    admin.delete_records([everything])[everything].result(20)
+    with pytest.raises(CannotTell, match=r"deleted-0 from offset 0 to \d+ were deleted while batch 0"):
+        publish(found, QUERY, 0, [])
+
+
+def test_staged_files_are_checked(broker: BrokerProcess, tmp_path: Path) -> None:
+    create(broker, "checked")
+    found = options(broker, tmp_path, "checked")
+    name = stage(found, 0, numbers(0))
+    path = staging(found).home / name
+    whole = path.read_bytes()
+    for cut in (0, 1, 20, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:cut])
+        with pytest.raises(StagedDamaged, match="cut short"):
+            publish(found, QUERY, 0, [name])
+    path.unlink()
+    with pytest.raises(StagedDamaged, match="is gone: driver and executors must share"):
+        publish(found, QUERY, 0, [name])
+    assert values(broker, "checked") == []
+
+
+def test_records_that_a_topic_does_not_take_are_refused_at_once(
+    broker: BrokerProcess, tmp_path: Path
+) -> None:
+    create(broker, "small", **{"max.message.bytes": "100"})
+    found = options(broker, tmp_path, "small")
+    with pytest.raises(Refused, match="Produce to small-0: MESSAGE_TOO_LARGE"):
+        publish(found, QUERY, 0, [stage(found, 0, numbers(0))])
+
+
+def test_a_topic_that_is_not_there_is_named(broker: BrokerProcess, tmp_path: Path) -> None:
+    found = options(broker, tmp_path, "a bad name", **{"kafka.delivery.timeout.ms": "1"})
+    with pytest.raises(ClientError, match="'a bad name': INVALID_TOPIC"):
+        stage(found, 0, numbers(0))
+
+
+def test_rows_that_no_topic_takes_are_told(broker: BrokerProcess, tmp_path: Path) -> None:
+    create(broker, "rows", 2)
+    found = options(broker, tmp_path, "rows")
+    for number in (2, -1, -2):
+        rows = pa.RecordBatch.from_pydict({"value": ["x"], "partition": pa.array([number], pa.int32())})
+        with pytest.raises(
+            BadRow, match=f"partition {number} is asked for, and topic 'rows' has partitions 0 to 1"
+        ):
+            stage_rows([rows], found, staging(found), 0, "0", first_partition=0)
+    nowhere = parse_sink_options(
+        {"kafka.bootstrap.servers": broker.address, "stagingLocation": str(tmp_path)}, streaming=True
+    )
+    rows = pa.RecordBatch.from_pydict({"value": ["x"], "topic": pa.array([None], pa.string())})
+    with pytest.raises(BadRow, match="null topic present in the data"):
+        stage_rows([rows], nowhere, staging(nowhere), 0, "0", first_partition=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"kafka.bootstrap.servers": ""}, "'kafka.bootstrap.servers' is missing"),
+        (
+            {"deliveryGuarantee": "twice"},
+            "deliveryGuarantee must be one of exactly-once, at-least-once, not 'twice'",
+        ),
+        (
+            {"kafka.compression.type": "brotli"},
+            "kafka.compression.type must be one of none, gzip, snappy, lz4, zstd",
+        ),
+        ({"kafka.acks": "1"}, "kafka.acks must be one of all, -1 for exactly-once"),
+        ({"kafka.batch.size": "0"}, "kafka.batch.size must be a number of bytes"),
+        (
+            {"stagingLocation": "s3a://bucket/x"},
+            "stagingLocation must be a path that driver and executors share",
+        ),
+        ({"txnAppId": "a", "txnVersion": "1"}, "txnAppId and txnVersion are for batch writes"),
+        ({"topics": "t"}, "unknown option 'topics' of the sink; there are: .*topic,"),
+    ],
+)
+def test_wrong_options_are_named(given: dict[str, str], told: str) -> None:
+    base = {"kafka.bootstrap.servers": "localhost:9092", "stagingLocation": "/x", "topic": "t"}
+    with pytest.raises(ValueError, match=told):
+        parse_sink_options(base | given, streaming=True)
+
+
+def test_what_exactly_once_needs_is_told() -> None:
+    where = {"kafka.bootstrap.servers": "localhost:9092", "topic": "t"}
+    with pytest.raises(ValueError, match="checkpointLocation or stagingLocation"):
+        parse_sink_options(where, streaming=True)
+    with pytest.raises(ValueError, match="txnAppId and txnVersion"):
+        parse_sink_options(where | {"deliveryGuarantee": "exactly-once"}, streaming=False)
+    with pytest.raises(ValueError, match="both txnAppId and txnVersion"):
+        parse_sink_options(where | {"txnAppId": "a"}, streaming=False)
+    with pytest.warns(UserWarning, match=r"no meaning here: linger\.ms"):
+        parse_sink_options(where | {"kafka.linger.ms": "5"}, streaming=False)
