@@ -1,0 +1,167 @@
+"""What no consumer can read is refused with its place; what stands around it is read; offsets never shift."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from magnetar.kafka.partitions import formats
+from magnetar.kafka.partitions.formats import Conversions
+from magnetar.kafka.partitions.partition import Draft, Partition
+from magnetar.ledger.port import StoredEntry
+from magnetar.records.batch import HEADER_BYTES, Record, decode_records, encode_batch, read_header, seal
+from magnetar.records.check import check_batch
+from magnetar.records.compression import Codec
+from magnetar.records.errors import CorruptBatch, InvalidRecord, RecordsError
+from magnetar.records.mixed_kafka import with_relative_offsets
+from magnetar.records.pulsar_entries import open_send
+from magnetar.records.pulsar_metadata import MessageMetadata, encode_metadata
+from magnetar.records.pulsar_plain import framed_message
+from tests.admin.house import House
+
+NOW = 1_700_000_000_000
+
+
+async def send(partition: Partition, metadata: MessageMetadata, payload: bytes) -> None:
+    """Append what a Pulsar producer sent."""
+    sent = open_send(framed_message(encode_metadata(metadata), payload, 1).framed)
+    durable = partition.log.append(
+        (sent.framed,), messages=sent.messages, timestamp_ms=sent.timestamp_ms
+    ).durable
+    if durable is not None:
+        await durable
+
+
+async def test_a_message_that_cannot_be_read_stops_no_other(tmp_path: Path) -> None:
+    async with House(tmp_path / "data") as house:
+        partition = await house.topic()
+        await house.produce(partition, 3)
+        lz4 = MessageMetadata(
+            b"p", 0, NOW, compression=1, uncompressed_size=100, num_messages_in_batch=4, batched=True
+        )
+        await send(partition, lz4, b"\xff" * 20)
+        await send(partition, MessageMetadata(b"p", 1, NOW), b"good")
+        batches, _ = await partition.read(0, 1 << 20)
+        assert [read_header(each).last_offset for each in batches] == [2]
+        for offset in (3, 6):
+            with pytest.raises(CorruptBatch, match=r"entry \d+:1 cannot be read: the LZ4 payload"):
+                await partition.read(offset, 1 << 20)
+        batches, _ = await partition.read(7, 1 << 20)
+        (record,) = decode_records(batches[0])
+        assert (record.offset, record.value) == (7, b"good")
+
+
+async def test_idempotent_producers_are_known_again_whatever_the_format(tmp_path: Path) -> None:
+    async with House(tmp_path / "data") as house:
+        partition = await house.topic()
+        for number, entry_format in enumerate(("kafka", "mixed_kafka", "pulsar")):
+            partition.topic.config = type(partition.topic.config)(entry_format=entry_format)
+            batch = encode_batch(
+                [Record(b"k", b"v", (), NOW)] * 5, producer_id=9, producer_epoch=2, base_sequence=5 * number
+            )
+            durable = partition.produce(await partition.check(memoryview(batch))).durable
+            assert durable is not None
+            await durable
+        again = Partition(partition.topic, 0, partition.log, lambda: NOW)
+        again.log.attachment, again.log.attachment_offset = b"", 0
+        await again.load()
+        assert again.producers.encode() == partition.producers.encode()
+        repeated = again.produce(await again.check(memoryview(batch)))
+        assert repeated.base_offset == 10
+        assert again.log.next_offset == 15
+
+
+def miscounted(codec: Codec) -> bytes:
+    """A batch as some clients send it: every offset delta 0."""
+    batch = encode_batch([Record(b"k", b"%d" % n, (), NOW) for n in range(4)])
+    record = (len(batch) - HEADER_BYTES) // 4
+    body = bytearray(batch[HEADER_BYTES:])
+    for number in range(4):
+        assert body[number * record + 3] == 2 * number
+        body[number * record + 3] = 0
+    from magnetar.records.compression import compress
+
+    return seal(read_header(batch)._replace(attributes=codec), compress(codec, body))
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_mixed_kafka_counts_anew_what_a_client_counted_wrongly(codec: Codec) -> None:
+    batch = memoryview(miscounted(codec))
+    with pytest.raises(InvalidRecord):
+        check_batch(batch)
+    data, header = with_relative_offsets(batch)
+    assert [(row.offset, row.value) for row in decode_records(data)] == [(n, b"%d" % n) for n in range(4)]
+    assert (header.records_count, header.last_offset_delta) == (4, 3)
+    right = memoryview(encode_batch([Record(b"k", b"v", (), NOW)] * 3, codec=codec))
+    assert with_relative_offsets(right)[0] is right
+
+
+@pytest.mark.parametrize("at", [22, HEADER_BYTES, HEADER_BYTES + 5, -1])
+def test_mixed_kafka_refuses_damage(at: int) -> None:
+    batch = bytearray(miscounted(Codec.none))
+    batch[at] ^= 0x40
+    with pytest.raises(RecordsError):
+        with_relative_offsets(memoryview(batch))
+    sealed = memoryview(seal(read_header(batch)._replace(attributes=0), bytes(batch[HEADER_BYTES:-3])))
+    with pytest.raises(RecordsError):
+        with_relative_offsets(sealed)
+
+
+async def test_what_was_converted_is_kept_within_its_bound(tmp_path: Path) -> None:
+    async with House(tmp_path / "data") as house:
+        partition = await house.topic()
+        for number in range(20):
+            await send(partition, MessageMetadata(b"p", number, NOW), bytes(1000))
+        entries = await partition.log.read(0, max_bytes=1 << 20)
+        kept = Conversions(most_bytes=5000)
+        first = await kept.batches_of(entries)
+        assert 0 < kept.bytes <= 5000
+        assert (await kept.batches_of(entries))[-1] is first[-1]
+        assert await kept.batches_of(entries) == first
+
+
+async def test_large_conversions_leave_the_event_loop_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import threading
+
+    threads = []
+    convert = formats.convert
+
+    def noted(entries: list[StoredEntry]) -> object:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return convert(entries)
+
+    monkeypatch.setattr(formats, "convert", noted)
+    async with House(tmp_path / "data") as house:
+        partition = await house.topic()
+        await send(partition, MessageMetadata(b"p", 0, NOW), b"small")
+        await partition.read(0, 1 << 20)
+        await send(partition, MessageMetadata(b"p", 1, NOW), bytes(300_000))
+        await partition.read(1, 1 << 20)
+    assert threads == [True, False]
+
+
+def test_a_broker_that_converts_nothing_loads_no_compiler() -> None:
+    import subprocess
+
+    code = (
+        "import sys; import magnetar.kafka.handler, magnetar.broker.service, magnetar.records.pulsar_entries; "
+        "print([name for name in ('numba', 'numpy', 'llvmlite') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+async def test_a_draft_of_format_kafka_is_stored_as_it_came(tmp_path: Path) -> None:
+    async with House(tmp_path / "data") as house:
+        partition = await house.topic()
+        batch = encode_batch([Record(b"k", b"v", (), NOW)])
+        draft = await partition.check(memoryview(batch))
+        assert draft == Draft(memoryview(batch), read_header(batch))
+        durable = partition.produce(draft).durable
+        assert durable is not None
+        await durable
+        assert bytes((await partition.read(0, 1000))[0][0]) == batch

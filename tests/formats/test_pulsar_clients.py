@@ -1,0 +1,171 @@
+"""Stock Pulsar and Kafka clients on one topic: what either wrote both read, with the offsets that its ids stand for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pulsar
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.end_to_end.clients import Seen, consume_confluent, produce_confluent
+from tests.formats.test_kafka_clients import FORMATS, create
+from tests.process import BrokerProcess
+
+CODECS = ("NONE", "LZ4", "ZLib", "ZSTD", "SNAPPY")
+SECONDS = 30
+QUIET = logging.getLogger("pulsar.quiet")
+QUIET.setLevel(logging.CRITICAL)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker that speaks both protocols."""
+    data = tmp_path_factory.mktemp("both") / "data"
+    with BrokerProcess(
+        data, "--pulsar", "127.0.0.1:0", "--set", "group.initial.rebalance.delay.ms=0"
+    ) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def client(both: BrokerProcess) -> Iterator[pulsar.Client]:
+    made = pulsar.Client(both.pulsar_url, logger=QUIET, operation_timeout_seconds=SECONDS)
+    yield made
+    made.close()
+
+
+def full(topic: str) -> str:
+    return f"persistent://public/default/{topic}-partition-0"
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("batching", [False, True])
+def test_kafka_reads_what_a_pulsar_client_wrote(
+    both: BrokerProcess, client: pulsar.Client, codec: str, batching: bool
+) -> None:
+    topic = f"written-{codec}-{batching}"
+    create(both, topic)
+    producer = client.create_producer(
+        full(topic),
+        compression_type=getattr(pulsar.CompressionType, codec),
+        batching_enabled=batching,
+        batching_max_publish_delay_ms=50,
+    )
+    wanted, ids = [], []
+    for number in range(40):
+        settings: dict[str, Any] = {"properties": {"n": str(number), "ä": "ö"}} if number % 3 else {}
+        if number % 2:
+            settings["partition_key"] = f"key-{number}"
+        if number % 5 == 1:
+            settings["ordering_key"] = f"order-{number}"
+        if number % 4:
+            settings["event_timestamp"] = 1000 + number
+        value = b"%d " % number + b"x" * number * 10
+        producer.send_async(
+            value, callback=lambda result, message_id: ids.append((result, message_id)), **settings
+        )
+        key = settings.get("ordering_key", settings.get("partition_key"))
+        wanted.append(
+            (
+                None if key is None else key.encode(),
+                value,
+                tuple(sorted((name, text.encode()) for name, text in settings.get("properties", {}).items())),
+                settings.get("event_timestamp"),
+            )
+        )
+    producer.flush()
+    producer.close()
+    seen = []
+    consumer = Consumer({"bootstrap.servers": both.address, "group.id": "none"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    while len(seen) < len(wanted):
+        message = consumer.poll(SECONDS)
+        assert message is not None
+        assert message.error() is None
+        assert message.offset() == len(seen)
+        time = message.timestamp()[1]
+        seen.append(
+            (
+                message.key(),
+                message.value(),
+                tuple(sorted(message.headers() or ())),
+                time if time < 10_000 else None,
+            )
+        )
+    consumer.close()
+    assert seen == wanted
+    assert [result for result, _ in ids] == [pulsar.Result.Ok] * len(wanted)
+    assert len({str(message_id) for _, message_id in ids}) == len(wanted)
+
+
+@pytest.mark.parametrize("entry_format", FORMATS)
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_pulsar_reads_what_a_kafka_client_wrote(
+    both: BrokerProcess, client: pulsar.Client, entry_format: str, codec: str
+) -> None:
+    topic = f"kafka-{entry_format}-{codec}"
+    create(both, topic, entry_format=entry_format)
+    records = [
+        Seen(b"key", b"value", (("h", b"1"),)),
+        Seen(None, b"no key"),
+        Seen(b"", b"", (("trace", "ä".encode()),)),
+        *[Seen(b"%d" % n, b"x" * n) for n in range(100)],
+    ]
+    produce_confluent(both.address, topic, records, **{"compression.type": codec, "linger.ms": 20})
+    reader = client.create_reader(full(topic), pulsar.MessageId.earliest)
+    for number, record in enumerate(records):
+        message = reader.read_next(SECONDS * 1000)
+        assert message.data() == record.value, number
+        assert message.partition_key() == (record.key or b"").decode()
+        assert message.properties() == {name: (value or b"").decode() for name, value in record.headers}
+        assert message.event_timestamp() > 10**12
+    reader.close()
+
+
+def test_both_write_one_topic(both: BrokerProcess, client: pulsar.Client) -> None:
+    create(both, "shared")
+    wanted = []
+    for round in range(6):
+        values = [b"%d-%d" % (round, number) for number in range(10)]
+        if round % 2:
+            producer = client.create_producer(full("shared"))
+            for value in values:
+                producer.send_async(value, callback=None)
+            producer.flush()
+            producer.close()
+        else:
+            produce_confluent(both.address, "shared", [Seen(None, value) for value in values])
+        wanted += values
+    assert [each.value for each in consume_confluent(both.address, "shared", len(wanted))] == wanted
+    reader = client.create_reader(full("shared"), pulsar.MessageId.earliest)
+    assert [reader.read_next(SECONDS * 1000).data() for _ in wanted] == wanted
+    reader.close()
+
+
+def test_chunks_of_a_large_message_keep_their_offsets(both: BrokerProcess, client: pulsar.Client) -> None:
+    create(both, "chunked")
+    producer = client.create_producer(full("chunked"), chunking_enabled=True, batching_enabled=False)
+    large = bytes(range(256)) * (12 << 12)
+    producer.send(large)
+    producer.send(b"after")
+    producer.close()
+    consumer = Consumer({"bootstrap.servers": both.address, "group.id": "none", "fetch.max.bytes": 32 << 20,
+                         "receive.message.max.bytes": 64 << 20})  # fmt: skip
+    consumer.assign([TopicPartition("chunked", 0, 0)])
+    pieces = []
+    while True:
+        message = consumer.poll(SECONDS)
+        assert message is not None
+        headers = dict(message.headers() or ())
+        if "pulsar.chunk" not in headers:
+            break
+        assert message.offset() == len(pieces)
+        assert headers["pulsar.chunk"].split(b"/")[-2] == b"%d" % len(pieces)
+        pieces.append(message.value())
+    consumer.close()
+    assert len(pieces) > 1
+    assert (message.value(), message.offset()) == (b"after", len(pieces))
+    assert b"".join(pieces) == large
