@@ -18,10 +18,10 @@ from magnetar.pipeline.tables.errors import (
     TopicReplaced,
 )
 from magnetar.pipeline.tables.files import DataFile, Layout
+from magnetar.pipeline.tables.following import SyncReport, sync
 from magnetar.pipeline.tables.maintenance import Upkeep, compact
 from magnetar.pipeline.tables.place import Place
 from magnetar.pipeline.tables.ranges import OffsetRange
-from magnetar.pipeline.tables.sync import SyncReport, sync
 from magnetar.pipeline.tables.table import Commit, Table
 
 if TYPE_CHECKING:

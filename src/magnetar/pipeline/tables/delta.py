@@ -18,7 +18,7 @@ from datetime import date, datetime
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -116,6 +116,14 @@ class DeltaLakeTable(Table):
         self._table.cleanup_metadata()
         self.refresh()
         return len(gone)
+
+    def add_columns(self, schema: pa.Schema) -> None:
+        fields = Schema.from_arrow(schema).fields
+        try:
+            self._table.alter.add_columns(fields, commit_properties=CommitProperties(max_commit_retries=0))
+        except CommitFailedError as error:
+            raise lost_race(self, error) from None
+        self.refresh()
 
     def _commit(self, commit: Commit, position: Offsets) -> None:
         self._follow(commit.topics)

@@ -129,6 +129,17 @@ class IcebergTable(Table):
             self._table.io.delete(path)
         return len(gone)
 
+    def add_columns(self, schema: pa.Schema) -> None:
+        wider = pa.schema([*self.schema, *schema])
+        try:
+            with self._table.transaction() as transaction:
+                with transaction.update_schema() as update:
+                    update.union_by_name(wider)
+                transaction.set_properties(_columns_properties(transaction.table_metadata.schema()))
+        except CommitFailedException as error:
+            raise lost_race(self, error) from None
+        self.refresh()
+
     def _commit(self, commit: Commit, position: Offsets) -> None:
         topics = self.topics() | dict(commit.topics)
         told = {
@@ -176,14 +187,18 @@ class IcebergTable(Table):
             made = self._catalog.create_table(self._name, schema, location=location, properties=_PROPERTIES)
         except TableAlreadyExistsError:
             return self._catalog.load_table(self._name)
-        # Our files carry no field ids: readers find columns by these names. Bytes and what is nested have no bounds.
-        found = made.schema()
-        properties = {"schema.name-mapping.default": found.name_mapping.model_dump_json()}
-        for name in found.column_names:
-            if "." in name or (found.find_type(name).is_primitive and str(found.find_type(name)) == "binary"):
-                properties[f"write.metadata.metrics.column.{name}"] = "none"
-        made.transaction().set_properties(properties).commit_transaction()
+        made.transaction().set_properties(_columns_properties(made.schema())).commit_transaction()
         return made
+
+
+def _columns_properties(schema: Any) -> dict[str, str]:
+    """Our files carry no field ids: readers find columns by these names. Bytes and what is nested have no bounds."""
+    found = {"schema.name-mapping.default": schema.name_mapping.model_dump_json()}
+    for name in schema.column_names:
+        kind = schema.find_type(name)
+        if "." in name or (kind.is_primitive and str(kind) == "binary"):
+            found[f"write.metadata.metrics.column.{name}"] = "none"
+    return found
 
 
 def _catalog(

@@ -112,9 +112,21 @@ class ParquetTable(Table):
         kept = {_name(line) for v in versions if v not in old for line in _read(self._path(v))}
         for version in old:
             self._path(version).unlink(missing_ok=True)
-        for name in listed - kept:
+        gone = {
+            each for each in listed | set(self.place.names()) if each in listed or each.startswith("columns-")
+        }
+        for name in gone - kept:
             self.place.delete(name)
         return len(listed - kept)
+
+    def add_columns(self, schema: pa.Schema) -> None:
+        """Spark takes the columns of the file that comes first by name, so the new one replaces the old."""
+        wider = pa.schema([*self.schema, *schema])
+        first = self._columns_file(wider)
+        self._publish(
+            self.version + 1, first, self._lines[1:], Commit("add columns", ""), self._head["topics"]
+        )
+        self.refresh()
 
     def _commit(self, commit: Commit, position: Offsets) -> None:
         removed = {each.path for each in commit.remove}
@@ -134,14 +146,19 @@ class ParquetTable(Table):
             raise TableError(
                 f"{self.place} holds Parquet files that no commit log speaks of; choose an empty directory"
             )
+        first = self._columns_file(schema)
+        try:
+            self._publish(0, first, [], Commit("create", ""), {})
+        except TableError:
+            self.place.delete(_name(first))  # somebody else made the table this very moment
+
+    def _columns_file(self, schema: pa.Schema) -> dict[str, Any]:
+        """Write a file without rows, and give its line."""
         name = f"columns-{uuid.uuid4().hex[:12]}.parquet"
         path = self.place.directory / name
         pq.write_table(schema.empty_table(), path)
         self.place.sync([name])
-        try:
-            self._publish(0, self._line(name, path.stat().st_size), [], Commit("create", ""), {})
-        except TableError:
-            path.unlink()  # somebody else made the table this very moment
+        return self._line(name, path.stat().st_size)
 
     def _publish(
         self, version: int, first: dict[str, Any], rest: Sequence[dict[str, Any]], commit: Commit, topics: Any

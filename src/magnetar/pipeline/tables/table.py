@@ -111,6 +111,10 @@ class Table(ABC):
         """Give the commits that are still known, the newest first."""
 
     @abstractmethod
+    def add_columns(self, schema: pa.Schema) -> None:
+        """Add columns, null in all rows that there are; raise `TableConflict` if there is a later commit."""
+
+    @abstractmethod
     def _commit(self, commit: Commit, position: Offsets) -> None:
         """Make one commit on top of the version that was looked at; raise `TableConflict` if there is a later one."""
 
