@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import ClassVar
@@ -50,6 +50,9 @@ class ProtocolHandler(ABC):
     @abstractmethod
     def new_connection(self, listener: Listener) -> asyncio.BaseProtocol:
         """Give what talks to one client that connected to ``listener``."""
+
+    def serves(self, listeners: Sequence[Listener]) -> None:  # noqa: B027 - most need not know
+        """Learn which listeners are its own, with their ports, once they are open."""
 
     @abstractmethod
     async def close(self) -> None:

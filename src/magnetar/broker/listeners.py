@@ -10,7 +10,7 @@ import logging
 import re
 from dataclasses import dataclass, replace
 
-from magnetar.broker.auth.tls import kafka_client_auth, pulsar_client_auth
+from magnetar.broker.auth.tls import kafka_client_auth
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.settings import Settings
 
@@ -92,7 +92,7 @@ def parse_listeners(settings: Settings) -> tuple[Listener, ...]:
                 name,
                 _protocol(name, protocols),
                 bind,
-                told.get(name) or Endpoint(_reachable(bind.host), bind.port),
+                told.get(name) or Endpoint(reachable(bind.host), bind.port),
             ),
             settings,
         )
@@ -118,42 +118,6 @@ def _secured(listener: Listener, settings: Settings) -> Listener:
             f"listener {listener.name} asks for SASL, and of sasl.enabled.mechanisms none is served: add PLAIN"
         )
     return replace(listener, sasl=sasl, client_auth=asks)
-
-
-def parse_pulsar_listeners(settings: Settings) -> tuple[Listener, ...]:
-    """Give where Pulsar's protocol is to be served, or raise `InvalidConfig`; none where nothing is set."""
-    told = [_pulsar("pulsar.advertised.listeners", text) for text in settings.pulsar_advertised_listeners]
-    served = [_pulsar("pulsar.listeners", text) for text in settings.pulsar_listeners]
-    if told and len(told) != len(served):
-        raise InvalidConfig(
-            f"Invalid value for configuration pulsar.advertised.listeners: {len(served)} are served, {len(told)} told"
-        )
-    told = told or [(scheme, Endpoint(_reachable(bind.host), bind.port)) for scheme, bind in served]
-    found = list(zip(served, told, strict=True))
-    if settings.broker_service_port_tls:
-        host = served[0][1].host if served else "127.0.0.1"
-        extra = _pulsar("broker.service.port.tls", f"pulsar+ssl://{host}:{settings.broker_service_port_tls}")
-        found.append((extra, (extra[0], Endpoint(_reachable(host), extra[1].port))))
-    return tuple(_pulsar_listener(settings, *bind, advertised) for bind, (_, advertised) in found)
-
-
-def _pulsar(setting: str, text: str) -> tuple[str, Endpoint]:
-    """Give scheme and place of ``pulsar://HOST:PORT`` or ``pulsar+ssl://HOST:PORT``."""
-    scheme, separator, place = text.rpartition("://")
-    scheme = scheme if separator else "pulsar"
-    match = _LISTENER.fullmatch(f"pulsar://{place}")
-    if match is None or scheme not in ("pulsar", "pulsar+ssl") or int(match["port"]) > 65535:
-        raise InvalidConfig(
-            f"Invalid value {text} for configuration {setting}: expected pulsar://HOST:PORT or pulsar+ssl://HOST:PORT"
-        )
-    return scheme, Endpoint(match["six"] if match["six"] is not None else match["host"], int(match["port"]))
-
-
-def _pulsar_listener(settings: Settings, scheme: str, bind: Endpoint, advertised: Endpoint) -> Listener:
-    everybody = settings.authentication_enabled and not settings.anonymous_user_role
-    if scheme == "pulsar":
-        return Listener("PULSAR", "PLAINTEXT", bind, advertised, everybody)
-    return Listener("PULSAR_SSL", "SSL", bind, advertised, everybody, pulsar_client_auth(settings))
 
 
 def warn_open(listener: Listener) -> bool:
@@ -220,7 +184,7 @@ def _protocol(name: str, protocols: dict[str, str]) -> str:
     return protocol
 
 
-def _reachable(host: str) -> str:
+def reachable(host: str) -> str:
     """What clients are told when nothing else is said: the host's own name where all interfaces are served."""
     if host not in ("", "0.0.0.0", "::"):
         return host

@@ -65,6 +65,25 @@ class Namespaces:
         self._policies[namespace] = decode_policies(namespace, b"")
         self._tell()
 
+    def content(self, namespace: str) -> dict[str, Any]:
+        """Give all of Pulsar's JSON that is kept of a namespace; raise `NamespaceNotFound`."""
+        self.policies(namespace)
+        stored = self._store.get(f"{POLICIES}/{namespace}")
+        return dict(json.loads(stored.value)) if stored is not None and stored.value else {}
+
+    def delete(self, namespace: str) -> None:
+        """Forget a namespace; raise `NamespaceNotFound`. Whoever asks has seen to it that it is empty."""
+        self.policies(namespace)
+        self._store.delete(f"{POLICIES}/{namespace}")
+        del self._policies[namespace]
+        self._tell()
+
+    def delete_tenant(self, tenant: str) -> None:
+        """Forget a tenant without namespaces; an unknown one is no error."""
+        if self._admin_roles.pop(tenant, None) is not None:
+            self._store.delete(f"{POLICIES}/{tenant}")
+            self._tell()
+
     def set_policies(self, namespace: str, text: bytes) -> None:
         """Keep Pulsar's JSON as the namespace's policies; raise `InvalidPolicy` or `NamespaceNotFound`."""
         self.policies(namespace)
@@ -75,9 +94,7 @@ class Namespaces:
 
     def set_auth_policies(self, namespace: str, granted: AuthPolicies) -> None:
         """Keep new grants beside a namespace's other policies; raise `NamespaceNotFound`."""
-        self.policies(namespace)
-        stored = self._store.get(f"{POLICIES}/{namespace}")
-        content = json.loads(stored.value) if stored is not None and stored.value else {}
+        content = self.content(namespace)
         content["auth_policies"] = encode_auth_policies(granted)
         self.set_policies(namespace, json.dumps(content).encode())
 

@@ -26,6 +26,16 @@ class PulsarSettings(SecuritySettings):
         Kind.LIST,
         "Addresses that Pulsar's clients are told, in the order of pulsar.listeners; empty for those served on.",
     )
+    http_listeners: tuple[str, ...] = setting(
+        (),
+        Kind.LIST,
+        "Addresses to serve Pulsar's admin REST on, http://HOST:PORT or https://HOST:PORT each; empty for none.",
+    )
+    http_advertised_listeners: tuple[str, ...] = setting(
+        (),
+        Kind.LIST,
+        "Addresses of the admin REST that clients are told, in the order of http.listeners.",
+    )
     pulsar_max_message_size: int = setting(
         5 * _MB,
         Kind.INT,

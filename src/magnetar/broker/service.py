@@ -17,7 +17,8 @@ from magnetar.broker.auth.tls import (
 )
 from magnetar.broker.core import Broker
 from magnetar.broker.handlers import ProtocolHandler, load_handlers
-from magnetar.broker.listeners import Listener, parse_listeners, parse_pulsar_listeners, warn_open
+from magnetar.broker.listeners import Listener, parse_listeners, warn_open
+from magnetar.broker.pulsar_listeners import parse_pulsar_listeners, parse_web_listeners, url
 from magnetar.broker.settings import Settings
 from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
@@ -35,6 +36,7 @@ class BrokerService:
         self.root = Path(settings.data_dir).absolute()
         self.listeners: tuple[Listener, ...] = ()
         self.pulsar_listeners: tuple[Listener, ...] = ()
+        self.web_listeners: tuple[Listener, ...] = ()
         self.broker: Broker
         self.handlers: list[ProtocolHandler] = []
         self._store: SqliteStore
@@ -47,21 +49,23 @@ class BrokerService:
         """Recover, then serve; raise what stands against it, with nothing left running."""
         wanted = parse_listeners(self.settings)
         self._tls = {each.name: kafka_tls(self.settings, each.client_auth) for each in wanted if each.tls}
-        pulsar = parse_pulsar_listeners(self.settings)
-        self._tls |= {each.name: pulsar_tls(self.settings) for each in pulsar if each.tls}
-        protocols = (*self.settings.messaging_protocols, *(["pulsar"] if pulsar else []))
+        pulsar, web = parse_pulsar_listeners(self.settings), parse_web_listeners(self.settings)
+        self._tls |= {each.name: pulsar_tls(self.settings) for each in (*pulsar, *web) if each.tls}
+        protocols = (*self.settings.messaging_protocols, *(["pulsar"] if pulsar or web else []))
         self.handlers = load_handlers(protocols, self.settings.protocol_handler_directory)
         for handler in self.handlers:
             handler.initialize(self.settings)
         self.root.mkdir(parents=True, exist_ok=True)
         self._store = SqliteStore(self.root / "metadata.sqlite")
         try:
-            await self._start(wanted, pulsar)
+            await self._start(wanted, pulsar, web)
         except BaseException:
             self._store.close()
             raise
 
-    async def _start(self, wanted: tuple[Listener, ...], pulsar: tuple[Listener, ...]) -> None:
+    async def _start(
+        self, wanted: tuple[Listener, ...], pulsar: tuple[Listener, ...], web: tuple[Listener, ...]
+    ) -> None:
         self._engine = FilesEngine(
             self.root, self._store, RealDisk(), flush_interval_ms=self.settings.flush_interval_ms
         )
@@ -74,6 +78,8 @@ class BrokerService:
         self.listeners = tuple([await self._listen(listener, first) for listener in wanted])
         speaks_pulsar = next((each for each in self.handlers if each.accept("pulsar")), first)
         self.pulsar_listeners = tuple([await self._listen(listener, speaks_pulsar) for listener in pulsar])
+        self.web_listeners = tuple([await self._listen(listener, speaks_pulsar) for listener in web])
+        speaks_pulsar.serves([*self.pulsar_listeners, *self.web_listeners])
         self._tell_address()
 
     async def _listen(self, listener: Listener, handler: ProtocolHandler) -> Listener:
@@ -102,6 +108,8 @@ class BrokerService:
         word["kafka"] = [str(listener.advertised) for listener in self.listeners]
         if self.pulsar_listeners:
             word["pulsar"] = [str(listener.advertised) for listener in self.pulsar_listeners]
+        if self.web_listeners:
+            word["http"] = [url(listener) for listener in self.web_listeners]
         (self.root / ADDRESS_FILE).write_text(json.dumps(word) + "\n")
 
     async def close(self) -> None:

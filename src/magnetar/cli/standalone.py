@@ -10,7 +10,7 @@ import logging
 import resource
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from magnetar.admin.server import AdminServer
@@ -27,7 +27,12 @@ _log = logging.getLogger("magnetar.standalone")
 
 
 def run(
-    data: Path | None, kafka: str | None, pulsar: str | None, config: Path | None, overrides: Sequence[str]
+    data: Path | None,
+    kafka: str | None,
+    pulsar: str | None,
+    http: str | None,
+    config: Path | None,
+    overrides: Sequence[str],
 ) -> int:
     """Serve until SIGTERM or SIGINT; give the exit status. Prints one line once clients may connect."""
     import uvloop
@@ -39,6 +44,8 @@ def run(
         given.append(f"listeners=PLAINTEXT://{kafka}")
     if pulsar is not None:
         given.append(f"pulsar.listeners=pulsar://{pulsar}")
+    if http is not None:
+        given.append(f"http.listeners=http://{http}")
     try:
         loaded = setting_sources.load(config, given)
     except BrokerError as error:
@@ -75,10 +82,8 @@ async def _serve(settings: Settings) -> None:
     # What start-up made lives as long as the process: the collector need not look at it again.
     gc.collect()
     gc.freeze()
-    line = ready_line(
-        [listener.advertised for listener in service.listeners],
-        [listener.advertised for listener in service.pulsar_listeners],
-    )
+    served = {"kafka": service.listeners, "pulsar": service.pulsar_listeners, "http": service.web_listeners}
+    line = ready_line({name: [each.advertised for each in listeners] for name, listeners in served.items()})
     print(line, flush=True)
     await stop.wait()
     for server in admin:
@@ -86,10 +91,10 @@ async def _serve(settings: Settings) -> None:
     await service.close()
 
 
-def ready_line(kafka: Sequence[Endpoint], pulsar: Sequence[Endpoint] = ()) -> str:
+def ready_line(served: Mapping[str, Sequence[Endpoint]]) -> str:
     """Give the line that tells where clients may connect; several listeners are separated by commas."""
-    line = f"ready kafka={','.join(map(str, kafka))}"
-    return f"{line} pulsar={','.join(map(str, pulsar))}" if pulsar else line
+    words = [f"{name}={','.join(map(str, endpoints))}" for name, endpoints in served.items() if endpoints]
+    return " ".join(["ready", *words])
 
 
 def _raise_file_limit() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from magnetar.broker.core import Broker
 from magnetar.broker.handlers import ProtocolHandler
 from magnetar.broker.listeners import Listener
+from magnetar.broker.pulsar_listeners import url
 from magnetar.broker.settings import Settings
 from magnetar.ledger.port import wall_clock_ms
 from magnetar.pulsar.schemas import Schemas, strategy_named
@@ -16,9 +17,13 @@ from magnetar.pulsar.server import PulsarServer
 from magnetar.pulsar.services import Services
 from magnetar.pulsar.topics import PulsarTopics
 
+if TYPE_CHECKING:
+    from magnetar.pulsar.rest.ask import Address
+    from magnetar.pulsar.rest.server import WebServer
+
 
 class PulsarProtocolHandler(ProtocolHandler):
-    """Serves Pulsar's binary protocol."""
+    """Serves Pulsar's binary protocol and its admin REST."""
 
     protocol_name: ClassVar[str] = "pulsar"
 
@@ -26,6 +31,8 @@ class PulsarProtocolHandler(ProtocolHandler):
         self._clock = clock
         self._settings: Settings
         self._server: PulsarServer
+        self._web: WebServer | None = None
+        self._listeners: Sequence[Listener] = ()
         self.services: Services
 
     def initialize(self, settings: Settings) -> None:
@@ -44,8 +51,28 @@ class PulsarProtocolHandler(ProtocolHandler):
         self._server.start()
 
     def new_connection(self, listener: Listener) -> asyncio.BaseProtocol:
+        if listener.name in ("HTTP", "HTTPS"):
+            return self._web_server().connection(listener)
         return self._server.connection(listener)
 
+    def serves(self, listeners: Sequence[Listener]) -> None:
+        self._listeners = listeners
+
+    def _web_server(self) -> WebServer:
+        if self._web is None:
+            from magnetar.pulsar.rest.server import WebServer
+
+            self._web = WebServer(self.services, self._address)
+        return self._web
+
+    def _address(self) -> Address:
+        from magnetar.pulsar.rest.ask import Address
+
+        urls = {listener.name: url(listener) for listener in reversed(self._listeners)}
+        return Address(*(urls.get(name, "") for name in ("PULSAR", "PULSAR_SSL", "HTTP", "HTTPS")))
+
     async def close(self) -> None:
+        if self._web is not None:
+            self._web.close()
         await self.services.topics.close()
         self._server.close()

@@ -57,6 +57,11 @@ class Producers:
         self._owner: Producer | None = None
         self._waiting: deque[tuple[Producer, asyncio.Future[None]]] = deque()
 
+    @property
+    def waiting(self) -> int:
+        """How many producers wait to have the topic to themselves."""
+        return len(self._waiting)
+
     def add(self, producer: Producer) -> asyncio.Future[None] | None:
         """Let a producer in, or give when it will be; raise ``ProducerBusy`` or ``ProducerFenced``."""
         self._replace(producer)

@@ -1,0 +1,80 @@
+"""Where Pulsar's clients and admin tools are served: ``pulsar://HOST:PORT``, ``pulsar+ssl``, ``http`` and ``https``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from magnetar.broker.auth.tls import pulsar_client_auth
+from magnetar.broker.errors import InvalidConfig
+from magnetar.broker.listeners import Endpoint, Listener, reachable
+from magnetar.broker.settings import Settings
+
+BINARY = {"pulsar": "PULSAR", "pulsar+ssl": "PULSAR_SSL"}
+WEB = {"http": "HTTP", "https": "HTTPS"}
+"""Names of listeners by scheme; the second one of each is encrypted."""
+_SCHEMES = {name: scheme for scheme, name in (BINARY | WEB).items()}
+_URL = re.compile(
+    r"(?:(?P<scheme>[a-z+]+)://)?(?:\[(?P<six>[0-9A-Fa-f:.%]*)\]|(?P<host>[^\[\]/:]*)):(?P<port>\d{1,5})/?"
+)
+_DEFAULT_HOST = "127.0.0.1"
+
+
+def parse_pulsar_listeners(settings: Settings) -> tuple[Listener, ...]:
+    """Give where the binary protocol is to be served, or raise `InvalidConfig`; none where nothing is set."""
+    served = list(settings.pulsar_listeners)
+    if settings.broker_service_port_tls:
+        served.append(f"pulsar+ssl://{_host(served)}:{settings.broker_service_port_tls}")
+    return _listeners("pulsar", served, settings.pulsar_advertised_listeners, BINARY, settings)
+
+
+def parse_web_listeners(settings: Settings) -> tuple[Listener, ...]:
+    """Give where the admin REST is to be served, or raise `InvalidConfig`; none where nothing is set."""
+    served = list(settings.http_listeners)
+    if settings.web_service_port_tls:
+        served.append(f"https://{_host(served)}:{settings.web_service_port_tls}")
+    return _listeners("http", served, settings.http_advertised_listeners, WEB, settings)
+
+
+def url(listener: Listener) -> str:
+    """Give what clients connect to."""
+    return f"{_SCHEMES[listener.name]}://{listener.advertised}"
+
+
+def _listeners(
+    part: str, served: Sequence[str], told: Sequence[str], schemes: dict[str, str], settings: Settings
+) -> tuple[Listener, ...]:
+    if told and len(told) != len(served):
+        raise InvalidConfig(
+            f"Invalid value for configuration {part}.advertised.listeners: {len(served)} are served, {len(told)} told"
+        )
+    binds = [_parsed(f"{part}.listeners", text, schemes) for text in served]
+    tell = [_parsed(f"{part}.advertised.listeners", text, schemes)[1] for text in told]
+    tell = tell or [Endpoint(reachable(bind.host), bind.port) for _, bind in binds]
+    return tuple(
+        _listener(schemes[scheme], scheme in ("pulsar+ssl", "https"), bind, advertised, settings)
+        for (scheme, bind), advertised in zip(binds, tell, strict=True)
+    )
+
+
+def _listener(name: str, tls: bool, bind: Endpoint, advertised: Endpoint, settings: Settings) -> Listener:
+    asks_all = settings.authentication_enabled and not settings.anonymous_user_role
+    if not tls:
+        return Listener(name, "PLAINTEXT", bind, advertised, asks_all)
+    return Listener(name, "SSL", bind, advertised, asks_all, pulsar_client_auth(settings))
+
+
+def _parsed(setting: str, text: str, schemes: dict[str, str]) -> tuple[str, Endpoint]:
+    match = _URL.fullmatch(text)
+    scheme = (match["scheme"] or next(iter(schemes))) if match is not None else ""
+    if match is None or scheme not in schemes or int(match["port"]) > 65535:
+        forms = " or ".join(f"{each}://HOST:PORT" for each in schemes)
+        raise InvalidConfig(f"Invalid value {text} for configuration {setting}: expected {forms}")
+    return scheme, Endpoint(match["six"] if match["six"] is not None else match["host"], int(match["port"]))
+
+
+def _host(served: Sequence[str]) -> str:
+    match = _URL.fullmatch(served[0]) if served else None
+    if match is None:
+        return _DEFAULT_HOST
+    return f"[{match['six']}]" if match["six"] is not None else match["host"]

@@ -1,0 +1,215 @@
+"""The application: every route of the table with Pulsar's errors, and the OpenAPI page that describes them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as StarletteRoute
+
+from magnetar.broker.auth.authentication import TOKEN, AuthenticationFailed, Principal
+from magnetar.broker.errors import (
+    BrokerError,
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidPolicy,
+    InvalidTopic,
+    NamespaceNotFound,
+    TopicExists,
+    TopicNotFound,
+)
+from magnetar.ledger.errors import LedgerError, LedgerNotFound, OffsetOutOfRange, StorageFull
+from magnetar.pulsar.errors import (
+    ConsumerBusy,
+    IncompatibleSchema,
+    NotAllowed,
+    NotAuthorized,
+    ProducerBusy,
+    PulsarError,
+    SubscriptionNotFound,
+)
+from magnetar.pulsar.rest.ask import Address, Ask, Needs, Reply, RestError, Route, check
+from magnetar.pulsar.rest.routes import ROUTES
+from magnetar.pulsar.services import Services
+from magnetar.records.errors import RecordsError
+
+MOST_BODY_BYTES = 8 << 20
+_METHOD_ORDER = ("GET", "HEAD", "PUT", "POST", "DELETE")
+_VALUE = re.compile(r"\{(\w+)(?::\w+)?\}")
+_log = logging.getLogger("magnetar.pulsar.rest")
+
+_STATUS: dict[type[BaseException], int] = {
+    AuthenticationFailed: 401,
+    NotAuthorized: 403,
+    NamespaceNotFound: 404,
+    TopicNotFound: 404,
+    SubscriptionNotFound: 404,
+    LedgerNotFound: 404,
+    TopicExists: 409,
+    ConsumerBusy: 412,
+    ProducerBusy: 412,
+    NotAllowed: 412,
+    IncompatibleSchema: 409,
+    InvalidTopic: 412,
+    InvalidPartitions: 412,
+    InvalidConfig: 412,
+    InvalidPolicy: 412,
+    OffsetOutOfRange: 412,
+    StorageFull: 507,
+    PulsarError: 412,
+    LedgerError: 500,
+    RecordsError: 500,
+    BrokerError: 412,
+}
+
+
+def make_app(services: Services, address: Callable[[], Address]) -> Starlette:
+    """Give the ASGI application. ``address`` is asked with each request, for ports may be chosen late."""
+    by_path: dict[str, dict[str, Route]] = {}
+    for route in ROUTES:
+        assert route.method not in by_path.setdefault(route.full_path, {}), (
+            f"{route.full_path} is there twice"
+        )
+        by_path[route.full_path][route.method] = route
+    page = openapi(ROUTES)
+
+    async def describe(request: Request) -> Response:
+        return _as_response(page)
+
+    routes = [StarletteRoute(path, _view(table, services, address)) for path, table in by_path.items()]
+    for place in ("/openapi.json", "/admin/v2/openapi.json"):
+        routes.append(StarletteRoute(place, describe))
+    return Starlette(routes=routes, exception_handlers={HTTPException: _not_found})
+
+
+class _View:
+    """All methods of one path, as an ASGI application: Starlette then leaves the choice of the method to us."""
+
+    def __init__(
+        self, table: Mapping[str, Route], services: Services, address: Callable[[], Address]
+    ) -> None:
+        self._table = table
+        self._services = services
+        self._address = address
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        request = Request(scope, receive)
+        response = await self._answer(request)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        method = "GET" if request.method == "HEAD" and "HEAD" not in self._table else request.method
+        route = self._table.get(method)
+        if route is None:
+            there_are = [each for each in _METHOD_ORDER if each in self._table]
+            return _refusal(
+                405,
+                f"{request.method} is not served here: {', '.join(there_are)}",
+                {"Allow": ", ".join(there_are)},
+            )
+        try:
+            ask = Ask(
+                request.path_params,
+                request.query_params,
+                request.headers,
+                await _body(request),
+                self._services,
+                _principal(request, self._services, route.needs),
+                self._address(),
+            )
+            check(ask, route.needs)
+            return _as_response(await route.endpoint(ask))
+        except Exception as error:
+            return _refused(error, request)
+
+
+def _view(table: Mapping[str, Route], services: Services, address: Callable[[], Address]) -> _View:
+    return _View(table, services, address)
+
+
+async def _body(request: Request) -> bytes:
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > MOST_BODY_BYTES:
+            raise RestError(413, f"the body is larger than {MOST_BODY_BYTES} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _principal(request: Request, services: Services, needs: Needs) -> Principal:
+    authentication = services.broker.security.authentication
+    if not authentication.enabled or needs is Needs.nobody:
+        return Principal("", "")
+    given = request.headers.get("authorization", "")
+    scheme, _, token = given.partition(" ")
+    if scheme.lower() == "bearer" and token:
+        return authentication.authenticate(TOKEN, token)
+    return authentication.anonymous()
+
+
+def _as_response(answer: Any) -> Response:
+    if answer is None:
+        return Response(status_code=204)
+    if isinstance(answer, Reply):
+        return Response(answer.body, answer.status, dict(answer.headers), answer.content_type)
+    return Response(json.dumps(answer, separators=(",", ":")).encode(), media_type="application/json")
+
+
+def _refused(error: Exception, request: Request) -> Response:
+    if isinstance(error, RestError):
+        return _refusal(error.status, str(error))
+    status = next((_STATUS[each] for each in type(error).__mro__ if each in _STATUS), 500)
+    if status == 500:
+        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return _refusal(status, str(error))
+
+
+def _refusal(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Response:
+    body = json.dumps({"reason": reason}).encode()
+    return Response(body, status, dict(headers or {}), "application/json")
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        return _refusal(404, f"{request.url.path} is not served; /openapi.json tells what is")
+    return _refusal(error.status_code, str(error.detail))
+
+
+def openapi(routes: tuple[Route, ...]) -> dict[str, Any]:
+    """Describe the routes as OpenAPI 3.1."""
+    paths: dict[str, Any] = {}
+    for route in routes:
+        names = _VALUE.findall(route.full_path)
+        paths.setdefault(_VALUE.sub(r"{\1}", route.full_path), {})[route.method.lower()] = {
+            "summary": route.summary,
+            "description": f"Needs: {route.needs}.",
+            "operationId": f"{route.method.lower()}{re.sub(r'[^A-Za-z0-9]+', '_', route.full_path)}",
+            "parameters": [
+                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
+            ],
+            "responses": {
+                "200": {"description": "Done; the answer, if there is one"},
+                "204": {"description": "Done"},
+                "default": {
+                    "description": "Refused",
+                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Refusal"}}},
+                },
+            },
+        }
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Magnetar: Pulsar's admin REST", "version": "v2"},
+        "paths": paths,
+        "components": {
+            "schemas": {"Refusal": {"type": "object", "properties": {"reason": {"type": "string"}}}}
+        },
+    }

@@ -1,0 +1,171 @@
+"""One request as an endpoint sees it, the routes that lead there, and what may be refused on the way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from magnetar.broker.auth.authentication import Principal
+from magnetar.broker.auth.grants import Action
+from magnetar.broker.names import TopicName
+from magnetar.pulsar.names import PulsarName
+from magnetar.pulsar.services import Services
+
+
+class RestError(Exception):
+    """A refusal with its HTTP status; the text becomes Pulsar's ``{"reason": ...}``."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Needs(StrEnum):
+    """Who may ask: Pulsar's levels."""
+
+    nobody = "nobody"
+    """Open to all, as health checks are."""
+    anybody = "anybody"
+    """Everybody who is let in."""
+    super_user = "super user"
+    tenant = "tenant admin"
+    look_up = "produce or consume on the topic"
+    produce = "produce on the topic"
+    consume = "consume on the topic"
+
+
+@dataclass
+class Ask:
+    """One request: path values by name, query, body, and the services that answer it."""
+
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+    services: Services
+    principal: Principal
+    address: Address
+
+    @property
+    def namespace(self) -> str:
+        """``tenant/namespace`` of the path."""
+        return f"{self.path['tenant']}/{self.path['namespace']}"
+
+    @cached_property
+    def topic(self) -> PulsarName:
+        """The topic, or the partition, that the path names; raises ``InvalidTopic``."""
+        return PulsarName.parse(f"persistent://{self.namespace}/{self.path['topic']}")
+
+    def json(self, default: Any = None) -> Any:
+        """Give the body; raise ``RestError`` (400) if it is no JSON."""
+        if not self.body.strip():
+            return default
+        try:
+            return json.loads(self.body)
+        except ValueError as error:
+            raise RestError(400, f"the body is not JSON: {error}") from None
+
+    def object(self) -> dict[str, Any]:
+        """Give the body, which must be a JSON object."""
+        found = self.json({})
+        if not isinstance(found, dict):
+            raise RestError(400, f"the body must be a JSON object, not {type(found).__name__}")
+        return found
+
+    def strings(self) -> list[str]:
+        """Give the body, which must be a JSON array of strings."""
+        found = self.json([])
+        if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+            raise RestError(400, "the body must be a JSON array of strings")
+        return found
+
+    def number(self, name: str, default: int | None = None) -> int:
+        """Give an integer of the path or the query; raise ``RestError`` (400)."""
+        text = self.path.get(name, self.query.get(name))
+        if text is None:
+            if default is None:
+                raise RestError(400, f"{name} is missing")
+            return default
+        try:
+            return int(text)
+        except ValueError:
+            raise RestError(400, f"{name} must be a whole number, not {text!r}") from None
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """Give a boolean of the query."""
+        text = self.query.get(name)
+        return default if text is None else text.lower() == "true"
+
+
+class Address(NamedTuple):
+    """Where clients reach this broker; empty where a listener is not served."""
+
+    pulsar: str
+    pulsar_tls: str
+    http: str
+    https: str
+
+    @property
+    def broker(self) -> str:
+        """What Pulsar calls the broker: host and port of its web service."""
+        return (self.http or self.https).partition("://")[2]
+
+
+class Reply(NamedTuple):
+    """An answer that is not simply JSON."""
+
+    body: bytes
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = {}
+    status: int = 200
+
+
+Endpoint = Callable[[Ask], Awaitable[Any]]
+"""Gives what becomes the JSON of the answer, a `Reply`, or None for 204 No Content."""
+
+
+class Route(NamedTuple):
+    """One line of the table. ``path`` is below /admin/v2 unless it begins with ``//``."""
+
+    method: str
+    path: str
+    endpoint: Endpoint
+    needs: Needs
+
+    @property
+    def full_path(self) -> str:
+        return self.path[1:] if self.path.startswith("//") else f"/admin/v2{self.path}"
+
+    @property
+    def summary(self) -> str:
+        """What it does: the first line of the endpoint's docstring."""
+        return (self.endpoint.__doc__ or "").strip().partition("\n")[0]
+
+
+def check(ask: Ask, needs: Needs) -> None:
+    """Raise ``RestError`` unless whoever asks may."""
+    authorization = ask.services.broker.security.authorization
+    role = ask.principal.role
+    if not authorization.enabled or needs in (Needs.nobody, Needs.anybody) or _allows(ask, needs, role):
+        return
+    raise RestError(
+        403, f"{role or 'anonymous'} is not {needs}" if " on " not in needs else f"{role} may not {needs}"
+    )
+
+
+def _allows(ask: Ask, needs: Needs, role: str) -> bool:
+    authorization = ask.services.broker.security.authorization
+    if needs is Needs.super_user:
+        return authorization.is_super(role)
+    tenant = ask.path["tenant"]
+    if needs is Needs.tenant or authorization.is_tenant_admin(role, tenant):
+        return authorization.is_tenant_admin(role, tenant)
+    topic: TopicName = ask.topic.topic
+    if needs is Needs.look_up:
+        return authorization.allows_look_up(role, topic)
+    action = Action.PRODUCE if needs is Needs.produce else Action.CONSUME
+    return authorization.allows_topic(role, topic, action, ask.path.get("subscription"))

@@ -1,0 +1,160 @@
+"""Clusters, brokers, health: there is one broker, and it is the cluster."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from magnetar import __version__
+from magnetar.broker.namespaces import CLUSTER
+from magnetar.broker.setting import plain
+from magnetar.broker.settings import SETTINGS
+from magnetar.pulsar.rest.ask import Ask, Needs, Reply, RestError, Route
+
+_SECRET = ("password", "secret", "token", "key")
+
+
+async def clusters(ask: Ask) -> list[str]:
+    """List the clusters."""
+    return [CLUSTER]
+
+
+async def cluster(ask: Ask) -> dict[str, Any]:
+    """Give where a cluster's brokers are."""
+    _known(ask)
+    address = ask.address
+    return {
+        "serviceUrl": address.http,
+        "serviceUrlTls": address.https,
+        "brokerServiceUrl": address.pulsar,
+        "brokerServiceUrlTls": address.pulsar_tls,
+        "brokerClientTlsEnabled": False,
+        "peerClusterNames": None,
+    }
+
+
+async def change_cluster(ask: Ask) -> None:
+    """Refuse: the one cluster is this broker, and follows its settings."""
+    if ask.path["cluster"] == CLUSTER:
+        raise RestError(409, f"Cluster {CLUSTER} already exists, and is what the broker's settings say")
+    raise RestError(405, "there is one cluster, this broker: geo-replication is not served")
+
+
+async def no_policies(ask: Ask) -> dict[str, Any]:
+    """List a cluster's isolation policies or failure domains: there are none."""
+    _known(ask)
+    return {}
+
+
+async def no_peers(ask: Ask) -> list[str]:
+    """List a cluster's peers: there are none."""
+    _known(ask)
+    return []
+
+
+async def brokers(ask: Ask) -> list[str]:
+    """List the active brokers."""
+    if "cluster" in ask.path:
+        _known(ask)
+    return [ask.address.broker]
+
+
+async def leader(ask: Ask) -> dict[str, str]:
+    """Give the broker that leads the cluster."""
+    return {"brokerId": ask.address.broker, "serviceUrl": ask.address.http or ask.address.https}
+
+
+async def health(ask: Ask) -> Reply:
+    """Tell whether storage and metadata answer."""
+    ask.services.broker.store.get("/admin/clusters")
+    return Reply(b"ok", "text/plain")
+
+
+async def status(ask: Ask) -> Reply:
+    """Tell load balancers that requests are served."""
+    return Reply(b"OK", "text/plain")
+
+
+async def version(ask: Ask) -> Reply:
+    """Give Magnetar's version."""
+    return Reply(__version__.encode(), "text/plain")
+
+
+async def runtime_configuration(ask: Ask) -> dict[str, str]:
+    """Give all settings as they are in force; secrets are left out."""
+    settings = ask.services.broker.settings
+    return {
+        SETTINGS[field.name].name: str(getattr(settings, field.name))
+        for field in fields(settings)
+        if field.name in SETTINGS and not any(word in field.name for word in _SECRET)
+    }
+
+
+async def dynamic_names(ask: Ask) -> list[str]:
+    """List the settings that may be changed while the broker runs."""
+    return sorted(each.name for each in SETTINGS.values() if each.dynamic)
+
+
+async def dynamic_values(ask: Ask) -> dict[str, str]:
+    """Give the settings that were changed while the broker ran."""
+    return dict(ask.services.broker.authority.dynamic.default)
+
+
+async def set_dynamic(ask: Ask) -> None:
+    """Change a setting while the broker runs."""
+    broker = ask.services.broker
+    texts = broker.authority.dynamic.default
+    broker.set_dynamic(texts | {_setting_name(ask): ask.path["value"]}, for_all=True)
+
+
+async def unset_dynamic(ask: Ask) -> None:
+    """Take back what was changed while the broker ran."""
+    broker = ask.services.broker
+    texts = dict(broker.authority.dynamic.default)
+    texts.pop(_setting_name(ask), None)
+    broker.set_dynamic(texts, for_all=True)
+
+
+async def internal_configuration(ask: Ask) -> dict[str, Any]:
+    """Give where the broker keeps metadata: in itself."""
+    return {
+        "metadataStoreUrl": "sqlite",
+        "configurationMetadataStoreUrl": "sqlite",
+        "ledgersRootPath": "/ledgers",
+    }
+
+
+def _setting_name(ask: Ask) -> str:
+    wanted = plain(ask.path["name"])
+    return next((each.name for each in SETTINGS.values() if plain(each.name) == wanted), ask.path["name"])
+
+
+def _known(ask: Ask) -> None:
+    if ask.path["cluster"] != CLUSTER:
+        raise RestError(404, f"Cluster {ask.path['cluster']} does not exist")
+
+
+_ANY, _SUPER, _OPEN = Needs.anybody, Needs.super_user, Needs.nobody
+ROUTES = (
+    Route("GET", "//status.html", status, _OPEN),
+    Route("GET", "/clusters", clusters, _ANY),
+    Route("GET", "/clusters/{cluster}", cluster, _ANY),
+    Route("PUT", "/clusters/{cluster}", change_cluster, _SUPER),
+    Route("POST", "/clusters/{cluster}", change_cluster, _SUPER),
+    Route("DELETE", "/clusters/{cluster}", change_cluster, _SUPER),
+    Route("GET", "/clusters/{cluster}/peers", no_peers, _SUPER),
+    Route("GET", "/clusters/{cluster}/namespaceIsolationPolicies", no_policies, _SUPER),
+    Route("GET", "/clusters/{cluster}/failureDomains", no_policies, _SUPER),
+    Route("GET", "/brokers", brokers, _SUPER),
+    Route("GET", "/brokers/leaderBroker", leader, _SUPER),
+    Route("GET", "/brokers/health", health, _OPEN),
+    Route("GET", "/brokers/ready", health, _OPEN),
+    Route("GET", "/brokers/version", version, _ANY),
+    Route("GET", "/brokers/configuration", dynamic_names, _SUPER),
+    Route("GET", "/brokers/configuration/runtime", runtime_configuration, _SUPER),
+    Route("GET", "/brokers/configuration/values", dynamic_values, _SUPER),
+    Route("POST", "/brokers/configuration/{name}/{value}", set_dynamic, _SUPER),
+    Route("DELETE", "/brokers/configuration/{name}", unset_dynamic, _SUPER),
+    Route("GET", "/brokers/internal-configuration", internal_configuration, _SUPER),
+    Route("GET", "/brokers/{cluster}", brokers, _SUPER),
+)

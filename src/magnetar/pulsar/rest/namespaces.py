@@ -1,0 +1,178 @@
+"""Namespaces: made and deleted, their topics, their grants, and what is done to all their subscriptions at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from magnetar.broker.auth.grants import Grants
+from magnetar.broker.namespaces import CLUSTER
+from magnetar.ledger.port import Position
+from magnetar.pulsar.names import PulsarName
+from magnetar.pulsar.rest.ask import Ask, Needs, RestError, Route
+from magnetar.pulsar.rest.tenants import legal
+from magnetar.pulsar.topic import PulsarTopic
+from magnetar.pulsar.topics import names_of
+
+_BUNDLES = {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1}
+
+
+async def policies(ask: Ask) -> dict[str, Any]:
+    """Give all policies of a namespace."""
+    content = ask.services.broker.namespaces.content(ask.namespace)
+    content.setdefault(
+        "auth_policies", {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}}
+    )
+    return {"replication_clusters": [CLUSTER], "bundles": _BUNDLES, **content}
+
+
+async def create(ask: Ask) -> None:
+    """Make a namespace, with the policies of the body if there is one."""
+    broker = ask.services.broker
+    if ask.path["tenant"] not in broker.namespaces.tenants():
+        raise RestError(404, f"Tenant {ask.path['tenant']} does not exist")
+    legal(ask.path["namespace"], "Namespace")
+    if ask.namespace in broker.namespaces:
+        raise RestError(409, "Namespace already exists")
+    content = ask.json({})
+    wanted = content if isinstance(content, dict) else {}  # clients of Pulsar 2 send a list of clusters
+    broker.namespaces.create(ask.namespace)
+    if wanted:
+        broker.set_policies(ask.namespace, json.dumps(wanted).encode())
+
+
+async def delete(ask: Ask) -> None:
+    """Delete a namespace; with ``force`` its topics too."""
+    broker = ask.services.broker
+    broker.namespaces.policies(ask.namespace)
+    left = [each for each in broker.topics() if each.name.namespace_name == ask.namespace]
+    if left and not ask.flag("force"):
+        raise RestError(409, "Cannot delete non empty namespace")
+    for topic in left:
+        await broker.delete_topic(topic.kafka_name)
+    broker.namespaces.delete(ask.namespace)
+
+
+async def topics(ask: Ask) -> list[str]:
+    """List a namespace's topics; of those with partitions, each partition."""
+    ask.services.broker.namespaces.policies(ask.namespace)
+    return sorted(ask.services.topics.names(ask.namespace))
+
+
+async def bundles(ask: Ask) -> dict[str, Any]:
+    """Give the namespace's bundles: one, and this broker owns it."""
+    ask.services.broker.namespaces.policies(ask.namespace)
+    return _BUNDLES
+
+
+async def unload(ask: Ask) -> None:
+    """Send all clients of a namespace's topics away; they come back by themselves."""
+    async for topic in open_topics(ask):
+        for producer in list(topic.producers.by_name.values()):
+            topic.producers.remove(producer)
+            producer.sink.producer_closed(producer.producer_id)
+        for subscription in list(topic.subscriptions.values()):
+            subscription.disconnect()
+
+
+async def permissions(ask: Ask) -> dict[str, list[str]]:
+    """Give what roles may do in a namespace."""
+    return as_json(ask.services.broker.security.permissions.of_namespace(ask.namespace).namespace)
+
+
+async def grant(ask: Ask) -> None:
+    """Grant a role these actions on all topics of a namespace."""
+    ask.services.broker.security.permissions.grant(ask.namespace, ask.path["role"], ask.strings())
+
+
+async def revoke(ask: Ask) -> None:
+    """Take a role's grants on a namespace away."""
+    ask.services.broker.security.permissions.revoke(ask.namespace, ask.path["role"])
+
+
+async def subscription_permissions(ask: Ask) -> dict[str, list[str]]:
+    """Give the subscriptions that are for some roles alone."""
+    found = ask.services.broker.security.permissions.of_namespace(ask.namespace).subscriptions
+    return {name: sorted(roles) for name, roles in found.items()}
+
+
+async def grant_subscription(ask: Ask) -> None:
+    """Open a subscription to these roles alone."""
+    granting = ask.services.broker.security.permissions
+    granting.grant_subscription(ask.namespace, ask.path["subscription"], ask.strings())
+
+
+async def revoke_subscription(ask: Ask) -> None:
+    """Close a subscription to a role."""
+    granting = ask.services.broker.security.permissions
+    granting.revoke_subscription(ask.namespace, ask.path["subscription"], ask.path["role"])
+
+
+async def clear_backlog(ask: Ask) -> None:
+    """Have one subscription, or all, of all topics pass over everything there is."""
+    wanted = ask.path.get("subscription")
+    async for topic in all_topics(ask):
+        for name, subscription in topic.subscriptions.items():
+            if wanted in (None, name):
+                subscription.skip_to(last_position(topic))
+
+
+async def unsubscribe(ask: Ask) -> None:
+    """End a subscription on all topics of a namespace."""
+    async for topic in all_topics(ask):
+        if ask.path["subscription"] in topic.subscriptions:
+            topic.unsubscribe(ask.path["subscription"])
+
+
+def last_position(topic: PulsarTopic) -> Position:
+    """Give the position of a partition's last entry."""
+    end = topic.end()
+    return Position(end.ledger_id, end.entry_id - 1)
+
+
+async def all_topics(ask: Ask) -> AsyncIterator[PulsarTopic]:
+    """Give all partitions of a namespace, opened if need be."""
+    services = ask.services
+    services.broker.namespaces.policies(ask.namespace)
+    for topic in services.broker.topics():
+        if topic.name.namespace_name == ask.namespace and not topic.internal:
+            for name in names_of(topic):
+                yield await services.topics.get(PulsarName.parse(name), create=False)
+
+
+async def open_topics(ask: Ask) -> AsyncIterator[PulsarTopic]:
+    """Give the partitions of a namespace that somebody uses."""
+    ask.services.broker.namespaces.policies(ask.namespace)
+    for topic in ask.services.topics.all_open():
+        if topic.topic.name.namespace_name == ask.namespace:
+            yield topic
+
+
+def as_json(grants: Grants) -> dict[str, list[str]]:
+    """Give grants as Pulsar writes them."""
+    return {role: sorted(actions) for role, actions in grants.items()}
+
+
+_ROOT, _TENANT = "/namespaces/{tenant}/{namespace}", Needs.tenant
+ROUTES = (
+    Route("GET", _ROOT, policies, _TENANT),
+    Route("PUT", _ROOT, create, _TENANT),
+    Route("DELETE", _ROOT, delete, _TENANT),
+    Route("GET", f"{_ROOT}/topics", topics, _TENANT),
+    Route("GET", f"{_ROOT}/bundles", bundles, _TENANT),
+    Route("PUT", f"{_ROOT}/unload", unload, _TENANT),
+    Route("PUT", f"{_ROOT}/{{bundle}}/unload", unload, _TENANT),
+    Route("GET", f"{_ROOT}/permissions", permissions, _TENANT),
+    Route("GET", f"{_ROOT}/permissions/subscription", subscription_permissions, _TENANT),
+    Route("POST", f"{_ROOT}/permissions/subscription/{{subscription}}", grant_subscription, _TENANT),
+    Route("DELETE", f"{_ROOT}/permissions/{{subscription}}/{{role}}", revoke_subscription, _TENANT),
+    Route("POST", f"{_ROOT}/permissions/{{role}}", grant, _TENANT),
+    Route("DELETE", f"{_ROOT}/permissions/{{role}}", revoke, _TENANT),
+    Route("POST", f"{_ROOT}/clearBacklog", clear_backlog, _TENANT),
+    Route("POST", f"{_ROOT}/clearBacklog/{{subscription}}", clear_backlog, _TENANT),
+    Route("POST", f"{_ROOT}/{{bundle}}/clearBacklog", clear_backlog, _TENANT),
+    Route("POST", f"{_ROOT}/{{bundle}}/clearBacklog/{{subscription}}", clear_backlog, _TENANT),
+    Route("POST", f"{_ROOT}/unsubscribe/{{subscription}}", unsubscribe, _TENANT),
+    Route("POST", f"{_ROOT}/{{bundle}}/unsubscribe/{{subscription}}", unsubscribe, _TENANT),
+)

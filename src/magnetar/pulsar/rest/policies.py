@@ -1,0 +1,140 @@
+"""A namespace's policies one by one: each path reads or writes one key of Pulsar's JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from magnetar.broker.namespaces import CLUSTER
+from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, RestError, Route
+
+
+class Policy(NamedTuple):
+    """One policy: its path, its key, and what its value must be. ``honoured`` tells whether it changes anything."""
+
+    path: str
+    key: str
+    type: type
+    honoured: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What the value must be, for people."""
+        return {
+            int: "a whole number",
+            bool: "true or false",
+            str: "a string",
+            list: "an array",
+            dict: "an object",
+        }[self.type]
+
+
+POLICIES = (
+    Policy("retention", "retention_policies", dict, honoured=True),
+    Policy("messageTTL", "message_ttl_in_seconds", int, honoured=True),
+    Policy("deduplication", "deduplicationEnabled", bool, honoured=True),
+    Policy("schemaCompatibilityStrategy", "schema_compatibility_strategy", str, honoured=True),
+    Policy("properties", "properties", dict, honoured=True),
+    Policy("replication", "replication_clusters", list, honoured=True),
+    Policy("persistence", "persistence", dict),
+    Policy("subscriptionExpirationTime", "subscription_expiration_time_minutes", int),
+    Policy("delayedDelivery", "delayed_delivery_policies", dict),
+    Policy("inactiveTopicPolicies", "inactive_topic_policies", dict),
+    Policy("maxProducersPerTopic", "max_producers_per_topic", int),
+    Policy("maxConsumersPerTopic", "max_consumers_per_topic", int),
+    Policy("maxConsumersPerSubscription", "max_consumers_per_subscription", int),
+    Policy("maxSubscriptionsPerTopic", "max_subscriptions_per_topic", int),
+    Policy("maxTopicsPerNamespace", "max_topics_per_namespace", int),
+    Policy("maxUnackedMessagesPerConsumer", "max_unacked_messages_per_consumer", int),
+    Policy("maxUnackedMessagesPerSubscription", "max_unacked_messages_per_subscription", int),
+    Policy("compactionThreshold", "compaction_threshold", int),
+    Policy("offloadThreshold", "offload_threshold", int),
+    Policy("offloadPolicies", "offload_policies", dict),
+    Policy("schemaAutoUpdateCompatibilityStrategy", "schema_auto_update_compatibility_strategy", str),
+    Policy("schemaValidationEnforced", "schema_validation_enforced", bool),
+    Policy("isAllowAutoUpdateSchema", "is_allow_auto_update_schema", bool),
+    Policy("encryptionRequired", "encryption_required", bool),
+    Policy("subscriptionAuthMode", "subscription_auth_mode", str),
+    Policy("autoTopicCreation", "autoTopicCreationOverride", dict),
+    Policy("autoSubscriptionCreation", "autoSubscriptionCreationOverride", dict),
+    Policy("dispatchRate", "topicDispatchRate", dict),
+    Policy("subscriptionDispatchRate", "subscriptionDispatchRate", dict),
+    Policy("replicatorDispatchRate", "replicatorDispatchRate", dict),
+    Policy("subscribeRate", "clusterSubscribeRate", dict),
+    Policy("publishRate", "publishMaxMessageRate", dict),
+    Policy("deduplicationSnapshotInterval", "deduplicationSnapshotIntervalSeconds", int),
+    Policy("entryFilters", "entryFilters", dict),
+)
+
+
+async def backlog_quotas(ask: Ask) -> dict[str, Any]:
+    """Give the namespace's backlog quotas."""
+    return dict(ask.services.broker.namespaces.content(ask.namespace).get("backlog_quota_map") or {})
+
+
+async def set_backlog_quota(ask: Ask) -> None:
+    """Keep a backlog quota (kept and shown; not enforced)."""
+    change(
+        ask, lambda content: content.setdefault("backlog_quota_map", {}).update({_quota(ask): ask.object()})
+    )
+
+
+async def remove_backlog_quota(ask: Ask) -> None:
+    """Take a backlog quota away."""
+    change(ask, lambda content: content.get("backlog_quota_map", {}).pop(_quota(ask), None))
+
+
+def change(ask: Ask, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Edit a namespace's JSON and put it in force."""
+    broker = ask.services.broker
+    content = broker.namespaces.content(ask.namespace)
+    edit(content)
+    broker.set_policies(ask.namespace, json.dumps(content).encode())
+
+
+def _quota(ask: Ask) -> str:
+    return ask.query.get("backlogQuotaType", "destination_storage")
+
+
+def _routes(policy: Policy) -> tuple[Route, ...]:
+    note = "" if policy.honoured else " (kept and shown; not enforced)"
+
+    async def read(ask: Ask) -> Any:
+        content = ask.services.broker.namespaces.content(ask.namespace)
+        if policy.key == "replication_clusters":
+            return content.get(policy.key) or [CLUSTER]
+        return content.get(policy.key)
+
+    async def write(ask: Ask) -> None:
+        value = ask.json()
+        is_of_type = isinstance(value, policy.type) and (policy.type is bool or not isinstance(value, bool))
+        if not is_of_type:
+            raise RestError(400, f"{policy.path} must be {policy.kind}, not {json.dumps(value)}")
+        if policy.key == "replication_clusters" and value != [CLUSTER]:
+            raise RestError(403, f"there is one cluster, {CLUSTER}: geo-replication is not served")
+        change(ask, lambda content: content.update({policy.key: value}))
+
+    async def remove(ask: Ask) -> None:
+        change(ask, lambda content: content.pop(policy.key, None))
+
+    read.__doc__ = f"Give the namespace's {policy.path}{note}."
+    write.__doc__ = f"Set the namespace's {policy.path}{note}."
+    remove.__doc__ = f"Take the namespace's {policy.path} away."
+    path = f"/namespaces/{{tenant}}/{{namespace}}/{policy.path}"
+    table: tuple[tuple[str, Endpoint], ...] = (
+        ("GET", read),
+        ("PUT", write),
+        ("POST", write),
+        ("DELETE", remove),
+    )
+    return tuple(Route(method, path, endpoint, Needs.tenant) for method, endpoint in table)
+
+
+_ROOT = "/namespaces/{tenant}/{namespace}"
+ROUTES = (
+    *(route for policy in POLICIES for route in _routes(policy)),
+    Route("GET", f"{_ROOT}/backlogQuotaMap", backlog_quotas, Needs.tenant),
+    Route("POST", f"{_ROOT}/backlogQuota", set_backlog_quota, Needs.tenant),
+    Route("DELETE", f"{_ROOT}/backlogQuota", remove_backlog_quota, Needs.tenant),
+)

@@ -1,0 +1,81 @@
+"""Rates: counters looked at now and then, and what changed between the last two looks."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from magnetar.pulsar.dispatch.subscription import Subscription
+from magnetar.pulsar.topic import PulsarTopic
+
+LEAST_S = 1.0
+"""Looks that lie closer together say too little."""
+
+
+class TopicRates(NamedTuple):
+    """Per second, and in all since the topic was opened."""
+
+    messages_in: float
+    bytes_in: float
+    messages_out: float
+    bytes_out: float
+    total_messages_in: int
+    total_bytes_in: int
+
+
+class SubscriptionRates(NamedTuple):
+    """Per second, and in all since the topic was opened."""
+
+    messages: float
+    bytes: float
+    total_messages: int
+    total_bytes: int
+
+
+class _Meter:
+    """Two looks at a row of counters."""
+
+    def __init__(self, counters: tuple[int, ...]) -> None:
+        self.first = counters
+        self._old = self._new = (time.monotonic(), counters)
+
+    def per_second(self, counters: tuple[int, ...]) -> tuple[float, ...]:
+        now = time.monotonic()
+        if now - self._new[0] >= LEAST_S:
+            self._old, self._new = self._new, (now, counters)
+        since, before = self._old
+        passed = max(now - since, LEAST_S)
+        return tuple((after - was) / passed for after, was in zip(counters, before, strict=True))
+
+
+_topics: WeakKeyDictionary[PulsarTopic, _Meter] = WeakKeyDictionary()
+_subscriptions: WeakKeyDictionary[Subscription, _Meter] = WeakKeyDictionary()
+
+
+class Rates:
+    """Looks at topics and subscriptions; whoever wants rates asks more than once."""
+
+    @staticmethod
+    def of(topic: PulsarTopic) -> TopicRates:
+        """Give the rates of a partition, whichever protocol its messages came and went by."""
+        each = list(topic.subscriptions.values())
+        counters = (
+            topic.log.next_offset,
+            sum(ledger.size for ledger in topic.log.ledgers()),
+            sum(one.delivered_messages for one in each),
+            sum(one.delivered_bytes for one in each),
+        )
+        meter = _topics.setdefault(topic, _Meter(counters))
+        now = meter.per_second(counters)
+        rates = [max(rate, 0.0) for rate in now]
+        messages, stored = counters[0] - meter.first[0], max(counters[1] - meter.first[1], 0)
+        return TopicRates(rates[0], rates[1], rates[2], rates[3], messages, stored)
+
+    @staticmethod
+    def of_subscription(subscription: Subscription) -> SubscriptionRates:
+        """Give the rates of a subscription."""
+        counters = (subscription.delivered_messages, subscription.delivered_bytes)
+        meter = _subscriptions.setdefault(subscription, _Meter(counters))
+        now = meter.per_second(counters)
+        return SubscriptionRates(now[0], now[1], *counters)

@@ -1,0 +1,16 @@
+"""The table of contents: every path that is served. Paths with words in them come before those with names."""
+
+from __future__ import annotations
+
+from magnetar.pulsar.rest import cluster, namespaces, policies, schemas, stats, subscriptions, tenants, topics
+from magnetar.pulsar.rest.ask import Route
+
+
+def _is_general(route: Route) -> tuple[int, ...]:
+    return tuple(segment.startswith("{") for segment in route.full_path.split("/"))
+
+
+_PARTS = (cluster, tenants, policies, namespaces, topics, subscriptions, stats, schemas)
+ROUTES: tuple[Route, ...] = tuple(
+    sorted((route for part in _PARTS for route in part.ROUTES), key=_is_general)
+)

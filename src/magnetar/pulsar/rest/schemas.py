@@ -1,0 +1,101 @@
+"""The schemas of topics, as Pulsar's admin reads and writes them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from magnetar.pulsar.rest.ask import Ask, Needs, RestError, Route
+from magnetar.pulsar.schemas import SchemaVersion
+from magnetar.pulsar.wire import pulsar_pb2 as wire
+
+_TYPES = {name.upper(): name for name in wire.Schema.Type.DESCRIPTOR.values_by_name}
+
+
+async def latest(ask: Ask) -> dict[str, Any]:
+    """Give the schema in force, or with a version that one."""
+    version = ask.number("version", -1)
+    found = ask.services.schemas.get(ask.topic.topic, None if version < 0 else version)
+    if found is None:
+        raise RestError(404, "Schema not found")
+    return _as_json(found)
+
+
+async def versions(ask: Ask) -> dict[str, Any]:
+    """Give all versions of a topic's schema."""
+    found = [each for each in ask.services.schemas.versions(ask.topic.topic) if not each.deleted]
+    if not found:
+        raise RestError(404, "Schema not found")
+    return {"getSchemaResponses": [_as_json(each) for each in found]}
+
+
+async def add(ask: Ask) -> dict[str, Any]:
+    """Add a version, unless it is there already or incompatible."""
+    made = ask.services.schemas.add(ask.topic.topic, _schema(ask), ask.principal.role)
+    return {"version": {"version": made.version}}
+
+
+async def delete(ask: Ask) -> dict[str, Any]:
+    """End the schema in force."""
+    if ask.services.schemas.latest(ask.topic.topic) is None:
+        raise RestError(404, "Schema not found")
+    return {"version": {"version": ask.services.schemas.delete(ask.topic.topic)}}
+
+
+async def compatibility(ask: Ask) -> dict[str, Any]:
+    """Tell whether a schema may become the next version."""
+    from magnetar.pulsar.errors import IncompatibleSchema
+
+    try:
+        ask.services.schemas.check(ask.topic.topic, _schema(ask))
+    except IncompatibleSchema as error:
+        return {"compatibility": False, "schemaCompatibilityStrategy": "", "reason": str(error)}
+    return {"compatibility": True, "schemaCompatibilityStrategy": ""}
+
+
+async def version_of(ask: Ask) -> dict[str, Any]:
+    """Tell which version a schema has."""
+    wanted = _schema(ask)
+    for each in ask.services.schemas.versions(ask.topic.topic):
+        if not each.deleted and each.type == wanted.type and each.data == wanted.schema_data:
+            return {"version": each.version}
+    raise RestError(404, "Schema not found")
+
+
+def _schema(ask: Ask) -> wire.Schema:
+    content = ask.object()
+    name = _TYPES.get(str(content.get("type", "")).upper().replace("_", ""))
+    if name is None:
+        raise RestError(422, f"type must be one of {', '.join(sorted(_TYPES))}, not {content.get('type')!r}")
+    text = content.get("schema", content.get("data", ""))
+    if not isinstance(text, str):
+        raise RestError(422, "schema must be a string")
+    made = wire.Schema(name=ask.path["topic"], schema_data=text.encode(), type=wire.Schema.Type.Value(name))
+    given = content.get("properties") or {}
+    if not isinstance(given, dict):
+        raise RestError(422, "properties must be an object")
+    for key, value in given.items():
+        made.properties.add(key=str(key), value=value if isinstance(value, str) else json.dumps(value))
+    return made
+
+
+def _as_json(version: SchemaVersion) -> dict[str, Any]:
+    return {
+        "version": version.version,
+        "type": str(wire.Schema.Type.Name(version.type)).upper(),
+        "timestamp": version.timestamp_ms,
+        "data": version.data.decode("utf-8", "replace"),
+        "properties": dict(version.properties),
+    }
+
+
+_ROOT = "/schemas/{tenant}/{namespace}/{topic}"
+ROUTES = (
+    Route("GET", f"{_ROOT}/schema", latest, Needs.look_up),
+    Route("POST", f"{_ROOT}/schema", add, Needs.produce),
+    Route("DELETE", f"{_ROOT}/schema", delete, Needs.tenant),
+    Route("GET", f"{_ROOT}/schema/{{version}}", latest, Needs.look_up),
+    Route("GET", f"{_ROOT}/schemas", versions, Needs.look_up),
+    Route("POST", f"{_ROOT}/compatibility", compatibility, Needs.look_up),
+    Route("POST", f"{_ROOT}/version", version_of, Needs.look_up),
+)

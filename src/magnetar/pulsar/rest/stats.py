@@ -1,0 +1,270 @@
+"""What is going on with a topic, in Pulsar's words: stats, internal stats, and metrics for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from magnetar.ledger.port import LedgerSummary, Position
+from magnetar.pulsar.dispatch.consumer import Consumer
+from magnetar.pulsar.dispatch.subscription import Subscription, SubType
+from magnetar.pulsar.producers import Producer
+from magnetar.pulsar.rest.ask import Ask, Needs, Reply, Route
+from magnetar.pulsar.rest.rates import Rates
+from magnetar.pulsar.rest.topics import every, found, one
+from magnetar.pulsar.topic import PulsarTopic
+
+
+async def stats(ask: Ask) -> dict[str, Any]:
+    """Give a topic's producers, subscriptions, rates and sizes."""
+    return topic_stats(await one(ask))
+
+
+async def partitioned_stats(ask: Ask) -> dict[str, Any]:
+    """Give the stats of a topic with partitions: together and, with ``perPartition``, of each."""
+    topic = found(ask)
+    partitions = await every(ask)
+    each = {partition.name: topic_stats(partition) for partition in partitions}
+    together = _together(list(each.values()))
+    return together | {
+        "metadata": {"partitions": topic.partitions if topic.partitions > 1 else 0},
+        "partitions": each if ask.flag("perPartition", default=True) else {},
+    }
+
+
+async def internal_stats(ask: Ask) -> dict[str, Any]:
+    """Give a topic's ledgers and cursors."""
+    return topic_internals(await one(ask))
+
+
+async def partitioned_internal_stats(ask: Ask) -> dict[str, Any]:
+    """Give the ledgers and cursors of each partition."""
+    topic = found(ask)
+    partitions = await every(ask)
+    return {
+        "metadata": {"partitions": topic.partitions if topic.partitions > 1 else 0},
+        "partitions": {partition.name: topic_internals(partition) for partition in partitions},
+    }
+
+
+def topic_stats(topic: PulsarTopic) -> dict[str, Any]:
+    """Give what Pulsar's ``TopicStats`` has. Counters are since the topic was opened."""
+    log, rate = topic.log, Rates.of(topic)
+    subscriptions = {name: subscription_stats(each, topic) for name, each in topic.subscriptions.items()}
+    messages = log.next_offset - log.first_offset
+    return {
+        "msgRateIn": rate.messages_in,
+        "msgThroughputIn": rate.bytes_in,
+        "msgRateOut": rate.messages_out,
+        "msgThroughputOut": rate.bytes_out,
+        "bytesInCounter": rate.total_bytes_in,
+        "msgInCounter": rate.total_messages_in,
+        "bytesOutCounter": sum(each["bytesOutCounter"] for each in subscriptions.values()),
+        "msgOutCounter": sum(each["msgOutCounter"] for each in subscriptions.values()),
+        "averageMsgSize": log.size() / messages if messages else 0.0,
+        "msgChunkPublished": False,
+        "storageSize": log.size(),
+        "backlogSize": max((each["backlogSize"] for each in subscriptions.values()), default=0),
+        "offloadedStorageSize": 0,
+        "publishers": [_publisher(each) for each in topic.producers.by_name.values()],
+        "waitingPublishers": topic.producers.waiting,
+        "subscriptions": subscriptions,
+        "replication": {},
+        "deduplicationStatus": "Enabled" if topic.dedup is not None else "Disabled",
+        "nonContiguousDeletedMessagesRanges": sum(
+            each["nonContiguousDeletedMessagesRanges"] for each in subscriptions.values()
+        ),
+        "ownerBroker": "",
+    }
+
+
+def subscription_stats(subscription: Subscription, topic: PulsarTopic) -> dict[str, Any]:
+    """Give what Pulsar's ``SubscriptionStats`` has; the backlog counts entries, as Pulsar's does."""
+    consumers = [_consumer(each) for each in subscription.consumers]
+    rate = Rates.of_subscription(subscription)
+    active = subscription.active_consumer
+    return {
+        "msgRateOut": rate.messages,
+        "msgThroughputOut": rate.bytes,
+        "bytesOutCounter": rate.total_bytes,
+        "msgOutCounter": rate.total_messages,
+        "msgRateRedeliver": 0.0,
+        "messageAckRate": 0.0,
+        "msgBacklog": subscription.backlog,
+        "msgBacklogNoDelayed": subscription.backlog - subscription.delayed,
+        "backlogSize": _bytes_behind(topic.log.ledgers(), subscription.cursor.mark_delete_position),
+        "blockedSubscriptionOnUnackedMsgs": subscription.is_blocked,
+        "msgDelayed": subscription.delayed,
+        "unackedMessages": subscription.unacked,
+        "type": SubType.Name(subscription.sub_type) if consumers else None,
+        "activeConsumerName": active.name if active is not None else None,
+        "msgRateExpired": 0.0,
+        "totalMsgExpired": subscription.expired,
+        "consumers": consumers,
+        "isDurable": subscription.cursor.is_durable,
+        "isReplicated": False,
+        "allowOutOfOrderDelivery": False,
+        "nonContiguousDeletedMessagesRanges": len(subscription.cursor.deleted_ranges()),
+        "subscriptionProperties": subscription.properties,
+    }
+
+
+def topic_internals(topic: PulsarTopic) -> dict[str, Any]:
+    """Give what Pulsar's ``PersistentTopicInternalStats`` has."""
+    ledgers = topic.log.ledgers()
+    last = ledgers[-1] if ledgers else None
+    return {
+        "entriesAddedCounter": sum(each.entries for each in ledgers),
+        "numberOfEntries": sum(each.entries for each in ledgers),
+        "totalSize": topic.log.size(),
+        "currentLedgerEntries": last.entries if last is not None else 0,
+        "currentLedgerSize": last.size if last is not None else 0,
+        "lastLedgerCreatedTimestamp": _time(last.created_ms) if last is not None else "",
+        "waitingCursorsCount": 0,
+        "pendingAddEntriesCount": 0,
+        "lastConfirmedEntry": f"{last.ledger_id}:{last.entries - 1}" if last is not None else "-1:-1",
+        "state": "LedgerOpened",
+        "ledgers": [_ledger(each) for each in ledgers],
+        "cursors": {name: _cursor(each, topic) for name, each in topic.subscriptions.items()},
+        "schemaLedgers": [],
+        "compactedLedger": {
+            "ledgerId": -1,
+            "entries": -1,
+            "size": -1,
+            "offloaded": False,
+            "underReplicated": False,
+        },
+        "properties": {"firstOffset": str(topic.log.first_offset), "nextOffset": str(topic.log.next_offset)},
+    }
+
+
+def _ledger(ledger: LedgerSummary) -> dict[str, Any]:
+    return {
+        "ledgerId": ledger.ledger_id,
+        "entries": ledger.entries,
+        "size": ledger.size,
+        "offloaded": False,
+        "metadata": None,
+        "underReplicated": False,
+        "properties": {"firstOffset": str(ledger.first_offset), "lastOffset": str(ledger.last_offset)},
+    }
+
+
+def _cursor(subscription: Subscription, topic: PulsarTopic) -> dict[str, Any]:
+    cursor = subscription.cursor
+    mark = cursor.mark_delete_position
+    ranges = ",".join(
+        f"({low.ledger_id}:{low.entry_id}..{high.ledger_id}:{high.entry_id}]"
+        for low, high in cursor.deleted_ranges()
+    )
+    return {
+        "markDeletePosition": f"{mark.ledger_id}:{mark.entry_id}",
+        "readPosition": f"{mark.ledger_id}:{mark.entry_id + 1}",
+        "waitingReadOp": bool(subscription.consumers),
+        "pendingReadOps": 0,
+        "messagesConsumedCounter": sum(each.entries for each in topic.log.ledgers()) - subscription.backlog,
+        "cursorLedger": -1,
+        "cursorLedgerLastEntry": -1,
+        "individuallyDeletedMessages": f"[{ranges}]",
+        "lastLedgerSwitchTimestamp": "",
+        "state": "Open",
+        "active": bool(subscription.consumers),
+        "numberOfEntriesSinceFirstNotAckedMessage": 1,
+        "totalNonContiguousDeletedMessagesRange": len(cursor.deleted_ranges()),
+        "subscriptionHavePendingRead": bool(subscription.consumers),
+        "properties": {},
+    }
+
+
+def _publisher(producer: Producer) -> dict[str, Any]:
+    return {
+        "accessMode": "Shared" if not producer.is_exclusive else "Exclusive",
+        "msgInCounter": producer.messages,
+        "bytesInCounter": producer.bytes,
+        "msgRateIn": 0.0,
+        "msgThroughputIn": 0.0,
+        "averageMsgSize": producer.bytes / producer.messages if producer.messages else 0.0,
+        "producerId": producer.producer_id,
+        "producerName": producer.name,
+        "address": producer.sink.address,
+        "connectedSince": _time(producer.connected_ms),
+        "metadata": producer.metadata,
+    }
+
+
+def _consumer(consumer: Consumer) -> dict[str, Any]:
+    return {
+        "consumerName": consumer.name,
+        "availablePermits": consumer.permits,
+        "unackedMessages": consumer.unacked,
+        "msgOutCounter": consumer.delivered_messages,
+        "bytesOutCounter": consumer.delivered_bytes,
+        "messageAckCounter": consumer.acknowledged,
+        "msgRateOut": 0.0,
+        "msgThroughputOut": 0.0,
+        "msgRateRedeliver": 0.0,
+        "blockedConsumerOnUnackedMsgs": False,
+        "address": consumer.sink.address,
+        "connectedSince": _time(consumer.connected_ms),
+        "metadata": consumer.metadata,
+    }
+
+
+def _bytes_behind(ledgers: Iterable[LedgerSummary], mark: Position) -> int:
+    """Give about how many bytes lie behind a position: of its own ledger the share of the entries."""
+    size = 0
+    for ledger in ledgers:
+        if ledger.ledger_id > mark.ledger_id:
+            size += ledger.size
+        elif ledger.ledger_id == mark.ledger_id and ledger.entries:
+            size += ledger.size * (ledger.entries - mark.entry_id - 1) // ledger.entries
+    return size
+
+
+def _together(partitions: list[dict[str, Any]]) -> dict[str, Any]:
+    """Add numbers up, join lists, and put the stats of a subscription's partitions together."""
+    return {
+        key: _joined(key, [each[key] for each in partitions if key in each])
+        for key in dict.fromkeys(key for each in partitions for key in each)
+    }
+
+
+def _joined(key: str, values: list[Any]) -> Any:
+    first = values[0]
+    if key == "subscriptions":
+        names = dict.fromkeys(name for value in values for name in value)
+        return {name: _together([value[name] for value in values if name in value]) for name in names}
+    if isinstance(first, list):
+        return [item for value in values for item in value]
+    if isinstance(first, bool) or not isinstance(first, int | float):
+        return next((value for value in values if value), first)
+    return sum(values) / len(values) if key == "averageMsgSize" else sum(values)
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds") if ms else ""
+
+
+async def metrics(ask: Ask) -> Reply:
+    """Give what Prometheus reads: Pulsar's names for topics and subscriptions that are in use."""
+    from prometheus_client import generate_latest
+    from prometheus_client.registry import CollectorRegistry
+
+    from magnetar.pulsar.rest.metrics import TopicCollector
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(TopicCollector(ask.services.topics.all_open()))
+    return Reply(generate_latest(registry), "text/plain; version=0.0.4; charset=utf-8")
+
+
+_ROOT = "/persistent/{tenant}/{namespace}/{topic}"
+ROUTES = (
+    Route("GET", f"{_ROOT}/stats", stats, Needs.look_up),
+    Route("GET", f"{_ROOT}/partitioned-stats", partitioned_stats, Needs.look_up),
+    Route("GET", f"{_ROOT}/internalStats", internal_stats, Needs.look_up),
+    Route("GET", f"{_ROOT}/partitioned-internalStats", partitioned_internal_stats, Needs.look_up),
+    Route("GET", f"{_ROOT}/internal-info", internal_stats, Needs.look_up),
+    Route("GET", "//metrics", metrics, Needs.anybody),
+    Route("GET", "//metrics/", metrics, Needs.anybody),
+)

@@ -1,0 +1,91 @@
+"""Tenants, and the namespaces they have."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from magnetar.broker.namespaces import CLUSTER
+from magnetar.pulsar.rest.ask import Ask, Needs, RestError, Route
+
+_NAME = re.compile(r"[-=:.\w]+", re.ASCII)
+
+
+async def tenants(ask: Ask) -> list[str]:
+    """List the tenants."""
+    return ask.services.broker.namespaces.tenants()
+
+
+async def tenant(ask: Ask) -> dict[str, Any]:
+    """Give a tenant's admins and clusters."""
+    _known(ask)
+    roles = ask.services.broker.namespaces.admin_roles(ask.path["tenant"])
+    return {"adminRoles": sorted(roles), "allowedClusters": [CLUSTER]}
+
+
+async def create(ask: Ask) -> None:
+    """Make a tenant."""
+    name = legal(ask.path["tenant"], "Tenant")
+    if name in ask.services.broker.namespaces.tenants():
+        raise RestError(409, "Tenant already exists")
+    _keep(ask)
+
+
+async def update(ask: Ask) -> None:
+    """Replace a tenant's admins."""
+    _known(ask)
+    _keep(ask)
+
+
+async def delete(ask: Ask) -> None:
+    """Delete a tenant; with ``force`` its namespaces too."""
+    _known(ask)
+    name, broker = ask.path["tenant"], ask.services.broker
+    owned = [each for each in broker.namespaces.names() if each.partition("/")[0] == name]
+    if owned and not ask.flag("force"):
+        raise RestError(409, "The tenant still has active namespaces")
+    for namespace in owned:
+        for topic in [each for each in broker.topics() if each.name.namespace_name == namespace]:
+            await broker.delete_topic(topic.kafka_name)
+        broker.namespaces.delete(namespace)
+    broker.namespaces.delete_tenant(name)
+
+
+async def namespaces(ask: Ask) -> list[str]:
+    """List a tenant's namespaces."""
+    _known(ask)
+    prefix = ask.path["tenant"] + "/"
+    return [each for each in ask.services.broker.namespaces.names() if each.startswith(prefix)]
+
+
+def legal(name: str, what: str) -> str:
+    """Give the name if a tenant or namespace may have it, else raise ``RestError`` (412)."""
+    if not _NAME.fullmatch(name) or name in (".", ".."):
+        raise RestError(412, f"{what} name is not valid: letters, digits and -=:._ only")
+    return name
+
+
+def _keep(ask: Ask) -> None:
+    content = ask.object()
+    clusters = content.get("allowedClusters") or [CLUSTER]
+    if not isinstance(clusters, list) or set(clusters) - {CLUSTER}:
+        raise RestError(412, f"Clusters do not exist: there is only {CLUSTER}")
+    roles = content.get("adminRoles") or []
+    if not isinstance(roles, list) or not all(isinstance(role, str) and role.strip() for role in roles):
+        raise RestError(412, "AdminRoles contains empty or invalid entries")
+    ask.services.broker.namespaces.set_admin_roles(ask.path["tenant"], [role.strip() for role in roles])
+
+
+def _known(ask: Ask) -> None:
+    if ask.path["tenant"] not in ask.services.broker.namespaces.tenants():
+        raise RestError(404, "Tenant does not exist")
+
+
+ROUTES = (
+    Route("GET", "/tenants", tenants, Needs.super_user),
+    Route("GET", "/tenants/{tenant}", tenant, Needs.tenant),
+    Route("PUT", "/tenants/{tenant}", create, Needs.super_user),
+    Route("POST", "/tenants/{tenant}", update, Needs.super_user),
+    Route("DELETE", "/tenants/{tenant}", delete, Needs.super_user),
+    Route("GET", "/namespaces/{tenant}", namespaces, Needs.tenant),
+)

@@ -1,0 +1,286 @@
+"""Topics: made, grown, deleted, listed, with their grants and the few policies that a topic has of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from magnetar.broker.errors import TopicNotFound
+from magnetar.broker.topic import Topic
+from magnetar.pulsar.names import PulsarName
+from magnetar.pulsar.rest.ask import Ask, Needs, Reply, RestError, Route
+from magnetar.pulsar.rest.namespaces import as_json
+from magnetar.pulsar.topic import PulsarTopic
+from magnetar.pulsar.topics import names_of
+
+_MINUTE_MS, _MB = 60_000, 1 << 20
+
+
+def found(ask: Ask) -> Topic:
+    """Give the topic that the path names, with or without a partition; raise ``TopicNotFound``."""
+    name = ask.topic
+    topic = ask.services.topics.find(name)
+    if topic is None or (name.partition is not None and name.partition >= topic.partitions):
+        raise TopicNotFound(f"Topic {name} not found")
+    return topic
+
+
+async def one(ask: Ask) -> PulsarTopic:
+    """Give the partition that the path names; of a topic with several it must name one."""
+    topic = found(ask)
+    if ask.topic.partition is None and topic.partitions > 1:
+        raise RestError(405, f"{topic.name} has {topic.partitions} partitions: name one of them")
+    return await ask.services.topics.get(ask.topic, create=False)
+
+
+async def every(ask: Ask) -> list[PulsarTopic]:
+    """Give the partition that the path names, or all partitions of the topic."""
+    topic = found(ask)
+    names = [str(ask.topic)] if ask.topic.partition is not None else names_of(topic)
+    opened = [ask.services.topics.get(PulsarName.parse(name), create=False) for name in names]
+    return list(await asyncio.gather(*opened))
+
+
+async def topics(ask: Ask) -> list[str]:
+    """List a namespace's topics; of those with partitions, each partition."""
+    ask.services.broker.namespaces.policies(ask.namespace)
+    return sorted(ask.services.topics.names(ask.namespace))
+
+
+async def partitioned_topics(ask: Ask) -> list[str]:
+    """List a namespace's topics that have several partitions."""
+    ask.services.broker.namespaces.policies(ask.namespace)
+    return sorted(
+        str(topic.name)
+        for topic in ask.services.broker.topics()
+        if topic.name.namespace_name == ask.namespace and topic.partitions > 1 and not topic.internal
+    )
+
+
+async def partitions(ask: Ask) -> dict[str, Any]:
+    """Tell how many partitions a topic has; 0 for one that is not partitioned."""
+    topic = ask.services.topics.find(ask.topic)
+    if topic is None and ask.flag("checkAllowAutoCreation"):
+        topic = await ask.services.broker.auto_create(str(ask.topic.topic))
+    if topic is None:
+        raise TopicNotFound(f"Topic {ask.topic} not found")
+    return {"partitions": topic.partitions if topic.partitions > 1 and ask.topic.partition is None else 0}
+
+
+async def create_partitioned(ask: Ask) -> None:
+    """Make a topic with so many partitions."""
+    body = ask.json()
+    number = body.get("partitions") if isinstance(body, dict) else body  # newer clients send properties along
+    if not isinstance(number, int) or isinstance(number, bool) or number <= 0:
+        raise RestError(406, "Number of partitions should be greater than 0")
+    await _create(ask, number)
+
+
+async def create(ask: Ask) -> None:
+    """Make a topic without partitions."""
+    if ask.topic.partition is not None:
+        topic = ask.services.topics.find(ask.topic)
+        if topic is not None and ask.topic.partition < topic.partitions:
+            raise RestError(409, "This topic already exists")
+    await _create(ask, 1)
+
+
+async def _create(ask: Ask, number: int) -> None:
+    broker = ask.services.broker
+    broker.namespaces.policies(ask.namespace)
+    if ask.topic.partition is not None:
+        raise RestError(412, "names ending with -partition-N belong to the partitions of a topic")
+    if broker.get(str(ask.topic.topic)) is not None:
+        raise RestError(409, "This topic already exists")
+    await broker.create_topic(ask.topic.topic, number)
+
+
+async def grow(ask: Ask) -> None:
+    """Give a topic more partitions."""
+    number = ask.json()
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise RestError(406, "Number of partitions should be greater than 0")
+    topic = found(ask)
+    if number != topic.partitions:
+        ask.services.broker.grow_topic(topic.kafka_name, number)
+
+
+async def delete(ask: Ask) -> None:
+    """Delete a topic; without ``force`` only one that nobody uses."""
+    topic = found(ask)
+    if ask.topic.partition is not None and topic.partitions > 1:
+        raise RestError(412, "a partition cannot be deleted alone: delete the topic")
+    if not ask.flag("force"):
+        for partition in ask.services.topics.all_open():
+            if partition.topic is topic and (
+                partition.producers.by_name
+                or any(each.consumers for each in partition.subscriptions.values())
+            ):
+                raise RestError(412, "Topic has active producers/subscriptions")
+    await ask.services.broker.delete_topic(topic.kafka_name)
+
+
+async def unload(ask: Ask) -> None:
+    """Send a topic's clients away; they come back by themselves."""
+    for topic in await every(ask):
+        for producer in list(topic.producers.by_name.values()):
+            topic.producers.remove(producer)
+            producer.sink.producer_closed(producer.producer_id)
+        for subscription in list(topic.subscriptions.values()):
+            subscription.disconnect()
+
+
+async def truncate(ask: Ask) -> None:
+    """Let go of all messages of a topic, acknowledged or not."""
+    for topic in await every(ask):
+        topic.log.trim(topic.log.visible_offset)
+
+
+async def permissions(ask: Ask) -> dict[str, list[str]]:
+    """Give what roles may do with a topic."""
+    return as_json(ask.services.broker.security.permissions.of_topic(ask.topic.topic))
+
+
+async def grant(ask: Ask) -> None:
+    """Grant a role these actions on a topic."""
+    granting = ask.services.broker.security.permissions
+    granting.grant(ask.namespace, ask.path["role"], ask.strings(), ask.topic.topic)
+
+
+async def revoke(ask: Ask) -> None:
+    """Take a role's grants on a topic away."""
+    if not ask.services.broker.security.permissions.revoke(ask.namespace, ask.path["role"], ask.topic.topic):
+        raise RestError(412, "Permissions are not set at the topic level")
+
+
+async def properties(ask: Ask) -> dict[str, str]:
+    """Give a topic's own configuration, by Kafka's names."""
+    return dict(found(ask).overrides)
+
+
+async def set_properties(ask: Ask) -> None:
+    """Set parts of a topic's own configuration, by Kafka's names."""
+    topic, wanted = found(ask), ask.object()
+    if not all(isinstance(text, str) for text in wanted.values()):
+        raise RestError(400, "properties are strings")
+    ask.services.broker.set_topic_config(topic.kafka_name, {**topic.overrides, **wanted})
+
+
+async def remove_property(ask: Ask) -> None:
+    """Take one part of a topic's own configuration away."""
+    topic, key = found(ask), ask.query.get("key", "")
+    if key not in topic.overrides:
+        raise RestError(412, f"the topic has no property {key!r}")
+    left = {name: text for name, text in topic.overrides.items() if name != key}
+    ask.services.broker.set_topic_config(topic.kafka_name, left)
+
+
+async def retention(ask: Ask) -> dict[str, int] | None:
+    """Give a topic's own retention."""
+    topic = found(ask)
+    if not {"retention.ms", "retention.bytes"} & set(topic.overrides):
+        return None
+    minutes, size = topic.config.retention_ms, topic.config.retention_bytes
+    return {
+        "retentionTimeInMinutes": minutes // _MINUTE_MS if minutes >= 0 else -1,
+        "retentionSizeInMB": size // _MB if size >= 0 else -1,
+    }
+
+
+async def set_retention(ask: Ask) -> None:
+    """Set a topic's own retention (what Kafka calls retention.ms and retention.bytes)."""
+    topic, wanted = found(ask), ask.object()
+    minutes, size = (_bound(wanted, name) for name in ("retentionTimeInMinutes", "retentionSizeInMB"))
+    texts = {
+        "retention.ms": str(minutes * _MINUTE_MS if minutes >= 0 else -1),
+        "retention.bytes": str(size * _MB if size >= 0 else -1),
+    }
+    ask.services.broker.set_topic_config(topic.kafka_name, {**topic.overrides, **texts})
+
+
+def _bound(wanted: dict[str, Any], name: str) -> int:
+    value = wanted.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < -1:
+        raise RestError(412, f"{name} must be a whole number, -1 for no bound, not {value!r}")
+    return value
+
+
+async def remove_retention(ask: Ask) -> None:
+    """Have a topic follow its namespace's retention again."""
+    topic = found(ask)
+    left = {name: text for name, text in topic.overrides.items() if not name.startswith("retention.")}
+    ask.services.broker.set_topic_config(topic.kafka_name, left)
+
+
+async def not_served(ask: Ask) -> None:
+    """Refuse: this is not served (yet)."""
+    raise RestError(405, f"{ask.path.get('what', 'this')} is not served")
+
+
+async def non_persistent(ask: Ask) -> list[str] | dict[str, int]:
+    """List topics that are not persistent: there are none."""
+    return []
+
+
+async def compaction_status(ask: Ask) -> dict[str, str]:
+    """Tell how the last compaction went: none was run."""
+    found(ask)
+    return {"status": "NOT_RUN", "lastError": ""}
+
+
+async def look_up(ask: Ask) -> dict[str, Any]:
+    """Tell which broker serves a topic."""
+    services = ask.services
+    if services.topics.find(ask.topic) is None and not services.broker.settings.auto_create_topics_enable:
+        raise TopicNotFound(f"Topic {ask.topic} not found")
+    address = ask.address
+    if not (address.pulsar or address.pulsar_tls):
+        raise RestError(412, "Pulsar's protocol is not served: start with --pulsar HOST:PORT")
+    return {
+        "brokerUrl": address.pulsar,
+        "brokerUrlTls": address.pulsar_tls,
+        "httpUrl": address.http,
+        "httpUrlTls": address.https,
+        "nativeUrl": address.pulsar or address.pulsar_tls,
+        "brokerUrlSsl": "",
+    }
+
+
+async def bundle(ask: Ask) -> Reply:
+    """Give the bundle that a topic belongs to."""
+    _ = ask.topic
+    return Reply(b"0x00000000_0xffffffff", "text/plain")
+
+
+_NAMESPACE = "/persistent/{tenant}/{namespace}"
+_ROOT = f"{_NAMESPACE}/{{topic}}"
+_TENANT, _SEES = Needs.tenant, Needs.look_up
+ROUTES = (
+    Route("GET", _NAMESPACE, topics, _TENANT),
+    Route("GET", f"{_NAMESPACE}/partitioned", partitioned_topics, _TENANT),
+    Route("GET", "/non-persistent/{tenant}/{namespace}", non_persistent, _TENANT),
+    Route("GET", "/non-persistent/{tenant}/{namespace}/partitioned", non_persistent, _TENANT),
+    Route("PUT", _ROOT, create, _TENANT),
+    Route("DELETE", _ROOT, delete, _TENANT),
+    Route("GET", f"{_ROOT}/partitions", partitions, _SEES),
+    Route("PUT", f"{_ROOT}/partitions", create_partitioned, _TENANT),
+    Route("POST", f"{_ROOT}/partitions", grow, _TENANT),
+    Route("DELETE", f"{_ROOT}/partitions", delete, _TENANT),
+    Route("PUT", f"{_ROOT}/unload", unload, _TENANT),
+    Route("DELETE", f"{_ROOT}/truncate", truncate, _TENANT),
+    Route("GET", f"{_ROOT}/permissions", permissions, _TENANT),
+    Route("POST", f"{_ROOT}/permissions/{{role}}", grant, _TENANT),
+    Route("DELETE", f"{_ROOT}/permissions/{{role}}", revoke, _TENANT),
+    Route("GET", f"{_ROOT}/properties", properties, _TENANT),
+    Route("PUT", f"{_ROOT}/properties", set_properties, _TENANT),
+    Route("DELETE", f"{_ROOT}/properties", remove_property, _TENANT),
+    Route("GET", f"{_ROOT}/retention", retention, _TENANT),
+    Route("POST", f"{_ROOT}/retention", set_retention, _TENANT),
+    Route("DELETE", f"{_ROOT}/retention", remove_retention, _TENANT),
+    Route("GET", f"{_ROOT}/compaction", compaction_status, _TENANT),
+    Route("PUT", f"{_ROOT}/compaction", not_served, _TENANT),
+    Route("POST", f"{_ROOT}/terminate", not_served, _TENANT),
+    Route("PUT", f"{_ROOT}/offload", not_served, _TENANT),
+    Route("GET", "//lookup/v2/topic/persistent/{tenant}/{namespace}/{topic}", look_up, _SEES),
+    Route("GET", "//lookup/v2/topic/persistent/{tenant}/{namespace}/{topic}/bundle", bundle, _SEES),
+)

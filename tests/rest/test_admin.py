@@ -1,0 +1,310 @@
+"""The admin REST as pulsar-admin uses it: what was made is there, what cannot be is refused with Pulsar's status."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pulsar
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from tests.process import BrokerProcess
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"rest-{next(_numbers)}"
+
+
+@pytest.fixture
+def client(house: BrokerProcess) -> Iterator[pulsar.Client]:
+    client = pulsar.Client(house.pulsar_url, logger=None)
+    yield client
+    client.close()
+
+
+def path_of(topic: str) -> str:
+    return f"/admin/v2/persistent/public/default/{topic}"
+
+
+def refused(response: httpx.Response, status: int) -> str:
+    assert response.status_code == status, response.text
+    return str(response.json()["reason"])
+
+
+def produce(house: BrokerProcess, topic: str, *values: bytes) -> None:
+    producer = Producer({"bootstrap.servers": house.address, "linger.ms": 0})
+    for value in values:
+        producer.produce(topic, value, key=b"k", headers={"h": b"1"})
+        producer.flush()
+
+
+# -- cluster, tenants, namespaces
+
+
+def test_the_cluster_and_its_health(http: httpx.Client, house: BrokerProcess) -> None:
+    assert http.get("/admin/v2/clusters").json() == ["standalone"]
+    found = http.get("/admin/v2/clusters/standalone").json()
+    assert found["brokerServiceUrl"] == house.pulsar_url
+    assert http.get("/admin/v2/brokers/standalone").json() == house.served["http"]
+    assert http.get("/admin/v2/brokers/health").text == "ok"
+    assert http.get("/status.html").text == "OK"
+    assert "does not exist" in refused(http.get("/admin/v2/clusters/other"), 404)
+
+
+def test_tenants_come_and_go(http: httpx.Client) -> None:
+    body = {"adminRoles": ["ann"], "allowedClusters": ["standalone"]}
+    assert http.put("/admin/v2/tenants/acme", json=body).status_code == 204
+    assert http.get("/admin/v2/tenants/acme").json() == body
+    refused(http.put("/admin/v2/tenants/acme", json=body), 409)
+    refused(http.put("/admin/v2/tenants/a%20b", json=body), 412)
+    refused(http.put("/admin/v2/tenants/far", json={"allowedClusters": ["mars"]}), 412)
+    assert http.post("/admin/v2/tenants/acme", json={"adminRoles": []}).status_code == 204
+    assert http.get("/admin/v2/tenants/acme").json()["adminRoles"] == []
+    assert http.put("/admin/v2/namespaces/acme/ns").status_code == 204
+    assert http.get("/admin/v2/namespaces/acme").json() == ["acme/ns"]
+    refused(http.delete("/admin/v2/tenants/acme"), 409)
+    assert http.delete("/admin/v2/namespaces/acme/ns").status_code == 204
+    assert http.delete("/admin/v2/tenants/acme").status_code == 204
+    refused(http.get("/admin/v2/tenants/acme"), 404)
+
+
+def test_a_policy_of_a_namespace_takes_effect_for_kafka_too(http: httpx.Client, topic: str) -> None:
+    http.put("/admin/v2/tenants/keeps", json={})
+    assert http.put("/admin/v2/namespaces/keeps/ns").status_code == 204
+    root = "/admin/v2/namespaces/keeps/ns"
+    kept = {"retentionTimeInMinutes": 10, "retentionSizeInMB": 3}
+    assert http.post(f"{root}/retention", json=kept).status_code == 204
+    assert http.get(f"{root}/retention").json() == kept
+    assert http.get(root).json()["retention_policies"] == kept
+    assert http.put(f"/admin/v2/persistent/keeps/ns/{topic}/partitions", json=3).status_code == 204
+    assert "whole number" in refused(http.post(f"{root}/messageTTL", json="x"), 400)
+    assert http.delete(f"{root}/retention").status_code == 204
+    assert http.get(f"{root}/retention").status_code == 204  # nothing is set
+    refused(http.delete(root), 409)
+    assert http.delete(root, params={"force": "true"}).status_code == 204
+
+
+def test_grants_are_kept(http: httpx.Client, topic: str) -> None:
+    http.put(path_of(topic))
+    root = f"{path_of(topic)}/permissions"
+    assert http.post(f"{root}/bob", json=["produce", "consume"]).status_code == 204
+    assert http.get(root).json() == {"bob": ["consume", "produce"]}
+    assert "'fly' is no action" in refused(http.post(f"{root}/bob", json=["fly"]), 412)
+    assert http.delete(f"{root}/bob").status_code == 204
+    refused(http.delete(f"{root}/bob"), 412)
+
+
+# -- topics
+
+
+def test_topics_of_both_worlds_are_listed_and_deleted(
+    http: httpx.Client, house: BrokerProcess, topic: str
+) -> None:
+    produce(house, topic, b"1")
+    assert f"persistent://public/default/{topic}" in http.get("/admin/v2/persistent/public/default").json()
+    assert http.get(f"{path_of(topic)}/partitions").json() == {"partitions": 0}
+    assert http.put(f"{path_of(topic)}-p/partitions", json=4).status_code == 204
+    assert http.get(f"{path_of(topic)}-p/partitions").json() == {"partitions": 4}
+    assert f"persistent://public/default/{topic}-p" in (
+        http.get("/admin/v2/persistent/public/default/partitioned").json()
+    )
+    refused(http.put(f"{path_of(topic)}-p/partitions", json=4), 409)
+    refused(http.put(f"{path_of(topic)}-q/partitions", json=0), 406)
+    assert http.post(f"{path_of(topic)}-p/partitions", json=6).status_code == 204
+    assert http.get(f"{path_of(topic)}-p/partitions").json() == {"partitions": 6}
+    refused(http.post(f"{path_of(topic)}-p/partitions", json=2), 412)
+    assert http.delete(f"{path_of(topic)}-p/partitions").status_code == 204
+    refused(http.get(f"{path_of(topic)}-p/partitions"), 404)
+    assert http.delete(path_of(topic)).status_code == 204
+
+
+def test_a_topic_in_use_is_not_deleted_unless_forced(
+    http: httpx.Client, client: pulsar.Client, topic: str
+) -> None:
+    consumer = client.subscribe(topic, "s")
+    assert "active" in refused(http.delete(path_of(topic)), 412)
+    consumer.close()
+    assert http.delete(path_of(topic), params={"force": "true"}).status_code == 204
+
+
+def test_look_up_tells_where(http: httpx.Client, house: BrokerProcess, topic: str) -> None:
+    found = http.get(f"/lookup/v2/topic/persistent/public/default/{topic}").json()
+    assert found["brokerUrl"] == found["nativeUrl"] == house.pulsar_url
+
+
+def test_a_client_that_looks_up_by_http_produces(house: BrokerProcess, topic: str) -> None:
+    client = pulsar.Client(f"http://{house.served['http'][0]}", logger=None)
+    client.create_producer(topic).send(b"found")
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    assert reader.read_next(10_000).data() == b"found"
+    client.close()
+
+
+# -- subscriptions and messages
+
+
+def test_a_subscription_is_looked_at_skipped_and_reset(
+    http: httpx.Client, client: pulsar.Client, topic: str
+) -> None:
+    consumer = client.subscribe(topic, "s")
+    producer = client.create_producer(topic, batching_enabled=False)
+    for number in range(10):
+        producer.send(b"%d" % number, properties={"n": str(number)}, partition_key="k")
+    consumer.close()
+    root = f"{path_of(topic)}/subscription/s"
+    assert http.get(f"{path_of(topic)}/subscriptions").json() == ["s"]
+    assert backlog(http, topic) == 10
+    peeked = http.get(f"{root}/position/3")
+    assert peeked.content == b"2"
+    assert peeked.headers["X-Pulsar-PROPERTY-n"] == "2"
+    assert http.post(f"{root}/skip/4").status_code == 204
+    assert backlog(http, topic) == 6
+    ledger, _, entry = http.get(f"{root}/position/1").headers["X-Pulsar-Message-ID"].partition(":")
+    assert http.get(f"{path_of(topic)}/ledger/{ledger}/entry/{entry}").content == b"4"
+    assert http.post(f"{root}/skip_all").status_code == 204
+    assert backlog(http, topic) == 0
+    place = {"ledgerId": int(ledger), "entryId": int(entry)}
+    assert http.post(f"{root}/resetcursor", json=place).status_code == 204
+    assert backlog(http, topic) == 6
+    assert http.post(f"{root}/resetcursor/0").status_code == 204
+    assert backlog(http, topic) == 10
+    refused(http.get(f"{root}/position/11"), 404)
+    consumer = client.subscribe(topic, "s")
+    refused(http.delete(root), 412)
+    assert consumer.receive(10_000).data() == b"0"
+    consumer.close()
+    assert http.delete(root).status_code == 204
+    refused(http.delete(root), 404)
+
+
+def backlog(http: httpx.Client, topic: str) -> Any:
+    return http.get(f"{path_of(topic)}/stats").json()["subscriptions"]["s"]["msgBacklog"]
+
+
+def test_a_new_subscription_begins_where_it_is_told(
+    http: httpx.Client, client: pulsar.Client, house: BrokerProcess, topic: str
+) -> None:
+    produce(house, topic, b"a", b"b", b"c")
+    earliest = {"ledgerId": -1, "entryId": -1}
+    assert http.put(f"{path_of(topic)}/subscription/first", json=earliest).status_code == 204
+    assert http.put(f"{path_of(topic)}/subscription/last").status_code == 204
+    refused(http.put(f"{path_of(topic)}/subscription/last"), 409)
+    found = http.get(f"{path_of(topic)}/stats").json()["subscriptions"]
+    assert (found["first"]["msgBacklog"], found["last"]["msgBacklog"]) == (3, 0)
+    assert client.subscribe(topic, "first").receive(10_000).data() == b"a"
+
+
+def test_a_message_of_kafka_is_shown_as_pulsar_would(
+    http: httpx.Client, house: BrokerProcess, topic: str
+) -> None:
+    produce(house, topic, b"value")
+    shown = http.get(f"{path_of(topic)}/examinemessage", params={"initialPosition": "earliest"})
+    assert shown.status_code == 200
+    assert b"value" in shown.content
+    last = http.get(f"{path_of(topic)}/lastMessageId").json()
+    assert last["entryId"] == 0
+    internal = http.get(f"{path_of(topic)}/internalStats").json()
+    assert internal["properties"] == {"firstOffset": "0", "nextOffset": "1"}
+
+
+def test_stats_of_partitions_are_added_up(http: httpx.Client, house: BrokerProcess, topic: str) -> None:
+    http.put(f"{path_of(topic)}/partitions", json=2)
+    assert http.put(f"{path_of(topic)}/subscription/s").status_code == 204
+    producer = Producer({"bootstrap.servers": house.address, "linger.ms": 0})
+    for partition in (0, 1, 1):
+        producer.produce(topic, b"x", partition=partition)
+        producer.flush()
+    found = http.get(f"{path_of(topic)}/partitioned-stats").json()
+    assert found["metadata"] == {"partitions": 2}
+    assert found["subscriptions"]["s"]["msgBacklog"] == 3
+    assert {each["subscriptions"]["s"]["msgBacklog"] for each in found["partitions"].values()} == {1, 2}
+    assert "name one of them" in refused(http.get(f"{path_of(topic)}/stats"), 405)
+
+
+def test_truncate_lets_go_of_everything(http: httpx.Client, house: BrokerProcess, topic: str) -> None:
+    produce(house, topic, b"1", b"2")
+    assert http.delete(f"{path_of(topic)}/truncate").status_code == 204
+    consumer = Consumer(
+        {"bootstrap.servers": house.address, "group.id": topic, "auto.offset.reset": "earliest"}
+    )
+    from confluent_kafka import TopicPartition
+
+    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (2, 2)
+    consumer.close()
+
+
+# -- schemas, metrics, and what is wrong
+
+
+def test_schemas_have_versions(http: httpx.Client, topic: str) -> None:
+    root = f"/admin/v2/schemas/public/default/{topic}"
+    http.put(path_of(topic))
+    record = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
+    wider = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"b","type":"int","default":0}]}'
+    other = '{"type":"record","name":"R","fields":[{"name":"c","type":"string"}]}'
+    assert http.post(f"{root}/schema", json={"type": "AVRO", "schema": record}).json() == {
+        "version": {"version": 0}
+    }
+    assert http.post(f"{root}/schema", json={"type": "AVRO", "schema": wider}).json() == {
+        "version": {"version": 1}
+    }
+    refused(http.post(f"{root}/schema", json={"type": "AVRO", "schema": other}), 409)
+    assert not http.post(f"{root}/compatibility", json={"type": "AVRO", "schema": other}).json()[
+        "compatibility"
+    ]
+    assert http.get(f"{root}/schema").json()["data"] == wider
+    assert http.get(f"{root}/schema/0").json()["data"] == record
+    assert len(http.get(f"{root}/schemas").json()["getSchemaResponses"]) == 2
+    assert http.request("DELETE", f"{root}/schema").status_code == 200
+    refused(http.get(f"{root}/schema"), 404)
+    assert "one of" in refused(http.post(f"{root}/schema", json={"type": "NO", "schema": ""}), 422)
+
+
+def test_metrics_are_pulsars(http: httpx.Client, client: pulsar.Client, topic: str) -> None:
+    consumer, producer = client.subscribe(topic, "s"), client.create_producer(topic)
+    producer.send(b"x")
+    lines = http.get("/metrics").text.splitlines()
+    of_topic = [line for line in lines if f'topic="persistent://public/default/{topic}"' in line]
+    found = {line.partition("{")[0]: line.rpartition(" ")[2] for line in of_topic}
+    assert found["pulsar_producers_count"] == found["pulsar_subscription_back_log"] == "1.0"
+    assert any('subscription="s"' in line for line in of_topic)
+    consumer.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "/admin/v2/nothing", b"", 404),
+        ("PATCH", "/admin/v2/tenants", b"", 405),
+        ("GET", "/admin/v2/namespaces/none", b"", 404),
+        ("GET", "/admin/v2/persistent/public/none", b"", 404),
+        ("PUT", "/admin/v2/tenants/t", b"{", 400),
+        ("PUT", "/admin/v2/tenants/t", b"[]", 400),
+        ("PUT", "/admin/v2/tenants/t", b"\xff", 400),
+        ("PUT", "/admin/v2/persistent/public/default/x/partitions", b'"many"', 406),
+        ("GET", "/admin/v2/persistent/public/default/none/stats", b"", 404),
+        ("POST", "/admin/v2/persistent/public/default/none/subscription/s/skip/x", b"", 404),
+        ("PUT", "/admin/v2/persistent/public/default/" + "x" * 300, b"", 412),
+        ("PUT", "/admin/v2/tenants/t", b"x" * (9 << 20), 413),
+    ],
+)
+def test_what_is_wrong_is_refused_with_a_reason(
+    http: httpx.Client, method: str, path: str, body: bytes, status: int
+) -> None:
+    assert refused(http.request(method, path, content=body), status)
+
+
+def test_the_page_describes_every_path(http: httpx.Client) -> None:
+    from magnetar.pulsar.rest.routes import ROUTES
+
+    page = http.get("/openapi.json").json()
+    assert page["openapi"].startswith("3.1")
+    described = sum(len(methods) for methods in page["paths"].values())
+    assert described == len(ROUTES)
+    assert all(method["summary"] for methods in page["paths"].values() for method in methods.values())
