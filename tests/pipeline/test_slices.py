@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,7 @@ from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.metadata import DirectoryLock
 from magnetar.pipeline.ledger_reader import LedgerReader
 from magnetar.pipeline.options import TopicPartition, parse_options
-from magnetar.pipeline.plan import DataLost, Plan
-from magnetar.pipeline.slices import read_slice
+from magnetar.pipeline.plan import DataLost, Plan, ask_of
 from magnetar.pipeline.source import admit
 from magnetar.pipeline.watermarks import BrokerSilent, broker_address
 from magnetar.records.batch import Header, Record, encode_batch
@@ -57,7 +57,8 @@ def rows(data: Path, **options: object) -> list[tuple[object, ...]]:
         {"path": str(data), "subscribe": "t"} | {k: str(v) for k, v in options.items()}, streaming=False
     )
     plan = Plan(given)
-    found = [as_rows(list(read_slice(piece, ALL))) for piece in plan.slices(plan.starts(), plan.ends())]
+    ask = replace(ask_of(given), columns=ALL)
+    found = [as_rows(list(piece.read(ask))) for piece in plan.slices(plan.starts(), plan.ends())]
     return (
         sorted(row for piece in found for row in piece)
         if len(plan.visible) == 1

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from magnetar.ledger.errors import LedgerCorrupt
-from magnetar.ledger.files.layout import index_path
+from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
+from magnetar.ledger.files.layout import HEADER_BYTES, index_path
 from magnetar.ledger.files.sparse import POINT_EVERY_BYTES, SparseIndex
 from magnetar.ledger.port import LedgerSummary
 from magnetar.pipeline.formats import in_kafka_format
@@ -147,15 +147,28 @@ class LedgerMap:
             return SparseIndex(self.ledger_id, first_offset)
 
     def _walk_sealed(self, summary: LedgerSummary) -> None:
-        fault = self._extend(verify=True)
-        if self.index.next_offset == summary.last_offset + 1:
-            return
-        why = WORDS[fault] if fault else f"offset {summary.last_offset} is missing behind it"
-        if not self._skip_damage:
-            raise self._file().damage(self.index.entries, self.index.end, why)
-        # What is missing at the end is for the task that reads the last part to find out.
-        self.index.next_offset, self.index.end = summary.last_offset + 1, max(summary.size, self.index.end)
-        self.index.max_timestamp = max(summary.max_timestamp, self.index.max_timestamp)
+        try:
+            fault = self._extend(verify=True)
+            if self.index.next_offset == summary.last_offset + 1 and not self._skip_damage:
+                return
+            why = WORDS[fault] if fault else f"offset {summary.last_offset} is missing behind it"
+            if not self._skip_damage:
+                raise self._file().damage(self.index.entries, self.index.end, why)
+        except (LedgerNotFound, LedgerCorrupt):
+            if not self._skip_damage:
+                raise
+        self._leave_to_tasks(summary)
+
+    def _leave_to_tasks(self, summary: LedgerSummary) -> None:
+        """Have the index cover all that should be there: whoever reads it finds out what is not."""
+        index = self.index
+        if not index.positions or index.positions[0] > HEADER_BYTES:
+            index.positions.insert(0, HEADER_BYTES)
+            index.entry_ids.insert(0, 0)
+            index.offsets.insert(0, summary.first_offset)
+            index.times.insert(0, -1)
+        index.next_offset, index.end = summary.last_offset + 1, max(summary.size, index.end)
+        index.max_timestamp = max(summary.max_timestamp, index.max_timestamp)
 
     def _walk_open(self, *, live: bool) -> None:
         fault = self._extend(verify=not live)

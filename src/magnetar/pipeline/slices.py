@@ -83,7 +83,7 @@ class _SliceReader:
             )
             if len(walk.rows):
                 yield from self._decoded(ledger, self._wanted(walk.rows))
-                self._next = int(walk.rows[-1, LAST_OFFSET]) + 1
+                self._next = max(self._next, int(walk.rows[-1, LAST_OFFSET]) + 1)
                 ledger.done_with(at, walk.at)
             stuck = walk.at == at and not walk.fault
             at, entry_id = walk.at, walk.entry_id
@@ -108,9 +108,9 @@ class _SliceReader:
             low, high = ask.times_ms
             times = rows[:, kernel.MAX_TIME]
             keep &= (times >= low) & ((times <= high) | (attributes & LOG_APPEND_TIME == 0))
-        if self._transactions is not None:
-            keep &= without_aborted(rows, self._transactions)
         wanted: Table = rows if keep.all() else rows[keep]
+        if self._transactions is not None:
+            wanted = wanted[without_aborted(wanted, self._transactions)]
         return wanted
 
     def _decoded(self, ledger: MappedLedger, rows: Table) -> Iterator[pa.RecordBatch]:
