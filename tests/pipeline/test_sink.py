@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -65,3 +73,75 @@ def test_a_stream_writes_each_row_once(spark: Any, broker: BrokerProcess, tmp_pa
     values = sorted(m.value().decode() for m in consumed(broker, "stream"))
     assert values == sorted(f"{run}-{i}" for run in range(2) for i in range(500))
     assert [p.name for p in (tmp_path / "checkpoint" / "magnetar-sink").glob("*/*")] == ["1.done"]
+
+
+def test_a_transaction_is_written_once(spark: Any, broker: BrokerProcess, tmp_path: Path) -> None:
+    create(broker, "txn")
+    for version in (0, 1, 1, 0, 2):
+        frame = spark.range(100).selectExpr(f"CONCAT('{version}-', id) AS value")
+        write = frame.write.format("magnetar").option("kafka.bootstrap.servers", broker.address)
+        write = write.option("topic", "txn").option("stagingLocation", str(tmp_path))
+        write.option("txnAppId", "a/job").option("txnVersion", version).mode("append").save()
+    found = Counter(m.value().decode() for m in consumed(broker, "txn"))
+    assert found == Counter(f"{version}-{i}" for version in range(3) for i in range(100))
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "told"),
+    [
+        ("1 AS key", {"topic": "t"}, "Required attribute 'value' not found"),
+        ("'v' AS value", {}, "topic option required when no 'topic' attribute is present"),
+        ("1 AS value", {"topic": "t"}, "value attribute type must be STRING or BINARY, not int"),
+        ("'v' AS value, 1L AS partition", {"topic": "t"}, "partition attribute type must be INT, not bigint"),
+        ("'v' AS value, 1 AS topic", {}, "topic attribute type must be STRING, not int"),
+        (
+            "'v' AS value, map('a', 'b') AS headers",
+            {"topic": "t"},
+            "headers attribute type must be ARRAY<STRUCT",
+        ),
+        ("'v' AS value", {"topic": "t", "topc": "t"}, "unknown option 'topc' of the sink"),
+        ("'v' AS value", {"topic": "t", "kafka.acks": "2"}, "kafka.acks must be one of all, -1, 1"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_written(
+    spark: Any, broker: BrokerProcess, rows: str, options: dict[str, str], told: str
+) -> None:
+    write = spark.sql(f"SELECT {rows}").write.format("magnetar").options(**options)
+    with pytest.raises(Exception, match=re.escape(told)):
+        write.option("kafka.bootstrap.servers", broker.address).mode("append").save()
+
+
+def test_topics_are_not_overwritten(spark: Any, broker: BrokerProcess) -> None:
+    write = spark.sql("SELECT 'v' AS value").write.format("magnetar").option("topic", "t")
+    with pytest.raises(Exception, match="overwrite not allowed"):
+        write.option("kafka.bootstrap.servers", broker.address).mode("overwrite").save()
+
+
+def test_a_query_killed_at_any_moment_has_written_each_row_once(
+    broker: BrokerProcess, tmp_path: Path
+) -> None:
+    create(broker, "killed", 3)
+    files, lines = 10, 3000
+    (tmp_path / "in").mkdir()
+    for number in range(files):
+        (tmp_path / "in" / f"{number}.txt").write_text("".join(f"{number}-{i}\n" for i in range(lines)))
+    commits = tmp_path / "checkpoint" / "commits"
+
+    def done() -> int:
+        return len([path for path in commits.glob("*") if path.name.isdigit()])
+
+    command = [sys.executable, "-m", "tests.pipeline.sink_job", broker.address, str(tmp_path)]
+    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    for _ in range(2):
+        job = subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.DEVNULL)
+        before = done()
+        while done() == before and job.poll() is None:
+            time.sleep(0.01)
+        time.sleep(random.random() * 1.5)
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr[-3000:]
+    assert done() >= files
+    found = Counter(message.value().decode() for message in consumed(broker, "killed"))
+    assert found == Counter(f"{number}-{i}" for number in range(files) for i in range(lines))
