@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from magnetar.ledger.pins import pinned_offset
 from magnetar.pipeline.options import parse_options
 from magnetar.pipeline.plan import Plan
+from magnetar.pipeline.source import BatchReader
 from tests.pipeline.test_slices import rows
 
 pytestmark = pytest.mark.slow
@@ -68,5 +70,10 @@ def test_ledgers_give_what_fetch_gives(address: str, tmp_path: Path) -> None:
     expected = fetched(address)
     assert rows(tmp_path) == expected
     assert rows(tmp_path, **{"kafka.bootstrap.servers": address}) == expected
-    plan = Plan(parse_options({"path": str(tmp_path), "subscribe": "t"}, streaming=False))
+    given = parse_options({"path": str(tmp_path), "subscribe": "t"}, streaming=False)
+    plan = Plan(given)
     assert plan.latest() == {("t", 0): len(expected)}
+    pieces = BatchReader(given).partitions()
+    assert pieces == plan.slices(plan.starts(), plan.ends())
+    # A batch that was planned beside a running broker is safe from its retention for a while.
+    assert pinned_offset(tmp_path, "public/default/persistent/t-partition-0") == 0

@@ -1,4 +1,4 @@
-"""``isolation=read_committed`` on a log with transactions, written by hand: what was aborted or is open is not there."""
+"""``isolation=read_committed`` on a hand-written log with transactions: what was aborted or is open is not there."""
 
 from __future__ import annotations
 

@@ -161,7 +161,13 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
         from magnetar.pipeline.plan import Plan
 
         plan = Plan(self._options)
-        return plan.slices(plan.starts(), plan.ends(), self._scope)
+        pieces = plan.slices(plan.starts(), plan.ends(), self._scope)
+        if self._options.data is not None:
+            from magnetar.pipeline.stream import hold_for_a_while
+
+            hold_for_a_while(self._options, pieces)
+        plan.close()
+        return pieces
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         return read(partition, self._options, self._scope)

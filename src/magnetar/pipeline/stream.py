@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 
 from magnetar.broker.names import Naming
 from magnetar.ledger.pins import Pin
+from magnetar.ledger.port import wall_clock_ms
 from magnetar.pipeline.admission import Delay, admit
 from magnetar.pipeline.options import Offsets, SourceOptions, TopicPartition
 from magnetar.pipeline.plan import Plan
 from magnetar.pipeline.port import Slice
 from magnetar.pipeline.progress import from_json, ids_of, to_json
 from magnetar.pipeline.progress_group import ProgressGroup, progress_group
+from magnetar.pipeline.watermarks import broker_address
 
 Json = dict[str, Any]
 _NAMING = Naming()
+_BATCH_PIN_MS = 600_000
 
 
 class Stream:
@@ -143,18 +146,41 @@ class Stream:
         """Keep retention from what lies behind these offsets, while this process lives."""
         if self._options.data is None or not self._options.pin:
             return
-        named = {
-            _NAMING.parse(which.topic).ledger_name(which.partition): offset for which, offset in needs.items()
-        }
+        named = _named(needs)
         try:
             if self._pin is None:
                 self._pin = Pin(self._options.data, named)
             else:
                 self._pin.move(named)
         except OSError as error:
-            warnings.warn(
-                f"retention is not held up: {error}. pin=false says that this is meant", stacklevel=2
-            )
+            _not_pinned(error)
+
+
+def hold_for_a_while(options: SourceOptions, pieces: Sequence[Slice]) -> None:
+    """Keep retention for ten minutes from what a batch is going to read.
+
+    Nobody tells this side when a batch has ended. A task that has begun keeps its ledger anyway: it has the file open.
+    """
+    if options.data is None or not options.pin or broker_address(options.data) is None:
+        return
+    needs: Offsets = {}
+    for piece in pieces:
+        which = TopicPartition(piece.topic, piece.partition)
+        needs[which] = min(piece.low, needs.get(which, piece.low))
+    try:
+        Pin(options.data, _named(needs), until_ms=wall_clock_ms() + _BATCH_PIN_MS).leave()
+    except OSError as error:
+        _not_pinned(error)
+
+
+def _named(needs: Mapping[TopicPartition, int]) -> dict[str, int]:
+    return {
+        _NAMING.parse(which.topic).ledger_name(which.partition): offset for which, offset in needs.items()
+    }
+
+
+def _not_pinned(error: OSError) -> None:
+    warnings.warn(f"retention is not held up: {error}. pin=false says that this is meant", stacklevel=3)
 
 
 def _of(offsets: Offsets, topic: str) -> str:

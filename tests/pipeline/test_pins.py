@@ -1,0 +1,86 @@
+"""Pins: what a reader past the broker still needs outlives retention; what nobody needs any more does not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from magnetar.ledger.disk import RealDisk
+from magnetar.ledger.files.engine import FilesEngine
+from magnetar.ledger.pins import Pin, pinned_offset
+from magnetar.ledger.port import LedgerPolicy
+from magnetar.metadata import MemoryStore
+
+NAME = "public/default/persistent/t-partition-0"
+POLICY = LedgerPolicy(max_ledger_entries=5, retention_ms=1000)
+
+
+async def test_retention_leaves_what_is_pinned(tmp_path: Path) -> None:
+    engine = FilesEngine(tmp_path, MemoryStore(), RealDisk())
+    await engine.start()
+    log = await engine.open(NAME, POLICY)
+    for _ in range(30):
+        appended = log.append([b"\0\0\0\0", b"x"], messages=1, timestamp_ms=1)
+        if appended.durable is not None:
+            await appended.durable
+    pin = Pin(tmp_path, {NAME: 12, "public/default/persistent/other": 0})
+    log.retain(10_000)
+    assert log.first_offset == 10
+    pin.move({NAME: 21})
+    log.retain(10_000)
+    assert log.first_offset == 20
+    pin.release()
+    log.retain(10_000)
+    assert log.first_offset >= 25
+    await engine.close()
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from magnetar.ledger.pins import Pin
+pin = Pin(Path(sys.argv[1]), {sys.argv[2]: 7})
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_killed_reader_pins_nothing(tmp_path: Path) -> None:
+    reader = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path), NAME], stdout=subprocess.PIPE, text=True
+    )
+    assert reader.stdout is not None
+    assert reader.stdout.readline() == "held\n"
+    assert pinned_offset(tmp_path, NAME) == 7
+    os.kill(reader.pid, signal.SIGKILL)
+    reader.wait()
+    reader.stdout.close()
+    assert pinned_offset(tmp_path, NAME) is None
+    assert not list((tmp_path / "pins").iterdir())
+
+
+def test_the_lowest_of_several_counts_and_time_ends_what_nobody_holds(tmp_path: Path) -> None:
+    first, second = Pin(tmp_path, {NAME: 9}), Pin(tmp_path, {NAME: 4}, until_ms=5000)
+    assert pinned_offset(tmp_path, NAME, 9000) == 4
+    second.leave()
+    assert pinned_offset(tmp_path, NAME, 4999) == 4
+    assert pinned_offset(tmp_path, NAME, 5000) == 9
+    assert pinned_offset(tmp_path, "public/default/persistent/u") is None
+    first.release()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"needs": 3}'])
+def test_a_living_pin_that_cannot_be_read_holds_everything(tmp_path: Path, content: bytes) -> None:
+    pin = Pin(tmp_path, {NAME: 9})
+    (path,) = (tmp_path / "pins").glob("*.pin")
+    path.write_bytes(content)
+    assert pinned_offset(tmp_path, NAME) == -1
+    pin.release()
+    path.write_bytes(content)
+    assert pinned_offset(tmp_path, NAME) is None
+    assert not path.exists()
