@@ -138,11 +138,12 @@ def test_a_topic_made_anew_is_not_taken_for_the_old_one(tmp_path: Path, seen_by:
     start = careful.initial()
     end = careful.next(start, ReadMaxRows(40))
     anew(tmp_path)
-    with pytest.raises(DataLost, match="topic t was deleted and made anew.*failOnDataLoss"):
+    with pytest.raises(DataLost, match=r"topic t was deleted and made anew.*failOnDataLoss"):
         careful.next(end, ReadAllAvailable()) if seen_by == "next" else careful.slices(start, end)
     with pytest.warns(UserWarning, match="made anew"):
         renewed = careless.next(end, ReadAllAvailable())
-        assert ids_of(renewed) != ids_of(end)
+    assert ids_of(renewed) != ids_of(end)
+    with pytest.warns(UserWarning, match="made anew"):
         assert offsets(careless, end, renewed) == list(range(77))
     assert careless.next(renewed, ReadAllAvailable()) == renewed
     careful.close()
@@ -157,12 +158,11 @@ def test_a_deleted_topic_is_an_error_or_passed_over(tmp_path: Path) -> None:
     delete(tmp_path)
     with pytest.raises(ValueError, match="there is no topic 't'"):
         careful.next(end, ReadAllAvailable())
-    with (
-        pytest.warns(UserWarning, match="gone or not subscribed"),
-        pytest.warns(UserWarning, match="t-0 is gone"),
-    ):
+    with pytest.warns(UserWarning, match="gone or not subscribed"):
         assert careless.next(end, ReadAllAvailable()) == end
+    with pytest.warns(UserWarning) as told:
         assert careless.slices(start, end) == []
+    assert "t-0 is gone" in {str(each.message) for each in told}
     careful.close()
     careless.close()
 
