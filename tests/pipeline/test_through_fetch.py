@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,10 +14,13 @@ import pytest
 from confluent_kafka import Producer
 
 from magnetar.client.errors import ClientError
+from magnetar.client.fetch import Aborted, Fetched
+from magnetar.client.settings import settings_of
 from magnetar.pipeline.options import EVERYTHING, POSITIONS, parse_options
 from magnetar.pipeline.plan import Plan
 from magnetar.pipeline.port import Ask
-from magnetar.pipeline.through_fetch import FetchedDamaged
+from magnetar.pipeline.through_fetch import FetchedDamaged, FetchSlice, _gathered
+from magnetar.records.batch import CONTROL, TRANSACTIONAL, Record, encode_batch
 from tests.process import BrokerProcess
 
 ALL = tuple(name for name in EVERYTHING if name not in POSITIONS)
@@ -141,3 +145,46 @@ def test_nobody_there_is_said_with_the_address() -> None:
     }
     with pytest.raises(ClientError, match=r"no connection to 127\.0\.0\.1:1"):
         table(Ask(("offset",)), **options)
+
+
+def test_aborted_transactions_are_left_out_where_only_committed_records_are_wanted() -> None:
+    """Two producers' transactions, one within the other, as Kafka's Fetch brings them: batches, marks, a list."""
+    parts: list[bytes] = []
+    offset = 0
+
+    def add(
+        values: list[bytes], producer_id: int, *, attributes: int = TRANSACTIONAL, key: bytes | None = None
+    ) -> None:
+        nonlocal offset
+        records = [Record(key, value, (), 1) for value in values]
+        parts.append(
+            encode_batch(
+                records, base_offset=offset, attributes=attributes, producer_id=producer_id, producer_epoch=0
+            )
+        )
+        offset += len(records)
+
+    def mark(producer_id: int, kind: int) -> None:
+        add([b"mark"], producer_id, TRANSACTIONAL | CONTROL, struct.pack(">hh", 0, kind))
+
+    add([b"lost 0", b"lost 1"], 1)
+    add([b"kept 2"], 2)
+    mark(2, 1)
+    add([b"plain 4"], 1, 0)
+    add([b"lost 5"], 1)
+    mark(1, 0)
+    add([b"kept 7"], 1)
+    add([b"lost 8"], 2)
+    mark(1, 1)
+    mark(2, 0)
+    aborted = (Aborted(2, 8), Aborted(1, 0))
+    fetched = Fetched(memoryview(b"".join(parts)), offset, offset, aborted)
+    piece = FetchSlice("t", 0, 0, offset, settings_of({"bootstrap.servers": "localhost:1"}), b"")
+
+    def seen(ask: Ask) -> list[bytes]:
+        (some,) = _gathered(iter([fetched]), piece, ask)
+        return [value for batch in some.arrow(piece, ask) for value in batch.column(0).to_pylist()]
+
+    assert seen(Ask(("value",), read_committed=True)) == [b"kept 2", b"plain 4", b"kept 7"]
+    everything = [b"lost 0", b"lost 1", b"kept 2", b"plain 4", b"lost 5", b"kept 7", b"lost 8"]
+    assert seen(Ask(("value",))) == everything
