@@ -58,7 +58,7 @@ def test_every_record_tells_its_place(data: Path) -> None:
     # What a Pulsar producer published has its time of publishing, the same for a whole entry.
     assert [row["publish_time"] - now for row in found[10:20]] == [
         timedelta(milliseconds=first)
-        for first, size in ((10, 3), (13, 1), (14, 4), (18, 2))
+        for first, size in ((12, 3), (13, 1), (17, 4), (19, 2))
         for _ in range(size)
     ]
     by_offset = {
