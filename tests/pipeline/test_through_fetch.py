@@ -153,7 +153,7 @@ def test_aborted_transactions_are_left_out_where_only_committed_records_are_want
     offset = 0
 
     def add(
-        values: list[bytes], producer_id: int, *, attributes: int = TRANSACTIONAL, key: bytes | None = None
+        values: list[bytes], producer_id: int, attributes: int = TRANSACTIONAL, key: bytes | None = None
     ) -> None:
         nonlocal offset
         records = [Record(key, value, (), 1) for value in values]
