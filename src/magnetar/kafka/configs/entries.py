@@ -82,7 +82,12 @@ def _entry(setting: SettingDef, origins: list[Origin]) -> Entry:
 
 # What follows from the design or from other settings, under the names that Kafka's tools look for.
 _FIXED: tuple[tuple[str, Kind, Callable[[Settings], str | None], str], ...] = (
-    ("authorizer.class.name", Kind.STRING, lambda _: "", "No authorizer: who may connect may do everything."),
+    (
+        "authorizer.class.name",
+        Kind.STRING,
+        lambda s: s.authorization_provider if s.authorization_enabled else "",
+        "Who decides what clients may do; nobody where it is empty.",
+    ),
     ("broker.id", Kind.INT, lambda s: str(s.node_id), "The same as node.id."),
     (
         "group.coordinator.rebalance.protocols",
