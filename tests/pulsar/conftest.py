@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from uuid import uuid4
 
@@ -30,8 +29,8 @@ def client(pulsar_broker: BrokerProcess) -> Iterator[pulsar.Client]:
 
 
 def connect(broker: BrokerProcess, **options: object) -> pulsar.Client:
-    quiet = logging.getLogger("pulsar.client")
-    quiet.setLevel(logging.ERROR)
+    # Its Python logger calls back from threads of C++, which now and then crashes the process at the end.
+    quiet = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
     return pulsar.Client(broker.pulsar_url, logger=quiet, operation_timeout_seconds=15, **options)
 
 

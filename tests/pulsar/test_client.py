@@ -190,6 +190,9 @@ def test_a_message_that_is_refused_comes_again_until_it_goes_to_the_dead_letters
         consumer.negative_acknowledge(message)
     assert counts == [0, 1, 2]
     assert receive(dead, 1) == [b"hopeless"]
+    # The client crashes if it is closed while it still has to do with the dead letter.
+    assert nothing_comes(consumer)
+    consumer.close()
 
 
 def test_an_unacknowledged_message_comes_again_after_the_clients_time(

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from google.protobuf.message import DecodeError
+
 from magnetar.ledger.cursor import Start
 from magnetar.ledger.errors import LedgerError
 from magnetar.pulsar.connection import Producing, Receipt
@@ -21,8 +23,9 @@ from magnetar.pulsar.wire.pulsar_pb2 import (
     CommandCloseProducer,
     CommandProducer,
     CommandSend,
+    MessageMetadata,
 )
-from magnetar.records.errors import RecordsError
+from magnetar.records.errors import InvalidRecord, RecordsError
 from magnetar.records.pulsar_entries import Sent, open_send
 
 if TYPE_CHECKING:
@@ -117,12 +120,28 @@ def send(connection: Connection, command: CommandSend, entry: memoryview) -> Non
         sent = open_send(
             entry, num_messages=command.num_messages if command.HasField("num_messages") else None
         )
-        if sent.metadata.marker_type is not None:
-            raise NotAllowed("markers are the brokers' own")
+        _check_metadata(sent)
         _store(connection, command, sent, topic, made)
     except (RecordsError, LedgerError, NotAllowed) as error:
         frame = _refused(command, error)
         connection.receipt(Receipt(None, frame, lambda _: frame, None))
+
+
+def _check_metadata(sent: Sent) -> None:
+    """Raise what stands against a message's metadata: it is read again each time the message is delivered."""
+    if sent.metadata.marker_type is not None:
+        raise NotAllowed("markers are the brokers' own")
+    at = 10 if bytes(sent.framed[:2]) == b"\x0e\x01" else 4
+    end = at + int.from_bytes(sent.framed[at - 4 : at], "big")
+    metadata = MessageMetadata()
+    try:
+        metadata.ParseFromString(bytes(sent.framed[at:end]))
+    except DecodeError as error:
+        raise InvalidRecord(f"metadata that cannot be read: {error}") from None
+    if not metadata.IsInitialized():
+        raise InvalidRecord("metadata without producer name, sequence id or publish time")
+    if isinstance(metadata.producer_name, bytes) or isinstance(metadata.partition_key, bytes):
+        raise InvalidRecord("a producer name or key that is not UTF-8")
 
 
 def _check_size(connection: Connection, entry: memoryview) -> None:

@@ -14,10 +14,11 @@ really arrive.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand
 
@@ -27,6 +28,9 @@ SCRATCH_BYTES = 256 * 1024
 BIG_FRAME_BYTES = 32 * 1024
 _FIRST_PIECE_BYTES = 256 * 1024
 _LEAST_BYTES = 4 + 2  # the command's size, and a command that says what it is
+_WITHOUT_TEXT = frozenset(
+    (BaseCommand.SEND, BaseCommand.ACK, BaseCommand.FLOW, BaseCommand.PING, BaseCommand.PONG)
+)
 _unpack_size = Struct(">I").unpack_from
 
 
@@ -53,7 +57,22 @@ def read_frame(frame: memoryview) -> Frame:
         command.ParseFromString(bytes(frame[4:end]))
     except (DecodeError, ValueError) as error:
         raise BadFrame(f"a command that cannot be read: {error}") from None
+    if not command.IsInitialized():  # of an unknown type, or without what it must have
+        raise BadFrame("a command that is unknown or incomplete")
+    if command.type not in _WITHOUT_TEXT:
+        _check_text(command)
     return Frame(command, frame[end:], len(frame))
+
+
+def _check_text(message: Message) -> None:
+    """Raise ``BadFrame`` for text that is not UTF-8: protobuf hands it over as bytes, where text is expected."""
+    for field, value in message.ListFields():
+        repeated = value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else (value,)
+        for each in repeated:
+            if field.type == field.TYPE_STRING and isinstance(each, bytes):
+                raise BadFrame(f"{field.name} is not UTF-8")
+            if isinstance(each, Message):
+                _check_text(each)
 
 
 class FrameReader:
