@@ -1,0 +1,216 @@
+"""Protobuf by Google's library: ``.proto`` files compiled by the protoc of grpcio-tools, messages as Arrow columns.
+
+    double, float, int32, int64 ...      the same; uint32 as long, uint64 as decimal(20, 0)
+    string, bytes, bool                  the same
+    enum                                 string: its name, or its number where the schema has no name for it
+    message, repeated, map               struct, array, map
+    google.protobuf.Timestamp            timestamp
+    google.protobuf.*Value (wrappers)    the value, or null
+    messages that hold themselves        string: JSON
+
+A field without presence that is not on the wire has its default, as everywhere in proto3; one with presence
+(``optional``, messages, ``oneof``) is null.
+"""
+
+from __future__ import annotations
+
+import datetime
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
+from google.protobuf.message import DecodeError
+
+from magnetar.pipeline.jobs.decode.columns import TEXT
+from magnetar.pipeline.jobs.decode.registry import Schema
+from magnetar.pipeline.jobs.decode.wire import Undecodable
+
+_F = FieldDescriptor
+_TYPES = {
+    _F.CPPTYPE_INT32: pa.int32(), _F.CPPTYPE_INT64: pa.int64(), _F.CPPTYPE_UINT32: pa.int64(),
+    _F.CPPTYPE_UINT64: pa.decimal128(20, 0), _F.CPPTYPE_DOUBLE: pa.float64(), _F.CPPTYPE_FLOAT: pa.float32(),
+    _F.CPPTYPE_BOOL: pa.bool_(), _F.CPPTYPE_ENUM: TEXT, _F.CPPTYPE_STRING: TEXT,
+}  # fmt: skip
+_WRAPPERS = {f"google.protobuf.{name}Value" for name in (
+    "Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")}  # fmt: skip
+_INSTANT = pa.timestamp("us", tz="UTC")
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+Convert = Callable[[Any], Any]
+
+
+def compile_proto(sources: dict[str, str]) -> descriptor_pb2.FileDescriptorSet:
+    """Compile ``.proto`` texts by their names, imports included; raise ``ValueError`` with protoc's words."""
+    import subprocess
+    import sys
+
+    import grpc_tools
+
+    well_known = Path(grpc_tools.__file__).parent / "_proto"
+    with tempfile.TemporaryDirectory() as place:
+        for name, text in sources.items():
+            path = Path(place, name).resolve()
+            if not path.is_relative_to(Path(place).resolve()):
+                raise ValueError(f"a schema's name leads out of its directory: {name!r}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        out = Path(place, ".out.desc")
+        # protoc runs apart: it ends the process on some inputs.
+        done = subprocess.run(
+            [sys.executable, "-m", "grpc_tools.protoc", f"-I{place}", f"-I{well_known}", "--include_imports",
+             f"--descriptor_set_out={out}", *sources],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise ValueError(f"protoc refuses the schema: {done.stderr.strip()}")
+        return descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
+
+
+def of_registry(schema: Schema) -> ProtobufSchema:
+    """Give a registered schema with all that it imports."""
+    main = f"schema-{schema.schema_id}.proto"
+    try:
+        return ProtobufSchema(compile_proto({**dict(_sources(schema)), main: schema.text}), main)
+    except ValueError as error:
+        raise ValueError(f"schema {schema.schema_id}: {error}") from None
+
+
+def of_file(path: Path) -> ProtobufSchema:
+    """Give the schema of a ``.proto`` file, whose imports lie beside it, or of a ``.desc``, protoc's own output."""
+    if path.suffix == ".desc":
+        content = descriptor_pb2.FileDescriptorSet.FromString(path.read_bytes())
+        return ProtobufSchema(content, content.file[-1].name)
+    beside = {str(each.relative_to(path.parent)): each.read_text() for each in path.parent.rglob("*.proto")}
+    wanted = {path.name: beside.pop(path.name)}
+    while imported := [
+        name for name in beside if any(f'"{name}"' in text for text in wanted.values()) and name not in wanted
+    ]:
+        wanted |= {name: beside[name] for name in imported}
+    return ProtobufSchema(compile_proto(wanted), path.name)
+
+
+def _sources(schema: Schema) -> Iterator[tuple[str, str]]:
+    for name, each in schema.references:
+        yield name, each.text
+        yield from _sources(each)
+
+
+class ProtobufSchema:
+    """One file of messages."""
+
+    def __init__(self, files: descriptor_pb2.FileDescriptorSet, main: str) -> None:
+        pool = descriptor_pool.DescriptorPool()
+        for each in files.file:
+            pool.Add(each)
+        self._file: FileDescriptor = pool.FindFileByName(main)
+        self._messages: dict[tuple[int, ...], ProtobufMessage] = {}
+        self._pool = pool
+
+    def message(self, indexes: tuple[int, ...] = (0,)) -> ProtobufMessage:
+        """Give a message by its place in the file, as the wire format has it; raise `Undecodable`."""
+        if indexes not in self._messages:
+            self._messages[indexes] = ProtobufMessage(self._at(indexes))
+        return self._messages[indexes]
+
+    def named(self, name: str) -> ProtobufMessage:
+        """Give a message by its full name, or the first one of the file; raise ``ValueError``."""
+        if not name:
+            return self.message()
+        try:
+            return ProtobufMessage(self._pool.FindMessageTypeByName(name))
+        except KeyError:
+            known = ", ".join(each.full_name for each in self._file.message_types_by_name.values())
+            raise ValueError(f"there is no message {name!r}; there are: {known}") from None
+
+    def _at(self, indexes: tuple[int, ...]) -> Descriptor:
+        known = list(self._file.message_types_by_name.values())
+        found: Descriptor | None = None
+        for index in indexes:
+            if not 0 <= index < len(known):
+                raise Undecodable(f"its message indexes {list(indexes)} lead to no message of its schema")
+            found = known[index]
+            known = list(found.nested_types)
+        assert found is not None
+        return found
+
+
+class ProtobufMessage:
+    """One kind of message: its Arrow type, and how its bytes are read."""
+
+    def __init__(self, descriptor: Descriptor) -> None:
+        self.name = descriptor.full_name
+        self._class = message_factory.GetMessageClass(descriptor)
+        self.type, self._convert = _message(descriptor, ())
+
+    def read(self, data: memoryview) -> dict[str, Any]:
+        """Give one record; raise `Undecodable`."""
+        try:
+            return self._convert(self._class.FromString(bytes(data)))  # type: ignore[no-any-return]
+        except (DecodeError, UnicodeDecodeError) as error:
+            raise Undecodable(f"it is not a {self.name}: {error}") from None
+
+
+def _message(descriptor: Descriptor, inside: tuple[str, ...]) -> tuple[Any, Convert]:
+    inside = (*inside, descriptor.full_name)
+    columns = [(field, *_field(field, inside)) for field in descriptor.fields]
+    plain = [(f.name, convert) for f, _, convert in columns if not _may_be_absent(f)]
+    absent = [(f.name, convert) for f, _, convert in columns if _may_be_absent(f)]
+
+    def convert(message: Any) -> dict[str, Any]:
+        row = {name: each(getattr(message, name)) for name, each in plain}
+        for name, each in absent:
+            row[name] = each(getattr(message, name)) if message.HasField(name) else None
+        return row
+
+    return pa.struct([(field.name, kind) for field, kind, _ in columns]), convert
+
+
+def _may_be_absent(field: FieldDescriptor) -> bool:
+    return bool(field.has_presence)
+
+
+def _field(field: FieldDescriptor, inside: tuple[str, ...]) -> tuple[Any, Convert]:
+    if not field.is_repeated:
+        return _single(field, inside)
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        key_kind, key = _single(field.message_type.fields_by_name["key"], inside)
+        item_kind, item = _single(field.message_type.fields_by_name["value"], inside)
+        return pa.map_(key_kind, item_kind), lambda found: [(key(k), item(found[k])) for k in found]
+    kind, convert = _single(field, inside)
+    return pa.list_(kind), lambda found: [convert(each) for each in found]
+
+
+def _single(field: FieldDescriptor, inside: tuple[str, ...]) -> tuple[Any, Convert]:
+    if field.type == _F.TYPE_BYTES:
+        return pa.binary(), bytes
+    if field.enum_type is not None:
+        names = {number: each.name for number, each in field.enum_type.values_by_number.items()}
+        return TEXT, lambda number: names.get(number, str(number))
+    if field.message_type is None:
+        return _TYPES[field.cpp_type], _same
+    name = field.message_type.full_name
+    if name == "google.protobuf.Timestamp":
+        return _INSTANT, _instant
+    if name in _WRAPPERS:
+        kind, convert = _single(field.message_type.fields_by_name["value"], inside)
+        return kind, lambda message: convert(message.value)
+    if name in inside or name.startswith("google.protobuf."):
+        return TEXT, _as_json
+    return _message(field.message_type, inside)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _instant(stamp: Any) -> datetime.datetime:
+    # Nanoseconds are cut, not rounded: a moment must not move into the next second.
+    return _EPOCH + datetime.timedelta(seconds=stamp.seconds, microseconds=stamp.nanos // 1000)
+
+
+def _as_json(message: Any) -> str:
+    return str(json_format.MessageToJson(message, preserving_proto_field_name=True, indent=None))

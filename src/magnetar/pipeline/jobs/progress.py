@@ -1,0 +1,109 @@
+"""How far a project is, from its checkpoints and the topics: no Spark is started for it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from magnetar.pipeline.jobs.spec import SPARK_SPEC_FILE, ProjectSpec, SpecError, TopicSpec
+
+_CHECKPOINTS = "_checkpoints"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProgress:
+    """One partition: the offset that bronze needs next, and what the topic has."""
+
+    partition: int
+    next_offset: int
+    first: int
+    end: int
+
+    @property
+    def lag(self) -> int:
+        """How many offsets the tables are behind."""
+        return max(self.end - self.next_offset, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicProgress:
+    """One topic's partitions. ``started`` is False before the first run."""
+
+    topic: str
+    started: bool
+    partitions: tuple[PartitionProgress, ...]
+
+    @property
+    def lag(self) -> int:
+        return sum(each.lag for each in self.partitions)
+
+
+def storage_of(project: ProjectSpec) -> Path:
+    """Give where Spark keeps the checkpoints; raise `SpecError` for what is no local directory."""
+    from urllib.parse import unquote, urlsplit
+
+    import yaml
+
+    path = project.directory / SPARK_SPEC_FILE
+    try:
+        url = str(yaml.safe_load(path.read_text())["storage"])
+    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+        raise SpecError(f"{path}: storage cannot be read: {error!r}") from None
+    parts = urlsplit(url)
+    if parts.scheme not in ("", "file"):
+        raise SpecError(f"{path}: storage is {url}; progress is read from local checkpoints only")
+    return Path(unquote(parts.path))
+
+
+def committed(project: ProjectSpec, topic: TopicSpec) -> dict[int, int] | None:
+    """Give the next offset per partition that bronze needs, or None before the first run."""
+    flows = sorted((storage_of(project) / _CHECKPOINTS).glob(f"*/*/{topic.bronze}/*/*/commits"))
+    found: dict[int, int] | None = None
+    for commits in flows:
+        numbers = [int(each.name) for each in commits.iterdir() if each.name.isdigit()]
+        if numbers:
+            found = _offsets(commits.parent / "offsets" / str(max(numbers)), topic.topic)
+    return found
+
+
+def _offsets(path: Path, topic: str) -> dict[int, int]:
+    lines = path.read_text().splitlines()
+    offsets = json.loads(lines[-1]).get(topic, {})
+    return {int(partition): int(offset) for partition, offset in offsets.items()}
+
+
+def progress(project: ProjectSpec, topic: TopicSpec) -> TopicProgress:
+    """Give how far one topic's bronze table is; raise `SpecError` if there is no such topic."""
+    from magnetar.pipeline.options import parse_options
+    from magnetar.pipeline.plan import Plan
+
+    done = committed(project, topic)
+    options = source_options(project, topic)
+    try:
+        plan = Plan(parse_options(options, streaming=True))
+    except (ValueError, OSError) as error:
+        raise SpecError(f"topics.{topic.topic}: {error}") from None
+    try:
+        visible = plan.visible
+    finally:
+        plan.reader.close()
+    rows = []
+    for which, each in sorted(visible.items()):
+        start = each.first if topic.starting_offsets == "earliest" or done is not None else each.next
+        rows.append(
+            PartitionProgress(
+                which.partition, (done or {}).get(which.partition, start), each.first, each.next
+            )
+        )
+    return TopicProgress(topic.topic, done is not None, tuple(rows))
+
+
+def source_options(project: ProjectSpec, topic: TopicSpec) -> dict[str, str]:
+    """Give the options by which the topic is read."""
+    options = {"subscribe": topic.topic, "startingOffsets": topic.starting_offsets, "includeHeaders": "true"}
+    if project.data is not None:
+        options["path"] = str(project.data)
+    if project.bootstrap_servers:
+        options["kafka.bootstrap.servers"] = project.bootstrap_servers
+    return options

@@ -1,0 +1,193 @@
+"""One run of a project: what ``spark-pipelines run`` does, with its events as values and a report behind it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from magnetar.pipeline.jobs.progress import TopicProgress, progress
+from magnetar.pipeline.jobs.session import spark_session
+from magnetar.pipeline.jobs.spec import SPARK_SPEC_FILE, ProjectSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RUNS = "runs"
+_STATE = re.compile(r"^(?:Flow|Table|Sink) (?:'|`)?(?P<name>[\w.`-]+?)(?:'|`)? (?:is|has) (?P<state>[A-Z]+)")
+
+
+class RunFailed(Exception):
+    """A flow failed. The message is Spark's, its first lines; ``next_step`` names the log that has all."""
+
+    next_step = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowEvent:
+    """One thing that Spark told: ``table`` is empty where it is about the whole run."""
+
+    seconds: float
+    table: str
+    state: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """One table after the run: ``added`` may be negative for current state."""
+
+    table: str
+    rows: int
+    added: int
+    files: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """One run: what was read, what the tables have, and how far they are behind the topics now."""
+
+    started_ms: int
+    seconds: float
+    records: int
+    records_per_s: float
+    dead_letters: int
+    tables: tuple[TableReport, ...]
+    topics: tuple[TopicProgress, ...]
+    lag: int
+    directory: str
+
+
+Told = Callable[[FlowEvent], object]
+
+
+def run(
+    project: ProjectSpec, *, told: Told = lambda _: None, refresh: Sequence[str] = (),
+    full_refresh: Sequence[str] = (), full_refresh_all: bool = False,
+) -> RunReport:  # fmt: skip
+    """Bring all tables up to their topics; raise `RunFailed`, `SpecError` or what a registry raises."""
+    before = [progress(project, topic) for topic in project.topics.values()]
+    started = time.time()
+    place = project.directory / RUNS / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(started))
+    place.mkdir(parents=True, exist_ok=True)
+    names = [name for topic in project.topics.values() for name in topic.tables]
+    with spark_session(project, place / "spark.log") as spark:
+        counts = {name: _rows(spark, name) for name in names}
+        clock = time.monotonic()
+        events = list(_events(project, spark, told, refresh, full_refresh, full_refresh_all, dry=False))
+        seconds = time.monotonic() - clock
+        took = _durations(events)
+        tables = tuple(_table(spark, name, counts[name], took.get(name, 0.0)) for name in names)
+    after = tuple(progress(project, topic) for topic in project.topics.values())
+    records = sum(_moved(b, a) for b, a in zip(before, after, strict=True))
+    dead = {topic.dead_letters for topic in project.topics.values()}
+    report = RunReport(
+        started_ms=round(started * 1000),
+        seconds=round(seconds, 3),
+        records=records,
+        records_per_s=round(records / seconds, 1) if seconds else 0.0,
+        dead_letters=sum(max(each.added, 0) for each in tables if each.table in dead),
+        tables=tables,
+        topics=after,
+        lag=sum(each.lag for each in after),
+        directory=str(place),
+    )
+    from magnetar.pipeline.jobs.report import write_report
+
+    write_report(report, events, place)
+    return report
+
+
+def check(project: ProjectSpec, *, told: Told = lambda _: None) -> tuple[str, ...]:
+    """Have Spark analyse the whole graph without running it; give the tables' names."""
+    for topic in project.topics.values():
+        progress(project, topic)
+    with spark_session(project, project.directory / "check.log") as spark:
+        list(_events(project, spark, told, (), (), False, dry=True))
+    (project.directory / "check.log").unlink(missing_ok=True)
+    return tuple(name for topic in project.topics.values() for name in topic.tables)
+
+
+def _events(
+    project: ProjectSpec, spark: SparkSession, told: Told, refresh: Sequence[str],
+    full_refresh: Sequence[str], full_refresh_all: bool, *, dry: bool,
+) -> Iterator[FlowEvent]:  # fmt: skip
+    from pyspark.errors import PySparkException
+    from pyspark.pipelines import cli
+
+    path = project.directory / SPARK_SPEC_FILE
+    clock = time.monotonic()
+    last = ""
+    try:
+        spec = cli.load_pipeline_spec(path)
+        spec = replace(spec, configuration=dict(spec.configuration))
+        for name, value in spec.configuration.items():
+            spark.conf.set(name, value)
+        graph = cli.create_dataflow_graph(
+            spark, default_catalog=spec.catalog, default_database=spec.database, sql_conf=spec.configuration
+        )
+        registry = cli.SparkConnectGraphElementRegistry(spark, graph)
+        cli.register_definitions(path, registry, spec, spark, graph)
+        results = cli.start_run(
+            spark, graph, full_refresh=list(full_refresh), full_refresh_all=full_refresh_all,
+            refresh=list(refresh), dry=dry, storage=spec.storage,
+        )  # fmt: skip
+        for result in results:
+            if "pipeline_event_result" in result:
+                event = _event(result["pipeline_event_result"].event.message, time.monotonic() - clock)
+                last = event.message if "FAILED" in event.state else last
+                told(event)
+                yield event
+    except PySparkException as error:
+        raise RunFailed(_cause(f"{error}\n{last}")) from error
+    if last:
+        raise RunFailed(_cause(last))
+
+
+def _event(message: str, seconds: float) -> FlowEvent:
+    match = _STATE.match(message)
+    if match:
+        return FlowEvent(
+            round(seconds, 3), match["name"].rsplit(".", 1)[-1].strip("`"), match["state"], message
+        )
+    whole = re.match(r"Run (?:is|has) ([A-Z]+)", message)
+    return FlowEvent(round(seconds, 3), "", whole[1] if whole else "", message)
+
+
+def _cause(text: str) -> str:
+    """Give Spark's words without the stack: an error raised in Python on a worker says most in its last line."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    python = [line for line in lines if re.match(r"\s*[\w.]*magnetar[\w.]*\.\w+: ", line)]
+    return (python[-1].strip() if python else "\n".join(lines[:6])).strip()
+
+
+def _durations(events: Sequence[FlowEvent]) -> dict[str, float]:
+    began: dict[str, float] = {}
+    took: dict[str, float] = {}
+    for event in events:
+        if event.state == "STARTING":
+            began[event.table] = event.seconds
+        elif event.state == "COMPLETED" and event.table in began:
+            took[event.table] = round(event.seconds - began[event.table], 3)
+    return took
+
+
+def _rows(spark: SparkSession, name: str) -> int:
+    return int(spark.table(name).count()) if spark.catalog.tableExists(name) else 0
+
+
+def _table(spark: SparkSession, name: str, before: int, seconds: float) -> TableReport:
+    if not spark.catalog.tableExists(name):
+        return TableReport(name, 0, -before, 0, seconds)
+    frame = spark.table(name)
+    rows = int(frame.count())
+    return TableReport(name, rows, rows - before, len(frame.inputFiles()), seconds)
+
+
+def _moved(before: TopicProgress, after: TopicProgress) -> int:
+    """Give how many offsets were read; those of transactions' marks and other gaps count too."""
+    start = {each.partition: each.next_offset for each in before.partitions}
+    return sum(max(each.next_offset - start.get(each.partition, each.first), 0) for each in after.partitions)

@@ -1,0 +1,272 @@
+"""A topic's tables as frames: what the functions in ``transformations/`` return.
+
+*bronze* is the topic as it is. *decoded* has the record's fields as columns, and beside them::
+
+    _topic, _partition, _offset, _timestamp, _headers    where it lies
+    _key           the record's key: raw bytes
+    _op            upsert or delete (a tombstone, or Debezium's op d); null where nothing could be decoded
+    _schema_id     of the registry, or null
+    _error, _bytes    why it could not be decoded, and its value then; null for all others
+
+*dead letters* are the decoded rows that have an error. *current state* has one row per key: the one with the highest
+offset, unless that is a deletion. A record that replay has sent again counts at its first place, so it never hides a
+newer one.
+
+Query functions of declarative pipelines may not ask Spark anything, so all this only builds expressions.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from magnetar.pipeline.jobs.spec import SPEC_FILE, ProjectSpec, SpecError, TopicSpec, load_spec
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+REPLAY_HEADER = "magnetar.replay.of"
+"""The header of a record sent again; its value is ``partition:offset`` of the first one."""
+
+META = (
+    "_topic",
+    "_partition",
+    "_offset",
+    "_timestamp",
+    "_key",
+    "_headers",
+    "_op",
+    "_schema_id",
+    "_error",
+    "_bytes",
+)
+
+_CORRUPT = "_corrupt_record"
+
+
+def load_topic(name: str, directory: str | Path | None = None) -> TopicTables:
+    """Give the tables of a topic of the project in ``directory``, or the one around the current directory."""
+    spec = load_spec(find_project(directory))
+    return TopicTables(spec, spec.topic(name))
+
+
+def find_project(directory: str | Path | None = None) -> Path:
+    """Give the directory of the project; raise `SpecError` if there is none there or above."""
+    start = Path(directory or ".").absolute()
+    for each in (start, *(start.parents if directory is None else ())):
+        if (each / SPEC_FILE).is_file():
+            return each
+    raise SpecError(f"{start} is no pipeline project: it has no {SPEC_FILE}")
+
+
+class TopicTables:
+    """The frames of one topic. Its schema is looked up when this is made, so that is when errors show."""
+
+    def __init__(self, project: ProjectSpec, topic: TopicSpec) -> None:
+        self.project = project
+        self.spec = topic
+        self._values = _values(project, topic)
+
+    @property
+    def format(self) -> str:
+        """The table format that Spark writes."""
+        return self.project.table_format
+
+    def records(self, spark: SparkSession) -> DataFrame:
+        """Stream every record of the topic: bronze."""
+        from magnetar.pipeline.jobs.progress import source_options
+
+        options = source_options(self.project, self.spec) | {"includePositions": "true"}
+        return spark.readStream.format("magnetar").options(**options).load()
+
+    def decode(self, bronze: DataFrame) -> DataFrame:
+        """Take values apart: decoded. Rows that cannot be are kept, with their bytes and the reason."""
+        from pyspark.sql import functions as f
+
+        frame = self._values(bronze)
+        error, op = f.col("_d_error"), f.col("_d_op")
+        if self.spec.current != "none":
+            no_key = f.col("key").isNull()
+            error = f.coalesce(error, f.when(no_key, "it has no key, and current state is kept by key"))
+        bad = error.isNotNull()
+        meta: dict[str, Column] = {
+            "_topic": f.col("topic"), "_partition": f.col("partition"), "_offset": f.col("offset"),
+            "_timestamp": f.col("timestamp"), "_key": f.col("key"), "_headers": f.col("headers"),
+            "_op": f.when(~bad, f.coalesce(op, f.when(f.col("value").isNull(), "delete").otherwise("upsert"))),
+            "_schema_id": f.col("_d_schema_id"), "_error": error, "_bytes": f.when(bad, f.col("value")),
+        }  # fmt: skip
+        return frame.select("_d_row.*", *(column.alias(name) for name, column in meta.items()))
+
+    def dead_letters(self, decoded: DataFrame) -> DataFrame:
+        """Give the rows that could not be decoded."""
+        from pyspark.sql import functions as f
+
+        names = {
+            "topic": "_topic", "partition": "_partition", "offset": "_offset", "timestamp": "_timestamp",
+            "key": "_key", "value": "_bytes", "headers": "_headers", "error": "_error", "schema_id": "_schema_id",
+        }  # fmt: skip
+        columns = [f.col(old).alias(new) for new, old in names.items()]
+        return decoded.where(f.col("_error").isNotNull()).select(*columns)
+
+    def current(self, decoded: DataFrame) -> DataFrame:
+        """Give the row of each key with the highest offset, without the keys whose last record is a deletion."""
+        return current_state(decoded)
+
+
+def current_state(decoded: DataFrame) -> DataFrame:
+    """Give current state of decoded rows.
+
+    A key's records are ordered by offset within their partition; where a topic got more partitions, a key may have
+    some in two, and then the later timestamp wins.
+    """
+    from pyspark.sql import functions as f
+
+    replayed = f.expr(f"try_element_at(filter(_headers, h -> h.key = '{REPLAY_HEADER}'), 1).value")
+    first = f.split(f.col("_c_replayed").cast("string"), ":")
+    rows = decoded.where("_error is null and _key is not null").withColumn("_c_replayed", replayed)
+    rows = rows.withColumn(
+        "_c_partition", f.coalesce(f.try_element_at(first, f.lit(1)).try_cast("int"), "_partition")
+    )
+    rows = rows.withColumn(
+        "_c_offset", f.coalesce(f.try_element_at(first, f.lit(2)).try_cast("long"), "_offset")
+    )
+    order = f.struct("_c_offset", f.col("_c_replayed").isNotNull(), "_offset")
+    last = rows.groupBy("_key", "_c_partition").agg(f.max_by(f.struct("*"), order).alias("_c_row"))
+    newest = f.struct("_c_row._timestamp", "_c_partition")
+    last = last.groupBy("_key").agg(f.max_by("_c_row", newest).alias("_c_row"))
+    kept = last.where("_c_row._op <> 'delete'").select("_c_row.*")
+    return kept.drop("_c_replayed", "_c_partition", "_c_offset", "_op", "_error", "_bytes")
+
+
+def _values(project: ProjectSpec, topic: TopicSpec) -> Any:
+    """Give the function that adds ``_d_row``, ``_d_schema_id``, ``_d_error`` and ``_d_op`` to bronze."""
+    if topic.format == "bytes":
+        return _bytes
+    if topic.format == "json":
+        from magnetar.pipeline.jobs.decode.json import columns_of
+
+        return _Json(
+            columns_of(topic, project), framed=topic.by_registry, debezium=topic.envelope == "debezium"
+        )
+    from magnetar.pipeline.jobs.decode.decoder import plan
+
+    return _ByArrow(plan(topic, project), debezium=topic.envelope == "debezium")
+
+
+def _bytes(bronze: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    return (
+        bronze.withColumn("_d_row", f.struct(f.col("value").alias("value")))
+        .withColumn("_d_schema_id", f.lit(None).cast("int"))
+        .withColumn("_d_error", f.lit(None).cast("string"))
+        .withColumn("_d_op", f.lit(None).cast("string"))
+    )
+
+
+class _Json:
+    """JSON by from_json: the JVM parses, no Python is involved."""
+
+    def __init__(self, columns: str, *, framed: bool, debezium: bool) -> None:
+        self._framed = framed
+        self._debezium = debezium
+        self._columns = columns
+        if debezium:
+            envelope = f"before STRUCT<{columns}>, after STRUCT<{columns}>, op STRING"
+            columns = f"{envelope}, payload STRUCT<{envelope}>"
+        self._ddl = f"{columns}, {_CORRUPT} STRING"
+
+    def __call__(self, bronze: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        value = f.col("value")
+        unframed = (
+            (f.length(value) < 5) | (f.substring(value, 1, 1) != f.lit(b"\0"))
+            if self._framed
+            else f.lit(False)
+        )
+        schema_id = (
+            f.conv(f.hex(f.substring(value, 2, 4)), 16, 10).cast("int") if self._framed else f.lit(None)
+        )
+        data = f.substring(value, 6, 1 << 30) if self._framed else value
+        frame = bronze.withColumn("_d_text", f.try_validate_utf8(data.cast("string")))
+        text = f.col("_d_text")
+        frame = frame.withColumn("_d_schema_id", f.when(~unframed, schema_id).cast("int"))
+        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+        frame = frame.withColumn("_d_json", f.from_json(text, self._ddl, options))
+        # from_json and get_json_object are content with what stands before the first value's end; this is not.
+        alone = f.json_array_length(f.concat(f.lit("["), text, f.lit(",0]")))
+        error = (
+            f.when(value.isNull(), None)
+            .when(unframed, "it does not begin with magic 0 and a schema id")
+            .when(text.isNull(), "it is not UTF-8")
+            .when(alone.isNull() | (alone != 2), "it is not JSON")
+            .when(~text.rlike(r"^\s*\{"), "it is JSON, but not an object")
+            .when(
+                f.col(f"_d_json.{_CORRUPT}").isNotNull(),
+                f"it is JSON that does not fit the columns {self._columns}",
+            )
+        )
+        frame = frame.withColumn("_d_error", error.cast("string"))
+        if self._debezium:
+            return _opened(frame, f.coalesce("_d_json.payload.op", "_d_json.op"), *(
+                f.coalesce(f"_d_json.payload.{side}", f"_d_json.{side}") for side in ("before", "after")
+            ))  # fmt: skip
+        row = f.col("_d_json").dropFields(_CORRUPT)
+        return frame.withColumn("_d_row", row).withColumn("_d_op", f.lit(None).cast("string"))
+
+
+class _ByArrow:
+    """Avro and Protobuf: one call of Python per Arrow batch."""
+
+    def __init__(self, decoder: Any, *, debezium: bool) -> None:
+        from pyspark.sql import functions as f
+        from pyspark.sql.pandas.types import from_arrow_type
+
+        self._udf = f.arrow_udf(_Decode(decoder), from_arrow_type(decoder.type))
+        self._debezium = debezium
+        names = [field.name for field in decoder.fields]
+        if debezium and not {"before", "after", "op"} <= set(names):
+            raise SpecError(
+                f"envelope debezium needs fields before, after and op; the schema has {', '.join(names)}"
+            )
+
+    def __call__(self, bronze: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        frame = bronze.withColumn("_d", self._udf(f.col("value")))
+        frame = frame.withColumn("_d_schema_id", f.col("_d.schema_id")).withColumn(
+            "_d_error", f.col("_d.error")
+        )
+        if self._debezium:
+            return _opened(frame, *(f.col(f"_d.row.{name}") for name in ("op", "before", "after")))
+        return frame.withColumn("_d_row", f.col("_d.row")).withColumn("_d_op", f.lit(None).cast("string"))
+
+
+class _Decode:
+    """What the workers call; it pickles with its decoder."""
+
+    def __init__(self, decoder: Any) -> None:
+        self._decoder = decoder
+        self.__name__ = "decode"
+
+    def __call__(self, values: Any) -> Any:
+        return self._decoder.decode(values)
+
+
+def _opened(frame: DataFrame, op: Column, before: Column, after: Column) -> DataFrame:
+    """Take Debezium's envelope off: the row is ``after``, or ``before`` of what was deleted."""
+    from pyspark.sql import functions as f
+
+    known = op.isin("c", "u", "r", "d")
+    wrong = (
+        f.when(f.col("value").isNull(), None)
+        .when(op.isNull(), "it is no Debezium change: it has no op")
+        .when(~known, f.concat(f.lit("Debezium's op '"), op, f.lit("' changes no row that has a key")))
+        .when((op != "d") & after.isNull(), f.concat(f.lit("Debezium's op '"), op, f.lit("' lacks after")))
+    )
+    return (
+        frame.withColumn("_d_error", f.coalesce(f.col("_d_error"), wrong.cast("string")))
+        .withColumn("_d_op", f.when(op == "d", "delete").when(op.isNotNull(), "upsert"))
+        .withColumn("_d_row", f.when(op == "d", before).otherwise(after))
+    )

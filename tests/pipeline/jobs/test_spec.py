@@ -1,0 +1,103 @@
+"""A project's file: what is wrong is told with its field and what may stand there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from magnetar.pipeline.jobs.project import create
+from magnetar.pipeline.jobs.spec import SpecError, load_spec, parse_spec, table_name
+from magnetar.pipeline.jobs.tables import files_of
+
+GOOD: dict[str, Any] = {"data": "/d", "topics": {"t": {"schema": "id int"}}}
+
+
+def topic(**fields: Any) -> dict[str, Any]:
+    return {"data": "/d", "topics": {"t": {"schema": "id int"} | fields}}
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ([], "the file must be a mapping"),
+        ({"topics": {"t": None}}, "data: is missing"),
+        ({"data": "/d"}, "topics is missing"),
+        (
+            GOOD | {"topcis": {}},
+            "topcis: there is no such field; there are: bootstrap_servers, data, registry, spark",
+        ),
+        (GOOD | {"table_format": "orc"}, "table_format: must be one of parquet, delta, not 'orc'"),
+        (GOOD | {"registry": "http://x"}, "registry must be a mapping"),
+        (GOOD | {"registry": {"url": "x"}}, "registry.url: must begin with http:// or https://, not 'x'"),
+        (GOOD | {"registry": {}}, "registry.url: is missing"),
+        (GOOD | {"spark": {"remote": "host"}}, "spark.remote: must be like sc://host:15002"),
+        (GOOD | {"spark": {"remote": "sc://h", "master": "local"}}, "spark.remote: give master or remote"),
+        (topic(format="xml"), "topics.t.format: must be one of json, avro, protobuf, bytes, not 'xml'"),
+        (topic(formt="json"), "topics.t.formt: there is no such field"),
+        (topic(envelope="maxwell"), "topics.t.envelope: must be one of none, debezium"),
+        (topic(current="upsert"), "topics.t.current: must be one of rebuild, none"),
+        (
+            topic(format="avro"),
+            "topics.t.schema: Spark DDL is for format json; avro needs schema_file or a registry",
+        ),
+        (topic(schema=None), "topics.t: format json needs schema_file or schema, or a registry"),
+        (topic(schema=None, schema_file="x.avsc"), r"schema_file: must end with .json, .ddl for format json"),
+        (topic(schema=None, schema_file="x.json"), "schema_file: there is no file"),
+        (topic(schema=7, schema_file="x.json"), "give schema or schema_file, not both"),
+        (topic(subjects="a"), "topics.t.subjects: must be a list of texts"),
+        (
+            {"data": "/d", "topics": {"a.b": {"schema": "i int"}, "a-b": {"schema": "i int"}}},
+            "both have tables a_b_",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(content: Any, told: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as error:
+        parse_spec(content, tmp_path)
+    assert told in str(error.value)
+
+
+def test_a_project_that_is_made_can_be_read(tmp_path: Path) -> None:
+    avsc = tmp_path / "f.avsc"
+    avsc.write_text("{}")
+    create(tmp_path / "p", "My.Flights", tmp_path / "data", format="avro", schema_file=avsc, bootstrap="h:1")
+    spec = load_spec(tmp_path / "p")
+    made = spec.topic("My.Flights")
+    assert (spec.data, spec.bootstrap_servers) == (tmp_path / "data", "h:1")
+    assert made.schema_file == tmp_path / "p/schemas/f.avsc"
+    assert made.tables == (
+        "my_flights_bronze",
+        "my_flights_decoded",
+        "my_flights_dead_letters",
+        "my_flights_current",
+    )
+    code = (tmp_path / "p/transformations/my_flights.py").read_text()
+    compile(code, "my_flights.py", "exec")
+    with pytest.raises(SpecError, match="is a pipeline project already"):
+        create(tmp_path / "p", "other", tmp_path, schema="id int")
+    with pytest.raises(SpecError, match=r"topics has no 'x'; it has My.Flights"):
+        spec.topic("x")
+    with pytest.raises(SpecError, match="is no pipeline project"):
+        load_spec(tmp_path)
+
+
+def test_names_of_tables() -> None:
+    assert [table_name(each) for each in ("a", "A.b--c", "9x", "tenant/ns/t")] == [
+        "a",
+        "a_b_c",
+        "t_9x",
+        "tenant_ns_t",
+    ]
+
+
+def test_files_that_the_sink_did_not_commit_are_no_rows(tmp_path: Path) -> None:
+    log = tmp_path / "_spark_metadata"
+    log.mkdir()
+    line = '{"path":"file://%s","size":1,"isDir":false,"modificationTime":1,"blockReplication":1,"blockSize":1,"action":"add"}'
+    (log / "9.compact").write_text("v1\n" + line % "/t/a%20b.parquet" + "\n" + line % "/t/c.parquet")
+    (log / "10").write_text("v1\n" + line % "/t/d.parquet")
+    (log / "3").write_text("v1\n" + line % "/t/never.parquet")
+    (tmp_path / "orphan.parquet").write_text("")
+    assert files_of(tmp_path) == ["/t/a b.parquet", "/t/c.parquet", "/t/d.parquet"]
