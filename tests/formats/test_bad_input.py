@@ -122,6 +122,25 @@ async def test_what_was_converted_is_kept_within_its_bound(tmp_path: Path) -> No
         assert await kept.batches_of(entries) == first
 
 
+async def test_no_more_is_converted_than_a_fetch_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    converted = []
+    async with House(tmp_path / "data") as house:
+        partition = await house.topic()
+        for number in range(9):
+            await send(partition, MessageMetadata(b"p", number, NOW), bytes(1000))
+        convert = formats.convert
+        monkeypatch.setattr(
+            formats, "convert", lambda *asked: converted.append(convert(*asked)) or converted[-1]
+        )
+        entries = await partition.log.read(0, max_bytes=1 << 20)
+        assert len(await Conversions().batches_of(entries, 3000)) == 2
+        assert len(converted[0]) == 3
+        assert len(await Conversions().batches_of(entries, 1)) == 1
+        assert len(await Conversions().batches_of(entries)) == 9
+
+
 async def test_large_conversions_leave_the_event_loop_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,9 +149,9 @@ async def test_large_conversions_leave_the_event_loop_free(
     threads = []
     convert = formats.convert
 
-    def noted(entries: list[StoredEntry]) -> object:
+    def noted(entries: list[StoredEntry], max_bytes: int) -> object:
         threads.append(threading.current_thread() is threading.main_thread())
-        return convert(entries)
+        return convert(entries, max_bytes)
 
     monkeypatch.setattr(formats, "convert", noted)
     async with House(tmp_path / "data") as house:

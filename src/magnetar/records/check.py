@@ -27,6 +27,11 @@ def check_batch(data: memoryview, *, hurried: bool = False) -> BatchHeader:
 
     ``hurried`` raises ``TakesLong`` rather than spend more than a few milliseconds.
     """
+    return check_and_open(data, hurried=hurried)[0]
+
+
+def check_and_open(data: memoryview, *, hurried: bool = False) -> tuple[BatchHeader, memoryview]:
+    """Do as `check_batch`, and give the records too, decompressed."""
     header = read_header(data)
     if len(data) > header.size:
         raise InvalidRecord("a partition's records must be exactly one batch")
@@ -50,7 +55,7 @@ def check_batch(data: memoryview, *, hurried: bool = False) -> BatchHeader:
                 raise TakesLong from None
             raise
     check_records(body, count)
-    return header
+    return header, body
 
 
 def check_records(records: memoryview, count: int) -> None:

@@ -115,19 +115,30 @@ def pulsar_message(data: Buffer) -> PulsarMessage:
     return plain_pulsar_message(data)
 
 
-def framed_batch(data: memoryview, header: BatchHeader, append_time: int, codec: Codec) -> Buffer:
-    """Give one checked record batch as a Pulsar producer would have sent it, under ``codec``."""
-    return _framed(data, header, append_time, codec).framed
+def framed_batch(
+    data: memoryview, header: BatchHeader, append_time: int, codec: Codec, body: memoryview | None = None
+) -> Buffer:
+    """Give one checked record batch as a Pulsar producer would have sent it, under ``codec``.
+
+    ``body`` is its records, if somebody has decompressed them already.
+    """
+    return _framed(data, header, append_time, codec, body).framed
 
 
-def _framed(data: memoryview, header: BatchHeader, append_time: int, codec: Codec) -> PulsarMessage:
+def _framed(
+    data: memoryview,
+    header: BatchHeader,
+    append_time: int,
+    codec: Codec,
+    body: memoryview | None = None,
+) -> PulsarMessage:
     messages = header.last_offset_delta + 1
     code = _machine.get()
     stamped = bool(header.attributes & LOG_APPEND_TIME)
     usual = header.records_count == messages and not (stamped and header.max_timestamp <= 0)
     if code is None or not usual:
         return _plain_framed(data, header, append_time, codec)
-    body = decompress(header.codec, data[HEADER_BYTES:])
+    body = decompress(header.codec, data[HEADER_BYTES:]) if body is None else body
     latest = header.max_timestamp if header.max_timestamp > 0 else append_time
     # Only a compressed payload's metadata tell a size, so those of any other can be written first.
     metadata = encode_metadata(batch_metadata(header, messages, latest, codec, 0))
@@ -142,7 +153,7 @@ def _framed(data: memoryview, header: BatchHeader, append_time: int, codec: Code
         return _plain_framed(data, header, append_time, codec)
     if codec is not Codec.none:
         described = batch_metadata(header, messages, latest, codec, end - at)
-        payload = compress_payload(described.compression, bytes(out[at:end].data))
+        payload = compress_payload(described.compression, memoryview(out[at:end].data))
         return framed_message(encode_metadata(described), payload, messages)
     view = memoryview(out[:end].data)
     view[:2] = CHECKSUM

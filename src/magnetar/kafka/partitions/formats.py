@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from magnetar.ledger.port import StoredEntry
 from magnetar.records.batch import BatchHeader, read_header
-from magnetar.records.check import TakesLong, check_batch
+from magnetar.records.check import TakesLong, check_and_open, check_batch
 from magnetar.records.compression import Buffer, Codec
 from magnetar.records.entry import decode_entry, kafka_payload_at
 from magnetar.records.errors import CorruptBatch, RecordsError
@@ -27,15 +27,16 @@ _INLINE_RECORDS = 1000
 
 
 class Checked(NamedTuple):
-    """A producer's batch that may be stored, and its header."""
+    """A producer's batch that may be stored, its header, and its records where they are at hand decompressed."""
 
     data: memoryview
     header: BatchHeader
+    body: memoryview | None = None
 
 
 async def checked(data: memoryview, entry_format: str) -> Checked:
     """Check a producer's batch for a topic of this format; raise ``RecordsError``."""
-    check = _check_mixed if entry_format == MIXED_KAFKA else _check
+    check = {KAFKA: _check, MIXED_KAFKA: _check_mixed, PULSAR: _check_and_open}[entry_format]
     try:
         return check(data, hurried=True)
     except TakesLong:
@@ -46,6 +47,10 @@ def _check(data: memoryview, *, hurried: bool = False) -> Checked:
     return Checked(data, check_batch(data, hurried=hurried))
 
 
+def _check_and_open(data: memoryview, *, hurried: bool = False) -> Checked:
+    return Checked(data, *check_and_open(data, hurried=hurried))
+
+
 def _check_mixed(data: memoryview, *, hurried: bool = False) -> Checked:
     return Checked(*with_relative_offsets(data, hurried=hurried))
 
@@ -54,10 +59,13 @@ async def pulsar_framed(batch: Checked, now_ms: int, codec: Codec) -> Buffer:
     """Give what a batch is stored as in format ``pulsar``, behind the broker's entry metadata."""
     from magnetar.records.conversion import framed_batch  # most brokers never convert anything
 
-    data, header = batch
-    if len(data) <= _INLINE_BYTES and header.records_count <= _INLINE_RECORDS:
-        return framed_batch(data, header, now_ms, codec)
-    return await asyncio.get_running_loop().run_in_executor(None, framed_batch, data, header, now_ms, codec)
+    data, header, body = batch
+    size = len(data if body is None else body)
+    if size <= _INLINE_BYTES and header.records_count <= _INLINE_RECORDS:
+        return framed_batch(data, header, now_ms, codec, body)
+    return await asyncio.get_running_loop().run_in_executor(
+        None, framed_batch, data, header, now_ms, codec, body
+    )
 
 
 class Conversions:
@@ -68,50 +76,41 @@ class Conversions:
         self._kept: OrderedDict[tuple[int, int], Batch] = OrderedDict()
         self.bytes = 0
 
-    async def batches_of(self, entries: Sequence[StoredEntry]) -> list[Batch]:
-        """Give each entry's record batches, up to one that cannot be read; raise ``RecordsError`` if it comes first."""
-        found: list[Batch] = []
-        foreign: list[StoredEntry] = []
+    async def batches_of(self, entries: Sequence[StoredEntry], max_bytes: int = 1 << 62) -> list[Batch]:
+        """Give each entry's record batches, up to ``max_bytes`` but one at least, or up to one that cannot be read.
+
+        Raises ``RecordsError`` if it is the first that cannot be read.
+        """
+        found: list[Batch | None] = []
+        missing: list[StoredEntry] = []
         for entry in entries:
             at = kafka_payload_at(entry.data)
-            found.append(entry.data[at:] if at >= 0 else b"")
-            if at < 0:
-                foreign.append(entry)
-        if not foreign:
-            return found
-        converted = await self._converted(foreign)
+            batch: Batch | None = entry.data[at:] if at >= 0 else self._take(entry)
+            found.append(batch)
+            if batch is None:
+                missing.append(entry)
+        made = iter(await self._made(missing, max_bytes)) if missing else iter(())
         out: list[Batch] = []
-        for entry, batch in zip(entries, found, strict=True):
-            if not batch:
-                result = converted[entry.ledger_id, entry.entry_id]
-                if isinstance(result, RecordsError):
-                    if out:
-                        break
-                    raise result
-                batch = result
-            out.append(batch)
+        size = 0
+        for batch in found:
+            result = next(made, None) if batch is None else batch
+            if isinstance(result, RecordsError) and not out:
+                raise result
+            if result is None or isinstance(result, RecordsError) or (out and size + len(result) > max_bytes):
+                break
+            out.append(result)
+            size += len(result)
         return out
 
-    async def _converted(self, entries: list[StoredEntry]) -> dict[tuple[int, int], Batch | RecordsError]:
-        results: dict[tuple[int, int], Batch | RecordsError] = {}
-        missing = []
-        for entry in entries:
-            kept = self._take(entry)
-            if kept is None:
-                missing.append(entry)
-            else:
-                results[entry.ledger_id, entry.entry_id] = kept
-        if not missing:
-            return results
-        if sum(len(entry.data) for entry in missing) <= _INLINE_BYTES:
-            made = convert(missing)
+    async def _made(self, entries: list[StoredEntry], max_bytes: int) -> list[Batch | RecordsError]:
+        if sum(len(entry.data) for entry in entries) <= _INLINE_BYTES:
+            made = convert(entries, max_bytes)
         else:
-            made = await asyncio.get_running_loop().run_in_executor(None, convert, missing)
-        for entry, result in zip(missing, made, strict=True):
-            results[entry.ledger_id, entry.entry_id] = result
+            made = await asyncio.get_running_loop().run_in_executor(None, convert, entries, max_bytes)
+        for entry, result in zip(entries, made, strict=False):  # it ends where there is enough
             if not isinstance(result, RecordsError):
                 self._keep(entry, result)
-        return results
+        return made
 
     def _take(self, entry: StoredEntry) -> Batch | None:
         key = entry.ledger_id, entry.entry_id
@@ -130,16 +129,24 @@ class Conversions:
             self.bytes -= len(self._kept.popitem(last=False)[1])
 
 
-def convert(entries: Sequence[StoredEntry]) -> list[Batch | RecordsError]:
-    """Give each entry's record batches, or why there are none; the words name ledger and entry."""
+def convert(entries: Sequence[StoredEntry], max_bytes: int) -> list[Batch | RecordsError]:
+    """Give each entry's record batches, or why there are none, until there are ``max_bytes`` of them.
+
+    The words of an error name ledger and entry.
+    """
     from magnetar.records.conversion import kafka_batch
 
     results: list[Batch | RecordsError] = []
     for entry in entries:
         try:
-            results.append(kafka_batch(entry.data))
+            batch = kafka_batch(entry.data)
         except RecordsError as error:
             results.append(CorruptBatch(f"entry {entry.ledger_id}:{entry.entry_id} cannot be read: {error}"))
+            break
+        results.append(batch)
+        max_bytes -= len(batch)
+        if max_bytes <= 0:
+            break
     return results
 
 
@@ -148,7 +155,7 @@ def batch_of(entry: StoredEntry) -> Batch:
     at = kafka_payload_at(entry.data)
     if at >= 0:
         return entry.data[at:]
-    (result,) = convert([entry])
+    (result,) = convert([entry], 1)
     if isinstance(result, RecordsError):
         raise result
     return result

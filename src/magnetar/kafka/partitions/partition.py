@@ -13,7 +13,6 @@ from magnetar.kafka.partitions.formats import (
     MIXED_KAFKA,
     PULSAR,
     Batch,
-    Checked,
     Conversions,
     checked,
     producer_header,
@@ -155,13 +154,14 @@ class Partition:
         entry_format = self.entry_format
         batch = await checked(data, entry_format)
         if entry_format != PULSAR:
-            return Draft(*batch, entry_format, None)
+            return Draft(batch.data, batch.header, entry_format)
         now_ms, header = self._clock(), batch.header
         if config.log_append_time:
             data = memoryview(with_log_append_time(batch.data, header, now_ms))
-            batch = Checked(data, read_header(data))
+            batch = batch._replace(data=data, header=read_header(data))
         codec = header.codec if config.compression_type == "producer" else self._codec()
-        return Draft(*batch, entry_format, await pulsar_framed(batch, now_ms, codec))
+        framed = await pulsar_framed(batch, now_ms, codec)
+        return Draft(batch.data, batch.header, entry_format, framed)
 
     def produce(self, draft: Draft) -> Produced:
         """Append one checked batch of a producer; raise ``RecordsError``, ``ProducerRefused`` or ``LedgerError``."""
@@ -278,11 +278,8 @@ class Partition:
 
     async def _read(self, offset: int, max_bytes: int) -> tuple[list[Batch], int]:
         entries = await self.log.read(offset, max_bytes=max_bytes)
-        batches = await self._conversions.batches_of(entries)
-        size = sum(map(len, batches))
-        while size > max_bytes and len(batches) > 1:  # converted ones may be longer than their entries
-            size -= len(batches.pop())
-        return batches, size
+        batches = await self._conversions.batches_of(entries, max_bytes)
+        return batches, sum(map(len, batches))
 
     def wait(self, ring: Callable[[], None]) -> None:
         """Have ``ring`` called each time more may be read, until ``leave``."""
