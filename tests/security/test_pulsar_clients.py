@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pulsar
 import pytest
 
 from magnetar.admin.client import ask
+from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand
+from tests.process import BrokerProcess
+from tests.pulsar.raw import Raw, frame
 from tests.security.certificates import Authority
 from tests.security.conftest import Secured, listening
-from tests.security.signing import OTHER_SECRET, expiring, token, unsigned
+from tests.security.signing import OTHER_SECRET, SECRET_URL, expiring, token, unsigned
 
 BIG = bytes(range(256)) * 4000
 VALUES = [b"%d" % index for index in range(200)] + [BIG, b"", BIG]
@@ -98,3 +102,57 @@ def test_one_grant_counts_for_both_protocols(secured: Secured) -> None:
     reader.close()
     writer.close()
     assert listening(secured, "pulsar-reader", topic, 2) == [b"first", b"second"]
+
+
+@pytest.mark.slow
+def test_a_token_that_ends_is_asked_for_again(tmp_path: Path) -> None:
+    """The client gives its next token while its producer goes on; without a good one it is let go."""
+    texts = {
+        "pulsar.listeners": "pulsar://127.0.0.1:0",
+        "tokenSecretKey": SECRET_URL,
+        "authenticationEnabled": "true",
+        "keep.alive.interval.ms": "4000",
+    }
+    settings = [part for name, text in texts.items() for part in ("--set", f"{name}={text}")]
+    with BrokerProcess(tmp_path / "data", *settings) as process:
+        given: list[str] = []
+
+        def next_token() -> str:
+            given.append(expiring(3 if len(given) < 2 else -1, "alice"))
+            return given[-1]
+
+        quiet = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+        client = pulsar.Client(
+            process.pulsar_url,
+            authentication=pulsar.AuthenticationToken(next_token),
+            operation_timeout_seconds=2,
+            logger=quiet,
+        )
+        producer = client.create_producer("renewed", send_timeout_millis=1000)
+        deadline = time.monotonic() + 60
+        while not [line for line in process.log_lines() if "authentication failed" in line]:
+            assert time.monotonic() < deadline
+            if len(given) < 3:
+                producer.send(b"still there")
+            time.sleep(0.05)
+        assert "expired" in process.log_lines()[-1]
+        assert len(given) >= 3
+        client.close()
+
+
+def test_nobody_becomes_somebody_else(secured: Secured) -> None:
+    with Raw(secured.process, connect=False) as raw:
+        assert raw.ask(hello(token("root"))).type == BaseCommand.CONNECTED
+        other = BaseCommand(type=BaseCommand.AUTH_RESPONSE)
+        other.authResponse.response.auth_method_name = "token"
+        other.authResponse.response.auth_data = token("mallory").encode()
+        raw.send(frame(other))
+        assert raw.hears_nothing_more()
+    assert "would become mallory" in secured.process.log_lines()[-1]
+
+
+def hello(text: str) -> BaseCommand:
+    command = BaseCommand(type=BaseCommand.CONNECT)
+    command.connect.client_version, command.connect.protocol_version = "raw", 20
+    command.connect.auth_method_name, command.connect.auth_data = "token", text.encode()
+    return command

@@ -90,6 +90,11 @@ class Connection:
         self.role = ""
         self.access: Access | None = None
         """What the client may do; None for everything."""
+        self.auth_method = ""
+        self.expires_at_s: float | None = None
+        """When what the client proved ends, since 1970; None is never."""
+        self.answers_challenges = False
+        self.is_challenged = False
         self.is_connected = False
         self.is_writable = True
         self.producers: dict[int, Producing] = {}

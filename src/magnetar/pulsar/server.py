@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from magnetar.broker.listeners import Listener
 from magnetar.broker.settings import Settings
 from magnetar.pulsar.connection import Connection
+from magnetar.pulsar.handlers.connect import check_expiry
 from magnetar.pulsar.services import Services
 from magnetar.pulsar.wire.frames import FRAME_PADDING_BYTES, SCRATCH_BYTES, BadFrame, FrameReader
 from magnetar.records.compression import Buffer
@@ -142,6 +144,7 @@ class PulsarSocket(asyncio.BufferedProtocol):
 
     def keep_alive(self, interval_s: float) -> None:
         """Ask a client that was silent for so long whether it lives, and let it go after twice that."""
+        check_expiry(self.connection, time.time())
         silent_s = self._loop.time() - self._last_heard
         if silent_s > 2 * interval_s and self._reading:
             self.connection.refuse("it has been silent for too long")

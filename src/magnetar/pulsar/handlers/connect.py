@@ -1,4 +1,4 @@
-"""CONNECT, AUTH_RESPONSE, PING and PONG: who is there, and whether he still is."""
+"""CONNECT, AUTH_CHALLENGE and its response, PING and PONG: who is there, and whether he still is."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PROTOCOL_VERSION = 21
 _NO_REQUEST = (1 << 64) - 1
+_REFRESH = b"PulsarAuthRefresh"
 _LEGACY_METHODS = {0: "none", 1: "ycav1", 2: "athens"}
 
 
@@ -36,6 +37,7 @@ def connect(connection: Connection, command: CommandConnect, entry: memoryview) 
     if not _authenticate(connection, method, command.auth_data):
         return
     connection.is_connected = True
+    connection.answers_challenges = command.feature_flags.supports_auth_refresh
     connection.client_version = command.client_version
     connection.protocol_version = command.protocol_version
     answer = BaseCommand(type=BaseCommand.CONNECTED)
@@ -65,9 +67,29 @@ def _authenticate(connection: Connection, method: str, data: bytes) -> bool:
         connection.answer(answer)
         connection.refuse(f"authentication failed: {error}")
         return False
-    connection.role = principal.role
+    if connection.is_connected and principal.role != connection.role:
+        connection.refuse(f"authentication failed: role {connection.role} would become {principal.role}")
+        return False
+    connection.role, connection.auth_method = principal.role, principal.method
+    connection.expires_at_s, connection.is_challenged = principal.expires_at_s, False
     connection.access = security.authorization.access(principal.role)
     return True
+
+
+def check_expiry(connection: Connection, now_s: float) -> None:
+    """Ask a client whose proof has ended for a new one, and let it go if it has none by the next time."""
+    if connection.expires_at_s is None or now_s < connection.expires_at_s:
+        return
+    if connection.is_challenged or not connection.answers_challenges:
+        connection.refuse(f"what {connection.role} authenticated with has expired")
+        return
+    connection.is_challenged = True
+    asked = BaseCommand(type=BaseCommand.AUTH_CHALLENGE)
+    asked.authChallenge.server_version = f"Magnetar {__version__}"
+    asked.authChallenge.protocol_version = min(connection.protocol_version, PROTOCOL_VERSION)
+    asked.authChallenge.challenge.auth_method_name = connection.auth_method
+    asked.authChallenge.challenge.auth_data = _REFRESH
+    connection.answer(asked)
 
 
 def ping(connection: Connection, command: CommandPing, entry: memoryview) -> None:
