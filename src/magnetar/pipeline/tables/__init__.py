@@ -3,7 +3,8 @@
     table = tables.open("/lake/flights", "delta")
     tables.sync("flights", table, options={"path": "/data/magnetar"})
 
-`open` gives a `Table` of the format asked for; `sync` brings it up to a topic; `Table.append` is for other writers.
+`open` gives a `Table` of the format asked for; `sync` brings it up to a topic; `append` and `apply_changes` add rows
+that somebody made of a topic.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from magnetar.pipeline.tables.errors import (
 )
 from magnetar.pipeline.tables.files import DataFile, Layout
 from magnetar.pipeline.tables.following import SyncReport, sync
+from magnetar.pipeline.tables.frames import append, schema_of
 from magnetar.pipeline.tables.maintenance import Upkeep, compact
 from magnetar.pipeline.tables.place import Place
 from magnetar.pipeline.tables.ranges import OffsetRange
 from magnetar.pipeline.tables.table import Commit, Table
+from magnetar.pipeline.tables.upsert import apply_changes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,33 +34,59 @@ FORMATS = ("parquet", "delta", "iceberg")
 
 __all__ = [
     "FORMATS", "Commit", "DataFile", "Layout", "OffsetRange", "OffsetsCommitted", "SyncReport", "Table",
-    "TableConflict", "TableError", "TopicReplaced", "Upkeep", "compact", "open", "sync",
+    "TableConflict", "TableError", "TopicReplaced", "Upkeep", "append", "apply_changes", "compact", "format_of",
+    "open", "schema_of", "sync",
 ]  # fmt: skip
 
 
 def open(
-    url: str | Path, format: str = "parquet", *, schema: pa.Schema | None = None, layout: Layout | None = None,
-    **settings: Any,
+    url: str | Path, format: str | None = None, *, schema: pa.Schema | None = None, layout: Layout | None = None,
+    create: bool = True, **settings: Any,
 ) -> Table:  # fmt: skip
-    """Give a table, made with ``schema`` (default: the bronze columns) if it is not there yet.
+    """Give a table, made with ``schema`` (default: the bronze columns) if it is not there yet and ``create`` says so.
 
+    ``format`` is one of `FORMATS`; a table that is there knows its own, a new one is parquet unless told otherwise.
     ``settings`` are the format's: ``storage_options`` for delta; ``catalog`` for iceberg, a catalog's name in
     PyIceberg's configuration or its properties. Raises `TableError`.
     """
     from magnetar.pipeline.tables.schema import bronze_schema
 
-    if format not in FORMATS:
+    if format is not None and format not in FORMATS:
         raise TableError(f"there is no table format {format!r}; there are: {', '.join(FORMATS)}")
-    schema = schema or bronze_schema()
-    layout = layout or Layout()
-    if format == "parquet":
+    there = "iceberg" if settings.get("catalog") is not None else format_of(url)
+    if there is not None and format not in (None, there):
+        raise TableError(f"{url} is a table of format {there}, not {format}")
+    columns = (schema or bronze_schema()) if create else None
+    kind = there or format or "parquet"
+    try:
+        made: Table = _class_of(kind)(url, columns, layout or Layout(), **settings)
+    except TypeError as error:
+        if settings:
+            raise TableError(
+                f"tables of format {kind} do not know all of {', '.join(settings)}: {error}"
+            ) from None
+        raise
+    return made
+
+
+def format_of(url: str | Path) -> str | None:
+    """Give the format of the table in a directory of this machine; None if there is none, or nobody can tell."""
+    place = Place(url)
+    if not place.is_local:
+        return None
+    marks = (("_delta_log", "delta"), ("_spark_metadata", "parquet"), ("metadata", "iceberg"))
+    return next((kind for name, kind in marks if (place.directory / name).is_dir()), None)
+
+
+def _class_of(kind: str) -> Any:
+    if kind == "parquet":
         from magnetar.pipeline.tables.parquet import ParquetTable
 
-        return ParquetTable(Place(url), schema, layout, **settings)
-    if format == "delta":
+        return ParquetTable
+    if kind == "delta":
         from magnetar.pipeline.tables.delta import DeltaLakeTable
 
-        return DeltaLakeTable(Place(url), schema, layout, **settings)
+        return DeltaLakeTable
     from magnetar.pipeline.tables.iceberg import IcebergTable
 
-    return IcebergTable(url, schema, layout, **settings)
+    return IcebergTable

@@ -15,6 +15,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -41,9 +42,10 @@ class DeltaLakeTable(Table):
     format = "delta"
 
     def __init__(
-        self, place: Place, schema: pa.Schema | None, layout: Layout, *,
+        self, url: str | Path, schema: pa.Schema | None, layout: Layout, *,
         storage_options: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
+        place = Place(url)
         super().__init__(place, place, layout)
         self._options = dict(storage_options or {}) or None
         try:

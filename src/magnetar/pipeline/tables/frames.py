@@ -66,7 +66,7 @@ def schema_of(rows: Any) -> pa.Schema:
         return plain_schema(rows.schema)
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return plain_schema(to_arrow_schema(rows.schema, timestamp_utc=True))
+    return plain_schema(to_arrow_schema(rows.schema, timezone="UTC"))
 
 
 def _write_partition(

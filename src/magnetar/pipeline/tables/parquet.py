@@ -51,7 +51,8 @@ class ParquetTable(Table):
 
     format = "parquet"
 
-    def __init__(self, place: Place, schema: pa.Schema | None, layout: Layout) -> None:
+    def __init__(self, url: str | Path, schema: pa.Schema | None, layout: Layout) -> None:
+        place = Place(url)
         if not place.is_local:
             raise TableError(
                 f"{place}: plain Parquet tables are for local directories; use delta or iceberg there"

@@ -64,6 +64,20 @@ class CommitInfo:
     removed: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A table as it is: how far it is of each topic, and its last commits, newest first."""
+
+    table: str
+    format: str
+    version: int
+    rows: int
+    files: int
+    bytes: int
+    position: dict[str, dict[str, int]]
+    commits: tuple[CommitInfo, ...]
+
+
 class Table(ABC):
     """One table, as it was when it was opened or refreshed last."""
 
@@ -123,6 +137,23 @@ class Table(ABC):
         """Forget commits and delete files that are out of use for so long; give how many files went."""
 
     # --- what is the same for all -----------------------------------------------------------------------------
+
+    def state(self, commits: int = 20) -> TableState:
+        """Give what people want to know of it."""
+        files = self.files()
+        position: dict[str, dict[str, int]] = {}
+        for which, at in sorted(self.position().items()):
+            position.setdefault(which.topic, {})[str(which.partition)] = at
+        return TableState(
+            str(self.place),
+            self.format,
+            self.version,
+            sum(each.rows for each in files),
+            len(files),
+            sum(each.size for each in files),
+            position,
+            tuple(self.history()[:commits]),
+        )
 
     def urls(self) -> list[str]:
         """Give the full names of the files in the table, for readers that take files."""
