@@ -47,7 +47,7 @@ def main(address: str, directory: Path, batches: int) -> None:
         for task in range(TASKS):
             for attempt in range(random.choice((1, 1, 2))):
                 mine = pa.RecordBatch.from_pydict({"value": rows[task * ROWS : (task + 1) * ROWS]})
-                name = f"{task}-{attempt}-{random.random()}"
+                name = f"{task}-{attempt}"  # the same after a restart, as Spark's numbers of attempts are
                 _, path = stage_rows([mine], options, staging, batch_id, name, first_partition=task)
             files.append(path)
         publish(options, QUERY, batch_id, files)

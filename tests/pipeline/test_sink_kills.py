@@ -18,7 +18,7 @@ from tests.process import BrokerProcess
 
 pytestmark = pytest.mark.slow
 
-KILLS, BATCHES = 12, 60
+KILLS, BATCHES = 8, 50
 
 
 def start(address: str, directory: Path) -> subprocess.Popen[bytes]:

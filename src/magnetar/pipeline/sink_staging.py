@@ -1,9 +1,9 @@
 """Where a batch waits until it is whole: files of record batches, and the decision which of them count.
 
     <stagingLocation>/<query id>/
-        <batch id>/<task>-<attempt>.batches   what one attempt of one task wrote, as laid out below
-        <batch id>.decided                    JSON: the attempts that count, who publishes them, and from where
-        <batch id>.done                       the same file, renamed once all is in the topics
+        <batch id>/<task>-<attempt>-<uuid>.batches   what one attempt of one task wrote, as laid out below
+        <batch id>.decided                           JSON: the attempts that count, who publishes them, and from where
+        <batch id>.done                              the same file, renamed once all is in the topics
 
 A staged file is a sequence of blocks, and ends with the number of its blocks after a topic length of 0xFFFF:
 
@@ -101,6 +101,8 @@ class Staging:
         """Write what an attempt has; give (number of records, the file's name within the staging directory)."""
         place = self.home / str(batch_id)
         place.mkdir(parents=True, exist_ok=True)
+        # Spark counts attempts anew after a restart, and what a decision names must never be written over.
+        name = f"{name}-{uuid.uuid4()}"
         path = place / f"{name}.batches"
         draft = place / f"{name}.draft"
         records = count = 0
