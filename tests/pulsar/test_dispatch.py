@@ -1,0 +1,250 @@
+"""Subscriptions by themselves: consumers come, go, acknowledge and refuse at random, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import struct
+from collections import defaultdict
+from collections.abc import Sequence
+
+import pytest
+
+from magnetar.ledger.cursor import Cursors, Start
+from magnetar.ledger.memory import MemoryEngine
+from magnetar.ledger.port import Flush, LedgerPolicy, ManagedLedger
+from magnetar.metadata import MemoryStore
+from magnetar.pulsar.dispatch.consumer import Consumer
+from magnetar.pulsar.dispatch.deliveries import Conversions, Place
+from magnetar.pulsar.dispatch.key_shared import KeyShared
+from magnetar.pulsar.dispatch.shared import Shared
+from magnetar.pulsar.dispatch.subscription import Limits, Readings, SingleActive, Subscription, SubType
+from magnetar.pulsar.errors import ConsumerAssignError
+from magnetar.pulsar.wire.frames import read_frame
+from magnetar.records.compression import Buffer
+from tests.pulsar.raw import entry
+
+KINDS = ("exclusive", "shared", "key_shared")
+
+
+class Ear:
+    """A connection that keeps what it is sent."""
+
+    address = "here"
+    is_writable = True
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[Place, str, int]] = []
+        """Place, payload, redelivery count."""
+
+    def deliver(self, parts: Sequence[Buffer]) -> None:
+        for head, body in zip(parts[::2], parts[1::2], strict=True):
+            message = read_frame(memoryview(bytes(head)[4:])).command.message
+            place = (message.message_id.ledgerId, message.message_id.entryId)
+            data = bytes(body)
+            (size,) = struct.unpack_from(">I", data, 6)
+            self.heard.append((place, data[10 + size :].decode(), message.redelivery_count))
+
+    def consumer_closed(self, consumer_id: int) -> None: ...
+
+    def active_changed(self, consumer_id: int, is_active: bool) -> None: ...
+
+
+class House:
+    """A log, a subscription of some kind on it, and consumers."""
+
+    def __init__(self, log: ManagedLedger, kind: str, limits: Limits) -> None:
+        self.log = log
+        self.now_ms = 1000
+        cursor = Cursors(log, MemoryStore()).open("s", Start.earliest)
+        readings = Readings(log, Conversions(1 << 20), lambda: self.now_ms, limits)
+        self.subscription: Subscription
+        if kind == "shared":
+            self.subscription = Shared("s", cursor, readings)
+        elif kind == "key_shared":
+            self.subscription = KeyShared("s", cursor, readings, sticky=False, any_order=False)
+        else:
+            self.subscription = SingleActive("s", cursor, readings, SubType.Failover)
+        log.watchers.append(self.subscription.kick)
+        self._ids = 0
+
+    def write(self, number: int, **metadata: object) -> None:
+        self.log.append((entry(b"%d" % number, **metadata),), messages=1, timestamp_ms=1)
+
+    def join(self, permits: int = 10) -> tuple[Consumer, Ear]:
+        self._ids += 1
+        ear = Ear()
+        consumer = Consumer(ear, self._ids, f"c{self._ids}", -1)
+        self.subscription.add(consumer)
+        self.subscription.flow(consumer, permits)
+        return consumer, ear
+
+
+async def house(kind: str, *, limits: Limits = Limits(0, 0)) -> House:  # noqa: B008
+    engine = MemoryEngine()
+    await engine.start()
+    log = await engine.open(
+        "public/default/persistent/t", LedgerPolicy(flush=Flush.os, max_ledger_entries=50)
+    )
+    return House(log, kind, limits)
+
+
+async def settle() -> None:
+    for _ in range(40):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_whatever_consumers_do_every_message_is_acknowledged_once(kind: str) -> None:
+    seed = 7 if os.environ.get("CI") else random.randrange(1 << 32)
+    dice = random.Random(seed)
+    home = await house(kind)
+    open_: dict[Consumer, tuple[Ear, int]] = {}
+    acknowledged: dict[str, list[int]] = defaultdict(list)
+    done: set[int] = set()
+    written = 0
+    for step in range(4000):
+        action = dice.random()
+        if written < 400 and action < 0.3:
+            home.write(written, partition_key=f"k{written % 7}")
+            written += 1
+        elif action < 0.34 and len(open_) < 4:
+            consumer, ear = home.join(dice.randrange(1, 20))
+            open_[consumer] = ear, 0
+        elif action < 0.36 and open_ and step < 3500:
+            gone = dice.choice(list(open_))
+            del open_[gone]
+            home.subscription.remove(gone)
+        elif open_:
+            consumer = dice.choice(list(open_))
+            ear, had = open_[consumer]
+            fresh = ear.heard[had:]
+            if kind == "exclusive" and consumer is not home.subscription.active_consumer:
+                open_[consumer] = ear, len(ear.heard)
+                continue
+            taken = dice.randrange(len(fresh) + 1)
+            for place, text, _ in fresh[:taken]:
+                if kind != "exclusive" and place not in consumer.pending:
+                    continue  # it was taken back
+                if kind != "exclusive" and dice.random() < 0.1:
+                    home.subscription.redeliver(consumer, [place], None)
+                    continue
+                home.subscription.acknowledge(consumer, place, None)
+                number = int(text)
+                if number not in done:
+                    acknowledged[f"k{number % 7}"].append(number)
+                done.add(number)
+            open_[consumer] = ear, had + taken
+            home.subscription.flow(consumer, taken)
+        await settle() if dice.random() < 0.3 else await asyncio.sleep(0)
+    survivor = next(iter(open_), None) or home.join(0)[0]
+    for other in [each for each in open_ if each is not survivor]:
+        home.subscription.remove(other)
+    home.subscription.flow(survivor, 10_000)
+    for _ in range(20):
+        await settle()
+        assert isinstance(survivor.sink, Ear)
+        for place, text, _ in survivor.sink.heard:
+            home.subscription.acknowledge(survivor, place, None)
+            done.add(int(text))
+    assert done == set(range(written)), f"seed {seed}"
+    assert home.subscription.backlog == 0, f"seed {seed}"
+    assert survivor.unacked == 0, f"seed {seed}"
+
+
+async def test_a_key_stays_in_order_while_consumers_come_and_go() -> None:
+    """No consumer gets a key's next message while another one still holds an earlier one."""
+    seed = 7 if os.environ.get("CI") else random.randrange(1 << 32)
+    dice = random.Random(seed)
+    home = await house("key_shared")
+    for number in range(300):
+        home.write(number, partition_key=f"k{number % 5}")
+    consumers = [home.join(7) for _ in range(2)]
+    had = {consumer: 0 for consumer, _ in consumers}
+    order: dict[int, list[int]] = defaultdict(list)
+    for step in range(2000):
+        await settle()
+        held: dict[int, set[Consumer]] = defaultdict(set)
+        for consumer, _ in consumers:
+            for pending in consumer.pending.values():
+                held[pending.key_hash].add(consumer)
+        assert all(len(owners) == 1 for owners in held.values()), f"seed {seed}"
+        if step % 20 == 5 and len(consumers) < 6:
+            consumers.append(home.join(7))
+            had[consumers[-1][0]] = 0
+        consumer, ear = dice.choice(consumers)
+        for place, text, _ in ear.heard[had[consumer] : had[consumer] + 3]:
+            home.subscription.acknowledge(consumer, place, None)
+            order[int(text) % 5].append(int(text))
+            had[consumer] += 1
+            home.subscription.flow(consumer, 1)
+        if sum(map(len, order.values())) == 300:
+            break
+    assert [order[key] for key in range(5)] == [list(range(key, 300, 5)) for key in range(5)], f"seed {seed}"
+
+
+async def test_a_consumer_that_holds_too_much_gets_no_more() -> None:
+    home = await house("shared", limits=Limits(5, 8))
+    for number in range(20):
+        home.write(number)
+    first, first_ear = home.join(100)
+    await settle()
+    assert len(first_ear.heard) == 5
+    second, second_ear = home.join(100)
+    await settle()
+    assert len(second_ear.heard) == 3
+    assert home.subscription.is_blocked
+    home.subscription.acknowledge(first, first_ear.heard[0][0], None)
+    await settle()
+    assert len(first_ear.heard) + len(second_ear.heard) == 9
+    assert first.unacked + second.unacked == 8
+
+
+async def test_messages_wait_for_their_time_and_others_pass_them() -> None:
+    home = await house("shared")
+    home.write(0, deliver_at_time=5000)
+    home.write(1)
+    _, ear = home.join(100)
+    await settle()
+    assert [text for _, text, _ in ear.heard] == ["1"]
+    assert home.subscription.delayed == 1
+    home.now_ms = 5000
+    home.subscription.kick()
+    await settle()
+    assert [text for _, text, _ in ear.heard] == ["1", "0"]
+
+
+async def test_a_batch_counts_as_its_messages_against_permits() -> None:
+    home = await house("exclusive")
+    for number in range(3):
+        body = entry(b"x" * 100, num_messages_in_batch=10)
+        home.log.append((body,), messages=10, timestamp_ms=number)
+    consumer, ear = home.join(11)
+    await settle()
+    assert len(ear.heard) == 2
+    assert consumer.permits == -9
+
+
+async def test_damage_is_not_passed_over() -> None:
+    """What cannot be read stops the subscription, which says so, rather than being skipped in silence."""
+    home = await house("exclusive")
+    home.write(0)
+    home.log.append((b"\x0e\x01" + bytes(8) + b"\xff\xff\xff",), messages=1, timestamp_ms=1)
+    home.log.append((b"\x00\x00\x00\x04\xff\xff\xff\xff",), messages=1, timestamp_ms=1)
+    home.write(3)
+    _, ear = home.join(100)
+    await settle()
+    assert "3" not in [text for _, text, _ in ear.heard]
+    assert home.subscription.backlog == 4
+
+
+async def test_sticky_ranges_are_checked() -> None:
+    home = await house("shared")
+    readings = home.subscription._readings
+    sticky = KeyShared("k", home.subscription.cursor, readings, sticky=True, any_order=False)
+    sticky.add(Consumer(Ear(), 1, "a", -1, hash_ranges=((0, 100),)))
+    for ranges in ((), ((5, 1),), ((0, 65536),), ((100, 200),), ((200, 300), (250, 400))):
+        with pytest.raises(ConsumerAssignError):
+            sticky.add(Consumer(Ear(), 2, "b", -1, hash_ranges=ranges))
+    sticky.add(Consumer(Ear(), 3, "c", -1, hash_ranges=((101, 65535),)))
