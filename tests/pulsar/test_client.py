@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -414,3 +416,34 @@ def test_subscriptions_and_sequence_ids_outlive_the_broker(
     consumer = again.subscribe(topic, "stays", ConsumerType.Shared)
     assert receive(consumer, 3) == [b"message 2", b"message 4", b"message 5"]
     again.close()
+
+
+def test_what_was_acknowledged_to_a_producer_survives_a_kill(
+    start_broker: Callable[..., BrokerProcess], tmp_path: Path
+) -> None:
+    settings = (*PULSAR, "--set", "brokerDeduplicationEnabled=true")
+    topic = "persistent://public/default/killed"
+    broker = start_broker(tmp_path / "data", *settings)
+    client = connect(broker)
+    client.subscribe(topic, "reads").close()
+    producer = client.create_producer(topic, producer_name="p", batching_enabled=False)
+    for number, message in enumerate(numbers(30)):
+        producer.send(message, sequence_id=number)
+    broker.kill()
+    client.shutdown()
+    again = connect(start_broker(broker.data, *settings))
+    producer = again.create_producer(topic, producer_name="p", batching_enabled=False)
+    assert producer.last_sequence_id() == 29
+    producer.send(b"once more", sequence_id=29)
+    consumer = again.subscribe(topic, "reads")
+    assert receive(consumer, 30) == numbers(30)
+    assert nothing_comes(consumer)
+    again.close()
+
+
+def test_the_example_of_the_page_runs(pulsar_broker: BrokerProcess) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "pulsar-protocol.md").read_text()
+    example = page.split("```python\n")[1].split("```")[0]
+    example = example.replace("pulsar://127.0.0.1:6650", pulsar_broker.pulsar_url)
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, timeout=60)
+    assert "b'hello' who {'from': 'pulsar'}" in done.stdout, done.stderr[-2000:]

@@ -9,7 +9,13 @@ import struct
 import pulsar
 import pytest
 
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, CommandAck, CommandSubscribe, ServerError
+from magnetar.pulsar.wire.pulsar_pb2 import (
+    BaseCommand,
+    CommandAck,
+    CommandSubscribe,
+    ProducerAccessMode,
+    ServerError,
+)
 from tests.process import BrokerProcess
 from tests.pulsar import raw
 from tests.pulsar.raw import Raw
@@ -248,3 +254,19 @@ def test_random_bytes_and_damaged_conversations_harm_nobody(pulsar_broker: Broke
         with Raw(pulsar_broker) as client:
             client.send(bytes(data))
     assert pulsar_broker.is_running, f"seed {seed}"
+
+
+def test_a_producer_that_waits_for_the_topic_gets_it_when_the_other_goes(
+    pulsar_broker: BrokerProcess, topic: str
+) -> None:
+    with Raw(pulsar_broker) as first, Raw(pulsar_broker) as second:
+        first.ask(raw.producer(topic))
+        waits = raw.producer(topic, request_id=5)
+        waits.producer.producer_access_mode = ProducerAccessMode.WaitForExclusive
+        assert not second.ask(waits).producer_success.producer_ready
+        close = BaseCommand(type=BaseCommand.CLOSE_PRODUCER)
+        close.close_producer.producer_id, close.close_producer.request_id = 1, 2
+        assert first.ask(close).type == BaseCommand.SUCCESS
+        ready, _ = second.hear()
+        assert (ready.producer_success.request_id, ready.producer_success.producer_ready) == (5, True)
+        assert second.ask(raw.send(), raw.entry()).type == BaseCommand.SEND_RECEIPT
