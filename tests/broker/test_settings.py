@@ -88,7 +88,7 @@ def test_pulsars_and_kops_file_is_taken_as_it_is(tmp_path: Path) -> None:
     assert settings.log_segment_bytes == (1 << 31) - 1
     # Pulsar's 0 deletes what all subscriptions have read, which Kafka's clients do not expect.
     assert (settings.log_retention_ms, settings.log_retention_bytes) == (604800000, -1)
-    assert settings.kop_allowed_namespaces == ()
+    assert settings.kop_allowed_namespaces == ("${tenant}/${namespace}",)
     assert loaded.ignored == ("brokerServicePort", "managedLedgerDefaultEnsembleSize")
     assert loaded.warning() == (
         "2 settings have no meaning here and are ignored: brokerServicePort, managedLedgerDefaultEnsembleSize"

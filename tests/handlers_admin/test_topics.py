@@ -274,6 +274,27 @@ async def test_namespaces_that_are_not_allowed_stay_unseen(tmp_path: Path) -> No
     assert (await create(kafka, wanted("acme/shop/new")))[0][1] == E.TOPIC_AUTHORIZATION_FAILED
 
 
+@pytest.mark.parametrize(
+    ("allowed", "seen"),
+    [
+        ("", ["acme/default/b", "acme/shop/a", "c", "public/shop/d"]),
+        ("${tenant}/default", ["acme/default/b", "c"]),
+        ("${tenant}/${namespace}", ["acme/default/b", "c"]),
+        ("acme/*", ["acme/default/b", "acme/shop/a"]),
+        ("public/shop,acme/default", ["acme/default/b", "public/shop/d"]),
+        ("nobody/*", []),
+    ],
+)
+async def test_allowed_namespaces_may_be_patterns_as_in_kop(
+    tmp_path: Path, allowed: str, seen: list[str]
+) -> None:
+    kafka = await client(tmp_path, kop_allowed_namespaces=allowed)
+    for name in ("acme/shop/a", "acme/default/b", "c", "public/shop/d"):
+        await kafka.broker.create_topic(name, 1)
+    told = await kafka.ask(MetadataRequest(topics=None))
+    assert sorted(topic.name for topic in told.topics) == seen
+
+
 async def test_authorized_operations_come_when_asked_for(tmp_path: Path) -> None:
     kafka = await client(tmp_path)
     await kafka.broker.create_topic("t", 1)

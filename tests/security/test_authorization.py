@@ -46,6 +46,7 @@ from magnetar.kafka.wire.messages.sync_group_request import SyncGroupRequest
 from magnetar.records.batch import Record, encode_batch
 from tests.hostile.client import Wire, fetch, frame, produce, request_bytes
 from tests.security.conftest import Secured
+from tests.security.signing import SECRET_URL
 
 TOPIC, GROUP = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED
 CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -465,3 +466,12 @@ def test_a_revoked_grant_is_gone_at_once(
     assert produce(wire, topics[0], BATCH).error_code == 0
     ask(secured.process.data, "revoke", target=NAMESPACE, role=role)
     assert produce(wire, topics[0], BATCH).error_code == TOPIC
+
+
+def test_no_secret_is_told_to_anybody(wire_as: Connect) -> None:
+    resource = describe.DescribeConfigsResource(resource_type=4, resource_name="0", configuration_keys=None)
+    asked = describe.DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+    told = {row.name: row for row in wire_as("root").ask(asked).results[0].configs}
+    key = told["token.secret.key"]
+    assert (key.is_sensitive, key.value, {each.value for each in key.synonyms}) == (True, None, {None})
+    assert SECRET_URL not in repr(told)

@@ -127,7 +127,14 @@ class Broker:
     def allows(self, name: TopicName) -> bool:
         """Whether Kafka's clients may have topics in this namespace."""
         allowed = self.settings.kop_allowed_namespaces
-        return not allowed or name.namespace_name in allowed or name.local in INTERNAL_TOPICS
+        if not allowed or name.namespace_name in allowed or name.local in INTERNAL_TOPICS:
+            return True
+        return any(self._fits(pattern, name) for pattern in allowed)
+
+    def _fits(self, pattern: str, name: TopicName) -> bool:
+        tenant, _, namespace = pattern.replace("${namespace}", self.naming.namespace).partition("/")
+        # Each client's own tenant, says KoP; in others it sees only what it was granted.
+        return tenant in (name.tenant, "${tenant}") and namespace in (name.namespace, "*")
 
     def ledger_policy(self, topic: Topic) -> LedgerPolicy:
         """Give how the topic's managed ledgers are kept, as things stand."""

@@ -151,8 +151,8 @@ class Settings(PulsarSettings):
     kop_allowed_namespaces: tuple[str, ...] = setting(
         (),
         Kind.LIST,
-        "Namespaces (tenant/namespace) that Kafka clients see; empty for all.",
-        pulsar=(Feed("kopAllowedNamespaces", lambda text: None if "${" in text else text),),
+        "Namespaces (tenant/namespace) that Kafka clients see; empty for all. `${tenant}` stands for each tenant, "
+        "`*` for each namespace.",
     )
     auto_create_namespaces_enable: bool = setting(
         True,
