@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from magnetar.broker.errors import InvalidPolicy
+from magnetar.kafka.errors import code_for
 from magnetar.kafka.partitions import formats
 from magnetar.kafka.partitions.formats import Conversions
 from magnetar.kafka.partitions.partition import Draft, Partition
+from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.ledger.port import StoredEntry
 from magnetar.records.batch import HEADER_BYTES, Record, decode_records, encode_batch, read_header, seal
 from magnetar.records.check import check_batch
@@ -34,7 +37,9 @@ async def send(partition: Partition, metadata: MessageMetadata, payload: bytes) 
         await durable
 
 
-async def test_a_message_that_cannot_be_read_stops_no_other(tmp_path: Path) -> None:
+async def test_a_message_that_cannot_be_read_stops_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with House(tmp_path / "data") as house:
         partition = await house.topic()
         await house.produce(partition, 3)
@@ -48,9 +53,29 @@ async def test_a_message_that_cannot_be_read_stops_no_other(tmp_path: Path) -> N
         for offset in (3, 6):
             with pytest.raises(CorruptBatch, match=r"entry \d+:1 cannot be read: the LZ4 payload"):
                 await partition.read(offset, 1 << 20)
+        (line,) = [
+            record.getMessage() for record in caplog.records if "cannot be given" in record.getMessage()
+        ]
+        assert line.startswith("offsets up to 6 cannot be given to consumers: entry")
+        assert code_for(CorruptBatch("")) == ErrorCode.CORRUPT_MESSAGE
         batches, _ = await partition.read(7, 1 << 20)
         (record,) = decode_records(batches[0])
         assert (record.offset, record.value) == (7, b"good")
+
+
+async def test_a_namespace_says_what_its_topics_are_kept_as(tmp_path: Path) -> None:
+    async with House(tmp_path / "data") as house:
+        partition = await house.topic()
+        assert partition.entry_format == "kafka"
+        broker = house.services.broker
+        broker.set_policies("public/default", b'{"magnetar": {"entryFormat": "pulsar"}}')
+        assert partition.entry_format == "pulsar"
+        await house.produce(partition, 3)
+        with pytest.raises(
+            InvalidPolicy, match="entryFormat is one of kafka, mixed_kafka, pulsar, not 'avro'"
+        ):
+            broker.set_policies("public/default", b'{"magnetar": {"entryFormat": "avro"}}')
+        assert partition.entry_format == "pulsar"
 
 
 async def test_idempotent_producers_are_known_again_whatever_the_format(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ ones away from the event loop, and what was converted for one consumer is kept f
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
@@ -19,11 +20,14 @@ from magnetar.records.entry import decode_entry, kafka_payload_at
 from magnetar.records.errors import CorruptBatch, RecordsError
 from magnetar.records.mixed_kafka import with_relative_offsets
 
+_log = logging.getLogger("magnetar.kafka")
+
 Batch: TypeAlias = bytes | memoryview
 KAFKA, MIXED_KAFKA, PULSAR = "kafka", "mixed_kafka", "pulsar"
 CACHED_BYTES = 16 << 20
 _INLINE_BYTES = 64 << 10  # more than this is converted in a thread, while the event loop goes on
 _INLINE_RECORDS = 1000
+_MOST_TOLD = 1000
 
 
 class Checked(NamedTuple):
@@ -74,6 +78,7 @@ class Conversions:
     def __init__(self, most_bytes: int = CACHED_BYTES) -> None:
         self._most_bytes = most_bytes
         self._kept: OrderedDict[tuple[int, int], Batch] = OrderedDict()
+        self._told: set[tuple[int, int]] = set()
         self.bytes = 0
 
     async def batches_of(self, entries: Sequence[StoredEntry], max_bytes: int = 1 << 62) -> list[Batch]:
@@ -108,9 +113,18 @@ class Conversions:
         else:
             made = await asyncio.get_running_loop().run_in_executor(None, convert, entries, max_bytes)
         for entry, result in zip(entries, made, strict=False):  # it ends where there is enough
-            if not isinstance(result, RecordsError):
+            if isinstance(result, RecordsError):
+                self._tell(entry, result)
+            else:
                 self._keep(entry, result)
         return made
+
+    def _tell(self, entry: StoredEntry, error: RecordsError) -> None:
+        """Log an entry that cannot be read, once: consumers ask for it again and again."""
+        key = entry.ledger_id, entry.entry_id
+        if key not in self._told and len(self._told) < _MOST_TOLD:
+            self._told.add(key)
+            _log.warning("offsets up to %d cannot be given to consumers: %s", entry.last_offset, error)
 
     def _take(self, entry: StoredEntry) -> Batch | None:
         key = entry.ledger_id, entry.entry_id
