@@ -28,6 +28,9 @@ class NamespacePolicies:
     flush: str | None = None
     entry_format: str | None = None
     auth: AuthPolicies = field(default_factory=AuthPolicies)
+    message_ttl_ms: int | None = None
+    deduplicates: bool | None = None
+    schema_compatibility_strategy: str | None = None
 
 
 def decode_policies(namespace: str, text: bytes) -> NamespacePolicies:
@@ -44,6 +47,9 @@ def decode_policies(namespace: str, text: bytes) -> NamespacePolicies:
                 own.get("flush"),
                 own.get("entryFormat"),
                 decode_auth_policies(content.get("auth_policies") or {}),
+                _scaled(content.get("message_ttl_in_seconds"), 1000),
+                content.get("deduplicationEnabled"),
+                content.get("schema_compatibility_strategy"),
             ),
         )
     except (ValueError, TypeError, AttributeError) as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from magnetar.broker.core import Broker
 from magnetar.broker.handlers import ProtocolHandler
 from magnetar.broker.listeners import Listener
+from magnetar.broker.names import TopicName
 from magnetar.broker.pulsar_listeners import url
 from magnetar.broker.settings import Settings
 from magnetar.ledger.port import wall_clock_ms
@@ -46,6 +47,13 @@ class PulsarProtocolHandler(ProtocolHandler):
         )
         self.services = Services(broker, topics, schemas, self._clock)
         broker.events.topic_deleted.append(schemas.topic_deleted)
+        namespaces = broker.namespaces
+
+        def strategy_of(topic: TopicName) -> str | None:
+            known = topic.namespace_name in namespaces
+            return namespaces.policies(topic.namespace_name).schema_compatibility_strategy if known else None
+
+        schemas.strategy_of = strategy_of
         self._server = PulsarServer(self.services, self._settings)
         topics.start()
         self._server.start()

@@ -103,7 +103,7 @@ class Schemas:
         self._clock = clock
         self._strategy = strategy
         self._known: dict[TopicName, list[SchemaVersion]] = {}
-        self.strategy_of: Callable[[TopicName], Strategy | None] = lambda topic: None
+        self.strategy_of: Callable[[TopicName], str | None] = lambda topic: None
         """What a topic's namespace says, if it does."""
 
     def versions(self, topic: TopicName) -> list[SchemaVersion]:
@@ -188,7 +188,8 @@ class Schemas:
 
     def _check(self, topic: TopicName, new: SchemaVersion) -> None:
         _readable(new)
-        strategy = self.strategy_of(topic) or self._strategy
+        said = self.strategy_of(topic)
+        strategy = self._strategy if said in (None, "UNDEFINED") else strategy_named(str(said))
         live = self._live(topic)
         if strategy is Strategy.ALWAYS_COMPATIBLE or not live:
             return

@@ -108,6 +108,15 @@ class PulsarTopic:
             if subscription.consumers:
                 subscription.kick()
 
+    async def switch_deduplication(self, wanted: bool) -> None:
+        """Begin or cease to store once what is sent twice."""
+        if not wanted:
+            self.dedup = None
+            return
+        dedup = Deduplication(self.log, self._store, self._clock)
+        await dedup.load()
+        self.dedup = dedup
+
     # -- producing
 
     def publish(self, producer: Producer, sent: Sent) -> Appended:

@@ -37,6 +37,7 @@ class PulsarTopics:
         self._open: dict[tuple[bytes, int], PulsarTopic] = {}
         self._opening: dict[tuple[bytes, int], asyncio.Future[PulsarTopic]] = {}
         self._sweeper: asyncio.Task[None] | None = None
+        self._switching: set[asyncio.Future[None]] = set()
         broker.events.topic_deleted.append(self._deleted)
         broker.events.topic_changed.append(self._changed)
 
@@ -117,7 +118,7 @@ class PulsarTopics:
             self._conversions,
             self._limits,
             self._clock,
-            deduplicates=broker.settings.broker_deduplication_enabled,
+            deduplicates=self._deduplicates(topic),
         )
         await made.load()
         if topic.deleted:
@@ -126,6 +127,10 @@ class PulsarTopics:
             raise TopicNotFound(f"Topic {topic.name} was deleted")
         self._open[topic.topic_id, index] = made
         return made
+
+    def _deduplicates(self, topic: Topic) -> bool:
+        said = self._broker.topic_policies(topic).deduplicates
+        return self._broker.settings.broker_deduplication_enabled if said is None else said
 
     async def _deleted(self, topic: Topic) -> None:
         for index in range(topic.partitions):
@@ -143,6 +148,10 @@ class PulsarTopics:
             if found is None:
                 continue
             found.log.policy = policy
+            if self._deduplicates(topic) is not (found.dedup is not None):
+                switching = asyncio.ensure_future(found.switch_deduplication(self._deduplicates(topic)))
+                self._switching.add(switching)
+                switching.add_done_callback(self._switching.discard)
             if found.partition < 0 and topic.partitions > 1:
                 del self._open[topic.topic_id, index]
                 found.close()
@@ -162,7 +171,8 @@ class PulsarTopics:
                     _log.error("cursors of %s cannot be kept: %s", topic.name, error)
 
     async def _expire(self, topic: PulsarTopic) -> None:
-        ttl_ms = self._broker.settings.message_ttl_ms
+        said = self._broker.topic_policies(topic.topic).message_ttl_ms
+        ttl_ms = self._broker.settings.message_ttl_ms if said is None else said
         if ttl_ms > 0:
             await topic.expire(self._clock() - ttl_ms)
 
