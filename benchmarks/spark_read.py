@@ -39,8 +39,8 @@ def topics(records_100: int, records_1k: int) -> list[Topic]:
     """Give the topics that are measured; the one of one partition is apart."""
     return [
         Topic(f"spark-{size}-{codec}", size, codec, records)
-        for size, records in ((100, records_100), (1000, records_1k))
         for codec in ("none", "lz4")
+        for size, records in ((100, records_100), (1000, records_1k))
     ]
 
 

@@ -97,6 +97,8 @@ def test_a_broker_serves_it_and_goes_on_behind_it(
     }
     broker = start_broker(data)
     assert consumed(broker.address, len(expected)) == expected
+    through_fetch = {"kafka.bootstrap.servers": broker.address}
+    assert audit(spark, Question("orders-again", str(bronze), None, options=through_fetch)).is_equal
     from confluent_kafka import Producer
 
     places: list[int] = []

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from magnetar.admin.errors import AdminError
+from magnetar.admin.errors import AdminError, NotThere
 from magnetar.admin.whereabouts import data_directory
 from magnetar.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Data, Json, TopicName
 from magnetar.cli.output import give, pairs, table
@@ -68,7 +69,7 @@ def audit(
     from magnetar.pipeline.command_session import command_session, progress
 
     try:
-        where = data_directory(data, bootstrap_server)
+        where, options = _whereabouts(data, bootstrap_server)
         question = Question(
             topic,
             table,
@@ -78,6 +79,7 @@ def audit(
             range_offsets=range_,
             most_listed=most,
             up_to_table=up_to_table,
+            options=options,
         )
         with command_session("magnetar audit", master) as spark, progress(spark, "comparing", hidden=json):
             found = compare(spark, question)
@@ -87,6 +89,16 @@ def audit(
         raise NotCompared(*told(error)) from error
     give(found, _shown, as_json=json)
     raise typer.Exit(EQUAL if found.is_equal else NOT_EQUAL)
+
+
+def _whereabouts(data: Path | None, bootstrap: str) -> tuple[Path | None, dict[str, str]]:
+    """Give the data directory; where it cannot be seen from here, what has the topic read through the broker."""
+    try:
+        return data_directory(data, bootstrap), {}
+    except NotThere:
+        if data is not None:
+            raise
+        return None, {"kafka.bootstrap.servers": bootstrap}
 
 
 def told(error: Exception) -> tuple[str, str]:

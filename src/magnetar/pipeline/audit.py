@@ -98,11 +98,11 @@ class Audit:
 
 
 class Question(NamedTuple):
-    """What to compare. ``data`` is the broker's directory or other place the source reads from."""
+    """What to compare. ``data`` is the broker's directory; None has the topic read through the broker's Fetch."""
 
     topic: str
     table: str
-    data: Path
+    data: Path | None
     format: str = "auto"
     table_topic: str | None = None
     """The topic's name in the table, where it is another one."""
@@ -111,7 +111,12 @@ class Question(NamedTuple):
     up_to_table: bool = False
     """Compare only up to the last offset of each partition that the table has."""
     options: Mapping[str, str] = {}
-    """More options for the source."""
+    """More options for the source; without ``data``, kafka.bootstrap.servers among them."""
+
+    @property
+    def place(self) -> dict[str, str]:
+        """The options that say where the topic is."""
+        return dict(self.options) | ({} if self.data is None else {"path": str(self.data)})
 
 
 Bounds = dict[int, tuple[int, int]]
@@ -126,18 +131,17 @@ def audit(spark: SparkSession, question: Question) -> Audit:
     bounds = _bounds(question)
     if question.up_to_table:
         bounds = _cut_to_table(bounds, rows)
-    theirs = hashed(_topic(spark, question, bounds), columns)
+    theirs = hashed(_topic(spark, question, bounds, columns), columns)
     ours = hashed(rows, columns)
-    topic_lines = _lines(theirs, columns, question.range_offsets)
-    table_lines = _lines(_within(ours, bounds), columns, question.range_offsets)
-    older, unplaced = _left_aside(ours, bounds)
+    topic_lines, _, _ = _lines(theirs, columns, question.range_offsets, bounds)
+    table_lines, older, unplaced = _lines(ours, columns, question.range_offsets, bounds)
     ranges = tuple(_paired(topic_lines, table_lines, question.range_offsets))
     wrong = [each for each in ranges if not each.is_equal]
     found = Found()
     if wrong:
-        topic_again = hashed(_topic(spark, question, _envelope(wrong, bounds)), columns)
+        topic_again = hashed(_topic(spark, question, _envelope(wrong, bounds), columns), columns)
         found = differences(
-            spark, topic_again, _within(ours, bounds), columns,
+            spark, topic_again, ours.where(_aside(bounds) == COMPARED), columns,
             [(each.partition, each.low // question.range_offsets) for each in wrong],
             range_offsets=question.range_offsets, most=question.most_listed,
         )  # fmt: skip
@@ -177,8 +181,7 @@ def _bounds(question: Question) -> Bounds:
     options = {
         "subscribe": question.topic,
         "startingOffsets": "earliest",
-        "path": str(question.data),
-        **question.options,
+        **question.place,
     }
     source = MagnetarDataSource(options)
     reader = source.streamReader(source.schema())
@@ -194,52 +197,48 @@ def _cut_to_table(bounds: Bounds, rows: DataFrame) -> Bounds:
     return {p: (low, max(min(high, last.get(p, -1) + 1), low)) for p, (low, high) in bounds.items()}
 
 
-def _topic(spark: SparkSession, question: Question, bounds: Bounds) -> DataFrame:
-    """Give the topic's records with offsets in ``bounds``."""
+def _topic(spark: SparkSession, question: Question, bounds: Bounds, columns: Iterable[str]) -> DataFrame:
+    """Give the topic's records with offsets in ``bounds``: their places and these columns."""
     some = {p: (low, high) for p, (low, high) in bounds.items() if high > low} or dict([*bounds.items()][:1])
     options = {
         "assign": json.dumps({question.topic: list(some)}),
         "startingOffsets": json.dumps({question.topic: {str(p): low for p, (low, _) in some.items()}}),
         "endingOffsets": json.dumps({question.topic: {str(p): high for p, (_, high) in some.items()}}),
-        "includeHeaders": "true",
-        **question.options,
+        "columns": ",".join(("partition", "offset", *columns)),
+        **question.place,
     }
-    return spark.read.format("magnetar").options(**options).load(str(question.data))
+    return spark.read.format("magnetar").options(**options).load()
 
 
-def _within(rows: DataFrame, bounds: Bounds) -> DataFrame:
-    """Give the rows that can be compared: partitions that the topic does not have are; what it let go of is not."""
-    return rows.where(f.col("offset") >= _low(bounds)).where("partition is not null and offset is not null")
+COMPARED, OLDER, UNPLACED = 0, 1, 2
 
 
-def _low(bounds: Bounds) -> Column:
+def _aside(bounds: Bounds) -> Column:
+    """Tell of a row whether it is compared; what the topic let go of is not, and what has no place cannot be."""
     low = f.lit(0).cast("long")
     for partition, (first, _) in bounds.items():
         if first:
             low = f.when(f.col("partition") == partition, f.lit(first).cast("long")).otherwise(low)
-    return low
+    offset = f.col("offset")
+    nowhere = f.col("partition").isNull() | offset.isNull() | (offset < 0)
+    return f.when(nowhere, UNPLACED).when(offset < low, OLDER).otherwise(COMPARED)
 
 
-def _left_aside(rows: DataFrame, bounds: Bounds) -> tuple[dict[int, int], int]:
-    """Count, by partition, what is older than the topic, and the rows that have no place at all."""
-    nowhere = f.col("partition").isNull() | f.col("offset").isNull() | (f.col("offset") < 0)
-    aside = rows.select("partition", "offset", nowhere.alias("nowhere"))
-    if any(low for low, _ in bounds.values()):
-        aside = aside.where(f.col("nowhere") | (f.col("offset") < _low(bounds)))
-    else:
-        aside = aside.where("nowhere")
-    counted = aside.groupBy("partition", "nowhere").count().collect()
-    older = {row.partition: row["count"] for row in counted if not row.nowhere}
-    return older, sum(row["count"] for row in counted if row.nowhere)
-
-
-def _lines(rows: DataFrame, columns: Iterable[str], size: int) -> dict[tuple[int, int], Side]:
-    """Give one line per partition and range."""
+def _lines(
+    rows: DataFrame, columns: Iterable[str], size: int, bounds: Bounds
+) -> tuple[dict[tuple[int, int], Side], dict[int, int], int]:
+    """Give one line per partition and range, how many rows are older by partition, and how many have no place."""
     made = [digest(name).alias(name) for name in columns]
-    counted = rows.groupBy("partition", range_number(size)).agg(
+    grouped = rows.withColumn("aside", _aside(bounds)).groupBy("partition", range_number(size), "aside")
+    counted = grouped.agg(
         f.count("*").alias("records"), f.min("offset").alias("first"), f.max("offset").alias("last"), *made
-    )
-    return {(row.partition, row.range): _side(row, columns) for row in counted.collect()}
+    ).collect()
+    older: dict[int, int] = {}
+    for row in counted:
+        if row.aside == OLDER:
+            older[row.partition] = older.get(row.partition, 0) + row.records
+    lines = {(r.partition, r.range): _side(r, columns) for r in counted if r.aside == COMPARED}
+    return lines, older, sum(row.records for row in counted if row.aside == UNPLACED)
 
 
 def _side(row: Row, columns: Iterable[str]) -> Side:
