@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from magnetar.pipeline.audit import Question, audit
 from tests.process import BrokerProcess
 
-KILLS = int(os.environ.get("MAGNETAR_KILLS", "4"))
+KILLS = int(os.environ.get("MAGNETAR_KILLS", "3"))
 SEED = int(os.environ.get("MAGNETAR_SEED", "0")) or Random().randrange(1, 1 << 30)
 RECORDS_PER_S = 4_000
 SECONDS_TO_END = 600
