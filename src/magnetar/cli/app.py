@@ -21,6 +21,7 @@ from magnetar.cli import (
     permission,
     produce,
     restore,
+    table,
     token,
     topic,
     why,
@@ -71,6 +72,7 @@ app.add_typer(config.app, name="config")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(token.app, name="token")
 app.add_typer(permission.app, name="permission")
+app.add_typer(table.app, name="table")
 app.command()(produce.produce)
 app.command()(consume.consume)
 app.command()(explain.explain)

@@ -143,4 +143,7 @@ def test_clear_errors(tmp_path: Path, topic: TopicOnDisk) -> None:
         tables.sync("t", table, options={**topic.options, "onDamage": "skip"})
     with pytest.raises(ValueError, match="no topic 'other'"):
         tables.sync("other", table, options=topic.options)
-    assert Layout().compression == "snappy"
+    with pytest.raises(
+        ValueError, match="compression must be one of snappy, zstd, lz4, gzip, none, not 'rar'"
+    ):
+        Layout(compression="rar")

@@ -32,6 +32,7 @@ _POSITIONS = frozenset(
 )
 _ROW_GROUP_BYTES = 32 << 20
 _ROW_GROUP_ROWS = 1 << 20
+CODECS = ("snappy", "zstd", "lz4", "gzip", "none")
 _NAME = re.compile(r"(?P<order>.+)-(?P<attempt>[0-9a-f]{12})-[0-9a-f]{8}\.parquet")
 
 
@@ -42,7 +43,13 @@ class Layout:
     target_bytes: int = 128 << 20
     """About how large a file may become."""
     compression: str = "snappy"
-    """snappy, zstd, lz4, gzip or none. zstd makes smaller files and takes some more time."""
+    """One of `CODECS`. zstd makes smaller files and takes some more time."""
+
+    def __post_init__(self) -> None:
+        if self.compression not in CODECS:
+            raise ValueError(f"compression must be one of {', '.join(CODECS)}, not {self.compression!r}")
+        if self.target_bytes < 1:
+            raise ValueError(f"target_bytes must be above 0, not {self.target_bytes}")
 
 
 @dataclass(frozen=True, slots=True)
