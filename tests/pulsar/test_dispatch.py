@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from magnetar.broker.names import TopicName
+from magnetar.broker.topic import Topic
 from magnetar.ledger.cursor import Cursors, Start
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.ledger.port import Flush, LedgerPolicy, ManagedLedger
@@ -21,6 +23,7 @@ from magnetar.pulsar.dispatch.key_shared import KeyShared
 from magnetar.pulsar.dispatch.shared import Shared
 from magnetar.pulsar.dispatch.subscription import Limits, Readings, SingleActive, Subscription, SubType
 from magnetar.pulsar.errors import ConsumerAssignError
+from magnetar.pulsar.topic import PulsarTopic, Wanted
 from magnetar.pulsar.wire.frames import read_frame
 from magnetar.records.compression import Buffer
 from tests.pulsar.raw import entry
@@ -248,3 +251,25 @@ async def test_sticky_ranges_are_checked() -> None:
         with pytest.raises(ConsumerAssignError):
             sticky.add(Consumer(Ear(), 2, "b", -1, hash_ranges=ranges))
     sticky.add(Consumer(Ear(), 3, "c", -1, hash_ranges=((101, 65535),)))
+
+
+async def test_what_is_too_old_is_passed_over_by_subscriptions_and_kept_in_the_log() -> None:
+    now_ms = 1000
+    engine, store = MemoryEngine(clock=lambda: now_ms), MemoryStore()
+    await engine.start()
+    log = await engine.open("public/default/persistent/t", LedgerPolicy(flush=Flush.os, max_ledger_entries=2))
+    name = TopicName("public", "default", "t")
+    topic = PulsarTopic(
+        Topic(name, "t", bytes(16), 1), 0, log, store, Conversions(1 << 20), Limits(0, 0), lambda: now_ms,
+        deduplicates=False,
+    )  # fmt: skip
+    await topic.load()
+    subscription = await topic.subscription(Wanted("s", SubType.Exclusive))
+    for now_ms in (1000, 2000, 3000, 4000, 5000):
+        log.append((entry(b"%d" % now_ms),), messages=1, timestamp_ms=now_ms)
+    assert subscription.backlog == 5
+    await topic.expire(3000)
+    assert (subscription.backlog, subscription.expired) == (3, 2)
+    await topic.expire(9000)
+    assert (subscription.backlog, subscription.expired) == (0, 5)
+    assert log.first_offset == 0

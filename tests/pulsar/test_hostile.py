@@ -270,3 +270,19 @@ def test_a_producer_that_waits_for_the_topic_gets_it_when_the_other_goes(
         ready, _ = second.hear()
         assert (ready.producer_success.request_id, ready.producer_success.producer_ready) == (5, True)
         assert second.ask(raw.send(), raw.entry()).type == BaseCommand.SEND_RECEIPT
+
+
+def test_a_producer_that_gives_up_waiting_does_not_get_the_topic(
+    pulsar_broker: BrokerProcess, topic: str
+) -> None:
+    close = BaseCommand(type=BaseCommand.CLOSE_PRODUCER)
+    close.close_producer.producer_id, close.close_producer.request_id = 1, 2
+    with Raw(pulsar_broker) as first, Raw(pulsar_broker) as second:
+        first.ask(raw.producer(topic))
+        waits = raw.producer(topic)
+        waits.producer.producer_access_mode = ProducerAccessMode.WaitForExclusive
+        second.ask(waits)
+        assert second.ask(close).type == BaseCommand.SUCCESS
+        assert first.ask(close).type == BaseCommand.SUCCESS
+        assert first.ask(raw.producer(topic)).type == BaseCommand.PRODUCER_SUCCESS
+        assert second.ask(raw.ping()).type == BaseCommand.PONG

@@ -70,7 +70,11 @@ class Cursor:
     """One reading state. Made by ``Cursors``, which say when changes are durable."""
 
     def __init__(
-        self, log: ManagedLedger, name: str, info: CursorInfo, save: Callable[[CursorInfo], None] | None
+        self,
+        log: ManagedLedger,
+        name: str,
+        info: CursorInfo,
+        save: Callable[[Callable[[], CursorInfo]], None] | None,
     ) -> None:
         self.name = name
         self.is_durable = save is not None
@@ -160,7 +164,10 @@ class Cursor:
 
     def _keep(self) -> None:
         if self._save is not None:
-            self._save(CursorInfo(self._mark, tuple(self.deleted_ranges())))
+            self._save(self._info)  # to put it together takes long where there are many ranges
+
+    def _info(self) -> CursorInfo:
+        return CursorInfo(self._mark, tuple(self.deleted_ranges()))
 
     # -- reading
 
@@ -281,7 +288,7 @@ class Cursors:
         self._save_interval_ms = save_interval_ms
         self._open: dict[str, Cursor] = {}
         self._versions: dict[str, int] = {}
-        self._due: dict[str, CursorInfo] = {}
+        self._due: dict[str, Callable[[], CursorInfo]] = {}
         self._saved_ms: dict[str, int] = {}
 
     def names(self) -> list[str]:
@@ -319,9 +326,10 @@ class Cursors:
 
     def save(self) -> None:
         """Make what cursors only have in memory durable."""
-        with self._metadata.transaction():
-            for name, info in list(self._due.items()):
-                self._write(name, info)
+        if self._due:
+            with self._metadata.transaction():
+                for name, info in list(self._due.items()):
+                    self._write(name, info())
 
     def _beginning(self, start: Start) -> CursorInfo:
         ledgers = self._log.ledgers()
@@ -332,12 +340,12 @@ class Cursors:
             Position(ledger.ledger_id, BEFORE_FIRST if start is Start.earliest else ledger.entries - 1)
         )
 
-    def _save(self, name: str, info: CursorInfo) -> None:
+    def _save(self, name: str, info: Callable[[], CursorInfo]) -> None:
         if self._open.get(name) is None:
             raise LedgerFenced(f"cursor {name} of {self._log.name} was deleted")
         self._due[name] = info
         if self._clock() - self._saved_ms.get(name, 0) >= self._save_interval_ms:
-            self._write(name, info)
+            self._write(name, info())
 
     def _write(self, name: str, info: CursorInfo) -> None:
         now_ms = self._clock()

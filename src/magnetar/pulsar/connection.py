@@ -99,8 +99,8 @@ class Connection:
         self.is_writable = True
         self.producers: dict[int, Producing] = {}
         self.consumers: dict[int, Consuming] = {}
-        self.opening: dict[tuple[str, int], asyncio.Task[None]] = {}
-        """Producers and consumers that are being made."""
+        self.waiting: dict[int, asyncio.Future[None]] = {}
+        """Producers that wait to have their topic to themselves."""
         self.watchers: dict[int, Callable[[], None]] = {}
         """How to end what watches over lists of topics."""
         self._write = write

@@ -86,11 +86,14 @@ async def _wait(
 ) -> None:
     """Tell the client to be patient, until the topic is its own."""
     _tell(connection, request_id, producing, ready=False)
+    connection.waiting[producing.producer.producer_id] = turn
     try:
         await turn
     except asyncio.CancelledError:
         producing.topic.producers.remove(producing.producer)
         raise
+    finally:
+        connection.waiting.pop(producing.producer.producer_id, None)
 
 
 def _tell(connection: Connection, request_id: int, producing: Producing, *, ready: bool) -> None:
@@ -196,6 +199,8 @@ def _refused(command: CommandSend, error: BaseException) -> bytes:
 
 def close_producer(connection: Connection, command: CommandCloseProducer, entry: memoryview) -> None:
     """Let a producer go, after all that it sent is stored."""
+    if (turn := connection.waiting.get(command.producer_id)) is not None:
+        turn.cancel()
     producing = connection.producers.pop(command.producer_id, None)
     if producing is not None:
         producing.topic.producers.remove(producing.producer)
