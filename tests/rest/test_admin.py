@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -264,6 +265,35 @@ def test_schemas_have_versions(http: httpx.Client, topic: str) -> None:
     assert http.request("DELETE", f"{root}/schema").status_code == 200
     refused(http.get(f"{root}/schema"), 404)
     assert "one of" in refused(http.post(f"{root}/schema", json={"type": "NO", "schema": ""}), 422)
+
+
+def test_what_a_namespace_says_of_schemas_is_in_force(http: httpx.Client, topic: str) -> None:
+    assert http.put("/admin/v2/namespaces/public/schemas").status_code == 204
+    strategy = "/admin/v2/namespaces/public/schemas/schemaCompatibilityStrategy"
+    root = f"/admin/v2/schemas/public/schemas/{topic}"
+    one = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
+    other = one.replace('"a"', '"b"')
+    assert http.put(strategy, json="ALWAYS_COMPATIBLE").status_code == 204
+    for text in (one, other):
+        assert http.post(f"{root}/schema", json={"type": "AVRO", "schema": text}).status_code == 200
+    assert http.put(strategy, json="FULL").status_code == 204
+    third = one.replace('"a"', '"c"')
+    refused(http.post(f"{root}/schema", json={"type": "AVRO", "schema": third}), 409)
+
+
+def test_messages_that_are_too_old_are_passed_over(
+    http: httpx.Client, client: pulsar.Client, house: BrokerProcess, topic: str
+) -> None:
+    consumer = client.subscribe(topic, "s")
+    producer = client.create_producer(topic)
+    producer.send(b"old")
+    consumer.close()
+    assert backlog(http, topic) == 1
+    assert http.post(f"{path_of(topic)}/all_subscription/expireMessages/3600").status_code == 204
+    assert backlog(http, topic) == 1
+    time.sleep(1.1)
+    assert http.post(f"{path_of(topic)}/subscription/s/expireMessages/1").status_code == 204
+    assert backlog(http, topic) == 0
 
 
 def test_metrics_are_pulsars(http: httpx.Client, client: pulsar.Client, topic: str) -> None:

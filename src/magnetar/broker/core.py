@@ -26,6 +26,7 @@ from magnetar.broker.identity import Identity, new_id, take_identity
 from magnetar.broker.names import CONSUMER_OFFSETS, INTERNAL_TOPICS, Naming, TopicName
 from magnetar.broker.namespaces import Namespaces
 from magnetar.broker.policies import NamespacePolicies
+from magnetar.broker.progress import Progress
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
 from magnetar.broker.topic_config import TopicConfig, check_overrides
@@ -64,6 +65,7 @@ class Broker:
         self.store = store
         self.engine = engine
         self.events = Events()
+        self.progress = Progress(settings.linked_subscriptions)
         self.namespaces = Namespaces(store)
         self.security = Security(settings, self.namespaces)
         self.naming = Naming(

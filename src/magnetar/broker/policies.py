@@ -1,7 +1,8 @@
 """A namespace's policies: Pulsar's JSON, of which some parts take effect here and all parts are kept.
 
 Effective: ``retention_policies`` (minutes and MB, -1 for no bound) for topics without their own, ``auth_policies``
-(see `magnetar.broker.auth.grants`), and our extension
+(see `magnetar.broker.auth.grants`), for Pulsar's clients ``message_ttl_in_seconds``, ``deduplicationEnabled`` (from
+when a topic is next opened) and ``schema_compatibility_strategy``, and our extension
 ``magnetar``: ``{"flush": "always|interval|os", "entryFormat": "kafka|mixed_kafka|pulsar"}``.
 """
 

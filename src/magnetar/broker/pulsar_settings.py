@@ -92,3 +92,9 @@ class PulsarSettings(SecuritySettings):
         "What a new version of a topic's schema must be compatible with.",
         pulsar=("schemaCompatibilityStrategy",),
     )
+    linked_subscriptions: tuple[str, ...] = setting(
+        (),
+        Kind.LIST,
+        "Names under which a Kafka group and a Pulsar subscription share one progress, * for all: while the group has "
+        "members they read, and the subscription's consumers wait; when the last one left, the consumers go on.",
+    )

@@ -17,6 +17,7 @@ from magnetar.kafka.context import Services
 from magnetar.kafka.coordinators.groups import GroupCoordinator
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.fetch_sessions import FetchSessions
+from magnetar.kafka.group_progress import GroupProgress
 from magnetar.kafka.login import SERVED_MECHANISMS
 from magnetar.kafka.offsets_log import LedgerOffsetsLog
 from magnetar.kafka.partitions.registry import Partitions
@@ -72,6 +73,9 @@ class KafkaProtocolHandler(ProtocolHandler):
                 await tenancy.forget(topic.kafka_name)
 
         broker.events.topic_deleted.append(forget)
+        broker.progress.groups = GroupProgress(broker, groups)
+        groups.on_committed = broker.progress.committed
+        groups.on_joining = broker.progress.joining_group
         self._server = KafkaServer(self.services, self._settings)
         partitions.start()
         self._server.start()

@@ -13,6 +13,7 @@ from magnetar.broker.names import TopicName
 from magnetar.broker.pulsar_listeners import url
 from magnetar.broker.settings import Settings
 from magnetar.ledger.port import wall_clock_ms
+from magnetar.pulsar.group_cursors import GroupCursors
 from magnetar.pulsar.schemas import Schemas, strategy_named
 from magnetar.pulsar.server import PulsarServer
 from magnetar.pulsar.services import Services
@@ -45,7 +46,7 @@ class PulsarProtocolHandler(ProtocolHandler):
         schemas = Schemas(
             broker.store, self._clock, strategy_named(self._settings.schema_compatibility_strategy)
         )
-        self.services = Services(broker, topics, schemas, self._clock)
+        self.services = Services(broker, topics, schemas, GroupCursors(broker, topics), self._clock)
         broker.events.topic_deleted.append(schemas.topic_deleted)
         namespaces = broker.namespaces
 
@@ -82,5 +83,6 @@ class PulsarProtocolHandler(ProtocolHandler):
     async def close(self) -> None:
         if self._web is not None:
             self._web.close()
+        await self.services.groups.synchronise()
         await self.services.topics.close()
         self._server.close()

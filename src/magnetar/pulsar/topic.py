@@ -50,6 +50,8 @@ class Wanted:
     sticky: bool = False
     any_order: bool = False
     properties: Mapping[str, str] | None = None
+    is_group: bool = False
+    """Whether it is to follow a Kafka group of that name."""
 
 
 class PulsarTopic:
@@ -73,6 +75,8 @@ class PulsarTopic:
         self.log = log
         self.cursors = Cursors(log, store, clock=clock, save_interval_ms=CURSOR_SAVE_MS)
         self.subscriptions: dict[str, Subscription] = {}
+        self.is_groups: Callable[[str], bool] = lambda name: False
+        """Whether a subscription is a Kafka group's alone."""
         self.last_durable: asyncio.Future[None] | None = None
         """When the last append is durable; None if it is at once."""
         self.dedup = Deduplication(log, store, clock) if deduplicates else None
@@ -131,6 +135,10 @@ class PulsarTopic:
 
     async def subscription(self, wanted: Wanted) -> Subscription:
         """Give the subscription that a consumer asks for, made if need be; raise ``PulsarError``."""
+        if not wanted.is_group and self.is_groups(wanted.subscription):
+            raise ConsumerBusy(
+                f"Subscription {wanted.subscription} is that of a Kafka group; linked.subscriptions lets both share it"
+            )
         found = self.subscriptions.get(wanted.subscription)
         if found is not None and found.consumers:
             if found.cursor.is_durable != wanted.durable:

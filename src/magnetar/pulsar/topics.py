@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import TopicExists, TopicNotFound
@@ -38,6 +38,9 @@ class PulsarTopics:
         self._opening: dict[tuple[bytes, int], asyncio.Future[PulsarTopic]] = {}
         self._sweeper: asyncio.Task[None] | None = None
         self._switching: set[asyncio.Future[None]] = set()
+        self.each_second: list[Callable[[], Awaitable[None]]] = []
+        """What else is to be done now and then."""
+        self.is_groups: Callable[[PulsarTopic, str], bool] = lambda topic, name: False
         broker.events.topic_deleted.append(self._deleted)
         broker.events.topic_changed.append(self._changed)
 
@@ -120,6 +123,7 @@ class PulsarTopics:
             self._clock,
             deduplicates=self._deduplicates(topic),
         )
+        made.is_groups = lambda name: self.is_groups(made, name)
         await made.load()
         if topic.deleted:
             made.close()
@@ -162,6 +166,11 @@ class PulsarTopics:
         while True:
             await asyncio.sleep(_SWEEP_S)
             rounds += 1
+            for work in self.each_second:
+                try:
+                    await work()
+                except Exception:  # the sweep must go on, and the next round tries again
+                    _log.exception("what is done every second failed")
             for topic in self.all_open():
                 try:
                     topic.save()

@@ -68,6 +68,10 @@ class GroupCoordinator:
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
         self.settings = settings
+        self.on_committed: Callable[[str, str, int, int | None], None] = lambda *_: None
+        """Called with group, topic, partition and offset (None: forgotten) once that is durable."""
+        self.on_joining: Callable[[str], None] = lambda group: None
+        """Called with a group before somebody joins it."""
         self._clock = clock
         self._shards = [Shard(index, log, settings, clock, new_id) for index in range(log.partitions)]
         self._log = log
@@ -91,10 +95,18 @@ class GroupCoordinator:
         async def load(shard: Shard) -> None:
             async with gate:
                 await shard.load()
+            self._tell_all(shard)
 
         async with asyncio.TaskGroup() as tasks:
             for partition in partitions:
                 tasks.create_task(load(self._shards[partition]))
+
+    def _tell_all(self, shard: Shard) -> None:
+        """Tell whoever listens what was committed before this start."""
+        for group in shard.decider.groups.values() if shard.decider is not None else ():
+            for topic, partitions in group.offsets.items():
+                for partition, kept in partitions.items():
+                    self.on_committed(group.group_id, topic, partition, kept.offset)
 
     async def loaded(self) -> None:
         """Wait until every partition is loaded."""
@@ -125,6 +137,7 @@ class GroupCoordinator:
     async def join(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
         """Answer when the group's next generation begins, or at once with what stands against it."""
         now_ms = self._clock()
+        self.on_joining(request.group_id)
         try:
             return await self._ask(
                 request.group_id, lambda decider, token: decider.classic.join(request, caller, token, now_ms)
@@ -167,14 +180,21 @@ class GroupCoordinator:
     # Offsets.
 
     async def commit(
-        self, group_id: str, who: Committer, commits: list[Commit], api_version: int
+        self, group_id: str, who: Committer, commits: list[Commit], api_version: int, *, tell: bool = True
     ) -> list[ErrorCode]:
-        """Keep offsets, durable on return; one code per commit. Raises `Refused`."""
+        """Keep offsets, durable on return; one code per commit. Raises `Refused`.
+
+        ``tell`` is for whoever else keeps this progress; who has it from there does not want it back.
+        """
         now_ms = self._clock()
-        return await self._ask(
+        codes = await self._ask(
             group_id,
             lambda decider, token: decider.offsets.commit(group_id, who, commits, api_version, now_ms),
         )
+        for commit, code in zip(commits, codes, strict=True):
+            if tell and code == ErrorCode.NONE:
+                self.on_committed(group_id, commit.topic, commit.partition, commit.offset)
+        return codes
 
     async def fetch(self, group_id: str, read: Callable[[Offsets], T]) -> T:
         """Give what ``read`` makes of the group's offsets, once none of them can be lost. Raises `Refused`.
@@ -185,13 +205,23 @@ class GroupCoordinator:
             group_id, lambda decider, token: Decision((), read(decider.offsets.fetch(group_id)))
         )
 
-    async def delete_offsets(self, group_id: str, partitions: list[TopicPartition]) -> list[ErrorCode]:
+    async def delete_offsets(
+        self, group_id: str, partitions: list[TopicPartition], *, tell: bool = True
+    ) -> list[ErrorCode]:
         """Forget offsets; one code per partition. Raises `Refused`."""
-        return await self._ask(group_id, lambda decider, token: decider.offsets.delete(group_id, partitions))
+        codes = await self._ask(group_id, lambda decider, token: decider.offsets.delete(group_id, partitions))
+        for (topic, partition), code in zip(partitions, codes, strict=True):
+            if tell and code == ErrorCode.NONE:
+                self.on_committed(group_id, topic, partition, None)
+        return codes
 
     async def delete_group(self, group_id: str) -> None:
         """Forget a group and its offsets. Raises `Refused`."""
+        committed = self.committed(group_id)
         await self._ask(group_id, lambda decider, token: decider.offsets.delete_group(group_id))
+        for topic, partitions in committed.items():
+            for partition in partitions:
+                self.on_committed(group_id, topic, partition, None)
 
     async def on_topic_deleted(self, kafka_name: str) -> None:
         """Forget what all groups committed for a topic that is gone."""

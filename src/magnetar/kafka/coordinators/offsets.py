@@ -40,6 +40,8 @@ class Committer(NamedTuple):
     generation: int = -1
     retention_ms: int = -1
     """How long to keep the offsets, as clients before 2.1 may ask; -1 as configured."""
+    is_broker: bool = False
+    """The broker itself, for a subscription that shares the group's progress: no generation binds it."""
 
 
 class GroupOffsets:
@@ -157,8 +159,8 @@ class GroupOffsets:
 
 
 def _check_committer(group: ClassicGroup, who: Committer) -> None:
-    if who.generation < 0 and group.state is State.EMPTY:
-        # Admin clients, and consumers that assign partitions themselves.
+    if who.is_broker or (who.generation < 0 and group.state is State.EMPTY):
+        # Admin clients, consumers that assign partitions themselves, and the broker.
         return
     if who.generation < 0 and not who.member_id and who.instance_id is None:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)

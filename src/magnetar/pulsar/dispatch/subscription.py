@@ -61,6 +61,8 @@ class Subscription(ABC):
         self.consumers: list[Consumer] = []
         self.properties: dict[str, str] = {}
         self.expired = 0
+        self.paused = False
+        """Whether somebody else reads in the place of its consumers."""
         self.abandoned_ms: int | None = None
         """Since when nobody has been there, if it ends unless somebody comes back."""
         self._left_messages = self._left_bytes = 0
@@ -122,7 +124,7 @@ class Subscription(ABC):
         """Send on, if something can be sent."""
         if self._pumping is not None:
             self._again = True
-        elif not self._closed and self._retry is None and self._may_send():
+        elif not self._closed and not self.paused and self._retry is None and self._may_send():
             self._pumping = asyncio.get_running_loop().create_task(self._run())
 
     @abstractmethod
@@ -135,7 +137,7 @@ class Subscription(ABC):
 
     async def _run(self) -> None:
         try:
-            while not self._closed:
+            while not self._closed and not self.paused:
                 self._again = False
                 await self._pump()
                 self._retry_s = _FIRST_RETRY_S
@@ -163,6 +165,8 @@ class Subscription(ABC):
 
     async def _fetch(self) -> bool:
         """Read on; tell whether there may be more to send now."""
+        if self.paused:
+            return False
         generation = self._generation
         offset = self._next
         if offset is None:
@@ -172,7 +176,7 @@ class Subscription(ABC):
         entries = await self._log.read(offset, max_bytes=READ_BYTES)
         found = await self._readings.conversions.deliveries(entries)
         if generation != self._generation:
-            return True
+            return not self.paused
         if not entries:
             self._next = offset
             return False
@@ -271,6 +275,22 @@ class Subscription(ABC):
         """Send entries again: those named, or all that the consumer did not acknowledge."""
 
     # -- moving
+
+    def pause(self) -> None:
+        """Send nothing more; what is out may still be acknowledged."""
+        self.paused = True
+        self.rewind()
+
+    def go_on(self) -> None:
+        """Send again, from the first entry that is not acknowledged."""
+        self.paused = False
+        self.rewind()
+        self.kick()
+
+    def first_remaining(self, mark: Position) -> int:
+        """Give how many messages of the entry right behind ``mark`` are done with, before the first that is not."""
+        remaining = self._partly.get((mark.ledger_id, mark.entry_id + 1), 0)
+        return (remaining & -remaining).bit_length() - 1 if remaining else 0
 
     def reset(self, move: Callable[[], None]) -> None:
         """Send everybody away and move the cursor."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from magnetar.ledger.cursor import Start
@@ -49,13 +50,15 @@ async def delete(ask: Ask) -> None:
     if not ask.flag("force") and any(subscription.consumers for _, subscription in found):
         raise RestError(412, "Subscription has active connected consumers")
     for topic, _ in found:
+        await ask.services.groups.deleted(topic, _name(ask))
         topic.unsubscribe(_name(ask))
 
 
 async def skip_all(ask: Ask) -> None:
     """Have a subscription pass over everything there is."""
     for topic, subscription in await _each(ask):
-        subscription.skip_to(last_position(topic))
+        async with _moving(ask, topic, subscription):
+            subscription.skip_to(last_position(topic))
 
 
 async def skip(ask: Ask) -> None:
@@ -66,13 +69,15 @@ async def skip(ask: Ask) -> None:
         raise RestError(412, "the number of messages must be greater than 0")
     last = await _nth_open(topic, subscription, wanted)
     if last is not None:
-        subscription.skip_to(Position(last.ledger_id, last.entry_id))
+        async with _moving(ask, topic, subscription):
+            subscription.skip_to(Position(last.ledger_id, last.entry_id))
 
 
 async def reset_to_time(ask: Ask) -> None:
     """Have a subscription begin again with the first message published at that time (ms) or later."""
     for topic, subscription in await _each(ask):
-        topic.seek(subscription, await topic.position_at(ask.number("timestamp")))
+        async with _moving(ask, topic, subscription):
+            topic.seek(subscription, await topic.position_at(ask.number("timestamp")))
 
 
 async def reset_to_position(ask: Ask) -> None:
@@ -88,7 +93,8 @@ async def reset_to_position(ask: Ask) -> None:
         position = topic.end()
     else:
         position = topic.position_of((place[0], place[1] + bool(content.get("isExcluded"))))
-    topic.seek(subscription, position)
+    async with _moving(ask, topic, subscription):
+        topic.seek(subscription, position)
 
 
 async def expire(ask: Ask) -> None:
@@ -106,11 +112,12 @@ async def expire_all(ask: Ask) -> None:
 
 async def expire_to_position(ask: Ask) -> None:
     """Have a subscription pass over everything up to a message id."""
-    _, subscription = await _one(ask)
+    topic, subscription = await _one(ask)
     place = _place(ask.json())
     if place is None:
         raise RestError(412, "the body must hold ledgerId and entryId")
-    subscription.expired += subscription.skip_to(Position(*place))
+    async with _moving(ask, topic, subscription):
+        subscription.expired += subscription.skip_to(Position(*place))
 
 
 async def properties(ask: Ask) -> dict[str, str]:
@@ -216,7 +223,16 @@ async def _expire(ask: Ask, topic: PulsarTopic, subscription: Subscription) -> N
     position = await topic.position_at(int(time.time() * 1000) - ask.number("seconds") * 1000)
     last = Position(position.ledger_id, position.entry_id - 1)
     if position.ledger_id >= 0 and subscription.cursor.mark_delete_position < last:
-        subscription.expired += subscription.skip_to(last)
+        async with _moving(ask, topic, subscription):
+            subscription.expired += subscription.skip_to(last)
+
+
+@asynccontextmanager
+async def _moving(ask: Ask, topic: PulsarTopic, subscription: Subscription) -> AsyncIterator[None]:
+    """A Kafka group of that name, if there is one, has no members, and goes on from where its cursor then is."""
+    ask.services.groups.check(topic, subscription.name)
+    yield
+    await ask.services.groups.moved(topic, subscription)
 
 
 async def _nth_open(

@@ -1,0 +1,193 @@
+"""Kafka's groups as subscriptions: cursors that follow what groups commit, and groups that follow their cursors.
+
+A cursor made for a group is marked at ``/magnetar/group-cursors/LEDGER/GROUP`` and is the group's alone: Pulsar's
+tools show it, reset it, delete it, but no consumer may subscribe to it, unless the name is linked. Then both are one:
+
+    the group has members      they read; consumers of the subscription wait; commits move the cursor
+    the group has none         consumers are sent what is left; what they acknowledge is committed for the group
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from urllib.parse import quote
+
+from magnetar.broker.core import Broker
+from magnetar.broker.errors import BrokerError, TopicNotFound
+from magnetar.broker.progress import GroupIsActive, Read
+from magnetar.ledger.errors import LedgerError, OffsetOutOfRange
+from magnetar.ledger.port import Position
+from magnetar.metadata import MetadataError
+from magnetar.pulsar.dispatch.consumer import words
+from magnetar.pulsar.dispatch.subscription import Subscription, SubType
+from magnetar.pulsar.errors import PulsarError
+from magnetar.pulsar.topic import PulsarTopic, Wanted
+from magnetar.pulsar.topics import PulsarTopics
+from magnetar.records.errors import RecordsError
+
+_MARKS = "/magnetar/group-cursors"
+_log = logging.getLogger("magnetar.pulsar")
+
+
+class GroupCursors:
+    """Takes over what groups commit, once a second, and tells groups what became of their cursors."""
+
+    def __init__(self, broker: Broker, topics: PulsarTopics) -> None:
+        self._broker = broker
+        self._topics = topics
+        self._progress = broker.progress
+        self._told: dict[tuple[PulsarTopic, str], int] = {}
+        """What was last committed for a linked group."""
+        self._urgent: set[asyncio.Task[None]] = set()
+        self._progress.listening = True
+        self._progress.joining = self._joining
+        topics.each_second.append(self.synchronise)
+        topics.is_groups = self.is_groups
+
+    def is_groups(self, topic: PulsarTopic, name: str) -> bool:
+        """Whether a subscription is a group's alone."""
+        return not self._progress.is_linked(name) and self._broker.store.get(_mark(topic, name)) is not None
+
+    async def synchronise(self) -> None:
+        """Do what is due."""
+        for read, offset in self._progress.take().items():
+            try:
+                await self._follow(read, offset)
+            except TopicNotFound:
+                continue
+            except (LedgerError, MetadataError, BrokerError, PulsarError, RecordsError) as error:
+                _log.error("the cursor of group %s on %s cannot follow: %s", read.group, read.topic, error)
+        for topic in self._topics.all_open():
+            for name, subscription in list(topic.subscriptions.items()):
+                if subscription.cursor.is_durable and self._progress.is_linked(name):
+                    await self._link(topic, subscription)
+
+    async def _follow(self, read: Read, offset: int | None) -> None:
+        """Put a group's cursor where the group is."""
+        topic = await self._topics.open(self._broker.topic(read.topic), read.partition)
+        found = topic.subscriptions.get(read.group)
+        is_ours = found is None or self._progress.is_linked(read.group) or self.is_groups(topic, read.group)
+        if not is_ours:
+            return  # a subscription that only has the same name
+        if offset is None:
+            if found is not None:
+                topic.unsubscribe(read.group)
+                self._unmark(topic, read.group)
+            return
+        if found is None:
+            self._broker.store.put(_mark(topic, read.group), b"")
+            found = await topic.subscription(Wanted(read.group, SubType.Exclusive, is_group=True))
+        if await self.offset_of(topic, found) != offset:
+            await self._put(topic, found, offset)
+        self._told[topic, read.group] = offset
+
+    async def _put(self, topic: PulsarTopic, subscription: Subscription, offset: int) -> None:
+        log = topic.log
+        offset = min(max(offset, log.first_offset), log.visible_offset)
+        entries = await log.read(offset, max_bytes=1) if offset < log.visible_offset else []
+        if not entries:
+            topic.seek(subscription, topic.end())
+            return
+        entry = entries[0]
+        place = Position(entry.ledger_id, entry.entry_id)
+        first = await self._first_offset(topic, place, entry.last_offset)
+        topic.seek(subscription, place)
+        if offset > first:
+            remaining = (1 << (entry.last_offset - first + 1)) - (1 << (offset - first))
+            subscription.begin_within(place, words(remaining))
+
+    async def offset_of(self, topic: PulsarTopic, subscription: Subscription) -> int:
+        """Give the offset of the first message that is not acknowledged."""
+        subscription.flush_acks()
+        start = max(await subscription.cursor.start_offset(), topic.log.first_offset)
+        partly = subscription.first_remaining(subscription.cursor.mark_delete_position)
+        return min(start + partly, topic.log.visible_offset)
+
+    @staticmethod
+    async def _first_offset(topic: PulsarTopic, place: Position, last_offset: int) -> int:
+        if place.entry_id == 0:
+            ledger = next(each for each in topic.log.ledgers() if each.ledger_id == place.ledger_id)
+            return ledger.first_offset
+        try:
+            before = await topic.log.entry(Position(place.ledger_id, place.entry_id - 1))
+        except OffsetOutOfRange:
+            return last_offset
+        return before.last_offset + 1
+
+    # -- linked names
+
+    async def _link(self, topic: PulsarTopic, subscription: Subscription) -> None:
+        groups = self._progress.groups
+        if groups is None:
+            return
+        active = groups.is_active(subscription.name)
+        if active and not subscription.paused:
+            await self._hand_over(topic, subscription)
+        elif not active and subscription.paused:
+            subscription.go_on()
+        if not active:
+            await self._tell(topic, subscription)
+
+    async def _tell(self, topic: PulsarTopic, subscription: Subscription) -> None:
+        """Commit for the group what the subscription's consumers acknowledged."""
+        groups = self._progress.groups
+        assert groups is not None
+        offset = await self.offset_of(topic, subscription)
+        key = (topic, subscription.name)
+        if self._told.get(key) == offset:
+            return
+        self._told[key] = offset
+        read = Read(subscription.name, topic.topic.kafka_name, topic.index)
+        if groups.committed(read) != offset:
+            await groups.move(read, offset, though_active=True)
+
+    async def _hand_over(self, topic: PulsarTopic, subscription: Subscription) -> None:
+        subscription.pause()
+        await self._tell(topic, subscription)
+
+    def _joining(self, group: str) -> None:
+        """A member joins a linked group: its consumers stop now, before the member asks where to begin."""
+        for topic in self._topics.all_open():
+            subscription = topic.subscriptions.get(group)
+            if subscription is not None and subscription.cursor.is_durable and not subscription.paused:
+                task = asyncio.get_running_loop().create_task(self._hand_over(topic, subscription))
+                self._urgent.add(task)
+                task.add_done_callback(self._urgent.discard)
+
+    # -- what operators do to a group's cursor
+
+    async def moved(self, topic: PulsarTopic, subscription: Subscription) -> None:
+        """An operator moved a cursor: its group goes on from there; raise `GroupIsActive`."""
+        groups, name = self._progress.groups, subscription.name
+        if groups is None or not self._has_group(topic, name):
+            return
+        offset = await self.offset_of(topic, subscription)
+        await groups.move(Read(name, topic.topic.kafka_name, topic.index), offset)
+        self._told[topic, name] = offset
+
+    def check(self, topic: PulsarTopic, name: str) -> None:
+        """Raise `GroupIsActive` if the cursor is that of a group with members."""
+        groups = self._progress.groups
+        if groups is not None and self._has_group(topic, name) and groups.is_active(name):
+            raise GroupIsActive(f"Kafka group {name} has members; stop them first")
+
+    async def deleted(self, topic: PulsarTopic, name: str) -> None:
+        """An operator ended a subscription: a group of that name forgets what it committed."""
+        groups = self._progress.groups
+        if groups is not None and self._has_group(topic, name):
+            await groups.forget(Read(name, topic.topic.kafka_name, topic.index))
+            self._unmark(topic, name)
+        self._told.pop((topic, name), None)
+
+    def _has_group(self, topic: PulsarTopic, name: str) -> bool:
+        return self._progress.is_linked(name) or self._broker.store.get(_mark(topic, name)) is not None
+
+    def _unmark(self, topic: PulsarTopic, name: str) -> None:
+        path = _mark(topic, name)
+        if self._broker.store.get(path) is not None:
+            self._broker.store.delete(path)
+
+
+def _mark(topic: PulsarTopic, name: str) -> str:
+    return f"{_MARKS}/{topic.log.name}/{quote(name, safe='')}"
