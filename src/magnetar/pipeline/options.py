@@ -17,6 +17,9 @@ isolation                       read_uncommitted (default) or read_committed; al
 includePositions                true: ledger_id, entry_id, batch_index and publish_time too
 columns                         the columns to read, comma-separated; fewer are faster
 ledgers                         ids of the only ledgers to read, comma-separated
+pushFilters                     true: filters leave out slices and records before they are read; needs Spark's
+                                spark.sql.python.filterPushdown.enabled. Default false: Spark 4.2 forgets which filter
+                                a DataFrame was read with, so one that is read twice gives wrong rows (decision 17)
 onDamage                        fail (default), or skip: a row with the column damage in the place of what is damaged
 pin                             true (default): keep retention from what a running query has still to read
 progressGroup                   of streams: a consumer group that shows how far the query is, for Kafka's tools
@@ -66,7 +69,7 @@ _NAMES = {
         "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
         "startingOffsetsByTimestampStrategy", "minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxTriggerDelay",
         "minPartitions", "maxRecordsPerPartition", "includeHeaders", "failOnDataLoss", "isolation",
-        "includePositions", "columns", "ledgers", "onDamage", "pin", "progressGroup", "sliceBytes",
+        "includePositions", "columns", "ledgers", "onDamage", "pin", "pushFilters", "progressGroup", "sliceBytes",
     )
 }  # fmt: skip
 _DELAY = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
@@ -112,6 +115,7 @@ class SourceOptions:
     read_committed: bool = False
     skip_damage: bool = False
     pin: bool = True
+    push_filters: bool = False
     progress_group: str | None = None
     slice_bytes: int = SLICE_BYTES
 
@@ -163,6 +167,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool | None) -> Sour
         read_committed=_isolation(given) == "read_committed",
         skip_damage=skip_damage,
         pin=_one_of(given, "pin", ("true", "false")) == "true",
+        push_filters=_one_of(given, "pushFilters", ("false", "true")) == "true",
         progress_group=_progress_group(given, streaming=streaming),
         slice_bytes=_count(given, "sliceBytes") or SLICE_BYTES,
     )

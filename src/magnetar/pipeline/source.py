@@ -94,9 +94,10 @@ class MagnetarDataSource(DataSource):  # type: ignore[misc]
         return spark_schema(parse_options(self.options, streaming=None).columns)
 
     def reader(self, schema: StructType) -> BatchReader:
+        options = _narrowed(parse_options(self.options, streaming=False), schema)
         # Spark refuses a reader that could push filters where it is told not to; so there are two kinds.
-        kind = PushingReader if _spark_pushes_filters() else BatchReader
-        return kind(_narrowed(parse_options(self.options, streaming=False), schema))
+        pushes = options.push_filters and _spark_pushes_filters()
+        return PushingReader(options) if pushes else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> StreamReader:
         return StreamReader(_narrowed(parse_options(self.options, streaming=True), schema))

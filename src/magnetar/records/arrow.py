@@ -54,6 +54,7 @@ FIELDS = {
 ANY_TIME = (-(1 << 63), (1 << 63) - 1)
 _PLACES = ("ledger_id", "entry_id", "batch_index", "publish_time")
 _INFLATED_BYTES = 8 << 20
+_MOST_INFLATED_BYTES = 1 << 30  # of one batch: a broker has looked at it, so it is no bomb
 _WORDS = {
     kernel.Fault.CUT_SHORT: "the records are cut short",
     kernel.Fault.BAD_NUMBER: "a number in a record is cut or too long",
@@ -141,14 +142,16 @@ def _inflated(stored: Bytes, batches: Table) -> Iterator[tuple[int, Bytes, Table
             parts.append(part)
             at += len(part)
         if at >= _INFLATED_BYTES or number == len(batches) - 1:
-            yield first, np.frombuffer(b"".join(parts), np.uint8), batches[first : number + 1]
+            whole = parts[0] if len(parts) == 1 else b"".join(parts)
+            yield first, np.frombuffer(whole, np.uint8), batches[first : number + 1]
             parts, first, at = [], number + 1, 0
 
 
 def _decompressed(stored: Bytes, row: Table, number: int) -> memoryview:
     try:
         codec = Codec.of(int(row[kernel.ATTRIBUTES]))
-        return decompress(codec, stored[row[kernel.START] : row[kernel.END]].data)
+        body = stored[row[kernel.START] : row[kernel.END]].data
+        return decompress(codec, body, most_bytes=_MOST_INFLATED_BYTES)
     except RecordsError as error:
         raise BatchUnreadable(number, error) from None
 
