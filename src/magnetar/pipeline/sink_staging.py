@@ -133,8 +133,20 @@ class Staging:
 
     def decide(self, decision: Decision) -> Decision | None:
         """Make this the decision of its batch, unless there is one; give the one that holds, None if it is done."""
+        try:
+            self._link(decision)
+            return Decision.decode(self._decided(decision.batch_id).read_bytes())
+        except FileNotFoundError:
+            if self.is_done(decision.batch_id):
+                return None  # another driver was quicker, and has tidied up
+            raise
+
+    def _link(self, decision: Decision) -> None:
+        """Put a decision in its place if that is free."""
         path = self._decided(decision.batch_id)
-        draft = path.with_name(f"{uuid.uuid4()}.draft")
+        place = self.home / str(decision.batch_id)
+        place.mkdir(exist_ok=True)
+        draft = place / f"{uuid.uuid4()}.draft"  # among what is removed with the batch
         with draft.open("wb") as file:
             file.write(decision.encode())
             file.flush()
@@ -148,12 +160,8 @@ class Staging:
                 # There was a decision; it was published while this one was drawn up, and is out of the way.
                 path.unlink(missing_ok=True)
         finally:
-            draft.unlink()
+            draft.unlink(missing_ok=True)
         _sync(self.home)
-        try:
-            return Decision.decode(path.read_bytes())
-        except FileNotFoundError:
-            return None
 
     def open_decisions(self) -> list[Decision]:
         """Give the decisions that are not all published, oldest first."""
