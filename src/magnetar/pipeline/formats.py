@@ -8,10 +8,7 @@ from magnetar.pipeline.frames import FOREIGN
 from magnetar.records import kernel
 from magnetar.records.arrow import BatchUnreadable, Bytes, Table
 from magnetar.records.batch import HEADER_BYTES, batches
-from magnetar.records.entry import decode_entry
-from magnetar.records.errors import EntryCorrupt, RecordsError
-
-KNOWN = ("kafka", "mixed_kafka", "pulsar")
+from magnetar.records.errors import RecordsError
 
 
 def in_kafka_format(data: Bytes, rows: Table) -> tuple[Bytes, Table]:
@@ -39,13 +36,11 @@ def in_kafka_format(data: Bytes, rows: Table) -> tuple[Bytes, Table]:
 
 
 def _batches_of(entry: Bytes, row: Table, number: int) -> list[tuple[bytes, Table]]:
-    from magnetar.records.conversion import kafka_batch  # most topics need none of it
+    from magnetar.records.conversion import kafka_batch, use_machine_code  # most topics need none of it
 
+    use_machine_code()
     content = memoryview(entry.tobytes())
     try:
-        entry_format = decode_entry(content).message.entry_format
-        if entry_format not in KNOWN:
-            raise EntryCorrupt(f"it is in entry format {entry_format!r}; known are {', '.join(KNOWN)}")
         found = []
         for header, whole in batches(kafka_batch(content)):
             new = row.copy()

@@ -39,6 +39,7 @@ class _Machine:
 
     def __init__(self) -> None:
         self.code: Any = None
+        self.asked = False
         self._loading: threading.Thread | None = None
         self._scratch = threading.local()
 
@@ -53,6 +54,7 @@ class _Machine:
         """Load the code now, if there is any for this installation."""
         if find_spec("numba") is not None and find_spec("numpy") is not None:
             self.code = import_module("magnetar.records.pulsar_kernel")
+        self.asked = True
 
     def scratch(self, size: int) -> Any:
         """Give a thread's own room of at least ``size`` bytes: fresh pages cost more than what is done on them."""
@@ -69,7 +71,8 @@ _machine = _Machine()
 
 def use_machine_code() -> None:
     """Have the machine code loaded when this returns: for processes that are going to convert a lot."""
-    _machine.load()
+    if not _machine.asked:
+        _machine.load()
 
 
 # --- Pulsar to Kafka -------------------------------------------------------------------------------------------

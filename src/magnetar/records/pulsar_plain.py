@@ -94,8 +94,9 @@ def plain_kafka_batch(data: Buffer) -> bytes | memoryview:
 
 
 def _check_format(entry: Entry) -> None:
-    if entry.message.entry_format not in ("kafka", "mixed_kafka"):
-        raise EntryCorrupt(f"entry format {entry.message.entry_format!r} is not known")
+    entry_format = entry.message.entry_format
+    if entry_format not in ("kafka", "mixed_kafka"):
+        raise EntryCorrupt(f"it is in entry format {entry_format!r}; known are kafka, mixed_kafka, pulsar")
 
 
 def with_offsets(payload: memoryview, base_offset: int) -> bytes | memoryview:

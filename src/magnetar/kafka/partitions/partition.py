@@ -153,6 +153,8 @@ class Partition:
             raise BatchTooLarge(f"{len(data)} bytes, and the topic takes {config.max_message_bytes}")
         entry_format = self.entry_format
         batch = await checked(data, entry_format)
+        if entry_format == PULSAR and batch.header.is_transactional:
+            entry_format = KAFKA  # who reads committed records only must see what belongs together
         if entry_format != PULSAR:
             return Draft(batch.data, batch.header, entry_format)
         now_ms, header = self._clock(), batch.header

@@ -1,0 +1,54 @@
+"""What Spark makes of an entry is what the plain mapping makes of it, whatever a Pulsar producer sent."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from magnetar.pipeline.formats import in_kafka_format
+from magnetar.pipeline.frames import FrameFault, walk_frames
+from magnetar.records.arrow import BatchUnreadable, arrow_batches
+from magnetar.records.batch import Record, decode_records, encode_batch
+from magnetar.records.entry import decode_entry
+from magnetar.records.errors import RecordsError
+from magnetar.records.pulsar_plain import plain_kafka_batch
+from tests.pipeline.test_kernel import ALL, as_rows
+from tests.pipeline.writer import frame
+from tests.records.test_machine_code import pulsar_entries
+from tests.records.test_pulsar_entries import NOW, kafka_entry
+
+LEDGER = 7
+MOST_MS = (1 << 63) // 1000 - 1  # what a timestamp of Spark's can be
+
+
+@settings(deadline=None)
+@given(st.lists(pulsar_entries(), min_size=1, max_size=4))
+def test_columns_are_those_of_the_plain_mapping(entries: list[bytes]) -> None:
+    entries.append(kafka_entry(encode_batch([Record(b"k", b"v", (), NOW)], base_offset=5), 5))
+    wanted = []
+    for number, entry in enumerate(entries):
+        if decode_entry(entry).base_offset < 0:
+            return
+        try:
+            found = decode_records(plain_kafka_batch(entry))
+        except RecordsError:
+            with pytest.raises(BatchUnreadable):
+                columns(entries[: number + 1])
+            return
+        wanted += [
+            (r.offset, r.key, r.value, min(r.timestamp, MOST_MS), 0, [tuple(header) for header in r.headers])
+            for r in found
+        ]
+    assert columns(entries) == wanted
+
+
+def columns(entries: list[bytes]) -> list[tuple[object, ...]]:
+    """Read a ledger of these entries as a Spark task does."""
+    data = np.frombuffer(b"".join(frame(LEDGER, n, entry) for n, entry in enumerate(entries)), np.uint8)
+    walk = walk_frames(data, 0, len(data), ledger_id=LEDGER, entry_id=0, verify=True)
+    assert walk.fault is FrameFault.NONE
+    stored, rows = in_kafka_format(data, walk.rows)
+    found = arrow_batches(stored, rows, topic="t", partition=0, low=0, high=1 << 62, columns=ALL)
+    return as_rows(list(found))
