@@ -286,3 +286,19 @@ def test_a_producer_that_gives_up_waiting_does_not_get_the_topic(
         assert first.ask(close).type == BaseCommand.SUCCESS
         assert first.ask(raw.producer(topic)).type == BaseCommand.PRODUCER_SUCCESS
         assert second.ask(raw.ping()).type == BaseCommand.PONG
+
+
+def test_a_consumer_that_does_not_read_costs_little_memory_and_loses_nothing(
+    pulsar_broker: BrokerProcess, client: pulsar.Client, topic: str
+) -> None:
+    with Raw(pulsar_broker) as lazy:
+        lazy.ask(raw.subscribe(topic))
+        lazy.send(raw.frame(raw.flow(1_000_000)))
+        before = pulsar_broker.resident_bytes
+        producer = client.create_producer(topic, batching_enabled=False)
+        for number in range(600):
+            producer.send_async(number.to_bytes(4, "big") * 25_000, None)  # 100 KB each, 60 MB in all
+        producer.flush()
+        assert pulsar_broker.resident_bytes - before < 30 << 20
+        found = [int.from_bytes(lazy.hear()[1][-4:], "big") for _ in range(600)]
+        assert found == list(range(600))
