@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,16 +22,21 @@ def magnetar() -> str:
 
 
 @contextmanager
-def standalone(*settings: str) -> Iterator[str]:
-    """The address of a fresh standalone broker; its log goes to a file that is shown if it does not start."""
+def standalone(*settings: str, protocols: Sequence[str] = ()) -> Iterator[str]:
+    """The address of a fresh standalone broker; its log goes to a file that is shown if it does not start.
+
+    With further protocols (pulsar, http) it is what the broker says when it is ready: PROTOCOL=HOST:PORT, with spaces.
+    """
     with tempfile.TemporaryDirectory(prefix="magnetar-compat-") as directory:
         command = [magnetar(), "standalone", "--data", f"{directory}/data", "--kafka", "127.0.0.1:0"]
+        for protocol in protocols:
+            command += [f"--{protocol}", "127.0.0.1:0"]
         for setting in settings:
             command += ["--set", setting]
         with open(f"{directory}/log", "w+") as log:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
             try:
-                yield _address(process, log.name)
+                yield _address(process, log.name, r"ready (.+)" if protocols else r"ready kafka=(\S+)")
                 if process.poll() is not None:
                     print(
                         f"the broker ended by itself:\n{Path(log.name).read_text()[-4000:]}", file=sys.stderr
@@ -40,13 +45,13 @@ def standalone(*settings: str) -> Iterator[str]:
                 _end(process)
 
 
-def _address(process: subprocess.Popen[str], log: str) -> str:
+def _address(process: subprocess.Popen[str], log: str, pattern: str) -> str:
     assert process.stdout is not None
     watchdog = threading.Timer(READY_SECONDS, process.kill)
     watchdog.start()
     try:
         for line in process.stdout:
-            found = re.search(r"ready kafka=(\S+)", line)
+            found = re.search(pattern, line)
             if found:
                 threading.Thread(target=process.stdout.read, daemon=True).start()
                 return found[1]

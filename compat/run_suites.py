@@ -3,6 +3,7 @@
 
     compat/run_suites.py --magnetar --suite kafka-python
     compat/run_suites.py --magnetar --suite librdkafka --source DIR     a built tree of librdkafka
+    compat/run_suites.py --magnetar --suite pulsar-python --source DIR  a checkout of pulsar-client-python
     compat/run_suites.py --bootstrap HOST:PORT --suite librdkafka --source DIR --all
     ... --test 0012_produce_consume
 
@@ -21,8 +22,13 @@ from broker import standalone
 from run import HERE
 from suites.kafka_python import suite as kafka_python
 from suites.librdkafka import suite as librdkafka
+from suites.pulsar_python import suite as pulsar_python
 
-SUITES: dict[str, ModuleType] = {"kafka-python": kafka_python, "librdkafka": librdkafka}
+SUITES: dict[str, ModuleType] = {
+    "kafka-python": kafka_python,
+    "librdkafka": librdkafka,
+    "pulsar-python": pulsar_python,
+}
 
 
 def allowed(suite: ModuleType) -> list[str]:
@@ -54,7 +60,7 @@ def main() -> int:
     must_pass = options.test or allowed(suite)
     outcomes: dict[str, str] = {}
     with (
-        standalone(*suite.SETTINGS)
+        standalone(*suite.SETTINGS, protocols=getattr(suite, "PROTOCOLS", ()))
         if options.magnetar
         else contextlib.nullcontext(options.bootstrap) as bootstrap
     ):
