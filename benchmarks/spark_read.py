@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 COLUMNS = ("key", "value", "partition", "offset", "timestamp")
-_FILES_AT_ONCE = 4  # what a topic is cut into for AvailableNow
+_COMMITS = 4  # by the direct writer, where it follows a topic step by step
 
 
 class Topic(NamedTuple):
@@ -104,9 +104,9 @@ class Readers:
 
     def available_now(self, server: Server, topic: Topic) -> None:
         table, checkpoint = self._fresh("stream"), self._fresh("checkpoint")
-        source = self.source(server, topic.name, stream=True)
-        source = source.option("maxOffsetsPerTrigger", -(-topic.records // _FILES_AT_ONCE))
-        writer = source.load().select(*COLUMNS).writeStream.format("parquet")
+        writer = (
+            self.source(server, topic.name, stream=True).load().select(*COLUMNS).writeStream.format("parquet")
+        )
         query = (
             writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start(str(table))
         )
@@ -116,7 +116,7 @@ class Readers:
         self._direct(server, topic, None)
 
     def direct_available_now(self, server: Server, topic: Topic) -> None:
-        self._direct(server, topic, -(-topic.records // _FILES_AT_ONCE))
+        self._direct(server, topic, -(-topic.records // _COMMITS))
 
     def _direct(self, server: Server, topic: Topic, at_once: int | None) -> None:
         from pyarrow import schema
