@@ -75,6 +75,7 @@ def crash_after(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     monkeypatch.setattr(sink_publish, "send", send)
 
 
+@pytest.mark.slow
 def test_a_broker_that_forgot_the_producer_does_not_double(
     start_broker: Callable[..., BrokerProcess], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,6 +95,7 @@ def test_what_only_ledgers_can_do_is_refused_by_name(house: BrokerProcess) -> No
         table(Ask(("offset",)), onDamage="skip", **where)
 
 
+@pytest.mark.slow
 def test_a_broker_that_dies_and_comes_back_is_waited_for(
     start_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:

@@ -36,7 +36,7 @@ def columns(rows: list[Any], *, offset: int = 0) -> Columns:
     )
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(rows=_rows, target=st.integers(1, 5000), codec=st.sampled_from(list(Codec)), offset=st.integers(0, 9))
 def test_what_is_encoded_is_decoded(rows: list[Any], target: int, codec: Codec, offset: int) -> None:
     order = np.arange(len(rows) - 1, -1, -1)
