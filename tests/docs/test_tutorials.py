@@ -15,7 +15,7 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```(sh|python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SECONDS = 150
+SECONDS = 280
 
 
 class Step(NamedTuple):

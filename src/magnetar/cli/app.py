@@ -19,6 +19,7 @@ from magnetar.cli import (
     group,
     ledger,
     permission,
+    pipeline,
     produce,
     restore,
     table,
@@ -72,6 +73,7 @@ app.add_typer(config.app, name="config")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(token.app, name="token")
 app.add_typer(permission.app, name="permission")
+app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(table.app, name="table")
 app.command()(produce.produce)
 app.command()(consume.consume)

@@ -39,7 +39,8 @@ def project(broker: BrokerProcess, place: Path, topic: str, letters: int) -> Pro
     rows = [
         {
             "topic": topic, "partition": n % 2, "offset": n, "timestamp": STAMP, "key": b"k\xff%d" % n,
-            "value": None if n == 3 else b"v%d" % n, "headers": [{"key": "h", "value": b"\x00"}, {"key": "h", "value": None}],
+            "value": None if n == 3 else b"v%d" % n,
+            "headers": [{"key": "h", "value": b"\x00"}, {"key": "h", "value": None}],
             "error": "it is not JSON" if n % 2 else "it has no key",
         }
         for n in range(letters)

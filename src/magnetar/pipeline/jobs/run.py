@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import redirect_stdout
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from magnetar.pipeline.jobs.progress import TopicProgress, progress
@@ -123,14 +125,14 @@ def _events(
     last = ""
     try:
         spec = cli.load_pipeline_spec(path)
-        spec = replace(spec, configuration=dict(spec.configuration))
         for name, value in spec.configuration.items():
             spark.conf.set(name, value)
         graph = cli.create_dataflow_graph(
             spark, default_catalog=spec.catalog, default_database=spec.database, sql_conf=spec.configuration
         )
         registry = cli.SparkConnectGraphElementRegistry(spark, graph)
-        cli.register_definitions(path, registry, spec, spark, graph)
+        with redirect_stdout(sys.stderr):  # where Spark says what it loads
+            cli.register_definitions(path, registry, spec, spark, graph)
         results = cli.start_run(
             spark, graph, full_refresh=list(full_refresh), full_refresh_all=full_refresh_all,
             refresh=list(refresh), dry=dry, storage=spec.storage,

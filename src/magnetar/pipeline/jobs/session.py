@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _PLUGIN = "org.apache.spark.sql.connect.SparkConnectPlugin"
 
+_MODE = "SPARK_CONNECT_MODE_ENABLED"
+
 
 @contextmanager
 def spark_session(project: ProjectSpec, log: Path | None = None) -> Iterator[SparkSession]:
@@ -29,11 +31,13 @@ def spark_session(project: ProjectSpec, log: Path | None = None) -> Iterator[Spa
     with logged_to(log):
         if not remote:
             context, remote = _server(project)
+        os.environ[_MODE] = "1"  # has pyspark.sql.functions build Connect's columns
         session = ConnectSession.builder.remote(remote).getOrCreate()
         try:
             yield session
         finally:
             session.stop()
+            del os.environ[_MODE]
             if context is not None:
                 context.stop()
 

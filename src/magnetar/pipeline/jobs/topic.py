@@ -134,8 +134,9 @@ def current_state(decoded: DataFrame) -> DataFrame:
     last = rows.groupBy("_key", "_c_partition").agg(f.max_by(f.struct("*"), order).alias("_c_row"))
     newest = f.struct("_c_row._timestamp", "_c_partition")
     last = last.groupBy("_key").agg(f.max_by("_c_row", newest).alias("_c_row"))
-    kept = last.where("_c_row._op <> 'delete'").select("_c_row.*")
-    return kept.drop("_c_replayed", "_c_partition", "_c_offset", "_op", "_error", "_bytes")
+    # Frames' own drop would have Spark look at the frame at once, which query functions may not.
+    row = f.col("_c_row").dropFields("_c_replayed", "_c_partition", "_c_offset", "_op", "_error", "_bytes")
+    return last.where("_c_row._op <> 'delete'").select(row.alias("_c_row")).select("_c_row.*")
 
 
 def _values(project: ProjectSpec, topic: TopicSpec) -> Any:
@@ -223,7 +224,7 @@ class _ByArrow:
         from pyspark.sql import functions as f
         from pyspark.sql.pandas.types import from_arrow_type
 
-        self._udf = f.arrow_udf(_Decode(decoder), from_arrow_type(decoder.type))
+        self._udf = f.arrow_udf(_decoding(decoder), from_arrow_type(decoder.type))
         self._debezium = debezium
         names = [field.name for field in decoder.fields]
         if debezium and not {"before", "after", "op"} <= set(names):
@@ -243,15 +244,13 @@ class _ByArrow:
         return frame.withColumn("_d_row", f.col("_d.row")).withColumn("_d_op", f.lit(None).cast("string"))
 
 
-class _Decode:
-    """What the workers call; it pickles with its decoder."""
+def _decoding(decoder: Any) -> Any:
+    """Give the function that workers call; it pickles with its decoder."""
 
-    def __init__(self, decoder: Any) -> None:
-        self._decoder = decoder
-        self.__name__ = "decode"
+    def decode(values: Any) -> Any:
+        return decoder.decode(values)
 
-    def __call__(self, values: Any) -> Any:
-        return self._decoder.decode(values)
+    return decode
 
 
 def _opened(frame: DataFrame, op: Column, before: Column, after: Column) -> DataFrame:
