@@ -126,7 +126,9 @@ def test_wrong_grants_are_refused(secured: Secured, magnetar) -> None:  # type: 
         assert (given, why in said) == (status, True), (arguments, said)
 
 
-def test_the_command_line_speaks_to_a_secured_broker(secured: Secured, tmp_path: Path) -> None:
+def test_the_command_line_speaks_to_a_secured_broker(  # type: ignore[no-untyped-def]
+    secured: Secured, magnetar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By the same file that Kafka's own tools take."""
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     jaas = f'{module} required username="public" password="token:{token("root")}";'
@@ -136,21 +138,20 @@ def test_the_command_line_speaks_to_a_secured_broker(secured: Secured, tmp_path:
     trust = f"ssl.truststore.type=PEM\nssl.truststore.location={secured.authority.file}\n"
     ways = {
         "SASL_PLAINTEXT": f"sasl.mechanism=PLAIN\nsasl.jaas.config={jaas}\n",
-        "SASL_SSL": f"{trust}sasl.mechanism=PLAIN\nsasl.jaas.config={jaas}\n",
         "SSL": f"{trust}ssl.keystore.type=PEM\nssl.keystore.location={both}\n",
+        "SASL_SSL": f"{trust}sasl.mechanism=PLAIN\nsasl.jaas.config={jaas}\n",
     }
     for listener, lines in ways.items():
         config = tmp_path / f"{listener}.properties"
         config.write_text(f"security.protocol={listener}\n{lines}")
-        operator = Operator(secured.address(listener).replace("127.0.0.1", "localhost"))
-        topic = f"cli-{listener.lower()}"
-        ran = operator.run("topic", "create", topic, "--json", MAGNETAR_COMMAND_CONFIG=str(config))
-        assert ran.status == 0, ran.err
-        ran = operator.run("produce", topic, stdin="hello\n", MAGNETAR_COMMAND_CONFIG=str(config))
-        assert ran.status == 0, ran.err
-        ran = operator.run("consume", topic, "-e", "-o", "beginning", MAGNETAR_COMMAND_CONFIG=str(config))
-        assert "hello" in ran.out, ran.err
-    bad = operator.run("topic", "list", MAGNETAR_COMMAND_CONFIG=str(tmp_path / "none"))
-    assert (bad.status, "MAGNETAR_COMMAND_CONFIG" in bad.err) == (2, True)
-    without = operator.run("topic", "list")
-    assert (without.status, "MAGNETAR_COMMAND_CONFIG" in without.err) == (1, True)
+        monkeypatch.setenv("MAGNETAR_COMMAND_CONFIG", str(config))
+        address = secured.address(listener).replace("127.0.0.1", "localhost")
+        status, _, why = magnetar("topic", "create", f"cli-{listener.lower()}", "-b", address)
+        assert status == 0, why
+    operator = Operator(address)
+    operator.ok("produce", "cli-sasl_ssl", stdin="hello\n")
+    assert "hello" in operator.ok("consume", "cli-sasl_ssl", "-o", "beginning", "-c", "1")
+    for given in (str(tmp_path / "none"), ""):
+        monkeypatch.setenv("MAGNETAR_COMMAND_CONFIG", given)
+        status, _, why = magnetar("topic", "list", "-b", address)
+        assert (status, "MAGNETAR_COMMAND_CONFIG" in why) == (2 if given else 1, True)

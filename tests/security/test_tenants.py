@@ -121,6 +121,14 @@ def test_tools_see_their_own_tenant_alone(house: BrokerProcess) -> None:
         assert f"only-{tenant}" not in admin.list_topics(timeout=10).topics
 
 
+def test_even_a_super_user_is_at_home_in_one_tenant(house: BrokerProcess) -> None:
+    with wire(house, "red", "root") as root:
+        shown = root.ask(MetadataRequest(topics=None)).topics
+        shown += root.ask(DescribeTopicPartitionsRequest(topics=[])).topics
+        assert "first" in [topic.name for topic in shown]
+        assert not [topic.name for topic in shown if topic.name.startswith(("blue/", "public/"))]
+
+
 def test_a_topic_is_called_as_the_client_calls_it(house: BrokerProcess) -> None:
     with wire(house, "red") as red:
         for name in ("named", "red/default/named", "persistent://red/default/named"):
