@@ -107,6 +107,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "sasl.server.max.receive.size": LONGEST_FRAME,
         "group.initial.rebalance.delay.ms": 0,
         "pulsar.listeners": "pulsar://127.0.0.1:0,pulsar+ssl://127.0.0.1:0",
+        "webServicePortTls": "0",
     }
     settings = [part for name, text in texts.items() for part in ("--set", f"{name}={text}")]
     with BrokerProcess(directory / "data", *settings, kafka=None) as process:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 
-from magnetar.broker.auth.authentication import TOKEN, AuthenticationFailed, Principal
+from magnetar.broker.auth.authentication import TLS, TOKEN, AuthenticationFailed, Principal
 from magnetar.broker.errors import (
     BrokerError,
     InvalidConfig,
@@ -152,6 +152,9 @@ def _principal(request: Request, services: Services, needs: Needs) -> Principal:
     scheme, _, token = given.partition(" ")
     if scheme.lower() == "bearer" and token:
         return authentication.authenticate(TOKEN, token)
+    certificate = request.scope.get("state", {}).get("certificate")
+    if certificate and TLS in authentication.methods:
+        return authentication.by_certificate(certificate)
     return authentication.anonymous()
 
 

@@ -20,7 +20,16 @@ class WebServer:
 
         from magnetar.pulsar.rest.app import make_app
 
-        self._protocol = H11Protocol
+        class Protocol(H11Protocol):
+            """Keeps, for whoever asks who this is, what certificate the client has shown."""
+
+            def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+                super().connection_made(transport)
+                tls = transport.get_extra_info("ssl_object")
+                if tls is not None:
+                    self.app_state["certificate"] = tls.getpeercert()
+
+        self._protocol = Protocol
         self._state = ServerState()
         self._config = Config(
             make_app(services, address),
