@@ -228,7 +228,7 @@ def test_wrong_options_reach_the_user_with_what_is_allowed(spark: Any, partition
 HUGE = 100 << 20
 
 
-def test_records_of_100_mb_are_read_and_workers_stay_small(spark: Any, tmp_path: Path) -> None:
+def test_records_of_100_mb_are_read(spark: Any, tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     (partition,) = writer.topic("t")
     for codec in (Codec.none, Codec.lz4):

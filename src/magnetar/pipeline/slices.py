@@ -13,6 +13,7 @@ from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
 from magnetar.pipeline.formats import in_kafka_format
 from magnetar.pipeline.frames import ENTRY_ID, FRAME_AT, LAST_OFFSET, WORDS
 from magnetar.pipeline.mapped import MappedLedger
+from magnetar.pipeline.options import HEADERS
 from magnetar.pipeline.port import Ask, Slice
 from magnetar.pipeline.transactions import Transactions, without_aborted
 from magnetar.records import kernel
@@ -77,9 +78,11 @@ class _SliceReader:
             yield from self._lost(piece.high, piece.entry_id, piece.start, str(error))
             return
         at, entry_id = piece.start, piece.entry_id
+        # Headers need room for the worst case beside that of the values.
+        most_bytes = ARROW_BYTES // 4 if HEADERS in self._ask.columns else ARROW_BYTES
         while at < piece.end and self._next < piece.high:
             walk = ledger.walk(
-                at, entry_id, piece.end, verify=True, most_rows=ARROW_ROWS, most_bytes=ARROW_BYTES
+                at, entry_id, piece.end, verify=True, most_rows=ARROW_ROWS, most_bytes=most_bytes
             )
             if len(walk.rows):
                 yield from self._decoded(ledger, self._wanted(walk.rows))

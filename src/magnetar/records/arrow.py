@@ -53,7 +53,7 @@ FIELDS = {
 }
 ANY_TIME = (-(1 << 63), (1 << 63) - 1)
 _PLACES = ("ledger_id", "entry_id", "batch_index", "publish_time")
-_INFLATED_BYTES = 8 << 20
+_INFLATED_BYTES = 5 << 20
 _MOST_INFLATED_BYTES = 1 << 30  # of one batch: a broker has looked at it, so it is no bomb
 _WORDS = {
     kernel.Fault.CUT_SHORT: "the records are cut short",
