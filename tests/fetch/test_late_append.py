@@ -45,7 +45,7 @@ async def test_an_append_during_the_first_read_is_not_missed() -> None:
             fetch_sessions=SimpleNamespace(resolve=lambda request: (None, [ask], 0)),
             partitions=SimpleNamespace(opened=lambda name, topic_id, index: partition),
             broker=SimpleNamespace(settings=SimpleNamespace(fetch_max_bytes=1 << 20)),
-        )
+        ),
     )
     request = FetchRequest(max_wait_ms=FAR_TOO_LONG_MS, min_bytes=1, max_bytes=1 << 20, session_epoch=-1)
     answer = await asyncio.wait_for(fetch(request, context), 60)

@@ -18,7 +18,7 @@ from magnetar.kafka.partitions.formats import (
     producer_header,
     pulsar_framed,
 )
-from magnetar.kafka.partitions.producers import ProducerStates
+from magnetar.kafka.partitions.producers import Kept, ProducerStates
 from magnetar.kafka.partitions.read_ahead import LEAST_BYTES, ReadAhead
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import ManagedLedger
@@ -171,7 +171,7 @@ class Partition:
         if header.producer_id >= 0:
             kept = self.producers.check(header)
             if kept is not None:
-                return self._repeated(header, kept.base_offset)
+                return self._repeated(header, kept)
         now_ms = self._clock()
         append_time = NO_TIMESTAMP
         if config.compacted:
@@ -232,10 +232,11 @@ class Partition:
             return None if error is None else Refusal(self._appended_ms, error)
         return self._refusal
 
-    def _repeated(self, header: BatchHeader, base_offset: int) -> Produced:
+    def _repeated(self, header: BatchHeader, kept: Kept) -> Produced:
         """A batch sent twice is acknowledged as the first one was, and not before it."""
-        waits = base_offset + header.last_offset_delta >= self.log.visible_offset
-        return Produced(base_offset, NO_TIMESTAMP, self._last_durable if waits else None)
+        waits = kept.base_offset + header.last_offset_delta >= self.log.visible_offset
+        append_time = kept.timestamp if self.topic.config.log_append_time else NO_TIMESTAMP
+        return Produced(kept.base_offset, append_time, self._last_durable if waits else None)
 
     def _check_timestamps(self, header: BatchHeader, now_ms: int) -> None:
         config = self.topic.config
