@@ -163,7 +163,8 @@ def _framed(
     # Only a compressed payload's metadata tell a size, so those of any other can be written first.
     metadata = encode_metadata(batch_metadata(header, messages, latest, codec, 0))
     at = _FRAME_BYTES + len(metadata)
-    # A record takes 7 bytes at least. Per message: 47 bytes of fields, and properties and base64 add less than twice its content.
+    # A record takes 7 bytes at least. Its message adds at most 47 bytes of fields, and twice the content in properties
+    # and base64.
     room = at + 3 * len(body) + _MESSAGE_BYTES * min(messages, len(body) // 7 + 1)
     out = code.np.empty(room, code.np.uint8) if codec is Codec.none else _machine.scratch(room)
     end = code.fill_payload(
