@@ -19,7 +19,7 @@ from magnetar.pipeline.tables.errors import (
     TopicReplaced,
 )
 from magnetar.pipeline.tables.files import DataFile, Layout
-from magnetar.pipeline.tables.following import SyncReport, sync
+from magnetar.pipeline.tables.following import SyncReport, missing, sync
 from magnetar.pipeline.tables.frames import append, schema_of
 from magnetar.pipeline.tables.maintenance import Upkeep, compact
 from magnetar.pipeline.tables.place import Place
@@ -35,7 +35,7 @@ FORMATS = ("parquet", "delta", "iceberg")
 __all__ = [
     "FORMATS", "Commit", "DataFile", "Layout", "OffsetRange", "OffsetsCommitted", "SyncReport", "Table",
     "TableConflict", "TableError", "TopicReplaced", "Upkeep", "append", "apply_changes", "compact", "format_of",
-    "open", "schema_of", "sync",
+    "missing", "open", "schema_of", "sync",
 ]  # fmt: skip
 
 

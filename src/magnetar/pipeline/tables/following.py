@@ -17,7 +17,7 @@ from magnetar.pipeline.options import Offsets
 from magnetar.pipeline.tables.engine import Engine, LocalEngine
 from magnetar.pipeline.tables.files import DataFile
 from magnetar.pipeline.tables.maintenance import Upkeep, tidy
-from magnetar.pipeline.tables.ranges import ranges_between, ranges_to_json
+from magnetar.pipeline.tables.ranges import OffsetRange, ranges_between, ranges_to_json
 from magnetar.pipeline.tables.records import Topic, tasks_of
 from magnetar.pipeline.tables.table import Table
 
@@ -73,6 +73,17 @@ def sync(
         expired_files=expired,
         seconds=time.monotonic() - began,
     )
+
+
+def missing(
+    topic: str, table: Table, *, options: Mapping[str, str]
+) -> tuple[list[OffsetRange], dict[str, str]]:
+    """Give what ``table`` lacks of ``topic`` now, and the topic's id: what `append` wants beside rows made of it."""
+    with Topic({**options, "subscribe": topic}) as look:
+        table.check_topics(look.ids)
+        starts = _starts(look, table)
+        ends = {which: max(end, starts[which]) for which, end in look.ends().items()}
+        return ranges_between(starts, ends), look.ids
 
 
 class _Run:
