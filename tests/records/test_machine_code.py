@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.records import conversion
-from magnetar.records.batch import LOG_APPEND_TIME, Header, Record, encode_batch, read_header
+from magnetar.records.batch import HEADER_BYTES, LOG_APPEND_TIME, Header, Record, encode_batch, read_header
 from magnetar.records.compression import Codec
 from magnetar.records.conversion import kafka_batch, pulsar_message, use_machine_code
 from magnetar.records.errors import RecordsError
@@ -126,6 +126,19 @@ def test_kafka_to_pulsar_and_back(
     entry = kafka_entry(batch, len(written) - 1)
     both(pulsar_message, plain_pulsar_message, entry)
     both(kafka_batch, plain_kafka_batch, stored(pulsar_message(entry).framed, len(written) - 1))
+
+
+@given(pulsar_entries())
+def test_nothing_is_written_beyond_the_room_that_is_taken(entry: bytes) -> None:
+    """Machine code checks no bounds when it writes: the room must be enough for any bytes."""
+    code = conversion._machine.code
+    data, facts = np.frombuffer(entry, np.uint8), np.empty(code.FACTS, np.int64)
+    if code.open_entry(data, facts) != code.Status.DONE:
+        return
+    room = HEADER_BYTES + len(data) + code.RECORD_BYTES * int(facts[code.MESSAGES])
+    out = np.full(room + 64, 0xAB, np.uint8)
+    assert code.fill_batch(data, data, int(facts[code.PAYLOAD_AT]), facts, out) <= room
+    assert (out[room:] == 0xAB).all()
 
 
 @given(st.binary(max_size=40))
