@@ -14,6 +14,7 @@ import pytest
 from magnetar.broker.names import TopicName
 from magnetar.broker.topic import Topic
 from magnetar.ledger.cursor import Cursors, Start
+from magnetar.ledger.errors import StorageFailed
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.ledger.port import Flush, LedgerPolicy, ManagedLedger
 from magnetar.metadata import MemoryStore
@@ -240,6 +241,32 @@ async def test_damage_is_not_passed_over() -> None:
     await settle()
     assert "3" not in [text for _, text, _ in ear.heard]
     assert home.subscription.backlog == 4
+
+
+async def test_a_disk_that_fails_for_a_while_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    home = await house("shared")
+    for number in range(10):
+        home.write(number)
+    consumer, ear = home.join(5)
+    await settle()
+    read, failures = home.log.read, 1
+
+    async def fails_once(*args: object, **kwargs: object) -> object:
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            raise StorageFailed("for a test")
+        return await read(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(home.log, "read", fails_once)
+    home.subscription._retry_s = 0.01
+    home.subscription.redeliver(consumer, [ear.heard[0][0]], None)
+    home.subscription.flow(consumer, 100)
+    await settle()
+    assert len(ear.heard) == 5
+    await asyncio.sleep(0.05)
+    await settle()
+    assert sorted(int(text) for _, text, _ in ear.heard[5:]) == [0, 5, 6, 7, 8, 9]
 
 
 async def test_sticky_ranges_are_checked() -> None:

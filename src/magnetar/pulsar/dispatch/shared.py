@@ -18,6 +18,7 @@ from magnetar.pulsar.dispatch.consumer import Consumer, Pending
 from magnetar.pulsar.dispatch.deliveries import Delivery, Place
 from magnetar.pulsar.dispatch.subscription import READ_BYTES, Readings, Subscription, SubType
 from magnetar.pulsar.errors import NotAllowed
+from magnetar.records.errors import RecordsError
 
 _MOST_REPLAYED_AT_ONCE = 200
 _TICK_S = 0.001
@@ -138,7 +139,7 @@ class Shared(Subscription):
         generation = self._generation
         try:
             found = await self._read_again(taken)
-        except LedgerError:
+        except (LedgerError, RecordsError):
             self._put_back(taken)
             raise
         if generation != self._generation:

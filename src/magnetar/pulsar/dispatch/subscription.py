@@ -160,7 +160,6 @@ class Subscription(ABC):
 
     def _tried(self) -> None:
         self._retry = None
-        self._ahead.clear()
         self.kick()
 
     async def _fetch(self) -> bool:
