@@ -246,10 +246,15 @@ class _ByArrow:
 
 def _decoding(decoder: Any) -> Any:
     """Give the function that workers call; it pickles with its decoder."""
+    import pyarrow as pa
 
     def decode(values: Any) -> Any:
         return decoder.decode(values)
 
+    decode.__annotations__ = {
+        "values": pa.Array,
+        "return": pa.Array,
+    }  # how Spark tells kinds of functions apart
     return decode
 
 
