@@ -2,12 +2,13 @@
 
     python examples/flights/demo.py [--data DIR]
 
-Run it again, and nothing doubles: a complete topic is not produced again, and the table comes out the same.
+Run it again, and nothing doubles: a complete topic is not produced again, and the table knows which offsets it has.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from topic import GROUP, TOPIC, consume, create_topic, produce, records_in_topic
 if TYPE_CHECKING:
     from magnetar.pipeline.audit import Audit
 
+TABLE = "flights"
 console = Console(highlight=False)
 
 
@@ -39,7 +41,7 @@ def main() -> None:
     began = time.monotonic()
     with broker(data) as address:
         console.print(f"[bold]1[/]  The broker is ready at [cyan]{address}[/], its data in {data}")
-        sent = fill_topic(address, data / "flights.sent")
+        sent = fill_topic(address, data)
         seen = read_back(address, sent)
         same = make_table(data, seen)
     console.print(f"\nDone in {time.monotonic() - began:.0f} s.")
@@ -48,12 +50,14 @@ def main() -> None:
         raise SystemExit("table and topic differ")
 
 
-def fill_topic(address: str, marker: Path) -> str:
-    """Produce the flights unless an earlier run did; give the digest of what was sent, which ``marker`` keeps."""
+def fill_topic(address: str, data: Path) -> str:
+    """Produce the flights unless an earlier run did; give the digest of what was sent, which a file keeps."""
+    marker = data / "flights.sent"
     if marker.exists() and records_in_topic(address) == COUNT:
         console.print(f"[bold]2[/]  Topic [cyan]{TOPIC}[/] holds all {COUNT:,} flights: nothing to produce")
         return marker.read_text().strip()
     marker.unlink(missing_ok=True)
+    shutil.rmtree(data / TABLE, ignore_errors=True)  # a new topic gets a new table
     create_topic(address)
     with bar(f"[bold]2[/]  Produce to topic [cyan]{TOPIC}[/]", COUNT) as progress:
         sent = f"{produce(address, records(flights()), progress):032x}"
@@ -79,12 +83,12 @@ def make_table(data: Path, seen: Proof) -> bool:
 
     from magnetar.pipeline.audit import Question, audit
 
-    path, png = data / "flights.parquet", data / "delays.png"
+    path, png = data / TABLE, data / "delays.png"
     with console.status("Spark is starting ..."):
         spark = job.session(data / "spark.log")
     began = time.monotonic()
     with console.status("Spark reads the ledgers ..."):
-        job.write(job.transform(job.read(spark, data, TOPIC)), path)
+        files = job.write(spark, data, TOPIC, path).urls()
     console.print(
         f"[bold]4[/]  Spark turned the ledgers into [cyan]{path}[/] in {time.monotonic() - began:.1f} s"
     )
@@ -96,7 +100,7 @@ def make_table(data: Path, seen: Proof) -> bool:
     with console.status("Comparing table and topic ..."):
         found = audit(spark, Question(TOPIC, str(path), data))
         # A proof of its own: what a Kafka client saw has nothing to do with how Spark reads the topic.
-        same = equal(seen, proof_of_table(path))
+        same = equal(seen, proof_of_table(files))
     spark.stop()
     show_proof(seen, found, same)
     return found.is_equal and same
@@ -157,6 +161,7 @@ def show_how_to_go_on(data: Path) -> None:
         f".venv/bin/magnetar standalone --data {data} --kafka 127.0.0.1:9092",
         "# then, in another terminal",
         ".venv/bin/magnetar topic list",
+        f".venv/bin/magnetar table show {data / TABLE}",
         f".venv/bin/magnetar consume {TOPIC} --help",
         f"kcat -b 127.0.0.1:9092 -t {TOPIC} -C -c 3 -f '%k %h %s\\n'",
         "# the same topic in PySpark, broker or no broker",

@@ -1,15 +1,18 @@
-"""The PySpark job: from the topic's ledgers to a Parquet table. ``read``, ``transform``, ``write``."""
+"""The PySpark job: from the topic's ledgers to a table. ``read``, ``transform``, ``write``."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+
+from magnetar.pipeline import tables
 
 FLIGHT = """
     year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int, sched_arr_time int,
@@ -48,23 +51,38 @@ def stderr_to(path: Path) -> Iterator[None]:
         os.close(saved)
 
 
-def read(spark: SparkSession, data: Path, topic: str) -> DataFrame:
-    """Read the topic from the ledgers, past the broker; the columns are those of Spark's Kafka source."""
-    source = spark.read.format("magnetar").option("subscribe", topic).option("includeHeaders", "true")
+def read(
+    spark: SparkSession, data: Path, topic: str, ranges: Sequence[tables.OffsetRange] | None = None
+) -> DataFrame:
+    """Read the topic, or these offsets of it, past the broker; the columns are those of Spark's Kafka source."""
+    source = spark.read.format("magnetar").option("includeHeaders", "true")
+    if ranges is None:
+        return source.option("subscribe", topic).load(str(data))
+    source = source.option("assign", json.dumps({topic: [each.partition for each in ranges]}))
+    for name, ends in (
+        ("startingOffsets", {each.partition: each.low for each in ranges}),
+        ("endingOffsets", {each.partition: each.high for each in ranges}),
+    ):
+        source = source.option(name, json.dumps({topic: ends}))
     return source.load(str(data))
 
 
 def transform(records: DataFrame) -> DataFrame:
     """Take the JSON apart, and keep each record as it was beside it."""
     flight = f.from_json(f.col("value").cast("string"), FLIGHT).alias("flight")
-    return records.select("partition", "offset", "timestamp", "key", "value", "headers", flight).select(
-        "partition", "offset", "timestamp", "key", "value", "headers", "flight.*"
-    )
+    return records.select(
+        "topic", "partition", "offset", "timestamp", "key", "value", "headers", flight
+    ).select("topic", "partition", "offset", "timestamp", "key", "value", "headers", "flight.*")
 
 
-def write(table: DataFrame, path: Path) -> None:
-    """Write the table anew, so that to run the job again changes nothing."""
-    table.write.mode("overwrite").parquet(str(path))
+def write(spark: SparkSession, data: Path, topic: str, path: Path) -> tables.Table:
+    """Add what the table lacks of the topic, offsets and rows in one commit: to run it again changes nothing."""
+    table = tables.open(path, "parquet", schema=tables.schema_of(transform(read(spark, data, topic))))
+    with table.writing():
+        ranges, topics = tables.missing(topic, table, options={"path": str(data)})
+        if ranges:
+            tables.append(table, transform(read(spark, data, topic, ranges)), ranges, topics)
+    return table
 
 
 def worst_routes(table: DataFrame) -> DataFrame:

@@ -6,7 +6,6 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from pathlib import Path
 
 import pyarrow.dataset as ds
 
@@ -53,11 +52,11 @@ class Proof:
         return {partition: len(self.offsets[partition]) for partition in sorted(self.offsets)}
 
 
-def proof_of_table(path: Path) -> Proof:
-    """Read the Parquet table with no Spark in the way."""
+def proof_of_table(files: Sequence[str]) -> Proof:
+    """Read the table's Parquet files with no Spark in the way."""
     proof = Proof()
     columns = ["partition", "offset", "key", "value", "headers"]
-    for batch in ds.dataset(path, format="parquet").to_batches(columns=columns):
+    for batch in ds.dataset(list(files), format="parquet").to_batches(columns=columns):
         rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
         for partition, offset, key, value, headers in rows:
             proof.add(partition, offset, key, value, [(h["key"], h["value"]) for h in headers or ()])
