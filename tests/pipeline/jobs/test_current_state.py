@@ -149,3 +149,16 @@ def test_json_that_is_none(spark: Any) -> None:
     decoded = tables().decode(spark.createDataFrame(rows, BRONZE)).orderBy("_offset").collect()
     assert {value: row._error for value, row in zip(cases, decoded, strict=True)} == cases
     assert all((row._bytes is None) == (row._error is None) for row in decoded)
+
+
+def test_avro_by_a_file(spark: Any, tmp_path: Path) -> None:
+    schema = {"type": "record", "name": "Seat", "fields": [{"name": "row", "type": "int"}]}
+    (tmp_path / "seat.avsc").write_text(json.dumps(schema))
+    flow = tables(format="avro", schema="", schema_file=tmp_path / "seat.avsc")
+    rows = [
+        ("t", 0, n, None, b"%d" % n, value, None) for n, value in enumerate((b"\x0e", b"", None, b"\x10"))
+    ]
+    decoded = flow.decode(spark.createDataFrame(rows, BRONZE)).orderBy("_offset").collect()
+    assert [(row.row, row._op, row._bytes) for row in decoded] == [
+        (7, "upsert", None), (None, None, b""), (None, "delete", None), (8, "upsert", None),
+    ]  # fmt: skip
