@@ -12,12 +12,15 @@ from pathlib import Path
 
 from benchmarks.bars import BARS
 from benchmarks.peers.jars import KAFKA_VERSION
+from benchmarks.peers.pulsar import PULSAR_VERSION
+from benchmarks.pulsar_bars import PULSAR_BARS
 from benchmarks.samples import Bar, Samples
 from benchmarks.spark_bars import SPARK_BARS
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 _BEGIN, _END = "<!-- figures: written by the benchmarks -->", "<!-- end of figures -->"
 _SPARK_BEGIN, _SPARK_END = "<!-- spark: written by the benchmarks -->", "<!-- end of spark -->"
+_PULSAR_BEGIN, _PULSAR_END = "<!-- pulsar: written by the benchmarks -->", "<!-- end of pulsar -->"
 
 
 def circumstances(mode: str) -> dict[str, str]:
@@ -30,13 +33,14 @@ def circumstances(mode: str) -> dict[str, str]:
         "load average before": f"{os.getloadavg()[0]:.1f}",
         "python": platform.python_version(),
         "kafka": KAFKA_VERSION,
+        "pulsar": PULSAR_VERSION,
         "java": _output("java", "-version").split('"')[1],
     }
 
 
-def table(samples: Samples, bars: Sequence[Bar] = (*BARS, *SPARK_BARS)) -> str:
+def table(samples: Samples, bars: Sequence[Bar] = (*BARS, *SPARK_BARS, *PULSAR_BARS)) -> str:
     """Give one row per bar, as Markdown: medians of both, their ratio, and what it must be."""
-    rows = ["| measure | ours | Kafka | ratio | bar | |", "|---|---:|---:|---:|---:|---|"]
+    rows = ["| measure | ours | theirs | ratio | bar | |", "|---|---:|---:|---:|---:|---|"]
     rows += [row for bar in bars if (row := _row(samples, bar))]
     return "\n".join(rows)
 
@@ -54,7 +58,7 @@ def all_figures(samples: Samples) -> str:
 
 def write(samples: Samples, about: dict[str, str], path: Path) -> None:
     """Write everything as JSON."""
-    bars = [{**bar._asdict(), "value": samples.value(bar)} for bar in (*BARS, *SPARK_BARS)]
+    bars = [{**bar._asdict(), "value": samples.value(bar)} for bar in (*BARS, *SPARK_BARS, *PULSAR_BARS)]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"about": about, "bars": bars, "samples": samples.values}, indent=1) + "\n")
 
@@ -66,6 +70,8 @@ def write_page(samples: Samples, about: dict[str, str]) -> None:
         _put(_BEGIN, _END, f"{facts}\n\n{table(samples, BARS)}\n\n## All figures\n\n{all_figures(samples)}")
     if _has_any(samples, SPARK_BARS):
         _put(_SPARK_BEGIN, _SPARK_END, f"{facts}\n\n{table(samples, SPARK_BARS)}")
+    if _has_any(samples, PULSAR_BARS):
+        _put(_PULSAR_BEGIN, _PULSAR_END, f"{facts}\n\n{table(samples, PULSAR_BARS)}")
 
 
 def _has_any(samples: Samples, bars: Sequence[Bar]) -> bool:

@@ -15,9 +15,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks import consume, idle, latency, launch, many_partitions, produce, recovery, report, spark
+from benchmarks import (
+    consume,
+    entry_formats,
+    idle,
+    latency,
+    launch,
+    many_partitions,
+    produce,
+    pulsar,
+    recovery,
+    report,
+    spark,
+)
 from benchmarks.peers.kafka import Kafka, KafkaFlushing
-from benchmarks.peers.magnetar import Magnetar, MagnetarOs
+from benchmarks.peers.magnetar import Magnetar, MagnetarForPulsar, MagnetarForPulsarOs, MagnetarOs
+from benchmarks.peers.pulsar import Pulsar
 from benchmarks.peers.server import Server
 from benchmarks.samples import Samples
 
@@ -41,17 +54,19 @@ class Plan:
     slow_peers: bool
     spark_100: int
     spark_1k: int
+    pulsar_messages: int
+    pulsar_latency_s: int
 
 
 FULL = Plan(
     rounds=3, records_1k=1_200_000, records_100=4_000_000, records_read=2_000_000, durable_share=0.5,
     properties=("defaults", "tuned"), round_trips=5000, idle_s=25, restarts=2, gigabytes=10, slow_peers=True,
-    spark_100=5_000_000, spark_1k=1_000_000,
+    spark_100=5_000_000, spark_1k=1_000_000, pulsar_messages=1_200_000, pulsar_latency_s=62,
 )  # fmt: skip
 QUICK = Plan(
     rounds=1, records_1k=300_000, records_100=1_000_000, records_read=900_000, durable_share=0.5,
     properties=("defaults",), round_trips=2000, idle_s=10, restarts=1, gigabytes=1, slow_peers=False,
-    spark_100=1_000_000, spark_1k=200_000,
+    spark_100=1_000_000, spark_1k=200_000, pulsar_messages=300_000, pulsar_latency_s=22,
 )  # fmt: skip
 
 
@@ -73,6 +88,7 @@ class Stages:
             "partitions": self.partitions,
             "recovery": self.recovery,
             "spark": self.spark,
+            "pulsar": self.pulsar,
         }
 
     def launch(self) -> None:
@@ -157,6 +173,18 @@ class Stages:
                 plan.spark_1k,
             )
 
+    def pulsar(self) -> None:
+        """Pulsar's clients on both brokers; then Kafka's clients on both entry formats of ours."""
+        plan = self._plan
+        for number in range(plan.rounds):
+            for kind in (MagnetarForPulsarOs, Pulsar, MagnetarForPulsar):
+                print(f"round {number + 1}: {kind.name}, load average {os.getloadavg()[0]:.1f}", flush=True)
+                os.sync()
+                with kind(self._scratch / kind.__name__.lower()) as server:
+                    pulsar.measure(server, self._samples, plan.pulsar_messages, plan.pulsar_latency_s)
+        with self._fresh(MagnetarOs) as ours:
+            entry_formats.measure(ours, self._samples, plan.rounds, plan.records_1k)
+
     def _fresh(self, kind: type[Server]) -> Server:
         return kind(self._scratch / kind.__name__.lower())
 
@@ -166,7 +194,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="everything small, in about 3 minutes")
     parser.add_argument(
-        "--only", action="append", help="a stage: launch load consume latency idle partitions recovery spark"
+        "--only",
+        action="append",
+        help="a stage: launch load consume latency idle partitions recovery spark pulsar",
     )
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--scratch", type=Path, default=_HERE / "target" / "benchmarks")

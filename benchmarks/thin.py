@@ -8,7 +8,11 @@ import time
 from typing import Any
 
 from magnetar.kafka.wire.header import RequestHeader, decode_response_header, encode_request_header
-from magnetar.kafka.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from magnetar.kafka.wire.messages.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from magnetar.kafka.wire.messages.create_topics_response import CreateTopicsResponse
 from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from magnetar.kafka.wire.messages.fetch_response import FetchResponse
@@ -83,9 +87,11 @@ class ThinClient:
 
     # -- what benchmarks ask -----------------------------------------------------------------------------------
 
-    def create_topics(self, names: list[str], partitions: int) -> None:
+    def create_topics(self, names: list[str], partitions: int, configs: dict[str, str] | None = None) -> None:
+        wanted = [CreatableTopicConfig(name=name, value=value) for name, value in (configs or {}).items()]
         topics = [
-            CreatableTopic(name=name, num_partitions=partitions, replication_factor=1) for name in names
+            CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=wanted)
+            for name in names
         ]
         answer = self.call(
             CreateTopicsRequest(topics=topics, timeout_ms=60_000), CreateTopicsResponse, _CREATE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from benchmarks.peers.server import Server
+from benchmarks.peers.server import Server, free_port
 
 
 class Magnetar(Server):
@@ -30,3 +30,24 @@ class MagnetarOs(Magnetar):
 
     name = "magnetar, flush=os"
     settings = ("flush=os",)
+
+
+class MagnetarForPulsar(Magnetar):
+    """Serves Pulsar's clients too, on a port of their own."""
+
+    def prepare(self) -> None:
+        self._pulsar_port = free_port()
+
+    @property
+    def service_url(self) -> str:
+        return f"pulsar://127.0.0.1:{self._pulsar_port}"
+
+    def command(self) -> list[str]:
+        return [*super().command(), "--pulsar", f"127.0.0.1:{self._pulsar_port}", "--http", "127.0.0.1:0"]
+
+
+class MagnetarForPulsarOs(MagnetarForPulsar):
+    """Acknowledged messages lie in the page cache, as in Pulsar's released standalone."""
+
+    name = MagnetarOs.name
+    settings = MagnetarOs.settings

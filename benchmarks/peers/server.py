@@ -11,6 +11,7 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import Self
 
 
 class Server(ABC):
@@ -105,7 +106,7 @@ class Server(ABC):
         tasks = list(Path(f"/proc/{self.pid}/task").glob("*/schedstat"))
         return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
