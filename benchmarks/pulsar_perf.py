@@ -64,7 +64,7 @@ def latency(url: str, topic: str, *, rate: int, seconds: int, size: int) -> Late
     """Send ``rate`` messages a second to a consumer that waits for them.
 
     The tool tells what a consumer saw every 10 s. The first of these is left out, as both clients are young in it; of
-    the others this gives the medians.
+    the others this gives the medians. So ``seconds`` is 21 at least.
     """
     messages = rate * seconds
     with (
@@ -73,6 +73,8 @@ def latency(url: str, topic: str, *, rate: int, seconds: int, size: int) -> Late
     ):
         written, read = writer.output(), reader.output()
     intervals = [Latency(float(p50), float(p99)) for p50, p99 in _INTERVAL.findall(read)][1:]
+    if not intervals:
+        raise RuntimeError(f"{seconds} s are too few: the consumer tells its latency only every 10 s")
     p50, p99 = _AGGREGATED.findall(written)[-1]
     receive = Latency(*(statistics.median(values) for values in zip(*intervals, strict=True)))
     return Latencies(receive, Latency(float(p50), float(p99)))

@@ -1,7 +1,7 @@
 """Run the benchmarks: ours and Kafka in turn, round after round, each on fresh data.
 
-python -m benchmarks             everything, three rounds (about 40 minutes)
-python -m benchmarks --quick     everything small, one round (about 3 minutes)
+python -m benchmarks             everything, three rounds (more than an hour)
+python -m benchmarks --quick     everything small, one round (about 10 minutes)
 python -m benchmarks --only load --rounds 3
 """
 
@@ -11,6 +11,8 @@ import argparse
 import json
 import os
 import shutil
+import signal
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -192,7 +194,7 @@ class Stages:
 def main() -> None:
     """Run what the arguments ask for; print the table, write JSON, and the page if asked to."""
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="everything small, in about 3 minutes")
+    parser.add_argument("--quick", action="store_true", help="everything small, in about 10 minutes")
     parser.add_argument(
         "--only",
         action="append",
@@ -206,6 +208,7 @@ def main() -> None:
         "--earlier", type=Path, help="JSON of an earlier run, for what this one does not measure"
     )
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # brokers end, figures are written
     plan = QUICK if given.quick else FULL
     if given.rounds:
         plan = replace(plan, rounds=given.rounds)
