@@ -18,6 +18,7 @@ from magnetar.cli import (
     explain,
     group,
     ledger,
+    migrate,
     permission,
     pipeline,
     produce,
@@ -71,6 +72,7 @@ app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(config.app, name="config")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(migrate.app, name="migrate")
 app.add_typer(token.app, name="token")
 app.add_typer(permission.app, name="permission")
 app.add_typer(pipeline.app, name="pipeline")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +18,7 @@ from magnetar.ledger.files.ledger_file import LedgerFile, OpenFiles, as_storage_
 from magnetar.ledger.files.managed import FilesManagedLedger, Words, metadata_failed
 from magnetar.ledger.files.recovery import Recovery, sealed_index
 from magnetar.ledger.files.sparse import SparseIndex
+from magnetar.ledger.files.swap import finish_swap
 from magnetar.ledger.info import (
     ROOT,
     ManagedLedgerInfo,
@@ -100,6 +101,7 @@ class FilesEngine(LedgerEngine):
         return self._journal
 
     async def start(self) -> None:
+        finish_swap(self.root, self.metadata)  # what a migration that was killed left to do
         clean_use = clean_use_of(self.metadata)
         last_use = max(clean_use, await self.in_thread(lambda: self._replay(clean_use)))
         self._first_use = last_use + 1
@@ -222,6 +224,14 @@ class FilesEngine(LedgerEngine):
             self._next_id, self._id_limit = first, first + _ID_BLOCK
         self._next_id += 1
         return self._next_id - 1
+
+    def never_give_out(self, ledger_ids: Iterable[int]) -> None:
+        """Have `new_ledger_id` begin behind ids that came from elsewhere."""
+        stored = self.metadata.get(_IDS)
+        behind = max(ledger_ids, default=-1) + 1
+        if behind > (int(stored.value) if stored else 0):
+            self.metadata.put(_IDS, str(behind).encode())
+            self._next_id = self._id_limit = 0
 
     def in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a blocking call away from the loop."""

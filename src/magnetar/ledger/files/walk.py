@@ -108,6 +108,13 @@ def _add_frames(data: memoryview, index: SparseIndex) -> int:
         try:
             last, latest = last_offset(frame.entry), latest_timestamp(frame.entry)
         except RecordsError:
+            if (
+                frame.entry[:2] != _ENTRY_MAGIC[:2]
+            ):  # whole, and not ours to cut: see `magnetar.ledger.packed`
+                raise LedgerCorrupt(
+                    f"ledger {index.ledger_id}: entry {frame.entry_id} has no index; entries of KoP before 2.8 "
+                    "get one by 'magnetar migrate packed-offsets'"
+                ) from None
             break
         frame_bytes = FRAME_BYTES + len(frame.entry)
         index.add(frame_bytes, last + 1 - index.next_offset, latest)
