@@ -20,7 +20,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from magnetar.admin.errors import AdminError
 from magnetar.admin.ledgers import verify
+from magnetar.admin.ledgers_repair import repair
 from magnetar.admin.migrate import Migration, drop_old, migrate
+from magnetar.admin.migrate_entries import indexed, open_old
 from magnetar.admin.migrate_ledgers import mapping_path
 from magnetar.ledger.files.layout import ledger_path
 from magnetar.ledger.files.swap import kept_path
@@ -169,6 +171,22 @@ def test_a_damaged_entry_is_refused_with_its_position(old: OldCluster, at: int) 
     assert _digest(old.data / "ledgers") == before
 
 
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_partition_of_one_ledger_is_not_passed_over_for_its_damage(old: OldCluster, is_gone: bool) -> None:
+    migrate(old.data)
+    old.topic("payments", 1)
+    log = "public/default/persistent/payments-partition-0"
+    old.ledger(log, 50, [(kafka_entry(v := values("p", 4)), v)])
+    old.ledger(log, 51, [])
+    path = ledger_path(old.data, 50)
+    if is_gone:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:60])
+    with pytest.raises(AdminError, match=r"is gone|entry 0 at byte 32 is damaged"):
+        migrate(old.data)
+
+
 def test_a_batch_that_was_written_damaged_is_refused(old: OldCluster) -> None:
     wrong = bytearray(kafka_entry(values("wrong", 4)))
     wrong[-1] ^= 1
@@ -186,6 +204,49 @@ def test_a_broker_does_not_touch_what_has_no_index(old: OldCluster, start_broker
     assert _digest(old.data / "ledgers") == before
     migrate(old.data)
     _clients_agree(old, start_broker)
+
+
+def test_verify_names_the_command_and_repair_gives_nothing_up(old: OldCluster) -> None:
+    before = _digest(old.data / "ledgers")
+    report = verify(old.data)
+    assert not report.is_whole
+    assert any("migrate packed-offsets" in each.do for each in report.findings)
+    with pytest.raises(AdminError, match="has no index"):
+        repair(old.data, drop_damaged=True)
+    assert _digest(old.data / "ledgers") == before
+    migrate(old.data)
+    assert verify(old.data).findings == ()
+
+
+def test_commits_that_magnetar_kept_are_translated_too(tmp_path: Path, start_broker: Start) -> None:
+    old = OldCluster(tmp_path / "data")
+    old.topic("orders", 2)
+    old.ledger(LOG, 17, [(kafka_entry(v := values("a", 50)), v), (kafka_entry(v := values("b", 50)), v)])
+    packed = old.records[LOG][70].packed
+    broker = start_broker(old.data)
+    with _consumer(broker, "kept") as consumer:
+        for offset in (old.records[LOG][3].packed, packed):
+            consumer.commit(offsets=[TopicPartition("orders", 0, offset)], asynchronous=False)
+    broker.kill()  # so that the journal is needed, too
+    (told,) = migrate(old.data).committed
+    assert (told.group, told.packed, told.offset, told.landing) == ("kept", packed, 70, Landing.record)
+    assert verify(old.data).is_whole
+    broker = start_broker(old.data)
+    with _consumer(broker, "kept") as consumer:
+        consumer.assign([TopicPartition("orders", 0, -1000)])
+        assert _polled(consumer, 2) == [(70, b"b-20"), (71, b"b-21")]
+        consumer.commit(offsets=[TopicPartition("orders", 0, 72)], asynchronous=False)
+    broker.kill()
+    with _consumer(start_broker(old.data), "kept") as consumer:
+        (found,) = consumer.committed([TopicPartition("orders", 0)], timeout=20)
+        assert found.offset == 72
+
+
+def test_a_topic_of_both_kinds_is_refused(old: OldCluster) -> None:
+    entry = indexed(open_old(memoryview(kafka_entry(values("new", 2)))), 0).data
+    old.ledger(OTHER, 19, [(entry, ())])
+    with pytest.raises(AdminError, match="with an index and ledgers without one"):
+        migrate(old.data)
 
 
 def test_a_running_broker_is_left_alone(old: OldCluster) -> None:

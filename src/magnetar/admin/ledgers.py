@@ -206,7 +206,12 @@ def _ledger(tally: _Tally, name: str, info: ManagedLedgerInfo, summary: LedgerSu
         _missing(tally, name, summary, path, needed=bool(whole_until))
         return summary.last_offset + 1 if summary.sealed else summary.first_offset
     with mapped(path) as data:
-        found = inspect(data, summary.ledger_id, summary.first_offset)
+        try:
+            found = inspect(data, summary.ledger_id, summary.first_offset)
+        except LedgerCorrupt as error:
+            do = "'magnetar migrate packed-offsets' gives it one"
+            tally.add(Gravity.damage, path, error.at, str(error), do, log=name, ledger=summary.ledger_id)
+            return summary.first_offset
     tally.entries += found.entries
     tally.bytes += found.size
     judge = _Judge(tally, name, summary, path, found, whole_until)

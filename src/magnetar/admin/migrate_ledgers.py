@@ -82,15 +82,19 @@ class LedgerDraft:
 
 
 def is_packed(root: Path, summary: LedgerSummary) -> bool | None:
-    """Tell whether a ledger's entries have no index; None if it has no entries."""
+    """Tell whether a ledger's entries have no index; None if it has no entries.
+
+    Where the first entry cannot be read, the metadata tells: it knows the first offset of a ledger with an index.
+    """
     path = ledger_path(root, summary.ledger_id)
+    is_old = summary.first_offset < 0
     if not path.exists():
-        return None
+        return True if is_old and summary.entries else None
     with mapped(path) as data:
         frame = read_frame(data, HEADER_BYTES, summary.ledger_id, 0)
-        if frame is None:
-            return None
-        return not has_index(frame.entry)
+        if frame is not None:
+            return not has_index(frame.entry)
+        return True if is_old and (len(data) > HEADER_BYTES or summary.entries) else None
 
 
 def frames_of(root: Path, summary: LedgerSummary, *, may_be_torn: bool) -> Iterator[Frame]:

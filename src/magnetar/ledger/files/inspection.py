@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.files.layout import FRAME, FRAME_BYTES, HEADER_BYTES, Frame, is_header, read_frame
 from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.records.entry import decode_entry, latest_timestamp
@@ -61,7 +62,10 @@ class Inspection:
 
 
 def inspect(data: memoryview, ledger_id: int, first_offset: int) -> Inspection:
-    """Walk the whole file ``data``; damage is noted, stepped over, and never raised."""
+    """Walk the whole file ``data``; damage is noted, stepped over, and never raised.
+
+    Raises ``LedgerCorrupt`` only for a ledger whose entries have no index: see `magnetar.ledger.packed`.
+    """
     found = Inspection(len(data), is_header(bytes(data[:HEADER_BYTES]), ledger_id))
     run = _begin(found, ledger_id, HEADER_BYTES, 0, first_offset)
     while True:
@@ -104,6 +108,11 @@ def _begin(found: Inspection, ledger_id: int, at: int, entry_id: int, offset: in
 
 def _facts(frame: Frame) -> tuple[int, int, int]:
     """Give last offset, number of messages and latest timestamp; a frame that is whole holds an entry."""
+    if frame.entry[:2] != _ENTRY_MAGIC[:2]:
+        raise LedgerCorrupt(
+            f"entry {frame.entry_id} at byte {frame.at} has no index: it was written before KoP 2.8",
+            at=frame.at,
+        )
     entry = decode_entry(frame.entry)
     return entry.broker.index, entry.message.num_messages_in_batch, latest_timestamp(frame.entry)
 
