@@ -1,4 +1,4 @@
-"""A topic of JSON becomes its tables, through the command as users type it."""
+"""A topic of JSON becomes its tables, run after run, through the command as users type it."""
 
 from __future__ import annotations
 
@@ -88,3 +88,12 @@ def test_json_to_tables_in_two_runs(broker: BrokerProcess, tmp_path: Path) -> No
     assert magnetar("status", project)["topics"][0]["partitions"][0]["next_offset"] == 9
     second = magnetar("run", project)
     assert (second["records"], second["dead_letters"], second["lag"]) == (2, 0, 0)
+    decoded = rows(project, "orders_decoded")
+    assert sorted(row["_offset"] for row in decoded) == list(range(11))
+    assert {row["_key"]: row["what"] for row in rows(project, "orders_current")} == {
+        b"1": "more tea",
+        b"9": "cake",
+    }
+    report = project / "runs"
+    assert (sorted(report.iterdir())[-1] / "report.html").read_text().count("orders_current") == 1
+    assert (sorted(report.iterdir())[-1] / "report.png").read_bytes().startswith(b"\x89PNG")

@@ -127,26 +127,45 @@ def _events(
         spec = cli.load_pipeline_spec(path)
         for name, value in spec.configuration.items():
             spark.conf.set(name, value)
-        graph = cli.create_dataflow_graph(
-            spark, default_catalog=spec.catalog, default_database=spec.database, sql_conf=spec.configuration
-        )
-        registry = cli.SparkConnectGraphElementRegistry(spark, graph)
-        with redirect_stdout(sys.stderr):  # where Spark says what it loads
-            cli.register_definitions(path, registry, spec, spark, graph)
-        results = cli.start_run(
-            spark, graph, full_refresh=list(full_refresh), full_refresh_all=full_refresh_all,
-            refresh=list(refresh), dry=dry, storage=spec.storage,
-        )  # fmt: skip
-        for result in results:
-            if "pipeline_event_result" in result:
-                event = _event(result["pipeline_event_result"].event.message, time.monotonic() - clock)
-                last = event.message if "FAILED" in event.state else last
-                told(event)
-                yield event
+        for chosen, anew in _passes(project, refresh, full_refresh, full_refresh_all, dry=dry):
+            # Spark runs a graph once.
+            graph = cli.create_dataflow_graph(
+                spark,
+                default_catalog=spec.catalog,
+                default_database=spec.database,
+                sql_conf=spec.configuration,
+            )
+            registry = cli.SparkConnectGraphElementRegistry(spark, graph)
+            with redirect_stdout(sys.stderr):  # where Spark says what it loads
+                cli.register_definitions(path, registry, spec, spark, graph)
+            results = cli.start_run(
+                spark, graph, full_refresh=anew, full_refresh_all=full_refresh_all,
+                refresh=chosen, dry=dry, storage=spec.storage,
+            )  # fmt: skip
+            for result in results:
+                if "pipeline_event_result" in result:
+                    event = _event(result["pipeline_event_result"].event.message, time.monotonic() - clock)
+                    last = event.message if "FAILED" in event.state else last
+                    told(event)
+                    yield event
     except PySparkException as error:
         raise RunFailed(_cause(f"{error}\n{last}")) from error
     if last:
         raise RunFailed(_cause(last))
+
+
+def _passes(
+    project: ProjectSpec, refresh: Sequence[str], full_refresh: Sequence[str], full_refresh_all: bool, *, dry: bool
+) -> Iterator[tuple[list[str], list[str]]]:  # fmt: skip
+    """Give what to refresh, and what to make anew, pass by pass.
+
+    Spark runs the streams of a graph side by side once their tables exist, so one pass would leave decoded a run behind
+    bronze. Hence bronze first, then decoded, then everything.
+    """
+    if not (dry or refresh or full_refresh or full_refresh_all):
+        yield [topic.bronze for topic in project.topics.values()], []
+        yield [topic.decoded for topic in project.topics.values()], []
+    yield list(refresh), list(full_refresh)
 
 
 def _event(message: str, seconds: float) -> FlowEvent:
