@@ -68,7 +68,7 @@ FULL = Plan(
 QUICK = Plan(
     rounds=1, records_1k=300_000, records_100=1_000_000, records_read=900_000, durable_share=0.5,
     properties=("defaults",), round_trips=2000, idle_s=10, restarts=1, gigabytes=1, slow_peers=False,
-    spark_100=1_000_000, spark_1k=200_000, pulsar_messages=300_000, pulsar_latency_s=22,
+    spark_100=1_000_000, spark_1k=200_000, pulsar_messages=200_000, pulsar_latency_s=22,
 )  # fmt: skip
 
 
