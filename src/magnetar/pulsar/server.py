@@ -12,8 +12,9 @@ from magnetar.broker.settings import Settings
 from magnetar.pulsar.connection import Connection
 from magnetar.pulsar.handlers.connect import check_expiry
 from magnetar.pulsar.services import Services
-from magnetar.pulsar.wire.frames import FRAME_PADDING_BYTES, SCRATCH_BYTES, BadFrame, FrameReader
+from magnetar.pulsar.wire.frames import FRAME_PADDING_BYTES, BadFrame, FrameReader
 from magnetar.records.compression import Buffer
+from magnetar.records.framing import scratch_buffer
 
 _WRITE_HIGH_BYTES = 1 << 20
 _JOINED_BYTES = 8 << 10
@@ -27,7 +28,7 @@ class PulsarServer:
         self.services = services
         self.settings = settings
         self.connections: set[PulsarSocket] = set()
-        self.scratch = bytearray(SCRATCH_BYTES)
+        self.scratch = scratch_buffer()
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
