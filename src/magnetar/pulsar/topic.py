@@ -226,6 +226,21 @@ class PulsarTopic:
         ledgers = self.log.ledgers()
         return Position(ledgers[-1].ledger_id, ledgers[-1].entries) if ledgers else Position(-1, 0)
 
+    def last_position(self) -> Position:
+        """Give the place of the last entry."""
+        end = self.end()
+        return Position(end.ledger_id, end.entry_id - 1)
+
+    def bytes_behind(self, mark: Position) -> int:
+        """Give about how many bytes lie behind a position: of its own ledger the share of the entries."""
+        size = 0
+        for ledger in self.log.ledgers():
+            if ledger.ledger_id > mark.ledger_id:
+                size += ledger.size
+            elif ledger.ledger_id == mark.ledger_id and ledger.entries:
+                size += ledger.size * max(ledger.entries - mark.entry_id - 1, 0) // ledger.entries
+        return size
+
     async def position_at(self, timestamp_ms: int) -> Position:
         """Give the first entry that was stored at that time or later, or the end."""
         found = await self.log.find_first(lambda entry: index_of(entry.data).broker_timestamp >= timestamp_ms)
@@ -271,17 +286,18 @@ class PulsarTopic:
         if self.subscriptions.get(subscription.name) is subscription:
             del self.subscriptions[subscription.name]
 
+    async def last_before(self, timestamp_ms: int) -> Position | None:
+        """Give the place of the last entry that was stored before that time, or None if there are no ledgers."""
+        position = await self.position_at(timestamp_ms)
+        return None if position.ledger_id < 0 else Position(position.ledger_id, position.entry_id - 1)
+
     async def expire(self, older_than_ms: int) -> None:
         """Have subscriptions pass over what is older and nobody acknowledged (message TTL)."""
-        if not self.subscriptions:
-            return
-        position = await self.position_at(older_than_ms)
-        if position.ledger_id < 0:
-            return
-        last = Position(position.ledger_id, position.entry_id - 1)
-        for subscription in self.subscriptions.values():
-            if subscription.cursor.mark_delete_position < last:
-                subscription.expired += subscription.skip_to(last)
+        last = await self.last_before(older_than_ms) if self.subscriptions else None
+        if last is not None:
+            for subscription in self.subscriptions.values():
+                if subscription.cursor.mark_delete_position < last:
+                    subscription.expired += subscription.skip_to(last)
 
     def save(self) -> None:
         """Keep cursors and sequence ids that were changed."""
@@ -294,13 +310,18 @@ class PulsarTopic:
         if self.dedup is not None:
             self.dedup.save()
 
+    def send_away(self, *, wake: bool = True) -> None:
+        """Close all producers and consumers; their clients come back by themselves."""
+        for producer in list(self.producers.by_name.values()):
+            self.producers.remove(producer, wake=wake)
+            producer.sink.producer_closed(producer.producer_id)
+        for subscription in list(self.subscriptions.values()):
+            subscription.disconnect()
+
     def close(self) -> None:
         """Send everybody away, and keep what is to be kept."""
         with contextlib.suppress(ValueError):
             self.log.watchers.remove(self._grown)
-        for producer in list(self.producers.by_name.values()):
-            self.producers.remove(producer, wake=False)
-            producer.sink.producer_closed(producer.producer_id)
+        self.send_away(wake=False)
         for subscription in list(self.subscriptions.values()):
-            subscription.disconnect()
             subscription.close()

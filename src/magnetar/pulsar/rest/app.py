@@ -83,7 +83,7 @@ def make_app(services: Services, address: Callable[[], Address]) -> Starlette:
     async def describe(request: Request) -> Response:
         return _as_response(page)
 
-    routes = [StarletteRoute(path, _view(table, services, address)) for path, table in by_path.items()]
+    routes = [StarletteRoute(path, _View(table, services, address)) for path, table in by_path.items()]
     for place in ("/openapi.json", "/admin/v2/openapi.json"):
         routes.append(StarletteRoute(place, describe))
     return Starlette(routes=routes, exception_handlers={HTTPException: _not_found})
@@ -128,10 +128,6 @@ class _View:
             return _as_response(await route.endpoint(ask))
         except Exception as error:
             return _refused(error, request)
-
-
-def _view(table: Mapping[str, Route], services: Services, address: Callable[[], Address]) -> _View:
-    return _View(table, services, address)
 
 
 async def _body(request: Request) -> bytes:

@@ -8,7 +8,6 @@ from typing import Any
 
 from magnetar.broker.auth.grants import Grants
 from magnetar.broker.namespaces import CLUSTER
-from magnetar.ledger.port import Position
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.rest.ask import Ask, Needs, RestError, Route
 from magnetar.pulsar.rest.tenants import legal
@@ -69,11 +68,7 @@ async def bundles(ask: Ask) -> dict[str, Any]:
 async def unload(ask: Ask) -> None:
     """Send all clients of a namespace's topics away; they come back by themselves."""
     async for topic in open_topics(ask):
-        for producer in list(topic.producers.by_name.values()):
-            topic.producers.remove(producer)
-            producer.sink.producer_closed(producer.producer_id)
-        for subscription in list(topic.subscriptions.values()):
-            subscription.disconnect()
+        topic.send_away()
 
 
 async def permissions(ask: Ask) -> dict[str, list[str]]:
@@ -115,7 +110,7 @@ async def clear_backlog(ask: Ask) -> None:
     async for topic in all_topics(ask):
         for name, subscription in topic.subscriptions.items():
             if wanted in (None, name):
-                subscription.skip_to(last_position(topic))
+                subscription.skip_to(topic.last_position())
 
 
 async def unsubscribe(ask: Ask) -> None:
@@ -123,12 +118,6 @@ async def unsubscribe(ask: Ask) -> None:
     async for topic in all_topics(ask):
         if ask.path["subscription"] in topic.subscriptions:
             topic.unsubscribe(ask.path["subscription"])
-
-
-def last_position(topic: PulsarTopic) -> Position:
-    """Give the position of a partition's last entry."""
-    end = topic.end()
-    return Position(end.ledger_id, end.entry_id - 1)
 
 
 async def all_topics(ask: Ask) -> AsyncIterator[PulsarTopic]:

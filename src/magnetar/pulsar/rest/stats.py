@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from magnetar.ledger.port import LedgerSummary, Position
+from magnetar.ledger.port import LedgerSummary
 from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.dispatch.subscription import Subscription, SubType
 from magnetar.pulsar.producers import Producer
@@ -93,7 +92,7 @@ def subscription_stats(subscription: Subscription, topic: PulsarTopic) -> dict[s
         "messageAckRate": 0.0,
         "msgBacklog": subscription.backlog,
         "msgBacklogNoDelayed": subscription.backlog - subscription.delayed,
-        "backlogSize": _bytes_behind(topic.log.ledgers(), subscription.cursor.mark_delete_position),
+        "backlogSize": topic.bytes_behind(subscription.cursor.mark_delete_position),
         "blockedSubscriptionOnUnackedMsgs": subscription.is_blocked,
         "msgDelayed": subscription.delayed,
         "unackedMessages": subscription.unacked,
@@ -209,17 +208,6 @@ def _consumer(consumer: Consumer) -> dict[str, Any]:
         "connectedSince": _time(consumer.connected_ms),
         "metadata": consumer.metadata,
     }
-
-
-def _bytes_behind(ledgers: Iterable[LedgerSummary], mark: Position) -> int:
-    """Give about how many bytes lie behind a position: of its own ledger the share of the entries."""
-    size = 0
-    for ledger in ledgers:
-        if ledger.ledger_id > mark.ledger_id:
-            size += ledger.size
-        elif ledger.ledger_id == mark.ledger_id and ledger.entries:
-            size += ledger.size * (ledger.entries - mark.entry_id - 1) // ledger.entries
-    return size
 
 
 def _together(partitions: list[dict[str, Any]]) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from magnetar.pulsar.dispatch.deliveries import Conversions, Delivery
 from magnetar.pulsar.dispatch.subscription import Subscription, SubType
 from magnetar.pulsar.errors import SubscriptionNotFound
 from magnetar.pulsar.rest.ask import Ask, Needs, Reply, RestError, Route
-from magnetar.pulsar.rest.namespaces import last_position
 from magnetar.pulsar.rest.topics import every, one
 from magnetar.pulsar.topic import PulsarTopic, Wanted
 from magnetar.records.compression import Buffer
@@ -58,7 +57,7 @@ async def skip_all(ask: Ask) -> None:
     """Have a subscription pass over everything there is."""
     for topic, subscription in await _each(ask):
         async with _moving(ask, topic, subscription):
-            subscription.skip_to(last_position(topic))
+            subscription.skip_to(topic.last_position())
 
 
 async def skip(ask: Ask) -> None:
@@ -187,14 +186,8 @@ async def last_message_id(ask: Ask) -> dict[str, int]:
 async def backlog_size(ask: Ask) -> Reply:
     """Give how many bytes lie behind a message id."""
     topic = await one(ask)
-    place = _place(ask.json()) or (-1, -1)
-    size = 0
-    for ledger in topic.log.ledgers():
-        if ledger.ledger_id > place[0]:
-            size += ledger.size
-        elif ledger.ledger_id == place[0] and ledger.entries:
-            size += ledger.size * max(ledger.entries - max(place[1], 0), 0) // ledger.entries
-    return Reply(str(size).encode())
+    ledger_id, entry_id = _place(ask.json()) or (-1, -1)
+    return Reply(str(topic.bytes_behind(Position(ledger_id, max(entry_id, 0) - 1))).encode())
 
 
 def _name(ask: Ask) -> str:
@@ -220,9 +213,8 @@ async def _one(ask: Ask) -> tuple[PulsarTopic, Subscription]:
 
 
 async def _expire(ask: Ask, topic: PulsarTopic, subscription: Subscription) -> None:
-    position = await topic.position_at(int(time.time() * 1000) - ask.number("seconds") * 1000)
-    last = Position(position.ledger_id, position.entry_id - 1)
-    if position.ledger_id >= 0 and subscription.cursor.mark_delete_position < last:
+    last = await topic.last_before(ask.services.clock() - ask.number("seconds") * 1000)
+    if last is not None and subscription.cursor.mark_delete_position < last:
         async with _moving(ask, topic, subscription):
             subscription.expired += subscription.skip_to(last)
 

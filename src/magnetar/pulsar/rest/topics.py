@@ -9,7 +9,7 @@ from magnetar.broker.errors import TopicNotFound
 from magnetar.broker.topic import Topic
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.rest.ask import Ask, Needs, Reply, RestError, Route
-from magnetar.pulsar.rest.namespaces import as_json
+from magnetar.pulsar.rest.namespaces import as_json, topics
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.topics import names_of
 
@@ -39,12 +39,6 @@ async def every(ask: Ask) -> list[PulsarTopic]:
     names = [str(ask.topic)] if ask.topic.partition is not None else names_of(topic)
     opened = [ask.services.topics.get(PulsarName.parse(name), create=False) for name in names]
     return list(await asyncio.gather(*opened))
-
-
-async def topics(ask: Ask) -> list[str]:
-    """List a namespace's topics; of those with partitions, each partition."""
-    ask.services.broker.namespaces.policies(ask.namespace)
-    return sorted(ask.services.topics.names(ask.namespace))
 
 
 async def partitioned_topics(ask: Ask) -> list[str]:
@@ -123,11 +117,7 @@ async def delete(ask: Ask) -> None:
 async def unload(ask: Ask) -> None:
     """Send a topic's clients away; they come back by themselves."""
     for topic in await every(ask):
-        for producer in list(topic.producers.by_name.values()):
-            topic.producers.remove(producer)
-            producer.sink.producer_closed(producer.producer_id)
-        for subscription in list(topic.subscriptions.values()):
-            subscription.disconnect()
+        topic.send_away()
 
 
 async def truncate(ask: Ask) -> None:
