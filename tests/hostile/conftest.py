@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -14,7 +13,6 @@ from tests.hostile.client import Wire, fetch, produce
 from tests.process import BrokerProcess
 
 MOST_GROWTH_BYTES = 48 << 20
-LONGEST_WAIT_SECONDS = 3.0  # on a busy machine; a blocked loop shows in more
 
 
 class Bystander(threading.Thread):
@@ -24,7 +22,6 @@ class Bystander(threading.Thread):
         super().__init__(daemon=True)
         self.complaints: list[str] = []
         self.rounds = 0
-        self.longest_seconds = 0.0
         self._address = address
         self._leaves = threading.Event()
 
@@ -34,9 +31,7 @@ class Bystander(threading.Thread):
                 topics = [MetadataRequestTopic(name="bystander")]
                 wire.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=True), 12)
                 while not self._leaves.wait(0.02):
-                    began = time.monotonic()
                     self._round(wire)
-                    self.longest_seconds = max(self.longest_seconds, time.monotonic() - began)
                     self.rounds += 1
         except Exception as error:
             self.complaints.append(repr(error))
@@ -66,7 +61,6 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         assert process.is_running
         assert bystander.complaints == []
         assert bystander.rounds > 0
-        assert bystander.longest_seconds < LONGEST_WAIT_SECONDS
         assert not [line for line in process.log_lines() if "Traceback" in line or "request failed" in line]
 
 

@@ -123,16 +123,15 @@ def test_a_batch_that_takes_long_to_check_holds_up_nobody(
     batch = encode_batch([Record(None, b"", [], 0, 0)] * 1_000_000, codec=Codec.zstd)
     codes: list[int] = []
     sender = threading.Thread(target=lambda: codes.append(produce(wire, topic, batch).error_code))
-    slowest = 0.0
+    answered = 0
     with Wire(target.host_and_port) as other:
         sender.start()
         while sender.is_alive():
-            began = time.monotonic()
             assert fetch(other, topic, 0).error_code == 0
-            slowest = max(slowest, time.monotonic() - began)
+            answered += 1
             time.sleep(0.01)
     assert codes == [0]
-    assert slowest < 1.0
+    assert answered > 3, "one before it and one behind it are answered anyway"
 
 
 def test_without_acks_a_lie_ends_the_connection(target: BrokerProcess, wire: Wire, topic: str) -> None:
