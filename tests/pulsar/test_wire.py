@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.pulsar.avro_compatibility import can_read
+from magnetar.schema_registry.avro_compatibility import can_read
 from magnetar.pulsar.dispatch.consumer import mask_of, words
 from magnetar.pulsar.dispatch.murmur import murmur3_32
 from magnetar.pulsar.wire import encode

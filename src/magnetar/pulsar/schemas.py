@@ -18,7 +18,7 @@ from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.names import TopicName
 from magnetar.broker.topic import Topic
 from magnetar.metadata import MetadataCorrupt, MetadataStore
-from magnetar.pulsar.avro_compatibility import can_read
+from magnetar.schema_registry.avro_compatibility import can_read
 from magnetar.pulsar.errors import IncompatibleSchema
 from magnetar.pulsar.wire import pulsar_pb2 as wire
 
