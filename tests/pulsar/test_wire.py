@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.schema_registry.avro_compatibility import can_read
 from magnetar.pulsar.dispatch.consumer import mask_of, words
 from magnetar.pulsar.dispatch.murmur import murmur3_32
 from magnetar.pulsar.wire import encode
 from magnetar.pulsar.wire.frames import BIG_FRAME_BYTES, BadFrame, FrameReader, read_frame
 from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand
+from magnetar.schema_registry.avro_compatibility import can_read
 from tests.pulsar import raw
 
 UINT64 = st.integers(0, 2**63 - 1)

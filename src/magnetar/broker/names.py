@@ -28,15 +28,17 @@ _ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
 _LOCAL = re.compile(r"[^/\x00-\x1f\x7f]+")
 _PARTITION = re.compile(r"-partition-\d+$")
 _SCHEME = "persistent://"
+_NON_PERSISTENT = "non-persistent://"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicName:
-    """One topic, whatever a client calls it. All topics are persistent."""
+    """One topic, whatever a client calls it. Only Pulsar's clients know topics that are not ``persistent``."""
 
     tenant: str
     namespace: str
     local: str
+    persistent: bool = True
 
     @classmethod
     def parse(cls, name: str, tenant: str = "public", namespace: str = "default") -> TopicName:
@@ -68,7 +70,8 @@ class TopicName:
         return f"{self.tenant}/{self.namespace}/persistent/{self.metadata_name}-partition-{partition}"
 
     def __str__(self) -> str:
-        return f"{_SCHEME}{self.tenant}/{self.namespace}/{self.local}"
+        scheme = _SCHEME if self.persistent else _NON_PERSISTENT
+        return f"{scheme}{self.tenant}/{self.namespace}/{self.local}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,12 @@ class PulsarSettings(SecuritySettings):
         "Whether what a Pulsar producer of one name sends twice, by its sequence ids, is stored once.",
         pulsar=("brokerDeduplicationEnabled",),
     )
+    enable_non_persistent_topics: bool = setting(
+        True,
+        Kind.BOOLEAN,
+        "Whether Pulsar's clients may use non-persistent:// topics, whose messages go to who listens and are not kept.",
+        pulsar=("enableNonPersistentTopics",),
+    )
     max_unacked_messages_per_consumer: int = setting(
         50_000,
         Kind.INT,

@@ -15,8 +15,9 @@ from typing import Any
 from magnetar.broker.auth.authorization import Access
 from magnetar.broker.listeners import Listener
 from magnetar.pulsar.dispatch.consumer import Consumer
-from magnetar.pulsar.dispatch.subscription import Subscription
-from magnetar.pulsar.errors import BadCommand, code_for
+from magnetar.pulsar.dispatch.port import AnySubscription
+from magnetar.pulsar.errors import BadCommand, PulsarError, code_for
+from magnetar.pulsar.non_persistent import NonPersistentTopic
 from magnetar.pulsar.producers import Producer
 from magnetar.pulsar.services import Services
 from magnetar.pulsar.topic import PulsarTopic
@@ -35,7 +36,7 @@ class Producing:
 
     __slots__ = ("producer", "topic")
 
-    def __init__(self, producer: Producer, topic: PulsarTopic) -> None:
+    def __init__(self, producer: Producer, topic: PulsarTopic | NonPersistentTopic) -> None:
         self.producer = producer
         self.topic = topic
 
@@ -45,7 +46,9 @@ class Consuming:
 
     __slots__ = ("consumer", "subscription", "topic")
 
-    def __init__(self, consumer: Consumer, subscription: Subscription, topic: PulsarTopic) -> None:
+    def __init__(
+        self, consumer: Consumer, subscription: AnySubscription, topic: PulsarTopic | NonPersistentTopic
+    ) -> None:
         self.consumer = consumer
         self.subscription = subscription
         self.topic = topic
@@ -156,7 +159,7 @@ class Connection:
         from magnetar.pulsar.handlers import ROUTES
 
         code = code_for(error)
-        if code == ServerError.UnknownError:
+        if code == ServerError.UnknownError and not isinstance(error, PulsarError):
             _log.error("%s of %s failed", BaseCommand.Type.Name(command.type), self.address, exc_info=error)
         route = ROUTES[command.type]
         answer = route.refusal(getattr(command, route.field), code, str(error))

@@ -1,5 +1,7 @@
 """What Pulsar's clients call topics: ``persistent://tenant/namespace/t``, and its partitions ``...t-partition-N``.
 
+``non-persistent://tenant/namespace/t`` is another topic, whose messages are not kept.
+
 A topic of one partition is what Pulsar calls not partitioned: its clients use the plain name, and message ids name no
 partition. Of a topic with more, each partition has a name of its own.
 """
@@ -8,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.names import TopicName
+from magnetar.broker.topic import Topic
 from magnetar.records.crc import crc32c
 
 _PARTITION = re.compile(r"^(?P<topic>.+)-partition-(?P<number>0|[1-9][0-9]{0,8})$")
@@ -29,14 +32,21 @@ class PulsarName:
     @classmethod
     def parse(cls, name: str) -> PulsarName:
         """Read a name as clients give it; raise ``InvalidTopic``."""
-        if name.startswith(_NON_PERSISTENT):
-            raise InvalidTopic(name, "topics that are not persistent are not served")
+        persistent = not name.startswith(_NON_PERSISTENT)
+        if not persistent:
+            name = _PERSISTENT + name.removeprefix(_NON_PERSISTENT)
         matched = _PARTITION.match(name)
         parts = (matched["topic"] if matched else name).removeprefix(_PERSISTENT).split("/")
         if len(parts) == 4:  # the older form has the cluster in it: tenant/cluster/namespace/topic
             raise InvalidTopic(name, "names with a cluster in them, as before Pulsar 2, are not served")
         topic = TopicName.parse(matched["topic"] if matched else name)
+        topic = topic if persistent else replace(topic, persistent=False)
         return cls(topic, int(matched["number"]) if matched else None)
+
+    @property
+    def persistent(self) -> bool:
+        """Whether the topic's messages are kept."""
+        return self.topic.persistent
 
     def __str__(self) -> str:
         return str(self.topic) if self.partition is None else f"{self.topic}-partition-{self.partition}"
@@ -45,6 +55,13 @@ class PulsarName:
 def partition_name(topic: TopicName, partition: int) -> str:
     """Give what Pulsar calls a partition."""
     return f"{topic}-partition-{partition}"
+
+
+def names_of(topic: Topic) -> list[str]:
+    """Give what Pulsar calls a topic: its name, or those of its partitions."""
+    if topic.partitions == 1:
+        return [str(topic.name)]
+    return [partition_name(topic.name, index) for index in range(topic.partitions)]
 
 
 def topics_hash(names: Iterable[str]) -> str:

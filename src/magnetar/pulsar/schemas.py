@@ -18,9 +18,9 @@ from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.names import TopicName
 from magnetar.broker.topic import Topic
 from magnetar.metadata import MetadataCorrupt, MetadataStore
-from magnetar.schema_registry.avro_compatibility import can_read
 from magnetar.pulsar.errors import IncompatibleSchema
 from magnetar.pulsar.wire import pulsar_pb2 as wire
+from magnetar.schema_registry.avro_compatibility import can_read
 
 _ROOT = "/schemas"
 _BY_AVRO = frozenset((wire.Schema.Avro, wire.Schema.Json, wire.Schema.Protobuf))
@@ -102,16 +102,17 @@ class Schemas:
         self._store = store
         self._clock = clock
         self._strategy = strategy
-        self._known: dict[TopicName, list[SchemaVersion]] = {}
+        self._known: dict[str, list[SchemaVersion]] = {}
         self.strategy_of: Callable[[TopicName], str | None] = lambda topic: None
         """What a topic's namespace says, if it does."""
 
     def versions(self, topic: TopicName) -> list[SchemaVersion]:
         """Give all versions of a topic, oldest first."""
-        known = self._known.get(topic)
+        path = _path(topic)
+        known = self._known.get(path)
         if known is None:
-            stored = self._store.get(_path(topic))
-            known = self._known[topic] = [] if stored is None else _decode(_path(topic), stored.value)
+            stored = self._store.get(path)
+            known = self._known[path] = [] if stored is None else _decode(path, stored.value)
         return known
 
     def latest(self, topic: TopicName) -> SchemaVersion | None:
@@ -165,7 +166,7 @@ class Schemas:
         """A topic's schemas go with it."""
         if self.versions(topic.name):
             self._store.delete(_path(topic.name))
-        self._known.pop(topic.name, None)
+        self._known.pop(_path(topic.name), None)
 
     def _same(self, topic: TopicName, schema: wire.Schema) -> SchemaVersion | None:
         live = self._live(topic)
@@ -200,7 +201,7 @@ class Schemas:
 
     def _keep(self, topic: TopicName, versions: list[SchemaVersion]) -> None:
         self._store.put(_path(topic), _encode(versions))
-        self._known[topic] = versions
+        self._known[_path(topic)] = versions
 
 
 def _version(number: int, schema: wire.Schema, now_ms: int, role: str) -> SchemaVersion:

@@ -16,6 +16,7 @@ from magnetar.pulsar.deduplication import CURSOR as DEDUPLICATION_CURSOR
 from magnetar.pulsar.deduplication import Deduplication
 from magnetar.pulsar.dispatch.deliveries import Conversions
 from magnetar.pulsar.dispatch.key_shared import KeyShared
+from magnetar.pulsar.dispatch.port import AnySubscription
 from magnetar.pulsar.dispatch.shared import Shared
 from magnetar.pulsar.dispatch.subscription import (
     Limits,
@@ -266,9 +267,9 @@ class PulsarTopic:
 
     # -- letting go
 
-    def left(self, subscription: Subscription) -> None:
+    def left(self, subscription: AnySubscription) -> None:
         """A consumer left: a subscription that is not durable ends with its last one."""
-        if not subscription.cursor.is_durable and not subscription.consumers:
+        if not subscription.is_durable and not subscription.consumers:
             self._forget(subscription)
 
     def unsubscribe(self, name: str) -> None:
@@ -281,7 +282,7 @@ class PulsarTopic:
         if subscription.cursor.is_durable:
             self.cursors.delete(name)
 
-    def _forget(self, subscription: Subscription) -> None:
+    def _forget(self, subscription: AnySubscription) -> None:
         subscription.close()
         if self.subscriptions.get(subscription.name) is subscription:
             del self.subscriptions[subscription.name]

@@ -15,7 +15,8 @@ from magnetar.metadata import MetadataError
 from magnetar.pulsar.dispatch.deliveries import Conversions
 from magnetar.pulsar.dispatch.subscription import Limits
 from magnetar.pulsar.errors import NotAllowed
-from magnetar.pulsar.names import PulsarName, partition_name
+from magnetar.pulsar.names import PulsarName, names_of
+from magnetar.pulsar.non_persistent import NonPersistentTopic, NonPersistentTopics
 from magnetar.pulsar.topic import PulsarTopic
 
 _SWEEP_S = 1.0
@@ -34,6 +35,7 @@ class PulsarTopics:
         self._limits = Limits(
             settings.max_unacked_messages_per_consumer, settings.max_unacked_messages_per_subscription
         )
+        self.non_persistent = NonPersistentTopics(broker, clock)
         self._open: dict[tuple[bytes, int], PulsarTopic] = {}
         self._opening: dict[tuple[bytes, int], asyncio.Future[PulsarTopic]] = {}
         self._sweeper: asyncio.Task[None] | None = None
@@ -46,6 +48,7 @@ class PulsarTopics:
 
     def start(self) -> None:
         """Begin to keep cursors now and then, and to look for messages that are too old."""
+        self.non_persistent.load()
         self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
 
     async def close(self) -> None:
@@ -57,21 +60,31 @@ class PulsarTopics:
         for topic in self.all_open():
             topic.close()
             topic.save()
+        self.non_persistent.close()
 
     def all_open(self) -> list[PulsarTopic]:
+        """Give the partitions of persistent topics that are in use."""
         return list(self._open.values())
 
     def find(self, name: PulsarName) -> Topic | None:
         """Give the topic that a name, with or without partition, belongs to."""
+        if not name.persistent:
+            return self.non_persistent.find(name)
         return self._broker.get(str(name.topic))
 
     def names(self, namespace: str) -> list[str]:
-        """Give what Pulsar calls the topics of ``tenant/namespace``: of those with partitions each partition."""
+        """Give what Pulsar calls the persistent topics of ``tenant/namespace``: of those with partitions each."""
         found = []
         for topic in self._broker.topics():
             if topic.name.namespace_name == namespace and not topic.internal:
                 found += names_of(topic)
         return found
+
+    async def any(self, name: PulsarName, *, create: bool) -> PulsarTopic | NonPersistentTopic:
+        """Give a partition, of a topic that is persistent or not; see `get`."""
+        if name.persistent:
+            return await self.get(name, create=create)
+        return self.non_persistent.get(name, create=create)
 
     async def get(self, name: PulsarName, *, create: bool) -> PulsarTopic:
         """Give a partition, opened if need be, its topic created where that is asked for and allowed.
@@ -171,6 +184,7 @@ class PulsarTopics:
                     await work()
                 except Exception:  # the sweep must go on, and the next round tries again
                     _log.exception("what is done every second failed")
+            self.non_persistent.sweep()
             for topic in self.all_open():
                 try:
                     topic.save()
@@ -184,10 +198,3 @@ class PulsarTopics:
         ttl_ms = self._broker.settings.message_ttl_ms if said is None else said
         if ttl_ms > 0:
             await topic.expire(self._clock() - ttl_ms)
-
-
-def names_of(topic: Topic) -> list[str]:
-    """Give what Pulsar calls a topic: its name, or those of its partitions."""
-    if topic.partitions == 1:
-        return [str(topic.name)]
-    return [partition_name(topic.name, index) for index in range(topic.partitions)]

@@ -81,6 +81,11 @@ class Subscription(ABC):
         """Of batches acknowledged in part: the set of indexes that remain."""
         self._closed = False
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether it outlives its last consumer."""
+        return self.cursor.is_durable
+
     # -- consumers
 
     def add(self, consumer: Consumer) -> None:

@@ -59,7 +59,9 @@ async def _subscribe(connection: Connection, command: CommandSubscribe) -> None:
         raise NotAuthorized(f"Role {connection.role} is not authorized to consume {name.topic}")
     if services.topics.find(name) is None and not command.force_topic_creation:
         raise TopicNotFound(f"Topic {name} does not exist")
-    topic = await services.topics.get(name, create=True)
+    if command.read_compacted and not name.persistent:
+        raise NotAllowed("readCompacted only valid on persistent topics")
+    topic = await services.topics.any(name, create=True)
     schema = command.schema if command.HasField("schema") else None
     services.schemas.for_consumer(topic.topic.name, schema, connection.role)
     subscription = await topic.subscription(_wanted(command))
@@ -76,7 +78,11 @@ async def _subscribe(connection: Connection, command: CommandSubscribe) -> None:
         services.clock(),
         connection.role,
     )
-    subscription.check(consumer)
+    try:
+        subscription.check(consumer)
+    except PulsarError:
+        topic.left(subscription)
+        raise
     connection.consumers[command.consumer_id] = Consuming(consumer, subscription, topic)
     connection.answer(success(command.request_id))
     subscription.add(consumer)

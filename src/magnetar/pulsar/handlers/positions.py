@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from magnetar.pulsar.connection import Consuming
-from magnetar.pulsar.dispatch.subscription import SubType
+from magnetar.pulsar.dispatch.subscription import Subscription, SubType
 from magnetar.pulsar.errors import PulsarError
 from magnetar.pulsar.handlers.consume import consumer_of, place_of
 from magnetar.pulsar.handlers.route import success
+from magnetar.pulsar.non_persistent import NonPersistentTopic
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.wire.pulsar_pb2 import (
     BaseCommand,
@@ -35,6 +36,10 @@ def seek(connection: Connection, command: CommandSeek, entry: memoryview) -> Cor
 
 async def _seek(connection: Connection, command: CommandSeek, consuming: Consuming) -> None:
     topic, subscription = consuming.topic, consuming.subscription
+    if isinstance(topic, NonPersistentTopic):  # there is nothing to move to
+        connection.answer(success(command.request_id))
+        return
+    assert isinstance(subscription, Subscription)
     if command.HasField("message_publish_time"):
         position = await topic.position_at(command.message_publish_time)
     elif command.HasField("message_id"):
@@ -58,12 +63,16 @@ def last_message_id(
 async def _last_message_id(
     connection: Connection, command: CommandGetLastMessageId, consuming: Consuming
 ) -> None:
+    topic, subscription = consuming.topic, consuming.subscription
+    if isinstance(topic, NonPersistentTopic):
+        raise PulsarError("getLastMessageId is not supported on non-persistent topics")
+    assert isinstance(subscription, Subscription)
     answer = BaseCommand(type=BaseCommand.GET_LAST_MESSAGE_ID_RESPONSE)
     response = answer.getLastMessageIdResponse
     response.request_id = command.request_id
-    await fill_last_message_id(response.last_message_id, consuming.topic)
-    consuming.subscription.flush_acks()
-    mark = consuming.subscription.cursor.mark_delete_position
+    await fill_last_message_id(response.last_message_id, topic)
+    subscription.flush_acks()
+    mark = subscription.cursor.mark_delete_position
     response.consumer_mark_delete_position.ledgerId = mark.ledger_id & _UINT64
     response.consumer_mark_delete_position.entryId = mark.entry_id & _UINT64
     connection.answer(answer)

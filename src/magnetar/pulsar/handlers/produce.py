@@ -15,6 +15,7 @@ from magnetar.pulsar.dispatch.subscription import SubType
 from magnetar.pulsar.errors import BadCommand, NotAllowed, NotAuthorized, code_for
 from magnetar.pulsar.handlers.route import success
 from magnetar.pulsar.names import PulsarName
+from magnetar.pulsar.non_persistent import NonPersistentTopic
 from magnetar.pulsar.producers import Producer
 from magnetar.pulsar.topic import PulsarTopic, Wanted
 from magnetar.pulsar.wire import encode
@@ -52,13 +53,12 @@ async def _produce(connection: Connection, command: CommandProducer) -> None:
         raise NotAuthorized(f"Role {connection.role} is not authorized to produce to {name.topic}")
     if command.txn_enabled:
         raise NotAllowed("Transaction manager is not started or not enabled")
-    topic = await services.topics.get(name, create=True)
+    topic = await services.topics.any(name, create=True)
     schema = command.schema if command.HasField("schema") else None
     version = services.schemas.for_producer(topic.topic.name, schema, connection.role)
-    if command.initial_subscription_name and command.initial_subscription_name not in topic.subscriptions:
-        await topic.subscription(
-            Wanted(command.initial_subscription_name, SubType.Exclusive, True, Start.earliest)
-        )
+    first = command.initial_subscription_name
+    if first and isinstance(topic, PulsarTopic) and first not in topic.subscriptions:
+        await topic.subscription(Wanted(first, SubType.Exclusive, True, Start.earliest))
     given = bool(command.producer_name) and command.user_provided_producer_name
     made = Producer(
         connection,
@@ -123,15 +123,18 @@ def send(connection: Connection, command: CommandSend, entry: memoryview) -> Non
         sent = open_send(
             entry, num_messages=command.num_messages if command.HasField("num_messages") else None
         )
-        _check_metadata(sent)
-        _store(connection, command, sent, topic, made)
+        metadata = _check_metadata(sent)
+        if isinstance(topic, NonPersistentTopic):
+            _pass_on(connection, command, sent, metadata, producing)
+        else:
+            _store(connection, command, sent, topic, made)
     except (RecordsError, LedgerError, NotAllowed) as error:
         frame = _refused(command, error)
         connection.receipt(Receipt(None, frame, lambda _: frame, None))
 
 
-def _check_metadata(sent: Sent) -> None:
-    """Raise what stands against a message's metadata: it is read again each time the message is delivered."""
+def _check_metadata(sent: Sent) -> MessageMetadata:
+    """Give a message's metadata, or raise what stands against it: it is read again with each delivery."""
     if sent.metadata.marker_type is not None:
         raise NotAllowed("markers are the brokers' own")
     at = 10 if bytes(sent.framed[:2]) == b"\x0e\x01" else 4
@@ -145,6 +148,7 @@ def _check_metadata(sent: Sent) -> None:
         raise InvalidRecord("metadata without producer name, sequence id or publish time")
     if isinstance(metadata.producer_name, bytes) or isinstance(metadata.partition_key, bytes):
         raise InvalidRecord("a producer name or key that is not UTF-8")
+    return metadata
 
 
 def _check_size(connection: Connection, entry: memoryview) -> None:
@@ -153,6 +157,20 @@ def _check_size(connection: Connection, entry: memoryview) -> None:
         size = len(entry) - 10 - int.from_bytes(entry[6:10], "big")
         if size > most:
             raise NotAllowed(f"Exceed maximum message size: {size} bytes, {most} may be")
+
+
+def _pass_on(
+    connection: Connection, command: CommandSend, sent: Sent, metadata: MessageMetadata, producing: Producing
+) -> None:
+    """Send a message on to who listens now; its receipt says no more than that."""
+    topic = producing.topic
+    assert isinstance(topic, NonPersistentTopic)
+    appended = topic.publish(producing.producer, sent, metadata)
+    highest = max(command.highest_sequence_id, command.sequence_id)
+    frame = encode.send_receipt(
+        command.producer_id, command.sequence_id, highest, appended.position, topic.partition
+    )
+    connection.receipt(Receipt(None, frame, lambda _: frame, None))
 
 
 def _store(

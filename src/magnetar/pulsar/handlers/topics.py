@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from magnetar.broker.topic import Topic
 from magnetar.pulsar.errors import NotAllowed, NotAuthorized
 from magnetar.pulsar.handlers.route import success
-from magnetar.pulsar.names import PulsarName, topics_hash
-from magnetar.pulsar.topics import names_of
+from magnetar.pulsar.names import PulsarName, names_of, topics_hash
 from magnetar.pulsar.wire.pulsar_pb2 import (
     BaseCommand,
     CommandGetTopicsOfNamespace,
@@ -37,9 +36,13 @@ def topics_of_namespace(
     connection: Connection, command: CommandGetTopicsOfNamespace, entry: memoryview
 ) -> None:
     """Give the names of a namespace's topics; of partitioned ones those of their partitions."""
+    topics = connection.services.topics
     names: list[str] = []
     if command.mode != CommandGetTopicsOfNamespace.NON_PERSISTENT:
-        names = _visible(connection, command.namespace)
+        names += topics.names(command.namespace)
+    if command.mode != CommandGetTopicsOfNamespace.PERSISTENT:
+        names += topics.non_persistent.names(command.namespace)
+    names = _visible(connection, command.namespace, names)
     answer = BaseCommand(type=BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE)
     response = answer.getTopicsOfNamespaceResponse
     response.request_id = command.request_id
@@ -51,8 +54,9 @@ def topics_of_namespace(
     connection.answer(answer)
 
 
-def _visible(connection: Connection, namespace: str) -> list[str]:
-    names = connection.services.topics.names(namespace)
+def _visible(connection: Connection, namespace: str, names: list[str] | None = None) -> list[str]:
+    """Give those of the names, or of all persistent topics of a namespace, that the client may know of."""
+    names = connection.services.topics.names(namespace) if names is None else names
     access = connection.access
     if access is None:
         return names

@@ -123,6 +123,7 @@ class _View:
                 self._services,
                 _principal(request, self._services, route.needs),
                 self._address(),
+                route.domain,
             )
             check(ask, route.needs)
             return _as_response(await route.endpoint(ask))

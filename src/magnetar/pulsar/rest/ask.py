@@ -49,6 +49,8 @@ class Ask:
     services: Services
     principal: Principal
     address: Address
+    domain: str = "persistent"
+    """``persistent`` or ``non-persistent``: what the path says of topics."""
 
     @property
     def namespace(self) -> str:
@@ -58,7 +60,7 @@ class Ask:
     @cached_property
     def topic(self) -> PulsarName:
         """The topic, or the partition, that the path names; raises ``InvalidTopic``."""
-        return PulsarName.parse(f"persistent://{self.namespace}/{self.path['topic']}")
+        return PulsarName.parse(f"{self.domain}://{self.namespace}/{self.path['topic']}")
 
     def json(self, default: Any = None) -> Any:
         """Give the body; raise ``RestError`` (400) if it is no JSON."""
@@ -139,6 +141,11 @@ class Route(NamedTuple):
     @property
     def full_path(self) -> str:
         return self.path[1:] if self.path.startswith("//") else f"/admin/v2{self.path}"
+
+    @property
+    def domain(self) -> str:
+        """Which topics the path is about."""
+        return "non-persistent" if "/non-persistent/" in self.full_path else "persistent"
 
     @property
     def summary(self) -> str:

@@ -8,11 +8,10 @@ from typing import Any
 
 from magnetar.broker.auth.grants import Grants
 from magnetar.broker.namespaces import CLUSTER
-from magnetar.pulsar.names import PulsarName
+from magnetar.pulsar.names import PulsarName, names_of
 from magnetar.pulsar.rest.ask import Ask, Needs, RestError, Route
 from magnetar.pulsar.rest.tenants import legal
 from magnetar.pulsar.topic import PulsarTopic
-from magnetar.pulsar.topics import names_of
 
 _BUNDLES = {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1}
 
@@ -46,17 +45,28 @@ async def delete(ask: Ask) -> None:
     broker = ask.services.broker
     broker.namespaces.policies(ask.namespace)
     left = [each for each in broker.topics() if each.name.namespace_name == ask.namespace]
-    if left and not ask.flag("force"):
+    fleeting = list(ask.services.topics.non_persistent.topics(ask.namespace))
+    if (left or fleeting) and not ask.flag("force"):
         raise RestError(409, "Cannot delete non empty namespace")
     for topic in left:
         await broker.delete_topic(topic.kafka_name)
+    for topic in fleeting:
+        ask.services.topics.non_persistent.delete(topic)
     broker.namespaces.delete(ask.namespace)
 
 
 async def topics(ask: Ask) -> list[str]:
-    """List a namespace's topics; of those with partitions, each partition."""
+    """List a namespace's topics, of those with partitions each one; ``mode`` is PERSISTENT, NON_PERSISTENT or ALL."""
     ask.services.broker.namespaces.policies(ask.namespace)
-    return sorted(ask.services.topics.names(ask.namespace))
+    found, all_topics = [], ask.services.topics
+    mode = ask.query.get("mode", "PERSISTENT").upper()
+    if mode not in ("PERSISTENT", "NON_PERSISTENT", "ALL"):
+        raise RestError(400, f"mode must be PERSISTENT, NON_PERSISTENT or ALL, not {mode}")
+    if mode != "NON_PERSISTENT":
+        found += all_topics.names(ask.namespace)
+    if mode != "PERSISTENT":
+        found += all_topics.non_persistent.names(ask.namespace)
+    return sorted(found)
 
 
 async def bundles(ask: Ask) -> dict[str, Any]:
@@ -69,6 +79,9 @@ async def unload(ask: Ask) -> None:
     """Send all clients of a namespace's topics away; they come back by themselves."""
     async for topic in open_topics(ask):
         topic.send_away()
+    for fleeting in ask.services.topics.non_persistent.all_open():
+        if fleeting.topic.name.namespace_name == ask.namespace:
+            fleeting.send_away()
 
 
 async def permissions(ask: Ask) -> dict[str, list[str]]:

@@ -33,7 +33,7 @@ class SubscriptionRates(NamedTuple):
     total_bytes: int
 
 
-class _Meter:
+class Meter:
     """Two looks at a row of counters."""
 
     def __init__(self, counters: tuple[int, ...]) -> None:
@@ -49,8 +49,8 @@ class _Meter:
         return tuple((after - was) / passed for after, was in zip(counters, before, strict=True))
 
 
-_topics: WeakKeyDictionary[PulsarTopic, _Meter] = WeakKeyDictionary()
-_subscriptions: WeakKeyDictionary[Subscription, _Meter] = WeakKeyDictionary()
+_topics: WeakKeyDictionary[PulsarTopic, Meter] = WeakKeyDictionary()
+_subscriptions: WeakKeyDictionary[Subscription, Meter] = WeakKeyDictionary()
 
 
 class Rates:
@@ -66,7 +66,7 @@ class Rates:
             sum(one.delivered_messages for one in each),
             sum(one.delivered_bytes for one in each),
         )
-        meter = _topics.setdefault(topic, _Meter(counters))
+        meter = _topics.setdefault(topic, Meter(counters))
         now = meter.per_second(counters)
         rates = [max(rate, 0.0) for rate in now]
         messages, stored = counters[0] - meter.first[0], max(counters[1] - meter.first[1], 0)
@@ -76,6 +76,6 @@ class Rates:
     def of_subscription(subscription: Subscription) -> SubscriptionRates:
         """Give the rates of a subscription."""
         counters = (subscription.delivered_messages, subscription.delivered_bytes)
-        meter = _subscriptions.setdefault(subscription, _Meter(counters))
+        meter = _subscriptions.setdefault(subscription, Meter(counters))
         now = meter.per_second(counters)
         return SubscriptionRates(now[0], now[1], *counters)

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from magnetar.pulsar.rest import cluster, namespaces, policies, schemas, stats, subscriptions, tenants, topics
+from magnetar.pulsar.rest import (
+    cluster,
+    namespaces,
+    non_persistent,
+    policies,
+    schemas,
+    stats,
+    subscriptions,
+    tenants,
+    topics,
+)
 from magnetar.pulsar.rest.ask import Route
 
 
@@ -10,7 +20,7 @@ def _is_general(route: Route) -> tuple[int, ...]:
     return tuple(segment.startswith("{") for segment in route.full_path.split("/"))
 
 
-_PARTS = (cluster, tenants, policies, namespaces, topics, subscriptions, stats, schemas)
+_PARTS = (cluster, tenants, policies, namespaces, topics, non_persistent, subscriptions, stats, schemas)
 ROUTES: tuple[Route, ...] = tuple(
     sorted((route for part in _PARTS for route in part.ROUTES), key=_is_general)
 )

@@ -25,8 +25,7 @@ async def partitioned_stats(ask: Ask) -> dict[str, Any]:
     topic = found(ask)
     partitions = await every(ask)
     each = {partition.name: topic_stats(partition) for partition in partitions}
-    together = _together(list(each.values()))
-    return together | {
+    return together(list(each.values())) | {
         "metadata": {"partitions": topic.partitions if topic.partitions > 1 else 0},
         "partitions": each if ask.flag("perPartition", default=True) else {},
     }
@@ -66,7 +65,7 @@ def topic_stats(topic: PulsarTopic) -> dict[str, Any]:
         "storageSize": log.size(),
         "backlogSize": max((each["backlogSize"] for each in subscriptions.values()), default=0),
         "offloadedStorageSize": 0,
-        "publishers": [_publisher(each) for each in topic.producers.by_name.values()],
+        "publishers": [publisher_stats(each) for each in topic.producers.by_name.values()],
         "waitingPublishers": topic.producers.waiting,
         "subscriptions": subscriptions,
         "replication": {},
@@ -80,7 +79,7 @@ def topic_stats(topic: PulsarTopic) -> dict[str, Any]:
 
 def subscription_stats(subscription: Subscription, topic: PulsarTopic) -> dict[str, Any]:
     """Give what Pulsar's ``SubscriptionStats`` has; the backlog counts entries, as Pulsar's does."""
-    consumers = [_consumer(each) for each in subscription.consumers]
+    consumers = [consumer_stats(each) for each in subscription.consumers]
     rate = Rates.of_subscription(subscription)
     active = subscription.active_consumer
     return {
@@ -176,7 +175,8 @@ def _cursor(subscription: Subscription, topic: PulsarTopic) -> dict[str, Any]:
     }
 
 
-def _publisher(producer: Producer) -> dict[str, Any]:
+def publisher_stats(producer: Producer) -> dict[str, Any]:
+    """Give what Pulsar's ``PublisherStats`` has."""
     return {
         "accessMode": "Shared" if not producer.is_exclusive else "Exclusive",
         "msgInCounter": producer.messages,
@@ -192,7 +192,8 @@ def _publisher(producer: Producer) -> dict[str, Any]:
     }
 
 
-def _consumer(consumer: Consumer) -> dict[str, Any]:
+def consumer_stats(consumer: Consumer) -> dict[str, Any]:
+    """Give what Pulsar's ``ConsumerStats`` has."""
     return {
         "consumerName": consumer.name,
         "availablePermits": consumer.permits,
@@ -210,7 +211,7 @@ def _consumer(consumer: Consumer) -> dict[str, Any]:
     }
 
 
-def _together(partitions: list[dict[str, Any]]) -> dict[str, Any]:
+def together(partitions: list[dict[str, Any]]) -> dict[str, Any]:
     """Add numbers up, join lists, and put the stats of a subscription's partitions together."""
     return {
         key: _joined(key, [each[key] for each in partitions if key in each])
@@ -222,7 +223,7 @@ def _joined(key: str, values: list[Any]) -> Any:
     first = values[0]
     if key == "subscriptions":
         names = dict.fromkeys(name for value in values for name in value)
-        return {name: _together([value[name] for value in values if name in value]) for name in names}
+        return {name: together([value[name] for value in values if name in value]) for name in names}
     if isinstance(first, list):
         return [item for value in values for item in value]
     if isinstance(first, bool) or not isinstance(first, int | float):

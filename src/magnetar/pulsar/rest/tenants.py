@@ -47,6 +47,9 @@ async def delete(ask: Ask) -> None:
     for namespace in owned:
         for topic in [each for each in broker.topics() if each.name.namespace_name == namespace]:
             await broker.delete_topic(topic.kafka_name)
+        fleeting = ask.services.topics.non_persistent
+        for topic in list(fleeting.topics(namespace)):
+            fleeting.delete(topic)
         broker.namespaces.delete(namespace)
     broker.namespaces.delete_tenant(name)
 

@@ -7,11 +7,10 @@ from typing import Any
 
 from magnetar.broker.errors import TopicNotFound
 from magnetar.broker.topic import Topic
-from magnetar.pulsar.names import PulsarName
+from magnetar.pulsar.names import PulsarName, names_of
 from magnetar.pulsar.rest.ask import Ask, Needs, Reply, RestError, Route
 from magnetar.pulsar.rest.namespaces import as_json, topics
 from magnetar.pulsar.topic import PulsarTopic
-from magnetar.pulsar.topics import names_of
 
 _MINUTE_MS, _MB = 60_000, 1 << 20
 
@@ -54,6 +53,8 @@ async def partitioned_topics(ask: Ask) -> list[str]:
 async def partitions(ask: Ask) -> dict[str, Any]:
     """Tell how many partitions a topic has; 0 for one that is not partitioned."""
     topic = ask.services.topics.find(ask.topic)
+    if topic is None and not ask.topic.persistent:
+        return {"partitions": 0}  # made when somebody uses it
     if topic is None and ask.flag("checkAllowAutoCreation"):
         topic = await ask.services.broker.auto_create(str(ask.topic.topic))
     if topic is None:
@@ -63,11 +64,16 @@ async def partitions(ask: Ask) -> dict[str, Any]:
 
 async def create_partitioned(ask: Ask) -> None:
     """Make a topic with so many partitions."""
+    await _create(ask, number_of(ask))
+
+
+def number_of(ask: Ask) -> int:
+    """Give the number of partitions in the body; raise ``RestError`` (406)."""
     body = ask.json()
     number = body.get("partitions") if isinstance(body, dict) else body  # newer clients send properties along
     if not isinstance(number, int) or isinstance(number, bool) or number <= 0:
         raise RestError(406, "Number of partitions should be greater than 0")
-    await _create(ask, number)
+    return number
 
 
 async def create(ask: Ask) -> None:
@@ -91,10 +97,7 @@ async def _create(ask: Ask, number: int) -> None:
 
 async def grow(ask: Ask) -> None:
     """Give a topic more partitions."""
-    number = ask.json()
-    if not isinstance(number, int) or isinstance(number, bool):
-        raise RestError(406, "Number of partitions should be greater than 0")
-    topic = found(ask)
+    number, topic = number_of(ask), found(ask)
     if number != topic.partitions:
         ask.services.broker.grow_topic(topic.kafka_name, number)
 
@@ -207,11 +210,6 @@ async def not_served(ask: Ask) -> None:
     raise RestError(405, f"{ask.path.get('what', 'this')} is not served")
 
 
-async def non_persistent(ask: Ask) -> list[str] | dict[str, int]:
-    """List topics that are not persistent: there are none."""
-    return []
-
-
 async def compaction_status(ask: Ask) -> dict[str, str]:
     """Tell how the last compaction went: none was run."""
     found(ask)
@@ -248,8 +246,6 @@ _TENANT, _SEES = Needs.tenant, Needs.look_up
 ROUTES = (
     Route("GET", _NAMESPACE, topics, _TENANT),
     Route("GET", f"{_NAMESPACE}/partitioned", partitioned_topics, _TENANT),
-    Route("GET", "/non-persistent/{tenant}/{namespace}", non_persistent, _TENANT),
-    Route("GET", "/non-persistent/{tenant}/{namespace}/partitioned", non_persistent, _TENANT),
     Route("PUT", _ROOT, create, _TENANT),
     Route("DELETE", _ROOT, delete, _TENANT),
     Route("GET", f"{_ROOT}/partitions", partitions, _SEES),

@@ -1,0 +1,301 @@
+"""Topics that are not persistent, ``non-persistent://tenant/namespace/t``: messages go to who listens, no further.
+
+They are Pulsar's alone: Kafka's clients do not see them. The number of partitions of one that has several is kept at
+Pulsar's own path, ``/admin/partitioned-topics/TENANT/NAMESPACE/non-persistent/TOPIC``; any other one exists from when
+somebody first asks for it until nobody has used it for a minute.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+from magnetar.broker.core import Broker
+from magnetar.broker.errors import InvalidPartitions, NamespaceNotFound, TopicExists, TopicNotFound
+from magnetar.broker.names import TopicName
+from magnetar.broker.topic import Topic
+from magnetar.ledger.port import Appended, Position
+from magnetar.metadata import MetadataCorrupt
+from magnetar.pulsar.dispatch.deliveries import Delivery
+from magnetar.pulsar.dispatch.non_persistent import NonPersistentSubscription
+from magnetar.pulsar.dispatch.port import AnySubscription
+from magnetar.pulsar.errors import ConsumerBusy, NotAllowed, SubscriptionNotFound
+from magnetar.pulsar.names import PulsarName
+from magnetar.pulsar.producers import Producer, Producers
+from magnetar.pulsar.topic import Wanted
+from magnetar.pulsar.wire.pulsar_pb2 import MessageMetadata
+from magnetar.records.pulsar_entries import Sent
+
+_ROOT = "/admin/partitioned-topics"
+_IDLE_MS = 60_000
+_NOWHERE = Position(0, 0)
+"""The id that Pulsar gives to all messages of these topics."""
+
+
+class NonPersistentTopic:
+    """One partition; ``partition`` is -1 where the topic has but one."""
+
+    dedup = None
+    last_durable = None
+
+    def __init__(self, topic: Topic, index: int, clock: Callable[[], int]) -> None:
+        self.topic = topic
+        self.index = index
+        self.partition = index if topic.partitions > 1 else -1
+        self.producers = Producers(None, lambda epoch: None)
+        self.subscriptions: dict[str, NonPersistentSubscription] = {}
+        self.entries = self.messages_in = self.bytes_in = 0
+        self._left_messages = self._left_bytes = self._left_dropped = 0
+        self._clock = clock
+        self._used_ms = clock()
+
+    @property
+    def name(self) -> str:
+        """What clients call it."""
+        name = str(self.topic.name)
+        return name if self.partition < 0 else f"{name}-partition-{self.partition}"
+
+    # -- producing
+
+    def publish(self, producer: Producer, sent: Sent, metadata: MessageMetadata) -> Appended:
+        """Send on what a producer sent, to all subscriptions."""
+        producer.messages += sent.messages
+        producer.bytes += len(sent.framed)
+        self.entries += 1
+        self.messages_in += sent.messages
+        self.bytes_in += len(sent.framed)
+        if self.subscriptions:
+            body = bytes(sent.framed)  # the memory it came in is used again
+            delivery = Delivery(_NOWHERE, 0, sent.messages, body, metadata, False)
+            for subscription in self.subscriptions.values():
+                subscription.dispatch(delivery)
+        return Appended(_NOWHERE, 0, None)
+
+    # -- subscribing
+
+    async def subscription(self, wanted: Wanted) -> NonPersistentSubscription:
+        """Give the subscription that a consumer asks for, made if need be; raise ``ConsumerBusy``."""
+        found = self.subscriptions.get(wanted.subscription)
+        if found is None:
+            found = NonPersistentSubscription(wanted.subscription, wanted.sub_type, sticky=wanted.sticky)
+            found.properties = dict(wanted.properties or {})
+            self.subscriptions[wanted.subscription] = found
+        elif found.sub_type != wanted.sub_type:
+            raise ConsumerBusy("Subscription is of different type")
+        return found
+
+    def left(self, subscription: AnySubscription) -> None:
+        """A consumer left: the subscription ends with its last one."""
+        found = self.subscriptions.get(subscription.name)
+        if found is subscription and not subscription.consumers:
+            self._forget(subscription.name)
+
+    def unsubscribe(self, name: str) -> None:
+        """End a subscription; its consumers are sent away."""
+        subscription = self.subscriptions.get(name)
+        if subscription is None:
+            raise SubscriptionNotFound(f"Subscription {name} not found")
+        subscription.disconnect()
+        self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        gone = self.subscriptions.pop(name)
+        gone.close()
+        self._left_messages += gone.delivered_messages
+        self._left_bytes += gone.delivered_bytes
+        self._left_dropped += gone.dropped_messages
+
+    def send_away(self) -> None:
+        """Close all producers and consumers; their clients come back by themselves."""
+        for producer in list(self.producers.by_name.values()):
+            self.producers.remove(producer)
+            producer.sink.producer_closed(producer.producer_id)
+        for name in list(self.subscriptions):
+            self.unsubscribe(name)
+
+    # -- figures
+
+    @property
+    def users(self) -> int:
+        """How many producers and consumers are connected."""
+        return len(self.producers.by_name) + sum(len(each.consumers) for each in self.subscriptions.values())
+
+    @property
+    def delivered_messages(self) -> int:
+        """How many messages were sent, by subscriptions that ended too."""
+        return self._left_messages + sum(each.delivered_messages for each in self.subscriptions.values())
+
+    @property
+    def delivered_bytes(self) -> int:
+        """How many bytes were sent, by subscriptions that ended too."""
+        return self._left_bytes + sum(each.delivered_bytes for each in self.subscriptions.values())
+
+    @property
+    def dropped_messages(self) -> int:
+        """How many messages some subscription dropped."""
+        return self._left_dropped + sum(each.dropped_messages for each in self.subscriptions.values())
+
+    def is_idle(self) -> bool:
+        """Whether nobody has used it for a while."""
+        now_ms = self._clock()
+        if self.users or self.producers.waiting:
+            self._used_ms = now_ms
+        return now_ms - self._used_ms > _IDLE_MS
+
+
+class NonPersistentTopics:
+    """All of this broker's."""
+
+    def __init__(self, broker: Broker, clock: Callable[[], int]) -> None:
+        self._broker = broker
+        self._clock = clock
+        self._partitioned: dict[TopicName, Topic] = {}
+        self._open: dict[tuple[TopicName, int], NonPersistentTopic] = {}
+
+    def load(self) -> None:
+        """Read which topics have partitions."""
+        for path, stored in self._broker.store.scan(_ROOT + "/"):
+            tenant, namespace, domain, encoded = path.removeprefix(_ROOT + "/").split("/", 3)
+            if domain == "non-persistent":
+                name = TopicName.from_metadata(tenant, namespace, encoded)
+                name = TopicName(name.tenant, name.namespace, name.local, persistent=False)
+                self._partitioned[name] = _topic(name, _decode(path, stored.value))
+
+    # -- asking
+
+    def all_open(self) -> list[NonPersistentTopic]:
+        """Give the partitions that are in use."""
+        return list(self._open.values())
+
+    def open_of(self, topic: Topic) -> list[NonPersistentTopic]:
+        """Give the partitions of a topic that are in use."""
+        return [each for each in self._open.values() if each.topic is topic]
+
+    def find(self, name: PulsarName) -> Topic | None:
+        """Give the topic that a name, with or without partition, belongs to."""
+        found = self._partitioned.get(name.topic)
+        if found is None and (plain := self._open.get((name.topic, 0))) is not None:
+            return plain.topic
+        return found
+
+    def names(self, namespace: str) -> list[str]:
+        """Give what Pulsar calls the topics of ``tenant/namespace`` that are in use, each partition."""
+        return sorted(
+            each.name for each in self._open.values() if each.topic.name.namespace_name == namespace
+        )
+
+    def topics(self, namespace: str) -> Iterator[Topic]:
+        """Give the topics of ``tenant/namespace``, those with partitions whether in use or not."""
+        found = {each.topic.name: each.topic for each in self._open.values()} | self._partitioned
+        return (each for each in found.values() if each.name.namespace_name == namespace)
+
+    def partitioned(self, namespace: str) -> list[str]:
+        """Give the topics of ``tenant/namespace`` that have partitions."""
+        return sorted(str(name) for name in self._partitioned if name.namespace_name == namespace)
+
+    def get(self, name: PulsarName, *, create: bool) -> NonPersistentTopic:
+        """Give a partition, made where that is asked for and allowed.
+
+        Raises ``TopicNotFound``, ``NamespaceNotFound`` or ``NotAllowed``.
+        """
+        if not self._broker.settings.enable_non_persistent_topics:
+            raise NotAllowed("Broker is not configured to serve non-persistent topics")
+        topic = self.find(name)
+        if topic is None:
+            if (
+                name.partition is not None
+                or not create
+                or not self._broker.settings.auto_create_topics_enable
+            ):
+                raise TopicNotFound(f"Topic {name} does not exist")
+            return self.create(name.topic)
+        if name.partition is None and topic.partitions > 1:
+            raise NotAllowed(f"{name} has {topic.partitions} partitions; name one of them")
+        index = name.partition or 0
+        if index >= topic.partitions:
+            raise TopicNotFound(f"Topic {name} does not exist: there are {topic.partitions} partitions")
+        return self._opened(topic, index)
+
+    def _opened(self, topic: Topic, index: int) -> NonPersistentTopic:
+        found = self._open.get((topic.name, index))
+        if found is None:
+            found = self._open[topic.name, index] = NonPersistentTopic(topic, index, self._clock)
+        return found
+
+    # -- changing
+
+    def create(self, name: TopicName) -> NonPersistentTopic:
+        """Make a topic without partitions; raise ``TopicExists``, ``NamespaceNotFound`` or ``NotAllowed``."""
+        self._check_new(name)
+        return self._opened(_topic(name, 1), 0)
+
+    def create_partitioned(self, name: TopicName, partitions: int) -> None:
+        """Make a topic with so many partitions; raise ``TopicExists``, ``NamespaceNotFound`` or ``NotAllowed``."""
+        self._check_new(name)
+        self._keep(_topic(name, partitions))
+
+    def _check_new(self, name: TopicName) -> None:
+        broker = self._broker
+        if not broker.settings.enable_non_persistent_topics:
+            raise NotAllowed("Broker is not configured to serve non-persistent topics")
+        if self.find(PulsarName(name)) is not None:
+            raise TopicExists("This topic already exists")
+        namespace = name.namespace_name
+        if namespace not in broker.namespaces:
+            if not broker.settings.auto_create_namespaces_enable:
+                raise NamespaceNotFound(f"namespace {namespace} does not exist")
+            broker.namespaces.create(namespace)
+
+    def grow(self, topic: Topic, partitions: int) -> None:
+        """Give a topic more partitions; raise ``InvalidPartitions``."""
+        if topic.name not in self._partitioned:
+            raise InvalidPartitions(f"{topic.name} is not partitioned")
+        if partitions < topic.partitions:
+            raise InvalidPartitions(
+                f"{topic.name} has {topic.partitions} partitions; {partitions} would not be an increase."
+            )
+        was_plain = topic.partitions == 1
+        topic.partitions = partitions
+        self._keep(topic)
+        if was_plain and (plain := self._open.pop((topic.name, 0), None)) is not None:
+            plain.send_away()  # it gets another name
+
+    def delete(self, topic: Topic) -> None:
+        """Forget a topic; its clients are sent away."""
+        for each in self.open_of(topic):
+            del self._open[topic.name, each.index]
+            each.send_away()
+        if self._partitioned.pop(topic.name, None) is not None:
+            self._broker.store.delete(_path(topic.name))
+
+    def sweep(self) -> None:
+        """Forget what nobody has used for a while."""
+        for key, topic in list(self._open.items()):
+            if topic.is_idle():
+                del self._open[key]
+
+    def close(self) -> None:
+        """Send everybody away."""
+        for topic in self.all_open():
+            topic.send_away()
+
+    def _keep(self, topic: Topic) -> None:
+        content = json.dumps({"partitions": topic.partitions, "deleted": False}, separators=(",", ":"))
+        self._broker.store.put(_path(topic.name), content.encode())
+        self._partitioned[topic.name] = topic
+
+
+def _topic(name: TopicName, partitions: int) -> Topic:
+    return Topic(name, "", b"", partitions)
+
+
+def _path(name: TopicName) -> str:
+    return f"{_ROOT}/{name.namespace_name}/non-persistent/{name.metadata_name}"
+
+
+def _decode(path: str, value: bytes) -> int:
+    try:
+        partitions = int(json.loads(value)["partitions"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise MetadataCorrupt(path, f"not a topic: {error!r}") from error
+    return max(partitions, 1)

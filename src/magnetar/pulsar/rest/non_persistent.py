@@ -1,0 +1,284 @@
+"""Topics that are not persistent: made, grown, listed, deleted, and what is going on with them.
+
+Where Pulsar refuses because nothing is kept, the status is its 405; where it fails with an error of its own (500), too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from magnetar.broker.errors import TopicNotFound
+from magnetar.broker.topic import Topic
+from magnetar.pulsar.dispatch.non_persistent import NonPersistentSubscription
+from magnetar.pulsar.dispatch.subscription import SubType
+from magnetar.pulsar.errors import SubscriptionNotFound
+from magnetar.pulsar.names import PulsarName, names_of
+from magnetar.pulsar.non_persistent import NonPersistentTopic, NonPersistentTopics
+from magnetar.pulsar.rest.ask import Ask, Needs, RestError, Route
+from magnetar.pulsar.rest.rates import Meter
+from magnetar.pulsar.rest.stats import consumer_stats, publisher_stats, together
+from magnetar.pulsar.rest.topics import bundle, grant, look_up, number_of, partitions, permissions, revoke
+
+_meters: WeakKeyDictionary[NonPersistentTopic | NonPersistentSubscription, Meter] = WeakKeyDictionary()
+
+
+def found(ask: Ask) -> Topic:
+    """Give the topic that the path names, with or without a partition; raise ``TopicNotFound``."""
+    name = ask.topic
+    topic = _all(ask).find(name)
+    if topic is None or (name.partition is not None and name.partition >= topic.partitions):
+        raise TopicNotFound(f"Topic {name} not found")
+    return topic
+
+
+def one(ask: Ask) -> NonPersistentTopic:
+    """Give the partition that the path names; of a topic with several it must name one."""
+    topic = found(ask)
+    if ask.topic.partition is None and topic.partitions > 1:
+        raise RestError(405, f"{topic.name} has {topic.partitions} partitions: name one of them")
+    return _all(ask).get(ask.topic, create=False)
+
+
+def every(ask: Ask) -> list[NonPersistentTopic]:
+    """Give the partition that the path names, or all partitions of the topic."""
+    topic = found(ask)
+    names = [str(ask.topic)] if ask.topic.partition is not None else names_of(topic)
+    return [_all(ask).get(PulsarName.parse(name), create=False) for name in names]
+
+
+def _all(ask: Ask) -> NonPersistentTopics:
+    return ask.services.topics.non_persistent
+
+
+async def topics(ask: Ask) -> list[str]:
+    """List a namespace's (or a bundle's) topics that are in use; of those with partitions, each partition."""
+    ask.services.broker.namespaces.policies(ask.namespace)
+    return _all(ask).names(ask.namespace)
+
+
+async def partitioned_topics(ask: Ask) -> list[str]:
+    """List a namespace's topics that have partitions."""
+    ask.services.broker.namespaces.policies(ask.namespace)
+    return _all(ask).partitioned(ask.namespace)
+
+
+async def create(ask: Ask) -> None:
+    """Make a topic without partitions; it is forgotten when nobody has used it for a minute."""
+    _check_name(ask)
+    _all(ask).create(ask.topic.topic)
+
+
+async def create_partitioned(ask: Ask) -> None:
+    """Make a topic with so many partitions."""
+    number = number_of(ask)
+    _check_name(ask)
+    _all(ask).create_partitioned(ask.topic.topic, number)
+
+
+def _check_name(ask: Ask) -> None:
+    ask.services.broker.namespaces.policies(ask.namespace)
+    if ask.topic.partition is not None:
+        raise RestError(412, "names ending with -partition-N belong to the partitions of a topic")
+
+
+async def grow(ask: Ask) -> None:
+    """Give a topic more partitions."""
+    number, topic = number_of(ask), found(ask)
+    if number != topic.partitions:
+        _all(ask).grow(topic, number)
+
+
+async def delete(ask: Ask) -> None:
+    """Delete a topic; without ``force`` only one that nobody uses."""
+    topic = found(ask)
+    if ask.topic.partition is not None and topic.partitions > 1:
+        raise RestError(412, "a partition cannot be deleted alone: delete the topic")
+    if not ask.flag("force") and any(each.users for each in _all(ask).open_of(topic)):
+        raise RestError(412, "Topic has active producers/subscriptions")
+    _all(ask).delete(topic)
+
+
+async def unload(ask: Ask) -> None:
+    """Send a topic's clients away; they come back by themselves."""
+    for topic in every(ask):
+        topic.send_away()
+
+
+async def subscriptions(ask: Ask) -> list[str]:
+    """List a topic's subscriptions."""
+    return sorted({name for topic in every(ask) for name in topic.subscriptions})
+
+
+async def create_subscription(ask: Ask) -> None:
+    """Refuse: such a subscription is there as long as its consumers."""
+    raise RestError(400, "Create subscription on non-persistent topic can only be done through client")
+
+
+async def delete_subscription(ask: Ask) -> None:
+    """End a subscription; its consumers are sent away."""
+    name = ask.path["subscription"]
+    having = [topic for topic in every(ask) if name in topic.subscriptions]
+    if not having:
+        raise SubscriptionNotFound(f"Subscription {name} not found")
+    for topic in having:
+        topic.unsubscribe(name)
+
+
+async def truncate(ask: Ask) -> None:
+    """Refuse: nothing is kept."""
+    raise RestError(412, "unsupport truncate")
+
+
+async def stats(ask: Ask) -> dict[str, Any]:
+    """Give a topic's producers, subscriptions, rates, and what was dropped."""
+    return topic_stats(one(ask))
+
+
+async def partitioned_stats(ask: Ask) -> dict[str, Any]:
+    """Give the stats of a topic with partitions: together and, with ``perPartition``, of each."""
+    topic = found(ask)
+    each = {partition.name: topic_stats(partition) for partition in every(ask)}
+    return together(list(each.values())) | {
+        "metadata": {"partitions": topic.partitions if topic.partitions > 1 else 0, "deleted": False},
+        "partitions": each if ask.flag("perPartition", default=True) else {},
+    }
+
+
+async def internal_stats(ask: Ask) -> dict[str, Any]:
+    """Give how many entries came; there are no ledgers and no cursors."""
+    topic = one(ask)
+    return {
+        "entriesAddedCounter": topic.entries,
+        "numberOfEntries": 0,
+        "totalSize": 0,
+        "currentLedgerEntries": 0,
+        "currentLedgerSize": 0,
+        "waitingCursorsCount": 0,
+        "pendingAddEntriesCount": 0,
+        "cursors": {name: {"active": bool(each.consumers)} for name, each in topic.subscriptions.items()},
+    }
+
+
+def topic_stats(topic: NonPersistentTopic) -> dict[str, Any]:
+    """Give what Pulsar's ``NonPersistentTopicStats`` has, and ``msgDropCounter``; counters are since it was opened."""
+    counters = (
+        topic.messages_in,
+        topic.bytes_in,
+        topic.delivered_messages,
+        topic.delivered_bytes,
+        topic.dropped_messages,
+    )
+    rates = _meters.setdefault(topic, Meter(counters)).per_second(counters)
+    return {
+        "msgRateIn": rates[0],
+        "msgThroughputIn": rates[1],
+        "msgRateOut": rates[2],
+        "msgThroughputOut": rates[3],
+        "msgDropRate": rates[4],
+        "msgInCounter": counters[0],
+        "bytesInCounter": counters[1],
+        "msgOutCounter": counters[2],
+        "bytesOutCounter": counters[3],
+        "msgDropCounter": counters[4],
+        "averageMsgSize": counters[1] / counters[0] if counters[0] else 0.0,
+        "msgChunkPublished": False,
+        "storageSize": 0,
+        "backlogSize": 0,
+        "publishers": [
+            publisher_stats(each) | {"msgDropRate": 0.0} for each in topic.producers.by_name.values()
+        ],
+        "waitingPublishers": topic.producers.waiting,
+        "subscriptions": {name: _subscription(each) for name, each in topic.subscriptions.items()},
+        "replication": {},
+        "ownerBroker": "",
+    }
+
+
+def _subscription(subscription: NonPersistentSubscription) -> dict[str, Any]:
+    counters = (
+        subscription.delivered_messages,
+        subscription.delivered_bytes,
+        subscription.dropped_messages,
+    )
+    rates = _meters.setdefault(subscription, Meter(counters)).per_second(counters)
+    active = subscription.active_consumer
+    return {
+        "msgRateOut": rates[0],
+        "msgThroughputOut": rates[1],
+        "msgDropRate": rates[2],
+        "msgOutCounter": counters[0],
+        "bytesOutCounter": counters[1],
+        "msgDropCounter": counters[2],
+        "msgBacklog": 0,
+        "unackedMessages": 0,
+        "type": SubType.Name(subscription.sub_type),
+        "activeConsumerName": active.name if active is not None else None,
+        "consumers": [consumer_stats(each) for each in subscription.consumers],
+        "isDurable": False,
+        "isReplicated": False,
+        "subscriptionProperties": subscription.properties,
+    }
+
+
+def _refusal(what: str) -> Callable[[Ask], Awaitable[None]]:
+    async def refuse(ask: Ask) -> None:
+        found(ask)
+        raise RestError(405, f"{what} on a non-persistent topic is not allowed")
+
+    refuse.__doc__ = f"Refuse: {what[0].lower()}{what[1:]} makes no sense where nothing is kept."
+    return refuse
+
+
+_NAMESPACE = "/non-persistent/{tenant}/{namespace}"
+_ROOT = f"{_NAMESPACE}/{{topic}}"
+_SUB = f"{_ROOT}/subscription/{{subscription}}"
+_TENANT, _SEES = Needs.tenant, Needs.look_up
+_KEPT_ONLY = (
+    ("POST", f"{_SUB}/skip_all", "Skip messages"),
+    ("POST", f"{_SUB}/skip/{{count}}", "Skip messages"),
+    ("POST", f"{_SUB}/resetcursor/{{timestamp}}", "Reset cursor"),
+    ("POST", f"{_SUB}/resetcursor", "Reset cursor"),
+    ("POST", f"{_SUB}/expireMessages/{{seconds}}", "Expire messages"),
+    ("POST", f"{_SUB}/expireMessages", "Expire messages"),
+    ("POST", f"{_ROOT}/all_subscription/expireMessages/{{seconds}}", "Expire messages for all subscriptions"),
+    ("GET", f"{_SUB}/position/{{position}}", "Peek messages"),
+    ("GET", f"{_ROOT}/ledger/{{ledger}}/entry/{{entry}}", "Get message by ID"),
+    ("GET", f"{_ROOT}/examinemessage", "Examine messages"),
+    ("GET", f"{_ROOT}/messageid/{{timestamp}}", "Get message ID by timestamp"),
+    ("GET", f"{_ROOT}/lastMessageId", "GetLastMessageId"),
+    ("PUT", f"{_ROOT}/backlogSize", "Get backlog size"),
+    ("GET", f"{_ROOT}/compaction", "Compaction"),
+    ("PUT", f"{_ROOT}/compaction", "Compaction"),
+    ("POST", f"{_ROOT}/terminate", "Termination"),
+    ("PUT", f"{_ROOT}/offload", "Offload"),
+)
+ROUTES = (
+    Route("GET", _NAMESPACE, topics, _TENANT),
+    Route("GET", f"{_NAMESPACE}/partitioned", partitioned_topics, _TENANT),
+    Route("GET", _ROOT, topics, _TENANT),
+    Route("PUT", _ROOT, create, _TENANT),
+    Route("DELETE", _ROOT, delete, _TENANT),
+    Route("GET", f"{_ROOT}/partitions", partitions, _SEES),
+    Route("PUT", f"{_ROOT}/partitions", create_partitioned, _TENANT),
+    Route("POST", f"{_ROOT}/partitions", grow, _TENANT),
+    Route("DELETE", f"{_ROOT}/partitions", delete, _TENANT),
+    Route("PUT", f"{_ROOT}/unload", unload, _TENANT),
+    Route("DELETE", f"{_ROOT}/truncate", truncate, _TENANT),
+    Route("GET", f"{_ROOT}/permissions", permissions, _TENANT),
+    Route("POST", f"{_ROOT}/permissions/{{role}}", grant, _TENANT),
+    Route("DELETE", f"{_ROOT}/permissions/{{role}}", revoke, _TENANT),
+    Route("GET", f"{_ROOT}/stats", stats, _SEES),
+    Route("GET", f"{_ROOT}/partitioned-stats", partitioned_stats, _SEES),
+    Route("GET", f"{_ROOT}/internalStats", internal_stats, _SEES),
+    Route("GET", f"{_ROOT}/subscriptions", subscriptions, _SEES),
+    Route("PUT", _SUB, create_subscription, Needs.consume),
+    Route("DELETE", _SUB, delete_subscription, Needs.consume),
+    *(
+        Route(method, path, _refusal(what), Needs.consume if "subscription" in path else _SEES)
+        for method, path, what in _KEPT_ONLY
+    ),
+    Route("GET", "//lookup/v2/topic/non-persistent/{tenant}/{namespace}/{topic}", look_up, _SEES),
+    Route("GET", "//lookup/v2/topic/non-persistent/{tenant}/{namespace}/{topic}/bundle", bundle, _SEES),
+)
