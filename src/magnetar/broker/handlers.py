@@ -26,6 +26,7 @@ ENTRY_POINT_GROUP = "magnetar.protocol_handlers"
 _BUILT_IN = {
     "kafka": "magnetar.kafka.handler:KafkaProtocolHandler",
     "pulsar": "magnetar.pulsar.handler:PulsarProtocolHandler",
+    "schema-registry": "magnetar.schema_registry.handler:SchemaRegistryHandler",
 }
 
 

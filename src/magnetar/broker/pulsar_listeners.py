@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from magnetar.broker.auth.tls import pulsar_client_auth
 from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.listeners import Endpoint, Listener, reachable
+from magnetar.broker.listeners import Endpoint, Listener, parse_listeners, reachable
 from magnetar.broker.settings import Settings
 
 BINARY = {"pulsar": "PULSAR", "pulsar+ssl": "PULSAR_SSL"}
@@ -34,6 +34,16 @@ def parse_web_listeners(settings: Settings) -> tuple[Listener, ...]:
     if settings.web_service_port_tls:
         served.append(f"https://{_host(served)}:{settings.web_service_port_tls}")
     return _listeners("http", served, settings.http_advertised_listeners, WEB, settings)
+
+
+def parse_schema_registry_listeners(settings: Settings) -> tuple[Listener, ...]:
+    """Give where the schema registry is to be served, or raise `InvalidConfig`; none where nothing is set."""
+    served = list(settings.schema_registry_listeners)
+    if settings.kop_schema_registry_enable and not served:
+        host = parse_listeners(settings)[0].bind.host
+        host = f"[{host}]" if ":" in host else host
+        served.append(f"http://{host}:{settings.kop_schema_registry_port}")
+    return _listeners("schema.registry", served, (), WEB, settings)
 
 
 def url(listener: Listener) -> str:

@@ -18,7 +18,12 @@ from magnetar.broker.auth.tls import (
 from magnetar.broker.core import Broker
 from magnetar.broker.handlers import ProtocolHandler, load_handlers
 from magnetar.broker.listeners import Listener, parse_listeners, warn_open
-from magnetar.broker.pulsar_listeners import parse_pulsar_listeners, parse_web_listeners, url
+from magnetar.broker.pulsar_listeners import (
+    parse_pulsar_listeners,
+    parse_schema_registry_listeners,
+    parse_web_listeners,
+    url,
+)
 from magnetar.broker.settings import Settings
 from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
@@ -37,6 +42,7 @@ class BrokerService:
         self.listeners: tuple[Listener, ...] = ()
         self.pulsar_listeners: tuple[Listener, ...] = ()
         self.web_listeners: tuple[Listener, ...] = ()
+        self.registry_listeners: tuple[Listener, ...] = ()
         self.broker: Broker
         self.handlers: list[ProtocolHandler] = []
         self._store: SqliteStore
@@ -50,21 +56,28 @@ class BrokerService:
         wanted = parse_listeners(self.settings)
         self._tls = {each.name: kafka_tls(self.settings, each.client_auth) for each in wanted if each.tls}
         pulsar, web = parse_pulsar_listeners(self.settings), parse_web_listeners(self.settings)
-        self._tls |= {each.name: pulsar_tls(self.settings) for each in (*pulsar, *web) if each.tls}
-        protocols = (*self.settings.messaging_protocols, *(["pulsar"] if pulsar or web else []))
+        registry = parse_schema_registry_listeners(self.settings)
+        self._tls |= {each.name: pulsar_tls(self.settings) for each in (*pulsar, *web, *registry) if each.tls}
+        protocols = [*self.settings.messaging_protocols]
+        protocols += ["pulsar"] if pulsar or web else []
+        protocols += ["schema-registry"] if registry else []
         self.handlers = load_handlers(protocols, self.settings.protocol_handler_directory)
         for handler in self.handlers:
             handler.initialize(self.settings)
         self.root.mkdir(parents=True, exist_ok=True)
         self._store = SqliteStore(self.root / "metadata.sqlite")
         try:
-            await self._start(wanted, pulsar, web)
+            await self._start(wanted, pulsar, web, registry)
         except BaseException:
             self._store.close()
             raise
 
     async def _start(
-        self, wanted: tuple[Listener, ...], pulsar: tuple[Listener, ...], web: tuple[Listener, ...]
+        self,
+        wanted: tuple[Listener, ...],
+        pulsar: tuple[Listener, ...],
+        web: tuple[Listener, ...],
+        registry: tuple[Listener, ...],
     ) -> None:
         self._engine = FilesEngine(
             self.root, self._store, RealDisk(), flush_interval_ms=self.settings.flush_interval_ms
@@ -80,6 +93,10 @@ class BrokerService:
         self.pulsar_listeners = tuple([await self._listen(listener, speaks_pulsar) for listener in pulsar])
         self.web_listeners = tuple([await self._listen(listener, speaks_pulsar) for listener in web])
         speaks_pulsar.serves([*self.pulsar_listeners, *self.web_listeners])
+        keeps_schemas = next((each for each in self.handlers if each.accept("schema-registry")), first)
+        self.registry_listeners = tuple(
+            [await self._listen(listener, keeps_schemas) for listener in registry]
+        )
         self._tell_address()
 
     async def _listen(self, listener: Listener, handler: ProtocolHandler) -> Listener:
@@ -110,6 +127,8 @@ class BrokerService:
             word["pulsar"] = [str(listener.advertised) for listener in self.pulsar_listeners]
         if self.web_listeners:
             word["http"] = [url(listener) for listener in self.web_listeners]
+        if self.registry_listeners:
+            word["schema-registry"] = [url(listener) for listener in self.registry_listeners]
         (self.root / ADDRESS_FILE).write_text(json.dumps(word) + "\n")
 
     async def close(self) -> None:

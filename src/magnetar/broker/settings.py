@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 
 from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.pulsar_settings import PulsarSettings
+from magnetar.broker.schema_registry_settings import SchemaRegistrySettings
 from magnetar.broker.setting import Feed, SettingDef, plain, setting, times, times_unless_zero
 from magnetar.broker.values import MAX_INT, MAX_LONG, Kind, Value, at_least, each_of, one_of
 
@@ -18,7 +18,7 @@ _MINUTE, _HOUR, _MB = 60_000, 3_600_000, 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Settings(PulsarSettings):
+class Settings(SchemaRegistrySettings):
     """What the broker was told. Dynamic settings change by giving the broker a new object."""
 
     # Where things lie and who we are.
@@ -461,7 +461,7 @@ def _at_most_int(text: str | None) -> str | None:
 
 def _definitions() -> dict[str, SettingDef]:
     # A dataclass puts what it inherits first; the page begins with what everybody needs.
-    inherited = {field.name for field in fields(PulsarSettings)}
+    inherited = {field.name for field in fields(SchemaRegistrySettings)}
     ordered = sorted(fields(Settings), key=lambda field: field.name in inherited)
     made = ((field.name, field.metadata.get("setting")) for field in ordered)
     return {name: replace(each, field=name) for name, each in made if each is not None}

@@ -55,6 +55,12 @@ def standalone(
             metavar="HOST:PORT", help="Where to serve Pulsar's admin REST; port 0 chooses a free one."
         ),
     ] = None,
+    schema_registry: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Where to serve the schema registry; port 0 chooses a free one."
+        ),
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(help="Kafka's server.properties, or Pulsar's or KoP's *.conf.")
     ] = None,
@@ -65,7 +71,7 @@ def standalone(
     """Serve as one broker in the foreground, on embedded storage; SIGTERM ends it."""
     from magnetar.cli.standalone import run
 
-    raise typer.Exit(run(data, kafka, pulsar, http, config, set_ or []))
+    raise typer.Exit(run(data, kafka, pulsar, http, schema_registry, config, set_ or []))
 
 
 app.add_typer(topic.app, name="topic")

@@ -30,9 +30,12 @@ def _standalone(arguments: Sequence[str]) -> int:
     parser.add_argument("--kafka", metavar="HOST:PORT")
     parser.add_argument("--pulsar", metavar="HOST:PORT")
     parser.add_argument("--http", metavar="HOST:PORT")
+    parser.add_argument("--schema-registry", metavar="HOST:PORT")
     parser.add_argument("--config", type=Path)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     given = parser.parse_args(arguments)
     from magnetar.cli.standalone import run as serve
 
-    return serve(given.data, given.kafka, given.pulsar, given.http, given.config, given.set)
+    return serve(
+        given.data, given.kafka, given.pulsar, given.http, given.schema_registry, given.config, given.set
+    )

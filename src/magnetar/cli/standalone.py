@@ -31,6 +31,7 @@ def run(
     kafka: str | None,
     pulsar: str | None,
     http: str | None,
+    schema_registry: str | None,
     config: Path | None,
     overrides: Sequence[str],
 ) -> int:
@@ -46,6 +47,8 @@ def run(
         given.append(f"pulsar.listeners=pulsar://{pulsar}")
     if http is not None:
         given.append(f"http.listeners=http://{http}")
+    if schema_registry is not None:
+        given.append(f"schema.registry.listeners=http://{schema_registry}")
     try:
         loaded = setting_sources.load(config, given)
     except BrokerError as error:
@@ -82,7 +85,12 @@ async def _serve(settings: Settings) -> None:
     # What start-up made lives as long as the process: the collector need not look at it again.
     gc.collect()
     gc.freeze()
-    served = {"kafka": service.listeners, "pulsar": service.pulsar_listeners, "http": service.web_listeners}
+    served = {
+        "kafka": service.listeners,
+        "pulsar": service.pulsar_listeners,
+        "http": service.web_listeners,
+        "schema-registry": service.registry_listeners,
+    }
     line = ready_line({name: [each.advertised for each in listeners] for name, listeners in served.items()})
     print(line, flush=True)
     await stop.wait()

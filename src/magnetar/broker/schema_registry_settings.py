@@ -1,0 +1,38 @@
+"""The settings of the schema registry: a part of `Settings`. Names are KoP's and Starlight for Kafka's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar.broker.pulsar_settings import PulsarSettings
+from magnetar.broker.setting import setting
+from magnetar.broker.values import Kind, between
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRegistrySettings(PulsarSettings):
+    """What the broker was told about schemas in Confluent's way. (Dataclasses with slots inherit in one line only.)"""
+
+    kop_schema_registry_enable: bool = setting(
+        False,
+        Kind.BOOLEAN,
+        "Whether the schema registry is served, on the host of the first Kafka listener, if schema.registry.listeners "
+        "does not say where.",
+    )
+    kop_schema_registry_port: int = setting(
+        8001,
+        Kind.INT,
+        "Port of the schema registry that kop.schema.registry.enable asks for; 0 chooses a free one.",
+        rule=between(0, 65535),
+    )
+    schema_registry_listeners: tuple[str, ...] = setting(
+        (),
+        Kind.LIST,
+        "Addresses to serve the schema registry on, http://HOST:PORT or https://HOST:PORT each; empty for none.",
+    )
+    kafka_apply_avro_schema_on_decode: bool = setting(
+        False,
+        Kind.BOOLEAN,
+        "Whether Kafka's consumers get what Pulsar's producers wrote with an Avro or JSON schema as Confluent's "
+        "serializers would have written it: behind a zero byte and the id of the schema in the schema registry.",
+    )

@@ -1,0 +1,120 @@
+"""The application: every route of the table, with Confluent's errors as ``{"error_code": ..., "message": ...}``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import compile_path
+
+from magnetar.broker.auth.authentication import AuthenticationFailed
+from magnetar.broker.core import Broker
+from magnetar.metadata import MetadataError
+from magnetar.schema_registry.ask import Ask, principal_of
+from magnetar.schema_registry.endpoints import ROUTES, Route, Text
+from magnetar.schema_registry.errors import RegistryError
+from magnetar.schema_registry.registries import Registries
+
+MOST_BODY_BYTES = 8 << 20
+_TYPE = "application/vnd.schemaregistry.v1+json"
+_log = logging.getLogger("magnetar.schema_registry")
+
+
+class App:
+    """The ASGI application."""
+
+    def __init__(self, broker: Broker, registries: Registries) -> None:
+        self._broker = broker
+        self._registries = registries
+        self._locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._table = [(compile_path(route.path)[0], route) for route in ROUTES]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        request = Request(scope, receive)
+        try:
+            response = _response(await self._answer(request))
+        except Exception as error:
+            response = _refused(error, request)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Any:
+        certificate = request.scope.get("state", {}).get("certificate")
+        try:
+            principal, home = principal_of(self._broker, request.headers, certificate)
+        except AuthenticationFailed:
+            # Guessing tokens must not be quick.
+            await asyncio.sleep(self._broker.settings.connection_failed_authentication_delay_ms / 1000)
+            raise
+        route, path = self._find(request)
+        tenant = home.partition("/")[0]
+        ask = Ask(
+            path,
+            request.query_params,
+            await _body(request),
+            self._registries.of(tenant),
+            self._locks[tenant],
+            self._broker,
+            principal,
+            home,
+        )
+        ask.check(route.needs)
+        return await route.endpoint(ask)
+
+    def _find(self, request: Request) -> tuple[Route, Mapping[str, str]]:
+        # A subject may hold slashes, escaped: what counts are the slashes that were sent as such.
+        raw = request.scope.get("raw_path") or request.url.path.encode()
+        path = raw.decode("ascii", "replace").partition("?")[0]
+        path = path.rstrip("/") or "/"
+        method = "GET" if request.method == "HEAD" else request.method
+        others = False
+        for pattern, route in self._table:
+            match = pattern.match(path)
+            if match is None or any("/" in value for value in match.groups()):
+                continue
+            if route.method == method:
+                return route, {name: unquote(value) for name, value in match.groupdict().items()}
+            others = True
+        raise (
+            RegistryError(405, "HTTP 405 Method Not Allowed")
+            if others
+            else RegistryError(404, "HTTP 404 Not Found")
+        )
+
+
+async def _body(request: Request) -> bytes:
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > MOST_BODY_BYTES:
+            raise RegistryError(413, f"the body is larger than {MOST_BODY_BYTES} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _response(answer: Any) -> Response:
+    text = answer.text if isinstance(answer, Text) else json.dumps(answer, separators=(",", ":"))
+    return Response(text.encode("utf-8", "surrogatepass"), media_type=_TYPE)
+
+
+def _refused(error: Exception, request: Request) -> Response:
+    headers = {}
+    if isinstance(error, RegistryError):
+        status, code, message = error.status, error.code, str(error)
+    elif isinstance(error, AuthenticationFailed):
+        status, code, message = 401, 401, "Unauthorized"
+        headers["WWW-Authenticate"] = 'Basic realm="magnetar"'
+        _log.warning("a client is not let in: %s", error)
+    else:
+        status, code, message = 500, 50001, f"Error in the backend data store: {error}"
+        if not isinstance(error, MetadataError):
+            code, message = 500, f"Internal error: {type(error).__name__}"
+        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    body = json.dumps({"error_code": code, "message": message}).encode()
+    return Response(body, status, headers, _TYPE)

@@ -1,0 +1,205 @@
+"""One request as an endpoint of the registry sees it, and who may ask what.
+
+Nobody is refused while ``authorization.enabled`` is off. Where it is on, a subject stands for a topic: its name without
+``-key`` or ``-value`` (and, where records' names are subjects, the name itself). Who may produce to or consume from it
+may read its schemas, who may produce may register, and a tenant's admins may do everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from magnetar.broker.auth.authentication import TLS, TOKEN, AuthenticationFailed, Principal
+from magnetar.broker.auth.grants import Action
+from magnetar.broker.core import Broker
+from magnetar.broker.errors import InvalidTopic
+from magnetar.broker.names import TopicName
+from magnetar.schema_registry.errors import RegistryError
+from magnetar.schema_registry.registry import Registry
+from magnetar.schema_registry.schema import Reference, Schema
+
+MAX_VERSION = (1 << 31) - 1
+
+
+class Needs(StrEnum):
+    """What somebody must be granted."""
+
+    nothing = "to be let in"
+    read = "produce or consume on the subject's topic"
+    write = "produce on the subject's topic"
+    admin = "to be an admin of the tenant"
+
+
+@dataclass
+class Ask:
+    """One request: path and query values, body, the registry that answers, and who asks."""
+
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    body: bytes
+    registry: Registry
+    lock: asyncio.Lock
+    broker: Broker
+    principal: Principal
+    home: str
+    """``tenant/namespace`` of short subjects."""
+
+    @property
+    def subject(self) -> str:
+        """The subject of the path; contexts other than the default one are not known."""
+        return plain_subject(self.path["subject"])
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """Give a boolean of the query."""
+        text = self.query.get(name)
+        return default if text is None else text.lower() == "true"
+
+    def number(self, name: str, default: int) -> int:
+        """Give a whole number of the query; raise `RegistryError` (400)."""
+        try:
+            return int(self.query.get(name, default))
+        except ValueError:
+            raise RegistryError(400, f"{name} must be a whole number, not {self.query[name]!r}") from None
+
+    @property
+    def schema_id(self) -> int:
+        """The id of the path."""
+        try:
+            return int(self.path["id"])
+        except ValueError:
+            raise RegistryError(404, "HTTP 404 Not Found") from None
+
+    @property
+    def version(self) -> int:
+        """The version of the path, -1 for the latest; raises `RegistryError` 42202."""
+        text = self.path["version"]
+        number = -1 if text == "latest" else int(text) if text.removeprefix("-").isdecimal() else 0
+        if number != -1 and not 1 <= number <= MAX_VERSION:
+            raise RegistryError(
+                42202,
+                f"The specified version '{text}' is not a valid version id. "
+                'Allowed values are between [1, 2^31-1] and the string "latest"',
+            )
+        return number
+
+    def object(self) -> dict[str, Any]:
+        """Give the body, which must be a JSON object; raise `RegistryError` (400 or 422)."""
+        try:
+            found = json.loads(self.body)
+        except (ValueError, RecursionError) as error:
+            raise RegistryError(400, f"the body is not JSON: {error}") from None
+        if not isinstance(found, dict):
+            raise RegistryError(422, f"the body must be a JSON object, not {type(found).__name__}")
+        return found
+
+    def schema(self) -> Schema:
+        """Give the schema of the body as it was sent."""
+        content = self.object()
+        text, kind = content.get("schema"), content.get("schemaType") or "AVRO"
+        if not isinstance(text, str) or not text.strip():
+            raise RegistryError(42201, "Empty schema")
+        if not isinstance(kind, str):
+            raise RegistryError(422, "schemaType must be a string")
+        references = content.get("references") or []
+        try:
+            found = tuple(
+                Reference(str(each["name"]), plain_subject(str(each["subject"])), int(each["version"]))
+                for each in references
+            )
+        except (TypeError, KeyError, ValueError):
+            raise RegistryError(422, "each of references needs name, subject and version") from None
+        return Schema(kind, text, found)
+
+    # -- who may ----------------------------------------------------------------------------------------------
+
+    def check(self, needs: Needs) -> None:
+        """Raise `RegistryError` 40301 unless whoever asks may."""
+        if "subject" in self.path:
+            allowed = self.allows(self.subject, needs)
+        else:
+            allowed = needs in (Needs.nothing, Needs.read) or self._administers()
+        if not allowed:
+            raise RegistryError(40301, f"{self.principal.role or 'anonymous'} lacks: {needs}")
+
+    def allows(self, subject: str, needs: Needs) -> bool:
+        """Whether whoever asks may do this with a subject."""
+        authorization = self.broker.security.authorization
+        if not authorization.enabled or needs is Needs.nothing or self._administers():
+            return True
+        topic = topic_of(subject, self.home)
+        if topic is None or needs is Needs.admin:
+            return False
+        if needs is Needs.write:
+            return authorization.allows_topic(self.principal.role, topic, Action.PRODUCE)
+        return authorization.allows_look_up(self.principal.role, topic)
+
+    def _administers(self) -> bool:
+        authorization = self.broker.security.authorization
+        return authorization.is_tenant_admin(self.principal.role, self.home.partition("/")[0])
+
+
+def plain_subject(name: str) -> str:
+    """Give a subject without the name of the default context, ``:.:``; raise `RegistryError` for another one."""
+    if not name.startswith(":."):
+        return name
+    context, _, subject = name[2:].partition(":")
+    if context:
+        raise RegistryError(42208, f"There is only the default context, no '.{context}'")
+    return subject
+
+
+def topic_of(subject: str, home: str) -> TopicName | None:
+    """Give the topic that a subject stands for; None if it can be none."""
+    name = subject.removesuffix("-value") if subject.endswith("-value") else subject.removesuffix("-key")
+    try:
+        return TopicName.parse(name, *home.split("/"))
+    except InvalidTopic:
+        return None
+
+
+def principal_of(
+    broker: Broker, headers: Mapping[str, str], certificate: Mapping[str, Any] | None
+) -> tuple[Principal, str]:
+    """Give who asks and ``tenant/namespace`` he calls home; raise ``AuthenticationFailed``.
+
+    A token comes as ``Bearer``, or as in KoP by ``Basic`` with the tenant as user and ``token:<JWT>`` as password.
+    """
+    authentication, naming = broker.security.authentication, broker.naming
+    home = f"{naming.tenant}/{naming.namespace}"
+    scheme, _, said = headers.get("authorization", "").partition(" ")
+    user = token = ""
+    if scheme.lower() == "basic":
+        user, token = _basic(said)
+    elif scheme.lower() == "bearer":
+        token = said
+    if user and broker.settings.kafka_enable_multi_tenant_metadata:
+        home = user if "/" in user else f"{user}/{naming.namespace}"
+        if home.partition("/")[0] not in broker.namespaces.tenants():
+            raise AuthenticationFailed(f"there is no tenant {user}")
+    if not authentication.enabled:
+        return Principal("", ""), home
+    if token:
+        principal = authentication.authenticate(TOKEN, token)
+    elif certificate and TLS in authentication.methods:
+        principal = authentication.by_certificate(certificate)
+    else:
+        principal = authentication.anonymous()
+    tenant = home.partition("/")[0]
+    if user and not broker.security.authorization.allows_tenant(principal.role, tenant):
+        raise RegistryError(40301, f"{principal.role} has no grant in tenant {tenant}")
+    return principal, home
+
+
+def _basic(said: str) -> tuple[str, str]:
+    try:
+        user, _, password = base64.b64decode(said, validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        raise AuthenticationFailed("the Basic credentials cannot be read") from None
+    return user, password

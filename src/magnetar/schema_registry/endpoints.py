@@ -1,0 +1,361 @@
+"""What can be asked of the registry: Confluent's REST API, one function each, and the table of them all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from magnetar import __version__
+from magnetar.schema_registry.ask import Ask, Needs
+from magnetar.schema_registry.errors import RegistryError, no_schema
+from magnetar.schema_registry.levels import Level, Mode
+from magnetar.schema_registry.registry import Registry, Understood, refuse
+from magnetar.schema_registry.schema import KINDS, Schema, Version
+
+Endpoint = Callable[[Ask], Awaitable[Any]]
+
+
+class Text(NamedTuple):
+    """An answer that is the schema itself."""
+
+    text: str
+
+
+class Route(NamedTuple):
+    """One line of the table."""
+
+    method: str
+    path: str
+    endpoint: Endpoint
+    needs: Needs
+
+
+# -- schemas ----------------------------------------------------------------------------------------------------
+
+
+async def schema_by_id(ask: Ask) -> dict[str, Any]:
+    """Give a schema by its id."""
+    schema = _visible(ask)
+    answer = await _body(ask, schema)
+    if ask.flag("fetchMaxId"):
+        answer["maxId"] = ask.registry.kept.state.last_id
+    return answer
+
+
+async def text_by_id(ask: Ask) -> Text:
+    """Give a schema's text by its id."""
+    return Text((await _body(ask, _visible(ask)))["schema"])
+
+
+async def subjects_by_id(ask: Ask) -> list[str]:
+    """Give the subjects that have a schema."""
+    _visible(ask)
+    return list(dict.fromkeys(name for name, _ in _users(ask)))
+
+
+async def versions_by_id(ask: Ask) -> list[dict[str, Any]]:
+    """Give the subjects and versions that have a schema."""
+    _visible(ask)
+    return [{"subject": name, "version": number} for name, number in _users(ask)]
+
+
+async def types(ask: Ask) -> list[str]:
+    """Give the kinds of schemas there are."""
+    return list(KINDS)
+
+
+async def schemas(ask: Ask) -> list[dict[str, Any]]:
+    """Give all versions of all subjects, or the latest of each."""
+    prefix, deleted = ask.query.get("subjectPrefix", ""), ask.flag("deleted")
+    found = []
+    for name in ask.registry.subjects(deleted=deleted):
+        if name.startswith(prefix) and ask.allows(name, Needs.read):
+            versions = ask.registry.versions(name, deleted=deleted)
+            for each in versions[-1:] if ask.flag("latestOnly") else versions:
+                found.append(await _described(ask, name, each))
+    return _page(ask, found)
+
+
+# -- subjects ---------------------------------------------------------------------------------------------------
+
+
+async def subjects(ask: Ask) -> list[str]:
+    """Give all subjects."""
+    prefix = ask.query.get("subjectPrefix", "")
+    prefix = prefix.removeprefix(":*:").removeprefix(":.:")
+    only = ask.flag("deletedOnly")
+    found = ask.registry.subjects(deleted=ask.flag("deleted") or only)
+    live = set(ask.registry.subjects()) if only else set()
+    return _page(
+        ask,
+        [
+            name
+            for name in found
+            if name.startswith(prefix) and name not in live and ask.allows(name, Needs.read)
+        ],
+    )
+
+
+async def versions(ask: Ask) -> list[int]:
+    """Give the numbers of a subject's versions."""
+    only = ask.flag("deletedOnly")
+    found = ask.registry.versions(ask.subject, deleted=ask.flag("deleted") or only)
+    return _page(ask, [each.version for each in found if each.deleted or not only])
+
+
+async def version(ask: Ask) -> dict[str, Any]:
+    """Give one version of a subject."""
+    return await _described(ask, ask.subject, _version(ask))
+
+
+async def text_of_version(ask: Ask) -> Text:
+    """Give the text of one version of a subject."""
+    return Text((await _body(ask, ask.registry.schema(_version(ask).schema_id)))["schema"])
+
+
+async def referenced_by(ask: Ask) -> list[int]:
+    """Give the ids of the schemas that refer to a version."""
+    found = _version(ask)
+    return ask.registry.referenced_by(ask.subject, found.version)
+
+
+async def register(ask: Ask) -> dict[str, Any]:
+    """Register a schema under a subject, unless it is there already; give its id."""
+    sent, content = ask.schema(), ask.object()
+    as_id, as_version = int(content.get("id") or -1), int(content.get("version") or -1)
+    async with ask.lock:
+        new = await _understood(ask.registry, sent)
+        known = ask.registry.kept.ids.get(new.schema)
+        live = ask.registry.kept.subjects.get(ask.subject)
+        if as_id < 0 and not (live and any(each.schema_id == known for each in live.live)):
+            refuse(ask.subject, await _clashes(ask.registry, ask.subject, new))
+        schema_id = ask.registry.register(ask.subject, new, as_id=as_id, as_version=as_version)
+    found = next(each for each in ask.registry.versions(ask.subject) if each.schema_id == schema_id)
+    return {"id": schema_id, "version": found.version} | _told(new.schema)
+
+
+async def look_up(ask: Ask) -> dict[str, Any]:
+    """Tell which version of a subject a schema is."""
+    ask.registry.versions(ask.subject, deleted=ask.flag("deleted"))
+    new = await _understood(ask.registry, ask.schema())
+    return await _described(
+        ask, ask.subject, ask.registry.find(ask.subject, new.schema, deleted=ask.flag("deleted"))
+    )
+
+
+async def delete_subject(ask: Ask) -> list[int]:
+    """Delete a subject: first so that it can still be found, then for good."""
+    async with ask.lock:
+        return ask.registry.delete_subject(ask.subject, permanent=ask.flag("permanent"))
+
+
+async def delete_version(ask: Ask) -> int:
+    """Delete one version: first so that it can still be found, then for good."""
+    async with ask.lock:
+        return ask.registry.delete_version(ask.subject, ask.version, permanent=ask.flag("permanent"))
+
+
+# -- compatibility ----------------------------------------------------------------------------------------------
+
+
+async def compatible(ask: Ask) -> dict[str, Any]:
+    """Tell whether a schema may follow one version, or what the subject's level asks for."""
+    number = ask.registry.version(ask.subject, ask.version).version if "version" in ask.path else None
+    new = await _understood(ask.registry, ask.schema())
+    reasons = await _clashes(ask.registry, ask.subject, new, number)
+    answer: dict[str, Any] = {"is_compatible": not reasons}
+    return answer | {"messages": reasons} if ask.flag("verbose") else answer
+
+
+async def level(ask: Ask) -> dict[str, str]:
+    """Give the compatibility level of all subjects."""
+    return {"compatibilityLevel": ask.registry.kept.state.compatibility.name}
+
+
+async def level_of(ask: Ask) -> dict[str, str]:
+    """Give the compatibility level of a subject."""
+    kept = ask.registry.kept
+    own = kept.subjects[ask.subject].compatibility if ask.subject in kept.subjects else None
+    if own is None and not ask.flag("defaultToGlobal"):
+        raise RegistryError(
+            40408, f"Subject '{ask.subject}' does not have subject-level compatibility configured"
+        )
+    return {"compatibilityLevel": (own or kept.state.compatibility).name}
+
+
+async def set_level(ask: Ask) -> dict[str, str]:
+    """Set the compatibility level of all subjects, or of one."""
+    text = str(ask.object().get("compatibility")).upper()
+    if text not in Level.__members__:
+        raise RegistryError(
+            42203,
+            "Invalid compatibility level. Valid values are none, backward, forward, full, backward_transitive, "
+            "forward_transitive, and full_transitive",
+        )
+    async with ask.lock:
+        ask.registry.set_level(ask.subject if "subject" in ask.path else None, Level[text])
+    return {"compatibility": text}
+
+
+async def reset_level(ask: Ask) -> dict[str, str]:
+    """Take the compatibility level back."""
+    before = await (level_of if "subject" in ask.path else level)(ask)
+    async with ask.lock:
+        ask.registry.set_level(ask.subject if "subject" in ask.path else None, None)
+    return before
+
+
+async def mode(ask: Ask) -> dict[str, str]:
+    """Give the mode of the registry."""
+    return {"mode": ask.registry.kept.state.mode.name}
+
+
+async def mode_of(ask: Ask) -> dict[str, str]:
+    """Give the mode of a subject."""
+    kept = ask.registry.kept
+    own = kept.subjects[ask.subject].mode if ask.subject in kept.subjects else None
+    if own is None and not ask.flag("defaultToGlobal"):
+        raise RegistryError(40409, f"Subject '{ask.subject}' does not have subject-level mode configured")
+    return {"mode": (own or kept.state.mode).name}
+
+
+async def set_mode(ask: Ask) -> dict[str, str]:
+    """Set the mode of the registry, or of a subject."""
+    text = str(ask.object().get("mode")).upper()
+    if text not in Mode.__members__:
+        raise RegistryError(42204, f"Invalid mode. Valid values are {', '.join(each.name for each in Mode)}")
+    async with ask.lock:
+        ask.registry.set_mode(
+            ask.subject if "subject" in ask.path else None, Mode[text], force=ask.flag("force")
+        )
+    return {"mode": text}
+
+
+async def reset_mode(ask: Ask) -> dict[str, str]:
+    """Take the mode back."""
+    before = await (mode_of if "subject" in ask.path else mode)(ask)
+    async with ask.lock:
+        ask.registry.set_mode(ask.subject if "subject" in ask.path else None, None)
+    return before
+
+
+# -- the registry itself ----------------------------------------------------------------------------------------
+
+
+async def root(ask: Ask) -> dict[str, Any]:
+    """Answer, so that it is known to live."""
+    return {}
+
+
+async def contexts(ask: Ask) -> list[str]:
+    """Give the contexts: there is one."""
+    return ["."]
+
+
+async def cluster_id(ask: Ask) -> dict[str, Any]:
+    """Tell which Kafka cluster it is of."""
+    clusters = {"kafka-cluster": ask.broker.identity.cluster_id, "schema-registry-cluster": "schema-registry"}
+    return {"scope": {"path": [], "clusters": clusters}, "id": ""}
+
+
+async def server_version(ask: Ask) -> dict[str, str]:
+    """Tell which version of Magnetar this is."""
+    return {"version": __version__, "commitId": ""}
+
+
+# -- what they share --------------------------------------------------------------------------------------------
+
+
+async def _understood(registry: Registry, schema: Schema) -> Understood:
+    return await asyncio.to_thread(registry.understand, schema)
+
+
+async def _clashes(registry: Registry, name: str, new: Understood, number: int | None = None) -> list[str]:
+    return await asyncio.to_thread(registry.clashes, name, new, number)
+
+
+def _version(ask: Ask) -> Version:
+    return ask.registry.version(ask.subject, ask.version, deleted=ask.flag("deleted"))
+
+
+def _users(ask: Ask) -> list[tuple[str, int]]:
+    found = ask.registry.users(ask.schema_id, deleted=ask.flag("deleted"))
+    wanted = ask.query.get("subject")
+    return [each for each in found if wanted in (None, each[0]) and ask.allows(each[0], Needs.read)]
+
+
+def _visible(ask: Ask) -> Schema:
+    """Give the schema of the path, if one of its subjects is open to whoever asks."""
+    schema = ask.registry.schema(ask.schema_id)
+    if ask.broker.security.authorization.enabled:
+        users = ask.registry.users(ask.schema_id, deleted=True)
+        if not any(ask.allows(name, Needs.read) for name, _ in users):
+            raise no_schema(ask.schema_id)
+    return schema
+
+
+async def _body(ask: Ask, schema: Schema) -> dict[str, Any]:
+    text = schema.text
+    if schema.kind == "PROTOBUF" and ask.query.get("format") == "serialized":
+        from magnetar.schema_registry.kinds.protobuf_kind import serialized
+
+        text = await asyncio.to_thread(serialized, text, ask.registry.texts(schema.references))
+    return {"schema": text} | _told(schema)
+
+
+def _told(schema: Schema) -> dict[str, Any]:
+    """Give what is said only where it is not the usual."""
+    told: dict[str, Any] = {} if schema.kind == "AVRO" else {"schemaType": schema.kind}
+    if schema.references:
+        told["references"] = [each.to_json() for each in schema.references]
+    return told
+
+
+async def _described(ask: Ask, name: str, found: Version) -> dict[str, Any]:
+    body = await _body(ask, ask.registry.schema(found.schema_id))
+    return {"subject": name, "version": found.version, "id": found.schema_id} | body
+
+
+def _page(ask: Ask, rows: list[Any]) -> list[Any]:
+    offset, limit = max(ask.number("offset", 0), 0), ask.number("limit", -1)
+    return rows[offset:] if limit < 0 else rows[offset : offset + limit]
+
+
+_VERSION = "/subjects/{subject:path}/versions/{version}"
+ROUTES = (
+    Route("GET", "/", root, Needs.nothing),
+    Route("GET", "/schemas", schemas, Needs.read),
+    Route("GET", "/schemas/types", types, Needs.nothing),
+    Route("GET", "/schemas/ids/{id}", schema_by_id, Needs.read),
+    Route("GET", "/schemas/ids/{id}/schema", text_by_id, Needs.read),
+    Route("GET", "/schemas/ids/{id}/subjects", subjects_by_id, Needs.read),
+    Route("GET", "/schemas/ids/{id}/versions", versions_by_id, Needs.read),
+    Route("GET", "/subjects", subjects, Needs.read),
+    Route("GET", "/subjects/{subject:path}/versions", versions, Needs.read),
+    Route("POST", "/subjects/{subject:path}/versions", register, Needs.write),
+    Route("GET", _VERSION, version, Needs.read),
+    Route("DELETE", _VERSION, delete_version, Needs.admin),
+    Route("GET", f"{_VERSION}/schema", text_of_version, Needs.read),
+    Route("GET", f"{_VERSION}/referencedby", referenced_by, Needs.read),
+    Route("POST", "/subjects/{subject:path}", look_up, Needs.read),
+    Route("DELETE", "/subjects/{subject:path}", delete_subject, Needs.admin),
+    Route("POST", f"/compatibility{_VERSION}", compatible, Needs.read),
+    Route("POST", "/compatibility/subjects/{subject:path}/versions", compatible, Needs.read),
+    Route("GET", "/config", level, Needs.nothing),
+    Route("PUT", "/config", set_level, Needs.admin),
+    Route("DELETE", "/config", reset_level, Needs.admin),
+    Route("GET", "/config/{subject:path}", level_of, Needs.read),
+    Route("PUT", "/config/{subject:path}", set_level, Needs.admin),
+    Route("DELETE", "/config/{subject:path}", reset_level, Needs.admin),
+    Route("GET", "/mode", mode, Needs.nothing),
+    Route("PUT", "/mode", set_mode, Needs.admin),
+    Route("DELETE", "/mode", reset_mode, Needs.admin),
+    Route("GET", "/mode/{subject:path}", mode_of, Needs.read),
+    Route("PUT", "/mode/{subject:path}", set_mode, Needs.admin),
+    Route("DELETE", "/mode/{subject:path}", reset_mode, Needs.admin),
+    Route("GET", "/contexts", contexts, Needs.nothing),
+    Route("GET", "/v1/metadata/id", cluster_id, Needs.nothing),
+    Route("GET", "/v1/metadata/version", server_version, Needs.nothing),
+)
+"""The only list of what is served."""
