@@ -49,6 +49,7 @@ def columns(entries: list[bytes]) -> list[tuple[object, ...]]:
     data = np.frombuffer(b"".join(frame(LEDGER, n, entry) for n, entry in enumerate(entries)), np.uint8)
     walk = walk_frames(data, 0, len(data), ledger_id=LEDGER, entry_id=0, verify=True)
     assert walk.fault is FrameFault.NONE
-    stored, rows = in_kafka_format(data, walk.rows)
-    found = arrow_batches(stored, rows, topic="t", partition=0, low=0, high=1 << 62, columns=ALL)
-    return as_rows(list(found))
+    found = []
+    for stored, rows in in_kafka_format(data, walk.rows):
+        found += arrow_batches(stored, rows, topic="t", partition=0, low=0, high=1 << 62, columns=ALL)
+    return as_rows(found)

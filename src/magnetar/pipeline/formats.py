@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from magnetar.pipeline.frames import FOREIGN
@@ -10,34 +12,52 @@ from magnetar.records.arrow import BatchUnreadable, Bytes, Table
 from magnetar.records.batch import HEADER_BYTES, batches
 from magnetar.records.errors import RecordsError
 
-# The columns that say what the head of a batch says, in the order of `magnetar.records.pulsar_kernel.ROW_START` and on.
+# The columns that say what the head of a batch says, in the order of `pulsar_kernel_many.ROW_START` and on.
 _HEAD = [
     kernel.START, kernel.END, kernel.BASE_OFFSET, kernel.LAST_DELTA,
     kernel.BASE_TIME, kernel.MAX_TIME, kernel.ATTRIBUTES, kernel.COUNT,
 ]  # fmt: skip
+_AT_ONCE_BYTES = 8 << 20  # of what was compressed
 
 
-def in_kafka_format(data: Bytes, rows: Table) -> tuple[Bytes, Table]:
-    """Give bytes and table of the same records with every entry in format ``kafka``.
+class EntryUnreadable(BatchUnreadable):
+    """An entry is of an unknown format, or cannot be read; ``batch`` is its number in the table that was given."""
 
-    An entry that held several batches has several rows. Raises `BatchUnreadable` for an entry of an unknown format or
-    one that cannot be read; its number is that in ``rows``.
+
+def in_kafka_format(data: Bytes, rows: Table) -> Iterator[tuple[Bytes, Table]]:
+    """Give bytes and table of the same records with every entry in format ``kafka``, some entries after the other.
+
+    An entry that held several batches has several rows. Raises `EntryUnreadable`.
     """
     if not rows[:, FOREIGN].any():
-        return data, rows
-    from magnetar.records.conversion import kafka_rows, use_machine_code  # most topics need none of it
+        yield data, rows
+        return
+    from magnetar.records.conversion import use_machine_code  # most topics need none of it
+    from magnetar.records.joined import kafka_rows
 
     use_machine_code()
-    foreign = rows[:, FOREIGN] != 0
-    stored, heads = kafka_rows(
-        data, rows[foreign][:, [kernel.START, kernel.END]], rows[foreign][:, kernel.COUNT]
-    )
-    if foreign.all() and (heads[:, 0] >= 0).all():
-        new = rows.copy()
+    foreign = np.flatnonzero(rows[:, FOREIGN])
+    begin = 0
+    for first, stop, stored, heads in kafka_rows(
+        data, rows[foreign][:, [kernel.START, kernel.END]], _AT_ONCE_BYTES
+    ):
+        end = int(foreign[stop]) if stop < len(foreign) else len(rows)
+        # Entries in format ``kafka`` come with the foreign one before them, the first of all with the one behind.
+        yield _together(data, rows, begin, end, stored, foreign[first:stop], heads)
+        begin = end
+
+
+def _together(
+    data: Bytes, rows: Table, begin: int, end: int, stored: Bytes, foreign: Table, heads: Table
+) -> tuple[Bytes, Table]:
+    """Give ``rows[begin:end]``, of which ``foreign`` were converted into ``stored``."""
+    if len(foreign) == end - begin and (heads[:, 0] >= 0).all():
+        new = rows[begin:end].copy()
         new[:, _HEAD], new[:, FOREIGN] = heads, 0
         return stored, new
     parts, made, at, done = [stored], [], len(stored), iter(heads)
-    for number, row in enumerate(rows):
+    for number in range(begin, end):
+        row = rows[number]
         head = next(done) if row[FOREIGN] else None
         if head is not None and head[0] >= 0:
             new = row.copy()
@@ -53,7 +73,7 @@ def in_kafka_format(data: Bytes, rows: Table) -> tuple[Bytes, Table]:
             at += len(part)
             parts.append(part)
             made.append(new)
-    return np.concatenate(parts), np.stack(made)
+    return np.concatenate(parts), np.stack(made) if made else rows[:0]
 
 
 def _batches_of(entry: Bytes, row: Table, number: int) -> list[tuple[Bytes, Table]]:
@@ -70,5 +90,5 @@ def _batches_of(entry: Bytes, row: Table, number: int) -> list[tuple[Bytes, Tabl
             new[kernel.ATTRIBUTES], new[kernel.COUNT] = header.attributes, header.records_count
             found.append((np.frombuffer(whole[HEADER_BYTES:], np.uint8), new))
     except RecordsError as error:
-        raise BatchUnreadable(number, error) from None
+        raise EntryUnreadable(number, error) from None
     return found

@@ -120,12 +120,19 @@ class LedgerMap:
     def _first_at(self, row: Table, timestamp_ms: int) -> int | None:
         """Give the offset of the first record of ``timestamp_ms`` or later in one entry."""
         try:
-            data, rows = in_kafka_format(self._file().data, row)
             times = timestamp_ms, (1 << 63) - 1
-            for batch in arrow_batches(
-                data, rows, topic="", partition=0, low=0, high=1 << 62, columns=("offset",), times_ms=times
-            ):
-                return int(batch.column(0)[0].as_py())
+            for data, rows in in_kafka_format(self._file().data, row):
+                for batch in arrow_batches(
+                    data,
+                    rows,
+                    topic="",
+                    partition=0,
+                    low=0,
+                    high=1 << 62,
+                    columns=("offset",),
+                    times_ms=times,
+                ):
+                    return int(batch.column(0)[0].as_py())
         except BatchUnreadable as error:
             if not self._skip_damage:
                 raise self._file().damage(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
-from magnetar.pipeline.formats import in_kafka_format
+from magnetar.pipeline.formats import EntryUnreadable, in_kafka_format
 from magnetar.pipeline.frames import ENTRY_ID, FRAME_AT, LAST_OFFSET, WORDS
 from magnetar.pipeline.mapped import MappedLedger
 from magnetar.pipeline.options import HEADERS
@@ -143,11 +143,13 @@ class _SliceReader:
             return
         kafka = rows
         try:
-            data, kafka = in_kafka_format(ledger.data, rows)
-            yield from arrow_batches(
-                data, kafka, topic=piece.topic, partition=piece.partition, low=piece.low, high=piece.high,
-                columns=ask.columns, times_ms=ask.times_ms, ledger_id=piece.ledger_id,
-            )  # fmt: skip
+            for data, kafka in in_kafka_format(ledger.data, rows):
+                yield from arrow_batches(
+                    data, kafka, topic=piece.topic, partition=piece.partition, low=piece.low, high=piece.high,
+                    columns=ask.columns, times_ms=ask.times_ms, ledger_id=piece.ledger_id,
+                )  # fmt: skip
+        except EntryUnreadable as error:
+            raise _EntryUnreadable(int(rows[error.batch, ENTRY_ID]), error) from None
         except BatchUnreadable as error:
             raise _EntryUnreadable(int(kafka[error.batch, ENTRY_ID]), error) from None
 

@@ -11,7 +11,7 @@ import struct
 import threading
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 from magnetar.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, batches
 from magnetar.records.compression import Buffer, Codec, decompress
@@ -39,6 +39,7 @@ class _Machine:
 
     def __init__(self) -> None:
         self.code: Any = None
+        self.many: Any = None
         self.asked = False
         self._loading: threading.Thread | None = None
         self._scratch = threading.local()
@@ -53,6 +54,7 @@ class _Machine:
     def load(self) -> None:
         """Load the code now, if there is any for this installation."""
         if find_spec("numba") is not None and find_spec("numpy") is not None:
+            self.many = import_module("magnetar.records.pulsar_kernel_many")
             self.code = import_module("magnetar.records.pulsar_kernel")
         self.asked = True
 
@@ -67,6 +69,19 @@ class _Machine:
 
 
 _machine = _Machine()
+
+
+class Kernels(NamedTuple):
+    """The machine code for one entry, `magnetar.records.pulsar_kernel`, and for many, `pulsar_kernel_many`."""
+
+    one: Any
+    many: Any
+
+
+def machine_code() -> Kernels | None:
+    """Give the machine code, or None until it is there; have it loaded if nobody has."""
+    code = _machine.get()
+    return None if code is None else Kernels(code, _machine.many)
 
 
 def use_machine_code() -> bool:
@@ -102,22 +117,6 @@ def kafka_batch(data: Buffer) -> bytes | memoryview:
     out = _machine.scratch(HEADER_BYTES + content + code.RECORD_BYTES * int(facts[code.MESSAGES]))
     size = code.fill_batch(entry, body, at, facts, out)
     return plain_kafka_batch(data) if size < 0 else bytes(out[:size].data)
-
-
-def kafka_rows(data: Any, spans: Any, counts: Any) -> tuple[Any, Any]:
-    """Convert many entries of one array, ``data[start:end]`` for each row of ``spans``; give (bytes, table).
-
-    ``counts`` is how many messages each claims to hold. The table's columns are those of `pulsar_kernel.convert_rows`;
-    ``ROW_START`` -1 stands for an entry that `kafka_batch` is to be asked for. Only after `use_machine_code`.
-    """
-    np, code = _machine.code.np, _machine.code
-    sizes = spans[:, 1] - spans[:, 0]
-    # A message takes 6 bytes at least: a count beyond that is a lie, and must not take memory.
-    room = sizes + HEADER_BYTES + code.RECORD_BYTES * np.minimum(counts, sizes // 6 + 1)
-    out = np.empty(int(room.sum()), np.uint8)
-    made = np.empty((len(spans), code.ROW_FIELDS), np.int64)
-    size = code.convert_rows(data, np.ascontiguousarray(spans), out, made)
-    return out[:size], made
 
 
 # --- Kafka to Pulsar -------------------------------------------------------------------------------------------

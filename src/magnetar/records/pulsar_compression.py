@@ -34,35 +34,46 @@ def decompress_payload(
         raise UnsupportedCompression(f"Pulsar's compression {compression} does not exist")
     if not 0 <= size <= most_bytes:
         raise TooMuchInside(f"a payload claims {size} bytes uncompressed; {most_bytes} are allowed")
-    name = Compression(compression).name
+    out = bytearray(size)
+    decompress_into(compression, data, memoryview(out))
+    return memoryview(out)
+
+
+def decompress_into(compression: int, data: Buffer, out: memoryview) -> None:
+    """Fill ``out``, which is as long as the metadata say, with what is behind ``data``; raise ``EntryCorrupt``."""
+    size = len(out)
     try:
-        out = _decompressed(compression, data, size)
+        found = _decompressed(Compression(compression), data, out) if size else 0
     except (cramjam.DecompressionError, ValueError, OverflowError, zlib.error) as error:
+        name = (
+            Compression(compression).name if compression in Compression.__members__.values() else compression
+        )
         raise EntryCorrupt(f"the {name} payload does not decompress to {size} bytes: {error}") from None
-    if len(out) != size:
-        raise EntryCorrupt(f"the {name} payload holds {len(out)} bytes, and its metadata says {size}")
-    return out
+    if found != size:
+        raise EntryCorrupt(
+            f"the {Compression(compression).name} payload holds {found} bytes, and its metadata says {size}"
+        )
 
 
-def _decompressed(compression: int, data: Buffer, size: int) -> Buffer:
-    if not size:
-        return b""
-    if compression == Compression.ZLIB:
+def _decompressed(compression: Compression, data: Buffer, out: memoryview) -> int:
+    """Give how many bytes of ``out`` were filled."""
+    size = len(out)
+    if compression is Compression.ZLIB:
         inflater = zlib.decompressobj()
-        out = inflater.decompress(data, size)
+        found = inflater.decompress(data, size)
         if not inflater.eof and (
             inflater.unconsumed_tail and inflater.decompress(inflater.unconsumed_tail, 1)
         ):
             raise ValueError("there is more")
-        return out
-    if compression == Compression.SNAPPY:
+        out[: len(found)] = found
+        return len(found)
+    if compression is Compression.SNAPPY:
         if cramjam.snappy.decompress_raw_len(data) != size:
             raise ValueError("it says another length itself")
-        return memoryview(cramjam.snappy.decompress_raw(data))
-    buffer = bytearray(size)
-    if compression == Compression.LZ4:
-        return memoryview(buffer)[: cramjam.lz4.decompress_block_into(data, buffer, output_len=size)]
-    return memoryview(buffer)[: cramjam.zstd.decompress_into(data, buffer)]
+        return int(cramjam.snappy.decompress_raw_into(data, out))
+    if compression is Compression.LZ4:
+        return int(cramjam.lz4.decompress_block_into(data, out, output_len=size))
+    return int(cramjam.zstd.decompress_into(data, out))
 
 
 def compress_payload(compression: int, data: Buffer) -> Buffer:

@@ -17,7 +17,6 @@ from magnetar.records.kernel import (
     BYTES,
     OUT_BYTES,
     OUT_INT64,
-    TABLE,
     _copy,
     big_endian,
     compiled,
@@ -323,10 +322,12 @@ def open_entry(data: Any, facts: Any) -> Any:
     return _COMPRESSED if facts[COMPRESSION] else _DONE
 
 
-@compiled(types.UniTuple(_i8, 3)(BYTES, _i8, _i8, types.boolean, BYTES, _i8, _i8, _i8, _i8, OUT_BYTES, _i8))
+@compiled(
+    types.UniTuple(_i8, 3)(BYTES, _i8, _i8, types.boolean, BYTES, _i8, _i8, _i8, _i8, _i8, OUT_BYTES, _i8)
+)
 def _put_record(
     data: Any, at: Any, end: Any, single: Any, body: Any, payload: Any, payload_end: Any,
-    delta: Any, publish_time: Any, out: Any, to: Any,
+    delta: Any, publish_time: Any, base_time: Any, out: Any, to: Any,
 ) -> Any:  # fmt: skip
     """Write the record of the message whose metadata is ``data[at:end]``; give (end, time, end of its payload).
 
@@ -420,7 +421,7 @@ def _put_record(
     value_size = np.int64(-1) if null else payload_end - payload
     length = (
         1
-        + _zigzag_bytes(time - publish_time)
+        + _zigzag_bytes(time - base_time)
         + _zigzag_bytes(delta)
         + _zigzag_bytes(key_size)
         + max(key_size, 0)
@@ -431,7 +432,7 @@ def _put_record(
     )
     at = _put_zigzag(out, to, length)
     out[at] = 0
-    at = _put_zigzag(out, at + 1, time - publish_time)
+    at = _put_zigzag(out, at + 1, time - base_time)
     at = _put_zigzag(out, at, delta)
     at = _put_zigzag(out, at, key_size)
     if key_size > 0:
@@ -460,56 +461,76 @@ def _put_record(
     return at, time, payload_end
 
 
+@compiled(types.UniTuple(_i8, 3)(BYTES, BYTES, _i8, OUT_INT64, _i8, _i8, OUT_BYTES, _i8))
+def fill_records(
+    data: Any, body: Any, at: Any, facts: Any, first_delta: Any, base_time: Any, out: Any, to: Any
+) -> Any:
+    """Write the records of an opened entry, payload ``body[at:]``, from ``out[to]`` on, for a batch of these bases.
+
+    Gives (end, records, latest time); -1 as the end leaves the entry to the plain form.
+    """
+    plain = np.int64(-1), np.int64(0), np.int64(0)
+    messages, publish_time = facts[MESSAGES], facts[PUBLISH_TIME]
+    end = np.int64(len(body))
+    count = np.int64(0)
+    latest = np.int64(-1)
+    if not facts[BATCHED]:
+        to, latest, _ = _put_record(
+            data, facts[METADATA_AT], facts[PAYLOAD_AT], False, body, at, end, first_delta, publish_time,
+            base_time, out, to,
+        )  # fmt: skip
+        return to, np.int64(1), latest
+    for delta in range(messages):
+        if at + 4 > end:
+            return plain
+        size = big_endian(body, at, 4)
+        at += 4
+        if size < 0 or size > end - at:
+            return plain
+        to, time, at = _put_record(
+            body, at, at + size, True, body, at + size, end, first_delta + delta, publish_time, base_time,
+            out, to,
+        )  # fmt: skip
+        if to < 0:
+            return plain
+        if time >= 0:
+            count += 1
+            latest = max(latest, time)
+    if at != end:
+        return plain
+    return to, count, latest
+
+
+@compiled(types.void(OUT_BYTES, _i8, _i8, OUT_INT64, _i8, _i8, _i8))
+def put_head(out: Any, start: Any, end: Any, facts: Any, last_delta: Any, count: Any, latest: Any) -> None:
+    """Write the head of the batch ``out[start:end]``, whose first entry is that of ``facts``."""
+    attributes = facts[ATTRIBUTES] & _KEPT_ATTRIBUTES
+    if attributes & 0x08 or count == 0:
+        latest = facts[PUBLISH_TIME]
+    _put_big_endian(out, start, 8, facts[INDEX] - facts[MESSAGES] + 1)
+    _put_big_endian(out, start + 8, 4, end - start - 12)
+    _put_big_endian(out, start + 12, 4, 0)
+    out[start + 16] = 2
+    _put_big_endian(out, start + 21, 2, attributes)
+    _put_big_endian(out, start + 23, 4, last_delta)
+    _put_big_endian(out, start + 27, 8, facts[PUBLISH_TIME])
+    _put_big_endian(out, start + 35, 8, latest)
+    _put_big_endian(out, start + 43, 8, facts[PRODUCER_ID])
+    _put_big_endian(out, start + 51, 2, facts[PRODUCER_EPOCH])
+    _put_big_endian(out, start + 53, 4, facts[BASE_SEQUENCE])
+    _put_big_endian(out, start + 57, 4, count)
+    _put_big_endian(out, start + 17, 4, np.int64(crc32c(out, start + 21, end, 0)))
+
+
 @compiled(_i8(BYTES, BYTES, _i8, OUT_INT64, OUT_BYTES))
 def fill_batch(data: Any, body: Any, at: Any, facts: Any, out: Any) -> Any:
     """Write the record batch of an opened entry, payload ``body[at:]``; give its size, -1 for the plain form."""
-    messages, publish_time = facts[MESSAGES], facts[PUBLISH_TIME]
-    end = np.int64(len(body))
-    to = np.int64(HEADER_BYTES)
-    count = np.int64(0)
-    latest = np.int64(-1)
-    if facts[BATCHED]:
-        for delta in range(messages):
-            if at + 4 > end:
-                return -1
-            size = big_endian(body, at, 4)
-            at += 4
-            if size < 0 or size > end - at:
-                return -1
-            to, time, at = _put_record(
-                body, at, at + size, True, body, at + size, end, delta, publish_time, out, to
-            )
-            if to < 0:
-                return -1
-            if time >= 0:
-                count += 1
-                latest = max(latest, time)
-        if at != end:
-            return -1
-    else:
-        to, latest, _ = _put_record(
-            data, facts[METADATA_AT], facts[PAYLOAD_AT], False, body, at, end, 0, publish_time, out, to
-        )
-        if to < 0:
-            return -1
-        count = np.int64(1)
-    attributes = facts[ATTRIBUTES] & _KEPT_ATTRIBUTES
-    if attributes & 0x08 or count == 0:
-        latest = publish_time
-    _put_big_endian(out, 0, 8, facts[INDEX] - messages + 1)
-    _put_big_endian(out, 8, 4, to - 12)
-    _put_big_endian(out, 12, 4, 0)
-    out[16] = 2
-    _put_big_endian(out, 21, 2, attributes)
-    _put_big_endian(out, 23, 4, messages - 1)
-    _put_big_endian(out, 27, 8, publish_time)
-    _put_big_endian(out, 35, 8, latest)
-    _put_big_endian(out, 43, 8, facts[PRODUCER_ID])
-    _put_big_endian(out, 51, 2, facts[PRODUCER_EPOCH])
-    _put_big_endian(out, 53, 4, facts[BASE_SEQUENCE])
-    _put_big_endian(out, 57, 4, count)
-    _put_big_endian(out, 17, 4, np.int64(crc32c(out, 21, to, 0)))
-    return to
+    end, count, latest = fill_records(
+        data, body, at, facts, np.int64(0), facts[PUBLISH_TIME], out, np.int64(HEADER_BYTES)
+    )
+    if end >= 0:
+        put_head(out, np.int64(0), end, facts, facts[MESSAGES] - 1, count, latest)
+    return end
 
 
 # --- Kafka to Pulsar -------------------------------------------------------------------------------------------
@@ -635,47 +656,3 @@ def fill_payload(
             to += value_size
         at = last
     return to if at == end else -1
-
-
-# --- many entries of one file ----------------------------------------------------------------------------------
-
-# What `convert_rows` tells of each entry: where its records lie in ``out``, and the head of their batch.
-(
-    ROW_START,
-    ROW_END,
-    ROW_BASE_OFFSET,
-    ROW_LAST_DELTA,
-    ROW_BASE_TIME,
-    ROW_MAX_TIME,
-    ROW_ATTRIBUTES,
-    ROW_COUNT,
-) = range(8)
-ROW_FIELDS = 8
-
-
-@compiled(_i8(BYTES, TABLE, OUT_BYTES, TABLE))
-def convert_rows(data: Any, spans: Any, out: Any, made: Any) -> Any:
-    """Convert the entries ``data[start:end]`` of all ``spans``; give how many bytes of ``out`` that takes.
-
-    An entry that is compressed, or left to the plain form, has -1 as ``ROW_START``.
-    """
-    facts = np.empty(FACTS, np.int64)
-    to = np.int64(0)
-    for row in range(spans.shape[0]):
-        made[row, ROW_START] = -1
-        entry = data[spans[row, 0] : spans[row, 1]]
-        if open_entry(entry, facts) != _DONE:
-            continue
-        batch = out[to:]
-        size = fill_batch(entry, entry, facts[PAYLOAD_AT], facts, batch)
-        if size < 0:
-            continue
-        made[row, ROW_START], made[row, ROW_END] = to + HEADER_BYTES, to + size
-        made[row, ROW_BASE_OFFSET] = big_endian(batch, 0, 8)
-        made[row, ROW_LAST_DELTA] = big_endian(batch, 23, 4)
-        made[row, ROW_BASE_TIME] = big_endian(batch, 27, 8)
-        made[row, ROW_MAX_TIME] = big_endian(batch, 35, 8)
-        made[row, ROW_ATTRIBUTES] = big_endian(batch, 21, 2)
-        made[row, ROW_COUNT] = big_endian(batch, 57, 4)
-        to += size
-    return to

@@ -1,0 +1,138 @@
+"""Many entries of Pulsar's at once to Kafka's form, by `magnetar.records.pulsar_kernel_many`.
+
+For a Fetch, entries that follow each other share a record batch where one head can speak for all of them: the offsets
+in it are theirs, and a client has fewer batches to open. For Spark each entry keeps a row of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from magnetar.records.compression import MOST_DECOMPRESSED_BYTES, Buffer
+from magnetar.records.conversion import Kernels, machine_code
+from magnetar.records.errors import RecordsError
+from magnetar.records.pulsar_compression import decompress_into
+
+BATCH_BYTES = 128 << 10
+"""About how large a batch of several entries becomes."""
+
+
+class Joined(NamedTuple):
+    """Record batches of the next ``entries`` entries; ``batch`` None leaves one to `plain_kafka_batch`."""
+
+    batch: memoryview | None
+    entries: int
+
+
+def joined_batches(entries: Sequence[Buffer], most_bytes: int) -> list[Joined] | None:
+    """Convert entries in their order, until ``most_bytes`` but one at least; None without machine code."""
+    kernels = machine_code()
+    if kernels is None:
+        return None
+    np, many = kernels.one.np, kernels.many
+    data = (
+        np.frombuffer(b"".join(entries), np.uint8)
+        if len(entries) > 1
+        else np.frombuffer(entries[0], np.uint8)
+    )
+    spans = np.empty((len(entries), 2), np.int64)
+    spans[:, 1] = np.fromiter(map(len, entries), np.int64, len(entries)).cumsum()
+    spans[0, 0], spans[1:, 0] = 0, spans[:-1, 1]
+    opened = Opened(kernels, data, spans)
+    count = opened.inflate(0, most_bytes)
+    out = np.empty(opened.room(0, count), np.uint8)
+    made = np.empty((count, many.MADE_FIELDS), np.int64)
+    _, done = many.fill_joined(
+        data, opened.inflated, spans[:count], opened.bodies[:count], opened.facts[:count],
+        most_bytes, BATCH_BYTES, out, made,
+    )  # fmt: skip
+    view = memoryview(out.data).toreadonly()
+    return [
+        Joined(None, 1) if start == many.TO_PLAIN else Joined(view[start:end], held)
+        for start, end, held in made[:done].tolist()
+        if start != many.WITH_THE_FIRST
+    ]
+
+
+class Opened:
+    """The metadata of many entries ``data[start:end]`` of ``spans``, and their payloads decompressed piece by piece."""
+
+    def __init__(self, kernels: Kernels, data: Any, spans: Any) -> None:
+        self._code = code = kernels.one
+        self._data = data
+        self._spans = spans
+        self.facts = code.np.empty((len(spans), code.FACTS), code.np.int64)
+        kernels.many.open_entries(data, spans, self.facts)
+        self.sizes = spans[:, 1] - spans[:, 0]
+        self._compressed = self.facts[:, code.STATUS] == code.Status.COMPRESSED
+        self.bodies = code.np.zeros((len(spans), 2), code.np.int64)
+        self.inflated = data[:0]
+        if self._compressed.any():
+            claimed = self.facts[:, code.UNCOMPRESSED_SIZE]
+            wrong = self._compressed & ((claimed < 0) | (claimed > MOST_DECOMPRESSED_BYTES))
+            self.facts[wrong, code.STATUS] = code.Status.PLAIN
+            self._compressed &= ~wrong
+            self.sizes = code.np.where(self._compressed, claimed, self.sizes)
+
+    def inflate(self, first: int, most_bytes: int) -> int:
+        """Decompress from entry ``first`` on, about ``most_bytes`` at once; give how far that goes."""
+        np, code = self._code.np, self._code
+        ends = self.sizes[first:].cumsum()
+        stop = first + min(int(np.searchsorted(ends, most_bytes)) + 1, len(ends))
+        here = first + np.flatnonzero(self._compressed[first:stop])
+        if not len(here):
+            return stop
+        ends = self.sizes[here].cumsum()
+        self.bodies[here, 1], self.bodies[here, 0] = ends, ends - self.sizes[here]
+        self.inflated = np.empty(int(ends[-1]), np.uint8)
+        view = memoryview(self.inflated)
+        stored = memoryview(self._data)
+        for row in here.tolist():
+            at, end = int(self._spans[row, 0] + self.facts[row, code.PAYLOAD_AT]), int(self._spans[row, 1])
+            start, stop_at = self.bodies[row].tolist()
+            try:
+                decompress_into(int(self.facts[row, code.COMPRESSION]), stored[at:end], view[start:stop_at])
+            except RecordsError:
+                self.facts[row, code.STATUS] = code.Status.PLAIN  # which has the words for it
+        return stop
+
+    def room(self, first: int, stop: int) -> int:
+        """Give how many bytes the records of these entries take at most."""
+        np, code = self._code.np, self._code
+        facts, sizes = self.facts[first:stop], self.sizes[first:stop]
+        # A single message has its key and its properties beside what was compressed, a batch inside.
+        beside = self._compressed[first:stop] & (facts[:, code.BATCHED] == 0)
+        stored = self._spans[first:stop, 1] - self._spans[first:stop, 0]
+        # A message takes 6 bytes at least: a count beyond that is a lie, and must not take memory.
+        messages = np.clip(facts[:, code.MESSAGES], 0, sizes // 6 + 1)
+        return int((sizes + beside * stored + code.HEADER_BYTES + code.RECORD_BYTES * messages).sum())
+
+
+def kafka_rows(data: Any, spans: Any, most_bytes: int) -> Iterator[tuple[int, int, Any, Any]]:
+    """Give (first, stop, bytes, table) of some entries after the other, until all of ``spans`` are through.
+
+    The table's columns are those of `pulsar_kernel_many.fill_rows`; ``ROW_START`` -1 stands for an entry that
+    `kafka_batch` is to be asked for. ``most_bytes`` bounds what is decompressed at once. Only after `use_machine_code`.
+    """
+    kernels = machine_code()
+    assert kernels is not None
+    np, many = kernels.one.np, kernels.many
+    spans = np.ascontiguousarray(spans)
+    opened = Opened(kernels, data, spans)
+    first = 0
+    while first < len(spans):
+        stop = opened.inflate(first, most_bytes)
+        out = np.empty(opened.room(first, stop), np.uint8)
+        made = np.empty((stop - first, many.ROW_FIELDS), np.int64)
+        size = many.fill_rows(
+            data,
+            opened.inflated,
+            spans[first:stop],
+            opened.bodies[first:stop],
+            opened.facts[first:stop],
+            out,
+            made,
+        )
+        yield first, stop, out[:size], made
+        first = stop
