@@ -240,6 +240,35 @@ async def test_positions_that_never_were_are_refused(log: ManagedLedger) -> None
             cursor.mark_delete(wrong)
 
 
+async def test_parts_of_entries_are_kept_until_the_whole_is_done_with(log: ManagedLedger) -> None:
+    places = [append(log, b"x").position for _ in range(4)]
+    store = MemoryStore()
+    cursor = Cursors(log, store).open("c", Start.earliest)
+    cursor.partly[places[1]] = 1 << 100 | 0b101
+    cursor.partly[places[2]] = 1
+    cursor.keep()
+    assert Cursors(log, store).open("c").partly == {places[1]: 1 << 100 | 0b101, places[2]: 1}
+    cursor.mark_delete(places[1])
+    assert Cursors(log, store).open("c").partly == {places[2]: 1}
+    cursor.delete(places[2])
+    assert Cursors(log, store).open("c").partly == {}
+    cursor.partly[places[3]] = 1
+    cursor.seek(places[0])
+    assert Cursors(log, store).open("c").partly == {}
+
+
+def test_parts_of_entries_are_encoded_as_pulsars() -> None:
+    """BatchedEntryDeletionIndexInfo: a position, and the words of a bit set, the lowest first; -1 is all 64 bits."""
+    info = CursorInfo(Position(5, 1), partly=((Position(5, 2), (1 << 64) - 1 | 3 << 64),))
+    minus_one = b"\xff" * 9 + b"\x01"
+    assert encode_cursor(info).endswith(
+        b"\x3a\x13" + b"\x0a\x04\x08\x05\x10\x02" + b"\x10" + minus_one + b"\x10\x03"
+    )
+    assert decode_cursor(encode_cursor(info)) == info
+    with pytest.raises(LedgerCorrupt, match="cursor c"):
+        decode_cursor(encode_cursor(CursorInfo(Position(5, 1))) + b"\x3a\x02\x10\x03", name="c")
+
+
 def test_the_encoding_is_pulsars() -> None:
     """Fields and types of ManagedCursorInfo in Pulsar's MLDataFormats.proto, written out by hand."""
     info = CursorInfo(Position(5, BEFORE_FIRST), ((Position(5, 1), Position(5, 3)),), 7)

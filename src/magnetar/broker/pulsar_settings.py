@@ -64,6 +64,13 @@ class PulsarSettings(SecuritySettings):
         "Whether what a Pulsar producer of one name sends twice, by its sequence ids, is stored once.",
         pulsar=("brokerDeduplicationEnabled",),
     )
+    acknowledgment_at_batch_index_level_enabled: bool = setting(
+        True,
+        Kind.BOOLEAN,
+        "Whether acknowledging some messages of a batch counts; otherwise the batch comes again whole until all of it "
+        "is acknowledged.",
+        pulsar=("acknowledgmentAtBatchIndexLevelEnabled",),
+    )
     enable_non_persistent_topics: bool = setting(
         True,
         Kind.BOOLEAN,

@@ -1,13 +1,15 @@
 """Cursors: named reading states of a managed ledger, as Pulsar keeps them.
 
-Everything up to the mark-delete position is done with, and so are individually deleted entries behind it. A durable
-cursor lives in the metadata store under ``/managed-ledgers/<log>/<cursor>``; any other one is forgotten.
+Everything up to the mark-delete position is done with, and so are individually deleted entries behind it; of an entry
+that holds a batch, a part of its messages may be. A durable cursor lives in the metadata store under
+``/managed-ledgers/<log>/<cursor>``; any other one is forgotten.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from enum import Enum
 from urllib.parse import unquote
 
@@ -19,6 +21,9 @@ from magnetar.metadata import BadVersion, MetadataError, MetadataStore, NotFound
 
 BEFORE_FIRST = -1
 """The entry id of a mark-delete position before which a ledger has no entry."""
+_MOST_PARTLY_KEPT = (
+    10_000  # Pulsar's managedLedgerMaxBatchDeletedIndexToPersist; what is beyond comes whole again
+)
 
 
 class Start(Enum):
@@ -85,6 +90,13 @@ class Cursor:
         self._next_offset: int | None = None
         for lower, upper in info.ranges:
             self._ranges(upper.ledger_id).add(lower.entry_id + 1, upper.entry_id + 1)
+        self.partly: dict[tuple[int, int], int] = {
+            position: remaining
+            for position, remaining in info.partly
+            if position > self._mark and remaining and not self._is_deleted(position)
+        }
+        """Of entries done with in part, by ledger and entry: the set of batch indexes that remain. Whoever changes it
+        calls `keep`."""
 
     @property
     def mark_delete_position(self) -> Position:
@@ -160,14 +172,21 @@ class Cursor:
             if entry_id + 1 < ledger.entries:
                 break
             place += 1
-        self._keep()
+        first = ledgers[0].ledger_id if ledgers else 0
+        for done in [each for each in self.partly if each <= self._mark or each[0] < first]:
+            del self.partly[done]
+        self.keep()
 
-    def _keep(self) -> None:
+    def keep(self) -> None:
+        """Have changes of `partly` made durable with the rest."""
         if self._save is not None:
             self._save(self._info)  # to put it together takes long where there are many ranges
 
     def _info(self) -> CursorInfo:
-        return CursorInfo(self._mark, tuple(self.deleted_ranges()))
+        partly = tuple(
+            (Position(*place), self.partly[place]) for place in sorted(self.partly)[:_MOST_PARTLY_KEPT]
+        )
+        return CursorInfo(self._mark, tuple(self.deleted_ranges()), partly=partly)
 
     # -- reading
 
@@ -190,10 +209,13 @@ class Cursor:
 
     def is_done_with(self, position: Position) -> bool:
         """Tell whether an entry was deleted, alone or by the mark."""
-        ranges = self._deleted.get(position.ledger_id)
-        if ranges is not None and ranges.end_of(position.entry_id) is not None:
+        if self._is_deleted(position):
             return True
         return not self._comes_before(self._log.ledgers(), self._mark, position)
+
+    def _is_deleted(self, position: Position) -> bool:
+        ranges = self._deleted.get(position.ledger_id)
+        return ranges is not None and ranges.end_of(position.entry_id) is not None
 
     def rewind(self) -> None:
         """Read again from the first entry that is not done with."""
@@ -213,7 +235,7 @@ class Cursor:
             return self._log.first_offset
         if self._mark.entry_id == BEFORE_FIRST:
             return ledgers[place].first_offset
-        return (await self._log.entry(self._mark)).last_offset + 1
+        return await self._log.offset_behind(self._mark)
 
     # -- seeking
 
@@ -224,8 +246,9 @@ class Cursor:
             position = Position(ledgers[0].ledger_id, 0)
         self._mark = Position(position.ledger_id, position.entry_id - 1)
         self._deleted.clear()
+        self.partly.clear()
         self._next_offset = None
-        self._keep()
+        self.keep()
 
     async def seek_offset(self, offset: int) -> None:
         """Begin anew with the entry that holds ``offset``; raise ``OffsetOutOfRange``."""
@@ -349,7 +372,7 @@ class Cursors:
 
     def _write(self, name: str, info: CursorInfo) -> None:
         now_ms = self._clock()
-        data = encode_cursor(CursorInfo(info.mark_delete, info.ranges, now_ms))
+        data = encode_cursor(replace(info, last_active_ms=now_ms))
         try:
             self._versions[name] = self._metadata.put(
                 cursor_path(self._log.name, name), data, self._versions[name]

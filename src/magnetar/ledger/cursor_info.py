@@ -1,9 +1,12 @@
 """ManagedCursorInfo: what the metadata store keeps of a cursor, in Pulsar's own protobuf.
 
 ManagedCursorInfo  1 cursorsLedgerId (-1: the state is here, not in a ledger), 2 markDeleteLedgerId,
-                   3 markDeleteEntryId, 4 repeated MessageRange, 6 lastActive (ms)
+                   3 markDeleteEntryId, 4 repeated MessageRange, 6 lastActive (ms),
+                   7 repeated BatchedEntryDeletionIndexInfo
 MessageRange       1 lowerEndpoint, 2 upperEndpoint: positions, the lower one not included
 NestedPositionInfo 1 ledgerId, 2 entryId
+BatchedEntryDeletionIndexInfo
+                   1 position, 2 repeated int64: the batch indexes that are *not* done with, 64 bits each, lowest first
 """
 
 from __future__ import annotations
@@ -17,6 +20,9 @@ from magnetar.ledger.port import Position
 from magnetar.ledger.protobuf import fields, message, number, signed
 from magnetar.records.errors import CorruptBatch
 
+_WORD_BITS = 64
+_WORD = (1 << _WORD_BITS) - 1
+
 
 @dataclass(frozen=True, slots=True)
 class CursorInfo:
@@ -25,6 +31,8 @@ class CursorInfo:
     mark_delete: Position
     ranges: tuple[tuple[Position, Position], ...] = ()
     last_active_ms: int = 0
+    partly: tuple[tuple[Position, int], ...] = ()
+    """Entries of which a part is done with, and the set (bit by bit) of the batch indexes that remain."""
 
 
 def cursor_path(log: str, cursor: str) -> str:
@@ -44,6 +52,12 @@ def encode_cursor(info: CursorInfo) -> bytes:
         + number(3, info.mark_delete.entry_id)
         + ranges
         + number(6, info.last_active_ms)
+        + b"".join(
+            message(
+                7, message(1, _position(position)) + b"".join(number(2, word) for word in _words(remaining))
+            )
+            for position, remaining in info.partly
+        )
     )
 
 
@@ -51,6 +65,7 @@ def decode_cursor(data: bytes, *, name: str = "") -> CursorInfo:
     """Give what ``encode_cursor`` was given; raise ``LedgerCorrupt`` for bytes that are no such message."""
     numbers: dict[int, int] = {}
     ranges = []
+    partly = []
     try:
         for field, value in fields(data):
             if isinstance(value, int):
@@ -58,10 +73,30 @@ def decode_cursor(data: bytes, *, name: str = "") -> CursorInfo:
             elif field == 4:
                 ends = dict(fields(value))
                 ranges.append((_decode_position(ends[1]), _decode_position(ends[2])))
+            elif field == 7:
+                partly.append(_decode_partly(value))
         mark_delete = Position(numbers[2], numbers[3])
     except (CorruptBatch, KeyError, TypeError) as error:
         raise LedgerCorrupt(f"the metadata of cursor {name} cannot be read: {error}") from None
-    return CursorInfo(mark_delete, tuple(ranges), numbers.get(6, 0))
+    return CursorInfo(mark_delete, tuple(ranges), numbers.get(6, 0), tuple(partly))
+
+
+def _words(remaining: int) -> list[int]:
+    return [remaining >> shift & _WORD for shift in range(0, max(remaining.bit_length(), 1), _WORD_BITS)]
+
+
+def _decode_partly(data: bytes) -> tuple[Position, int]:
+    position = None
+    remaining = shift = 0
+    for field, value in fields(data):
+        if field == 1:
+            position = _decode_position(value)
+        elif field == 2 and isinstance(value, int):
+            remaining |= (value & _WORD) << shift
+            shift += _WORD_BITS
+    if position is None:
+        raise KeyError("position")
+    return position, remaining
 
 
 def _position(position: Position) -> bytes:

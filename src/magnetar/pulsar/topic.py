@@ -69,6 +69,7 @@ class PulsarTopic:
         clock: Callable[[], int],
         *,
         deduplicates: bool,
+        within_batches: bool = True,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -83,7 +84,7 @@ class PulsarTopic:
         self.dedup = Deduplication(log, store, clock) if deduplicates else None
         self._store = store
         self._clock = clock
-        self._readings = Readings(log, conversions, clock, limits)
+        self._readings = Readings(log, conversions, clock, limits, within_batches)
         self._epoch_path = f"{_EPOCHS}/{log.name}"
         stored = store.get(self._epoch_path)
         self.producers = Producers(int(stored.value) if stored else None, self._keep_epoch)

@@ -135,6 +135,7 @@ class PulsarTopics:
             self._limits,
             self._clock,
             deduplicates=self._deduplicates(topic),
+            within_batches=broker.settings.acknowledgment_at_batch_index_level_enabled,
         )
         made.is_groups = lambda name: self.is_groups(made, name)
         await made.load()

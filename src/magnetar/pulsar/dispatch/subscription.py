@@ -48,6 +48,8 @@ class Readings:
     conversions: Conversions
     clock: Callable[[], int]
     limits: Limits
+    within_batches: bool = True
+    """Whether acknowledgements of a part of a batch count."""
 
 
 class Subscription(ABC):
@@ -77,7 +79,7 @@ class Subscription(ABC):
         self._retry: asyncio.TimerHandle | None = None
         self._acked: list[Place] = []
         self._ack_timer: asyncio.TimerHandle | None = None
-        self._partly: dict[Place, int] = {}
+        self._partly: dict[Place, int] = cursor.partly
         """Of batches acknowledged in part: the set of indexes that remain."""
         self._closed = False
 
@@ -211,12 +213,15 @@ class Subscription(ABC):
 
     def acknowledge(self, consumer: Consumer, place: Place, remaining: int | None) -> None:
         """One entry is done with or, of a batch, all but ``remaining``; raise ``PulsarError`` for foreign ids."""
+        if remaining and not self._readings.within_batches:
+            return
         if remaining is not None:
             known = self._partly.get(place)
             remaining = remaining if known is None else known & remaining
             if remaining:
                 self._known(place)
                 self._partly[place] = remaining
+                self.cursor.keep()
                 return
         self._taken(consumer, place)
         self._done(place)
@@ -230,7 +235,9 @@ class Subscription(ABC):
         self._known(place)
         self.flush_acks()
         if remaining:
-            self._partly[place] = self._partly.get(place, remaining) & remaining
+            if self._readings.within_batches:
+                self._partly[place] = self._partly.get(place, remaining) & remaining
+                self.cursor.keep()
             self.cursor.mark_delete(Position(place[0], place[1] - 1))
         else:
             self.cursor.mark_delete(Position(*place))
@@ -307,10 +314,12 @@ class Subscription(ABC):
     def forget_part(self, position: Position) -> None:
         """Have a batch that was acknowledged in part come whole again."""
         self._partly.pop((position.ledger_id, position.entry_id), None)
+        self.cursor.keep()
 
     def begin_within(self, position: Position, ack_set: Sequence[int]) -> None:
         """Begin anew inside a batch, with the messages that ``ack_set`` says remain."""
         self._partly[position.ledger_id, position.entry_id] = mask_of(ack_set)
+        self.cursor.keep()
 
     def skip_to(self, position: Position) -> int:
         """Be done with everything up to ``position``; give how many entries that were."""
