@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from magnetar.records import kernel
+from magnetar.records.columns import numbers, same_number, same_text
 from magnetar.records.compression import Codec, decompress
 from magnetar.records.errors import InvalidRecord, RecordsError
 
@@ -99,9 +100,9 @@ def arrow_batches(
     ``ledger_id`` the columns that tell a record's place in a ledger are null. Raises `BatchUnreadable`.
     """
     constants: dict[str, Callable[[int], pa.Array]] = {
-        "topic": lambda rows: pa.repeat(pa.scalar(topic), rows),
-        "partition": lambda rows: pa.repeat(pa.scalar(partition, pa.int32()), rows),
-        "ledger_id": lambda rows: pa.repeat(pa.scalar(ledger_id, pa.int64()), rows),
+        "topic": partial(same_text, topic),
+        "partition": partial(same_number, partition, kind=pa.int32()),
+        "ledger_id": partial(same_number, ledger_id or 0, kind=pa.int64()),
         "damage": lambda rows: pa.nulls(rows, DAMAGE),
     }
     if ledger_id is None:
@@ -222,18 +223,16 @@ class _Decoded:
             "timestamp": self.times,
             "timestampType": self.time_types,
         }
-        return pa.Array.from_buffers(
-            FIELDS[name], self.rows, [None, pa.py_buffer(plain[name][: self.rows])], 0
-        )
+        return numbers(plain[name][: self.rows], FIELDS[name])
 
     def _place(self, name: str) -> pa.Array:
         taken = self.batches[:, kernel.TAKEN]
         if name == "batch_index":
             index = self.offsets[: self.rows] - np.repeat(self.batches[:, kernel.BASE_OFFSET], taken)
-            return pa.array(index.astype(np.int32))
+            return numbers(index.astype(np.int32), FIELDS[name])
         if name == "publish_time":
-            return pa.array(np.repeat(self.batches[:, kernel.PUBLISH_TIME] * 1000, taken)).cast(FIELDS[name])
-        return pa.array(np.repeat(self.batches[:, kernel.ENTRY_ID], taken))
+            return numbers(np.repeat(self.batches[:, kernel.PUBLISH_TIME] * 1000, taken), FIELDS[name])
+        return numbers(np.repeat(self.batches[:, kernel.ENTRY_ID], taken), FIELDS[name])
 
     def _headers(self) -> pa.Array:
         totals, count = self.totals, int(self.totals[kernel.HEADERS])

@@ -74,7 +74,9 @@ def answer(files: list[DataFile]) -> pa.RecordBatch:
     """Give a task's answer as Spark wants it."""
     import pyarrow as pa
 
-    return pa.RecordBatch.from_pydict({"answer": pa.array([pickle.dumps(files)], pa.binary())})
+    from magnetar.records.columns import binary
+
+    return pa.RecordBatch.from_arrays([binary([pickle.dumps(files)], pa.binary())], names=["answer"])
 
 
 def _run_pickled(pickled: list[bytes], numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -14,8 +14,9 @@ from magnetar.pipeline.slices import LedgerSlice
 from magnetar.pipeline.tables.files import DataFile, Layout, order_of, write_files
 from magnetar.pipeline.tables.place import Place
 from magnetar.records.arrow import FIELDS
+from magnetar.records.columns import same_name, same_number
 
-_SLICE_BYTES = 16 << 20
+SLICE_BYTES = 16 << 20
 _SMALL_BYTES = 8 << 20
 _RECORD_BYTES = 200
 _OURS = ("slicebytes", "includepositions", "includeheaders", "columns")
@@ -121,11 +122,7 @@ _NAME = pa.field("topic", pa.dictionary(pa.int32(), pa.string()))
 
 def _with_place(batch: pa.RecordBatch, schema: pa.Schema, topic: str, partition: int) -> pa.RecordBatch:
     rows = batch.num_rows
-    number = pa.repeat(pa.scalar(0, pa.int32()), rows)
-    added = {
-        "topic": pa.DictionaryArray.from_arrays(number, pa.array([topic], pa.string())),
-        "partition": pa.repeat(pa.scalar(partition, pa.int32()), rows),
-    }
+    added = {"topic": same_name(topic, rows), "partition": same_number(partition, rows, pa.int32())}
     there = set(batch.schema.names)
     columns = [
         added[f.name]
