@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import random
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from magnetar.broker.errors import InvalidPolicy
 from magnetar.kafka.errors import code_for
-from magnetar.kafka.partitions import formats
-from magnetar.kafka.partitions.formats import Conversions
+from magnetar.kafka.partitions import conversions
+from magnetar.kafka.partitions.conversions import Conversions
+from magnetar.kafka.partitions.formats import Batch
 from magnetar.kafka.partitions.partition import Draft, Partition
 from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.ledger.port import StoredEntry
-from magnetar.records.batch import HEADER_BYTES, Record, decode_records, encode_batch, read_header, seal
+from magnetar.records.batch import (
+    HEADER_BYTES,
+    Record,
+    decode_records,
+    encode_batch,
+    read_header,
+    seal,
+)
 from magnetar.records.check import check_batch
 from magnetar.records.compression import Codec
 from magnetar.records.errors import CorruptBatch, InvalidRecord, RecordsError
@@ -141,10 +151,40 @@ async def test_what_was_converted_is_kept_within_its_bound(tmp_path: Path) -> No
             await send(partition, MessageMetadata(b"p", number, NOW), bytes(1000))
         entries = await partition.log.read(0, max_bytes=1 << 20)
         kept = Conversions(most_bytes=5000)
-        first = await kept.batches_of(entries)
-        assert 0 < kept.bytes <= 5000
-        assert (await kept.batches_of(entries))[-1] is first[-1]
-        assert await kept.batches_of(entries) == first
+        whole = [await kept.batches_of(entries)]
+        assert kept.bytes == 0  # together they are more than may be kept
+        some = [entries[at : at + 2] for at in range(0, 20, 2)]
+        first = [await kept.batches_of(two) for two in some]
+        assert 2000 < kept.bytes <= 5000
+        again = [await kept.batches_of(two) for two in reversed(some)][::-1]
+        assert again[-1][0] is first[-1][0]
+        assert again == first
+        assert rows_of(first) == rows_of(whole)
+
+
+def rows_of(read: Sequence[Sequence[Batch]]) -> list[Record]:
+    return [row for batches in read for batch in batches for row in decode_records(batch)]
+
+
+async def test_what_was_kept_of_another_read_fits_into_this_one(tmp_path: Path) -> None:
+    """Consumers come with other sizes from other places: none may miss or repeat a record."""
+    async with House(tmp_path / "data") as house:
+        partition = await house.topic()
+        for number in range(12):
+            if number % 5 == 4:
+                await house.produce(partition, 1)
+            else:
+                await send(partition, MessageMetadata(b"p", number, NOW), b"%d" % number * 40)
+        entries = await partition.log.read(0, max_bytes=1 << 20)
+        for seed in range(50):
+            chance = random.Random(seed)
+            kept = Conversions(most_bytes=chance.choice([500, 1 << 20]))
+            for _ in range(6):
+                start = chance.randrange(12)
+                stop = chance.randint(start + 1, 12)
+                found = await kept.batches_of(entries[start:stop], chance.choice([1, 300, 1 << 20]))
+                offsets = [row.offset for row in rows_of([found])]
+                assert offsets == list(range(start, start + len(offsets)))
 
 
 async def test_no_more_is_converted_than_a_fetch_takes(
@@ -155,15 +195,15 @@ async def test_no_more_is_converted_than_a_fetch_takes(
         partition = await house.topic()
         for number in range(9):
             await send(partition, MessageMetadata(b"p", number, NOW), bytes(1000))
-        convert = formats.convert
+        convert = conversions.convert
         monkeypatch.setattr(
-            formats, "convert", lambda *asked: converted.append(convert(*asked)) or converted[-1]
+            conversions, "convert", lambda *asked: converted.append(convert(*asked)) or converted[-1]
         )
         entries = await partition.log.read(0, max_bytes=1 << 20)
-        assert len(await Conversions().batches_of(entries, 3000)) == 2
-        assert len(converted[0]) == 3
-        assert len(await Conversions().batches_of(entries, 1)) == 1
-        assert len(await Conversions().batches_of(entries)) == 9
+        for most, records in ((3000, 2), (1, 1), (1 << 20, 9)):
+            found = await Conversions().batches_of(entries, most)
+            assert len(rows_of([found])) == records
+            assert sum(part.entries for part in converted[-1]) <= records + 1
 
 
 async def test_large_conversions_leave_the_event_loop_free(
@@ -172,13 +212,13 @@ async def test_large_conversions_leave_the_event_loop_free(
     import threading
 
     threads = []
-    convert = formats.convert
+    convert = conversions.convert
 
-    def noted(entries: list[StoredEntry], max_bytes: int) -> object:
+    def noted(*asked: Any) -> object:
         threads.append(threading.current_thread() is threading.main_thread())
-        return convert(entries, max_bytes)
+        return convert(*asked)
 
-    monkeypatch.setattr(formats, "convert", noted)
+    monkeypatch.setattr(conversions, "convert", noted)
     async with House(tmp_path / "data") as house:
         partition = await house.topic()
         await send(partition, MessageMetadata(b"p", 0, NOW), b"small")

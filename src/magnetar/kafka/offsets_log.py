@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 
 from magnetar.broker.core import Broker
 from magnetar.broker.names import CONSUMER_OFFSETS
-from magnetar.kafka.partitions.formats import batch_of
+from magnetar.kafka.partitions.conversions import batch_of
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.ledger.info import decode_info, path_of

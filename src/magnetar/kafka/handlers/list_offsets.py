@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import NO_ID, check_epoch, find_partition
-from magnetar.kafka.partitions.formats import batch_of
+from magnetar.kafka.partitions.conversions import batch_of
 from magnetar.kafka.partitions.partition import LEADER_EPOCH, Partition
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest

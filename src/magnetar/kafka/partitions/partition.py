@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from magnetar.broker.topic import Topic
+from magnetar.kafka.partitions.conversions import Conversions
 from magnetar.kafka.partitions.formats import (
     KAFKA,
     MIXED_KAFKA,
     PULSAR,
     Batch,
-    Conversions,
     checked,
     producer_header,
     pulsar_framed,

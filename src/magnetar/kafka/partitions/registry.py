@@ -11,7 +11,7 @@ from magnetar.broker.core import Broker
 from magnetar.broker.errors import TopicNotFound
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
-from magnetar.kafka.partitions.formats import Conversions
+from magnetar.kafka.partitions.conversions import Conversions
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.partitions.read_ahead import ReadAhead
 from magnetar.ledger.errors import LedgerError

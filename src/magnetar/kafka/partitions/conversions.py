@@ -1,0 +1,219 @@
+"""What a Kafka consumer gets of entries of any format: record batches, many entries converted at once.
+
+A batch in format ``kafka`` is neither copied nor looked at here. Pulsar's entries that follow each other share a record
+batch (`magnetar.records.joined`). Large conversions run away from the event loop, and what was converted for one
+consumer is kept for the next, up to a bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from magnetar.kafka.partitions.formats import Batch
+from magnetar.ledger.port import StoredEntry
+from magnetar.records.entry import kafka_payload_at
+from magnetar.records.errors import CorruptBatch, RecordsError
+
+if TYPE_CHECKING:
+    from magnetar.records.schema_ids import Frame
+
+_log = logging.getLogger("magnetar.kafka")
+
+CACHED_BYTES = 16 << 20
+_INLINE_BYTES = 64 << 10  # more than this is converted in a thread, while the event loop goes on
+_MOST_TOLD = 1000
+
+FrameOf: TypeAlias = "Callable[[StoredEntry], Frame | None]"
+"""What is to stand before the keys and values of an entry's records."""
+
+
+class Part(NamedTuple):
+    """The record batches of the next ``entries`` entries."""
+
+    batch: Batch
+    entries: int
+
+
+class _Run(NamedTuple):
+    """What was converted at once lies in one piece of memory, and is let go at once."""
+
+    keys: list[tuple[int, int]]
+    bytes: int
+
+
+class Conversions:
+    """Record batches of entries in other formats than ``kafka``; the newest stay at hand, by ledger and entry id."""
+
+    def __init__(self, most_bytes: int = CACHED_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._kept: dict[tuple[int, int], tuple[Part, int]] = {}
+        self._runs: OrderedDict[int, _Run] = OrderedDict()
+        self._next_run = 0
+        self._told: set[tuple[int, int]] = set()
+        self.bytes = 0
+
+    async def batches_of(
+        self, entries: Sequence[StoredEntry], max_bytes: int = 1 << 62, frame_of: FrameOf | None = None
+    ) -> list[Batch]:
+        """Give the entries' record batches, up to ``max_bytes`` but one at least, or up to one that cannot be read.
+
+        ``frame_of`` is asked for each entry that has to be converted. Raises ``RecordsError`` if it is the first that
+        cannot be read.
+        """
+        parts: dict[int, Part | RecordsError] = {}
+        missing: list[int] = []
+        number = 0
+        while number < len(entries):
+            entry = entries[number]
+            at = kafka_payload_at(entry.data)
+            part = Part(entry.data[at:], 1) if at >= 0 else self._take(entry)
+            if part is None:
+                missing.append(number)
+                number += 1
+            else:
+                parts[number] = part
+                number += part.entries
+        if missing:
+            at = 0
+            wanted = [entries[number] for number in missing]
+            frames = [None if frame_of is None else frame_of(entry) for entry in wanted]
+            for made in await self._made(wanted, frames, max_bytes):
+                parts[missing[at]] = made
+                at += 1 if isinstance(made, RecordsError) else made.entries
+        return _in_order(parts, max_bytes)
+
+    async def _made(
+        self, entries: list[StoredEntry], frames: list[Frame | None], max_bytes: int
+    ) -> list[Part | RecordsError]:
+        if sum(len(entry.data) for entry in entries) <= _INLINE_BYTES:
+            made = convert(entries, frames, max_bytes)
+        else:
+            made = await asyncio.get_running_loop().run_in_executor(None, convert, entries, frames, max_bytes)
+        self._keep(entries, made)
+        return made
+
+    def _tell(self, entry: StoredEntry, error: RecordsError) -> None:
+        """Log an entry that cannot be read, once: consumers ask for it again and again."""
+        key = entry.ledger_id, entry.entry_id
+        if key not in self._told and len(self._told) < _MOST_TOLD:
+            self._told.add(key)
+            _log.warning("offsets up to %d cannot be given to consumers: %s", entry.last_offset, error)
+
+    def _take(self, entry: StoredEntry) -> Part | None:
+        kept = self._kept.get((entry.ledger_id, entry.entry_id))
+        if kept is None:
+            return None
+        self._runs.move_to_end(kept[1])
+        return kept[0]
+
+    def _keep(self, entries: Sequence[StoredEntry], made: Sequence[Part | RecordsError]) -> None:
+        run = _Run([], sum(len(part.batch) for part in made if isinstance(part, Part)))
+        at = 0
+        for part in made:
+            entry = entries[at]
+            if isinstance(part, RecordsError):
+                self._tell(entry, part)
+                break
+            key = entry.ledger_id, entry.entry_id
+            if run.bytes <= self._most_bytes and key not in self._kept:
+                self._kept[key] = part, self._next_run
+                run.keys.append(key)
+            at += part.entries
+        if run.keys:
+            self._runs[self._next_run] = run
+            self._next_run += 1
+            self.bytes += run.bytes
+        while self.bytes > self._most_bytes:
+            _, oldest = self._runs.popitem(last=False)
+            self.bytes -= oldest.bytes
+            for key in oldest.keys:
+                del self._kept[key]
+
+
+def _in_order(parts: dict[int, Part | RecordsError], max_bytes: int) -> list[Batch]:
+    """Give the batches of the entries from the first on, as far as they are there and no more than wanted."""
+    out: list[Batch] = []
+    size = number = 0
+    while (part := parts.get(number)) is not None:
+        if isinstance(part, RecordsError):
+            if not out:
+                raise part
+            break
+        if out and size + len(part.batch) > max_bytes:
+            break
+        out.append(part.batch)
+        size += len(part.batch)
+        number += part.entries
+    return out
+
+
+def convert(
+    entries: Sequence[StoredEntry], frames: Sequence[Frame | None], max_bytes: int
+) -> list[Part | RecordsError]:
+    """Give the entries' record batches, or why there are none, until there are ``max_bytes`` of them.
+
+    ``frames`` tells what is to stand before each entry's keys and values. The words of an error name ledger and entry.
+    """
+    results: list[Part | RecordsError] = []
+    for frame, group in groupby(zip(entries, frames, strict=True), key=lambda pair: pair[1]):
+        for part in _converted([entry for entry, _ in group], frame, max_bytes):
+            results.append(part)
+            if isinstance(part, RecordsError):
+                return results
+            max_bytes -= len(part.batch)
+        if max_bytes <= 0:
+            break
+    return results
+
+
+def _converted(
+    entries: Sequence[StoredEntry], frame: Frame | None, max_bytes: int
+) -> list[Part | RecordsError]:
+    from magnetar.records.joined import joined_batches  # most brokers never convert anything
+
+    joined = joined_batches([entry.data for entry in entries], max_bytes)
+    results: list[Part | RecordsError] = []
+    at = 0
+    for batch, held in joined or ((None, 1) for _ in entries):
+        result = _plain(entries[at]) if batch is None else Part(batch, held)
+        if frame is not None and isinstance(result, Part):
+            result = _framed(result, frame)
+        results.append(result)
+        if isinstance(result, RecordsError):
+            break
+        at += held
+        max_bytes -= len(result.batch)
+        if max_bytes <= 0:
+            break
+    return results
+
+
+def _plain(entry: StoredEntry) -> Part | RecordsError:
+    from magnetar.records.conversion import kafka_batch
+
+    try:
+        return Part(kafka_batch(entry.data), 1)
+    except RecordsError as error:
+        return CorruptBatch(f"entry {entry.ledger_id}:{entry.entry_id} cannot be read: {error}")
+
+
+def _framed(part: Part, frame: Frame) -> Part:
+    from magnetar.records.schema_ids import framed
+
+    return part._replace(batch=framed(part.batch, frame))
+
+
+def batch_of(entry: StoredEntry) -> Batch:
+    """Give the record batches of one entry; raise ``RecordsError``."""
+    at = kafka_payload_at(entry.data)
+    if at >= 0:
+        return entry.data[at:]
+    (result,) = convert([entry], [None], 1)
+    if isinstance(result, RecordsError):
+        raise result
+    return result.batch
