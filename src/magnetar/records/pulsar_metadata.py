@@ -92,6 +92,8 @@ class MessageMetadata:
     num_chunks_from_msg: int = 1
     chunk_id: int = 0
     null_partition_key: bool = False
+    schema_version: bytes = b""
+    """Which version of the topic's schema the producer wrote with; empty for none."""
 
     @property
     def entry_format(self) -> str:
@@ -131,7 +133,7 @@ class SingleMessageMetadata:
 
 _NAMES = {
     1: "producer_name", 2: "sequence_id", 3: "publish_time", 6: "partition_key", 8: "compression",
-    9: "uncompressed_size", 11: "num_messages_in_batch", 12: "event_time", 14: "encryption_algo",
+    9: "uncompressed_size", 11: "num_messages_in_batch", 12: "event_time", 14: "encryption_algo", 16: "schema_version",
     17: "partition_key_b64_encoded", 18: "ordering_key", 20: "marker_type", 24: "highest_sequence_id",
     25: "null_value", 26: "uuid", 27: "num_chunks_from_msg", 29: "chunk_id", 30: "null_partition_key",
 }  # fmt: skip
@@ -139,7 +141,9 @@ _SINGLE_NAMES = {
     2: "partition_key", 3: "payload_size", 4: "compacted_out", 5: "event_time", 6: "partition_key_b64_encoded",
     7: "ordering_key", 8: "sequence_id", 9: "null_value", 10: "null_partition_key",
 }  # fmt: skip
-_BYTES = frozenset(("producer_name", "partition_key", "encryption_algo", "ordering_key", "uuid"))
+_BYTES = frozenset(
+    ("producer_name", "partition_key", "encryption_algo", "ordering_key", "uuid", "schema_version")
+)
 _BOOLS = frozenset(("partition_key_b64_encoded", "null_value", "null_partition_key", "compacted_out"))
 _PROPERTIES, _ENCRYPTION_KEYS, _NUM_MESSAGES = 4, 13, 11
 _SINGLE_PROPERTIES = 1
@@ -235,6 +239,8 @@ def encode_metadata(metadata: MessageMetadata) -> bytes:
     parts += [_text(_ENCRYPTION_KEYS, key) for key in m.encryption_keys]
     if m.encryption_algo:
         parts.append(_text(14, m.encryption_algo))
+    if m.schema_version:
+        parts.append(_text(16, m.schema_version))
     if m.partition_key_b64_encoded:
         parts.append(_number(17, 1))
     if m.ordering_key is not None:

@@ -1,0 +1,124 @@
+"""The schemas that Pulsar's producers gave their topics, in the registry's ids: ``kafkaApplyAvroSchemaOnDecode``.
+
+The versions of a topic's schema lie where `magnetar.pulsar.schemas` writes them. Each that a consumer comes across is
+registered once, as ``TOPIC-value`` (and ``TOPIC-key``), whatever the subject's compatibility: Pulsar has decided that.
+
+    Avro                    the value, as Avro
+    Json                    the value, as JSON, with a JSON Schema made from Pulsar's definition
+    KeyValue, SEPARATED     key and value, each by its own kind
+    KeyValue, INLINE        nothing: key and value are one blob that no deserializer of Confluent's knows
+    others                  nothing
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import struct
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from magnetar.broker.core import Broker
+from magnetar.broker.topic import Topic
+from magnetar.ledger.port import StoredEntry
+from magnetar.metadata import MetadataStore
+from magnetar.records.errors import RecordsError
+from magnetar.records.schema_ids import Frame, frame_of, schema_version
+from magnetar.schema_registry.avro_as_json import avro_as_json
+from magnetar.schema_registry.errors import RegistryError
+from magnetar.schema_registry.registries import Registries
+from magnetar.schema_registry.registry import Registry
+from magnetar.schema_registry.schema import Schema
+
+_SIZE = struct.Struct(">i")
+_log = logging.getLogger("magnetar.schema_registry")
+
+
+class TopicSchema(NamedTuple):
+    """One version of a topic's schema, as Pulsar keeps it."""
+
+    kind: str
+    definition: bytes
+    properties: Mapping[str, str]
+
+
+class TopicFrames:
+    """What stands before keys and values of the entries of topics; remembered for each version of a schema."""
+
+    def __init__(self, broker: Broker, registries: Registries) -> None:
+        self._store = broker.store
+        self._namespace = broker.naming.namespace
+        self._registries = registries
+        self._known: dict[tuple[bytes, bytes], Frame | None] = {}
+
+    def of(self, topic: Topic, entry: StoredEntry) -> Frame | None:
+        """Give the frame of an entry's records, or None if they are to stay as they are."""
+        try:
+            version = schema_version(entry.data)
+        except RecordsError:
+            return None  # whoever converts it will say what is wrong
+        if version is None:
+            return None
+        key = topic.topic_id, version
+        if key not in self._known:
+            self._known[key] = self._made(topic, version)
+        return self._known[key]
+
+    def _made(self, topic: Topic, version: bytes) -> Frame | None:
+        found = read_schema(self._store, topic, int.from_bytes(version, "big", signed=True))
+        if found is None:
+            return None
+        registry = self._registries.of(topic.name.tenant)
+        # A tenant's clients, who have a registry of their own, know its topics by their short names.
+        at_home = (registry.kept.tenant, self._namespace) == (topic.name.tenant, topic.name.namespace)
+        try:
+            return _frame(registry, topic.name.local if at_home else topic.kafka_name, found)
+        except (RegistryError, ValueError, KeyError, TypeError, struct.error) as error:
+            _log.warning(
+                "%s: consumers get the values as Pulsar's producers wrote them: %s", topic.name, error
+            )
+            return None
+
+
+def read_schema(store: MetadataStore, topic: Topic, version: int) -> TopicSchema | None:
+    """Give one version of a topic's schema; None if there is none."""
+    stored = store.get(f"/schemas/{topic.name.namespace_name}/{topic.name.metadata_name}")
+    rows: list[dict[str, Any]] = [] if stored is None else json.loads(stored.value)["versions"]
+    if not 0 <= version < len(rows) or rows[version]["deleted"]:
+        return None
+    row = rows[version]
+    return TopicSchema(row["type"], base64.b64decode(row["data"]), row["properties"])
+
+
+def _frame(registry: Registry, subject: str, schema: TopicSchema) -> Frame | None:
+    if schema.kind != "KeyValue":
+        schema_id = _id(registry, f"{subject}-value", schema.kind, schema.definition)
+        return None if schema_id is None else Frame(b"", frame_of(schema_id))
+    if schema.properties.get("kv.encoding.type", "INLINE") != "SEPARATED":
+        return None
+    parts = []
+    for part, definition in zip(("key", "value"), _two(schema.definition), strict=True):
+        kind = schema.properties.get(f"{part}.schema.type", "").capitalize()
+        parts.append(frame_of(_id(registry, f"{subject}-{part}", kind, definition)))
+    return Frame(*parts) if any(parts) else None
+
+
+def _two(definition: bytes) -> list[bytes]:
+    """Take apart the definitions of key and value, each behind its size."""
+    found, at = [], 0
+    for _ in range(2):
+        size = max(_SIZE.unpack_from(definition, at)[0], 0)
+        found.append(definition[at + 4 : at + 4 + size])
+        at += 4 + size
+    return found
+
+
+def _id(registry: Registry, subject: str, kind: str, definition: bytes) -> int | None:
+    if kind == "Avro":
+        schema = Schema("AVRO", definition.decode())
+    elif kind == "Json":
+        schema = Schema("JSON", avro_as_json(definition.decode()))
+    else:
+        return None
+    return registry.provide(subject, registry.understand(schema))
