@@ -5,29 +5,38 @@
     KeyValue           1 key, 2 value
 
 Sealed ledgers carry the properties ``first_index``, ``last_index`` and ``max_timestamp``; one without
-``last_index`` has to be recovered from its file.
+``last_index`` has to be recovered from its file. ``compacted`` marks those whose files are gone because the compacted
+ledger holds what is left of them; that one stands in the property ``compacted_ledger``, as JSON.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from magnetar.ledger.errors import LedgerCorrupt
-from magnetar.ledger.port import LedgerSummary
+from magnetar.ledger.port import Compacted, LedgerSummary, Position
 from magnetar.ledger.protobuf import fields, message, number
 from magnetar.records.errors import CorruptBatch
 
 ROOT = "/managed-ledgers"
+_COMPACTED, _IS_COMPACTED = "compacted_ledger", "compacted"
 
 
 @dataclass(slots=True)
 class ManagedLedgerInfo:
-    """The ledgers of a managed ledger, oldest first, and its properties."""
+    """The ledgers of a managed ledger, oldest first, its properties, and the compacted ledger beside it."""
 
     ledgers: list[LedgerSummary] = field(default_factory=list)
     properties: dict[str, str] = field(default_factory=dict)
+    compacted: Compacted | None = None
+
+    def files(self) -> list[LedgerSummary]:
+        """Give every ledger that has a file, the compacted one first."""
+        first = [] if self.compacted is None else [self.compacted.ledger]
+        return first + [each for each in self.ledgers if not each.compacted]
 
 
 def path_of(name: str) -> str:
@@ -44,7 +53,10 @@ def is_managed_ledger(path: str) -> bool:
 def encode_info(info: ManagedLedgerInfo) -> bytes:
     """Give Pulsar's bytes for ``info``."""
     ledgers = b"".join(message(1, _encode_ledger(ledger)) for ledger in info.ledgers)
-    return ledgers + _encode_properties(3, info.properties)
+    properties = dict(info.properties)
+    if info.compacted is not None:
+        properties[_COMPACTED] = _encode_compacted(info.compacted)
+    return ledgers + _encode_properties(3, properties)
 
 
 def decode_info(data: bytes, *, name: str = "") -> ManagedLedgerInfo:
@@ -56,7 +68,9 @@ def decode_info(data: bytes, *, name: str = "") -> ManagedLedgerInfo:
                 info.ledgers.append(_decode_ledger(value))
             elif place == 3:
                 info.properties.update(_decode_property(value))
-    except (CorruptBatch, ValueError, TypeError) as error:
+        if _COMPACTED in info.properties:
+            info.compacted = _decode_compacted(info.properties.pop(_COMPACTED))
+    except (CorruptBatch, ValueError, TypeError, KeyError) as error:
         raise LedgerCorrupt(f"the metadata of managed ledger {name} cannot be read: {error}") from None
     return info
 
@@ -67,6 +81,8 @@ def _encode_ledger(ledger: LedgerSummary) -> bytes:
     if ledger.sealed:
         entries, size = ledger.entries, ledger.size
         properties |= {"last_index": str(ledger.last_offset), "max_timestamp": str(ledger.max_timestamp)}
+    if ledger.compacted:
+        properties[_IS_COMPACTED] = "1"
     numbers = ((1, ledger.ledger_id), (2, entries), (3, size), (4, ledger.created_ms))
     return b"".join(number(n, v) for n, v in numbers) + _encode_properties(6, properties)
 
@@ -88,7 +104,28 @@ def _decode_ledger(data: object) -> LedgerSummary:
         max_timestamp=int(properties.get("max_timestamp", -1)),
         created_ms=numbers.get(4, 0),
         sealed="last_index" in properties,
+        compacted=_IS_COMPACTED in properties,
     )
+
+
+def _encode_compacted(compacted: Compacted) -> str:
+    ledger, horizon = compacted.ledger, compacted.horizon
+    return json.dumps({
+        "ledger": ledger.ledger_id, "entries": ledger.entries, "size": ledger.size, "first": ledger.first_offset,
+        "last": ledger.last_offset, "latest": ledger.max_timestamp, "created": ledger.created_ms,
+        "horizon": [*horizon, compacted.horizon_offset],
+    })  # fmt: skip
+
+
+def _decode_compacted(text: str) -> Compacted:
+    said = json.loads(text)
+    ledger_id, entry_id, offset = map(int, said["horizon"])
+    ledger = LedgerSummary(
+        ledger_id=int(said["ledger"]), first_offset=int(said["first"]), last_offset=int(said["last"]),
+        entries=int(said["entries"]), size=int(said["size"]), max_timestamp=int(said["latest"]),
+        created_ms=int(said["created"]), sealed=True,
+    )  # fmt: skip
+    return Compacted(ledger, Position(ledger_id, entry_id), offset)
 
 
 def _encode_properties(place: int, properties: Mapping[str, str]) -> bytes:

@@ -44,6 +44,8 @@ class StoredEntry(NamedTuple):
     entry_id: int
     last_offset: int
     data: memoryview
+    copy: int = -1
+    """The compacted ledger that it was read from, where position and offset are those of the original."""
 
 
 class Flush(StrEnum):
@@ -78,6 +80,56 @@ class LedgerSummary:
     max_timestamp: int = -1
     created_ms: int = 0
     sealed: bool = False
+    compacted: bool = False
+    """Whether its own file is gone, and what is left of it is in the compacted ledger. ``size`` is of that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """The compacted ledger beside a managed ledger: the newest message of every key up to a horizon."""
+
+    ledger: LedgerSummary
+    horizon: Position
+    """The last entry that was looked at."""
+    horizon_offset: int
+
+
+class CompactionStatus(StrEnum):
+    """How the last compaction of a log went, in Pulsar's words."""
+
+    NOT_RUN = "NOT_RUN"
+    RUNNING = "RUNNING"
+    SUCCESS = "SUCCESS"
+    ERROR = "ERROR"
+
+
+@dataclass(slots=True)
+class CompactionReport:
+    """What became of a log's compactions since it was opened. Times in ms, 0 for never."""
+
+    status: CompactionStatus = CompactionStatus.NOT_RUN
+    error: str = ""
+    succeeded_ms: int = 0
+    failed_ms: int = 0
+    took_ms: int = 0
+    removed: int = 0
+    """Messages that the last one left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionRules:
+    """How a log is compacted. Sizes in bytes, times in ms."""
+
+    replaces: bool = False
+    """Whether sealed ledgers below the horizon make room (Kafka), or the history stays (Pulsar)."""
+    tombstones_ms: int = -1
+    """How long deletions are kept; -1 for not at all, and then empty values delete too, as Pulsar has it."""
+    null_keys: bool = False
+    """Whether messages without a key are kept."""
+    least_age_ms: int = 0
+    """How old a ledger's newest message must be."""
+    buffer_bytes: int = 128 << 20
+    """What the map of keys may take."""
 
 
 class AppendInterceptor(Protocol):
@@ -107,6 +159,7 @@ class ManagedLedger(ABC):
     """Called after ``visible_offset`` or ``first_offset`` moved."""
     watchers: list[Callable[[], None]]
     """Called then too: a log has one owner, and others may read along."""
+    compaction: CompactionReport
     attach: Callable[[], bytes] | None
     """Asked, at every checkpoint, for the bytes to keep as ``attachment``."""
 
@@ -149,6 +202,34 @@ class ManagedLedger(ABC):
     @abstractmethod
     def retain(self, now_ms: int) -> None:
         """Let go of the ledgers that the policy's retention no longer holds; roll an old one over."""
+
+    @property
+    @abstractmethod
+    def compacted(self) -> Compacted | None:
+        """The compacted ledger, if there is one."""
+
+    @abstractmethod
+    async def read_compacted(self, offset: int, *, max_bytes: int) -> list[StoredEntry]:
+        """Give what ``read`` does, but up to the horizon from the compacted ledger; it may begin before the first offset."""
+
+    @abstractmethod
+    async def offset_behind(self, position: Position) -> int:
+        """Give the offset right behind the entry at ``position``, whether that is still there or compacted away."""
+
+    @abstractmethod
+    async def compact(self, rules: CompactionRules) -> bool:
+        """Compact what is not yet; tell whether there was anything to do. One at a time; nothing waits for it.
+
+        Raises ``LedgerError``, and then all is as it was. ``compaction`` tells how it goes.
+        """
+
+    @abstractmethod
+    def dirty_bytes(self, rules: CompactionRules) -> tuple[int, int, int]:
+        """Give the bytes compacted already, those that could be now, and since when (ms) the oldest of these waits."""
+
+    @abstractmethod
+    async def roll(self, older_than_ms: int = 0) -> None:
+        """Seal the open ledger, if it holds anything and was begun before that time (0: whenever)."""
 
     @abstractmethod
     def ledgers(self) -> list[LedgerSummary]:

@@ -71,10 +71,13 @@ def key_of(message: MessageMetadata | SingleMessageMetadata) -> bytes | None:
     """Give the Kafka key of a Pulsar message."""
     if message.ordering_key is not None:
         return message.ordering_key
+    return None if message.null_partition_key else partition_key_of(message)
+
+
+def partition_key_of(message: MessageMetadata | SingleMessageMetadata) -> bytes | None:
+    """Give what a Pulsar message has as its key, out of base64 where it says so."""
     key = message.partition_key
-    if key is None or message.null_partition_key:
-        return None
-    if message.partition_key_b64_encoded and _BASE64.fullmatch(key):
+    if key is not None and message.partition_key_b64_encoded and _BASE64.fullmatch(key):
         return base64.b64decode(key)
     return key
 

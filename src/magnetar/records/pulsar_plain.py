@@ -293,12 +293,12 @@ def _singles_of(header: BatchHeader, batch: memoryview) -> Iterator[bytes]:
         if not due <= record.delta <= header.last_offset_delta:
             raise InvalidRecord(f"offset delta {record.delta} where {due} is due")
         for _ in range(due, record.delta):
-            yield _COMPACTED_OUT
+            yield COMPACTED_OUT
         due = record.delta + 1
         sequence = (header.base_sequence + record.delta) & 0x7FFFFFFF if header.producer_id >= 0 else None
         yield _single(single_of(record, sequence)) + (record.value or b"")
     for _ in range(due, header.last_offset_delta + 1):
-        yield _COMPACTED_OUT
+        yield COMPACTED_OUT
 
 
 def _single(single: SingleMessageMetadata) -> bytes:
@@ -306,7 +306,8 @@ def _single(single: SingleMessageMetadata) -> bytes:
     return _SIZE.pack(len(written)) + written
 
 
-_COMPACTED_OUT = _single(SingleMessageMetadata(compacted_out=True))
+COMPACTED_OUT = _single(SingleMessageMetadata(compacted_out=True))
+"""What stands in a batch for a message that is not there any more."""
 
 
 def _raw_records(header: BatchHeader, batch: memoryview) -> Iterator[RawRecord]:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from magnetar.ledger.disk import Disk
 from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.files.compacting import COMPACTING
 from magnetar.ledger.files.journal import Journal, Journaled, journaled, records_of
 from magnetar.ledger.files.layout import HEADER_BYTES, encode_header, index_path, is_header, ledger_path
 from magnetar.ledger.files.ledger_file import LedgerFile, OpenFiles, as_storage_error
@@ -92,6 +93,8 @@ class FilesEngine(LedgerEngine):
         self._replayed: dict[int, int] = {}  # ledger id -> up to where the journal vouches for its file
         self._first_use = 1
         self._journal: Journal | None = None
+        self.one_compaction = asyncio.Lock()
+        """Held by whoever compacts: their maps of keys shall not add up."""
 
     @property
     def journal(self) -> Journal:
@@ -160,7 +163,7 @@ class FilesEngine(LedgerEngine):
             summary.ledger_id
             for path, stored in self.metadata.scan(ROOT + "/")
             if is_managed_ledger(path)
-            for summary in decode_info(stored.value, name=path).ledgers
+            for summary in decode_info(stored.value, name=path).files()
         }
 
     async def open(self, name: str, policy: LedgerPolicy) -> FilesManagedLedger:
@@ -194,6 +197,9 @@ class FilesEngine(LedgerEngine):
         if recovery.last is not None:
             last = self.ledger_file(recovery.last.ledger_id, 0, recovery.last)
         managed.adopt(version, last, recovery.kept, is_lazy=recovery.is_lazy)
+        unfinished = info.properties.pop(COMPACTING, None)
+        if unfinished is not None:
+            self.remove_later([int(unfinished)])  # what a compaction wrote before a crash ended it
         if recovery.changed:
             managed.save()
             self.remove_later(recovery.dropped)
@@ -237,11 +243,12 @@ class FilesEngine(LedgerEngine):
         """Run a blocking call away from the loop."""
         return asyncio.get_running_loop().run_in_executor(self._executor, call)
 
-    def background(self, work: Coroutine[Any, Any, None]) -> None:
+    def background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run ``work`` beside everything else; ``close`` waits for it."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -313,7 +320,7 @@ class FilesEngine(LedgerEngine):
         if managed is not None:
             managed.abandon()
         elif stored is not None:
-            ledgers = decode_info(stored.value, name=name).ledgers
+            ledgers = decode_info(stored.value, name=name).files()
             self.remove_later([summary.ledger_id for summary in ledgers])
 
     def summaries(self, name: str) -> list[LedgerSummary]:

@@ -18,6 +18,7 @@ from magnetar.ledger.errors import (
     StorageFailed,
     StorageFull,
 )
+from magnetar.ledger.files.compacting import COMPACTING, CompactingLedger
 from magnetar.ledger.files.journal import Durable
 from magnetar.ledger.files.layout import index_path, ledger_path
 from magnetar.ledger.files.ledger_file import LedgerFile, Written
@@ -30,13 +31,12 @@ from magnetar.ledger.port import (
     Flush,
     LedgerPolicy,
     LedgerSummary,
-    ManagedLedger,
     Position,
     StoredEntry,
 )
 from magnetar.metadata.errors import BadVersion, MetadataError, NotFound
 from magnetar.records.compression import Buffer
-from magnetar.records.entry import broker_entry_head, latest_timestamp
+from magnetar.records.entry import broker_entry_head, decode_entry, latest_timestamp
 
 if TYPE_CHECKING:
     from magnetar.ledger.files.engine import FilesEngine
@@ -56,7 +56,7 @@ class Words(NamedTuple):
     attachment: bytes
 
 
-class FilesManagedLedger(ManagedLedger):
+class FilesManagedLedger(CompactingLedger):
     """See ``ManagedLedger``. All methods run on the event loop; disk waits run in the engine's threads."""
 
     def __init__(self, engine: FilesEngine, name: str, policy: LedgerPolicy, info: ManagedLedgerInfo) -> None:
@@ -82,6 +82,7 @@ class FilesManagedLedger(ManagedLedger):
         self._boot = info.properties.get("boot")
         self._checked_bytes = 0
         self._checked_entries = 0
+        self._begin()
         self.first_offset = self.next_offset = self.visible_offset = 0
 
     # -- opening -----------------------------------------------------------------------------------------------
@@ -228,7 +229,7 @@ class FilesManagedLedger(ManagedLedger):
         self._writer = self._open_files[summary.ledger_id] = new
         self._checked_bytes, self._checked_entries = new.index.end, 0
         if old is not None and words is not None:
-            engine.background(self._seal(old, words))
+            self._sealing = engine.background(self._seal(old, words))
         return new
 
     async def _seal(self, old: LedgerFile, words: Words) -> None:
@@ -301,9 +302,22 @@ class FilesManagedLedger(ManagedLedger):
         ledgers = self._info.ledgers
         which = bisect_right(ledgers, offset, key=lambda ledger: ledger.first_offset) - 1
         while 0 <= which < len(ledgers):
-            ledger = await self._ledger(ledgers[which])
-            if offset < ledger.index.next_offset:
-                return await ledger.read(offset, max_bytes=max_bytes, up_to=up_to)
+            if ledgers[which].compacted:
+                last = ledgers[which].last_offset
+                entries = await self._read_copies(offset, max_bytes=max_bytes, up_to=min(up_to, last + 1))
+                if entries:
+                    return entries
+                which, offset = which + 1, max(offset, last + 1)
+                continue
+            summary = ledgers[which]
+            try:
+                ledger = await self._ledger(summary)
+                if offset < ledger.index.next_offset:
+                    return await ledger.read(offset, max_bytes=max_bytes, up_to=up_to)
+            except LedgerNotFound:
+                if not summary.compacted:
+                    raise
+                continue  # it made room for the compacted ledger meanwhile
             which += 1
         return []
 
@@ -316,13 +330,18 @@ class FilesManagedLedger(ManagedLedger):
 
     async def entry(self, position: Position) -> StoredEntry:
         for summary in self._info.ledgers:
+            if summary.ledger_id == position.ledger_id and summary.compacted:
+                return await self._copy(summary, position)
             if summary.ledger_id == position.ledger_id:
                 return await (await self._ledger(summary)).read_entry(position.entry_id)
         raise LedgerNotFound(f"{self.name} has no ledger {position.ledger_id}")
 
     async def find_by_time(self, timestamp_ms: int) -> StoredEntry | None:
+        copy = await self._copy_by_time(timestamp_ms) if self._info.ledgers else None
+        if copy is not None:
+            return copy
         for summary in list(self._info.ledgers):
-            if summary.sealed and summary.max_timestamp < timestamp_ms:
+            if summary.compacted or (summary.sealed and summary.max_timestamp < timestamp_ms):
                 continue
             ledger = await self._ledger(summary)
             if ledger.index.max_timestamp < timestamp_ms:
@@ -339,7 +358,7 @@ class FilesManagedLedger(ManagedLedger):
         return entry.last_offset >= self.first_offset
 
     async def find_max_timestamp(self) -> StoredEntry | None:
-        latest = max((s.max_timestamp for s in self.ledgers()), default=-1)
+        latest = max((s.max_timestamp for s in self._info.files()), default=-1) if self.ledgers() else -1
         while latest >= 0:
             found = await self.find_by_time(latest)
             if found is not None:
@@ -371,6 +390,8 @@ class FilesManagedLedger(ManagedLedger):
 
     async def _base_of(self, entry: StoredEntry) -> int:
         """Give the offset of an entry's first message: one behind the entry before it."""
+        if entry.copy >= 0:
+            return decode_entry(entry.data).base_offset
         if entry.entry_id == 0:
             return next(s.first_offset for s in self._info.ledgers if s.ledger_id == entry.ledger_id)
         return (await self.entry(Position(entry.ledger_id, entry.entry_id - 1))).last_offset + 1
@@ -383,6 +404,7 @@ class FilesManagedLedger(ManagedLedger):
         if self._closed is not None:
             raise self._closed
         if before > self.first_offset:
+            self._trim_copies(before)
             self._let_go(before, lambda summary: summary.last_offset < before)
 
     def retain(self, now_ms: int) -> None:
@@ -423,16 +445,20 @@ class FilesManagedLedger(ManagedLedger):
         self.first_offset = max(first_offset, ledgers[0].first_offset) if dropped else first_offset
         if not dropped and self.first_offset == was_first:
             return
+        compacted = self._info.compacted
+        gone = [summary.ledger_id for summary in dropped if not summary.compacted]
+        if any(summary.compacted for summary in dropped):
+            gone += self._forget_copies()
         try:
             self.save()
         except BaseException:
-            ledgers[:0] = dropped
+            ledgers[:0], self._info.compacted = dropped, compacted
             self.first_offset = was_first
             raise
-        for summary in dropped:
-            self._open_files.pop(summary.ledger_id, None)
-        if dropped:
-            self._engine.background(self._remove([summary.ledger_id for summary in dropped]))
+        for ledger_id in gone:
+            self._open_files.pop(ledger_id, None)
+        if gone:
+            self._engine.background(self._remove(gone))
         self._tell()
 
     def _may_go(self, summary: LedgerSummary) -> bool:
@@ -495,8 +521,12 @@ class FilesManagedLedger(ManagedLedger):
         self._closed = LedgerClosed(f"managed ledger {self.name} was deleted")
         self._is_deleted = True
         self.let_files_go()
-        self._engine.background(self._remove([summary.ledger_id for summary in self._info.ledgers]))
+        self._engine.background(self._remove(self._every_file()))
         self._tell()
+
+    def _every_file(self) -> list[int]:
+        draft = self._info.properties.get(COMPACTING)
+        return [summary.ledger_id for summary in self._info.files()] + ([int(draft)] if draft else [])
 
 
 def closed_mark(key: tuple[int, int, bytes]) -> str:

@@ -1,0 +1,344 @@
+"""What compaction must know of an entry, whatever its format: each message's key, whether it has a value, and how to
+write the entry with some of its messages left out.
+
+A message that is left out keeps its offset and its batch index: a Kafka batch keeps its base offset and last offset
+delta and loses the record, as Kafka's own cleaner does it; a Pulsar batch keeps a placeholder marked ``compacted_out``,
+as Pulsar's does. The key is Pulsar's partition key, decoded, or for messages that have only that the ordering key.
+
+Some entries are *opaque*, and compaction leaves them as they are: markers; transactions' records, of which the end is
+told elsewhere; batches encrypted by their producer; pieces of chunked messages; and what cannot be read.
+
+Where numba is installed, rows are arrays that `magnetar.records.compaction_kernel` fills and reads, else lists.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+from magnetar.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, batches, seal
+from magnetar.records.compression import Buffer, compress, decompress
+from magnetar.records.entry import Entry, broker_entry_head, decode_entry
+from magnetar.records.errors import RecordsError
+from magnetar.records.mapping import decode_record, partition_key_of
+from magnetar.records.pulsar_compression import compress_payload, decompress_payload
+from magnetar.records.pulsar_metadata import MessageMetadata, SingleMessageMetadata, fields
+from magnetar.records.pulsar_plain import (
+    COMPACTED_OUT,
+    framed_message,
+    metadata_bytes,
+    singles,
+    with_offsets,
+)
+from magnetar.records.varint import decode_zigzag, encode_unsigned
+
+START, END, DELTA, KEY_AT, KEY_SIZE, VALUE_SIZE, TIME = range(7)
+NULL, GONE = -1, -2
+SLOT_BYTES = 24
+"""What the map takes for one key: 16 bytes of hash, 8 of offset, as Kafka's does."""
+_BROKER_SIZE = struct.Struct(">I")
+_LEDGER_FIELD, _ENTRY_FIELD, _SINCE_FIELD = 100, 101, 102
+
+
+class Part(NamedTuple):
+    """One batch of an entry. ``rows`` tell of each message: see `magnetar.records.compaction_kernel`."""
+
+    data: Buffer
+    """What the rows' places are in."""
+    rows: Any
+    base_offset: int
+    header: BatchHeader | None
+    """Of a Kafka batch."""
+    batch: Buffer
+    """As it is stored."""
+
+
+class Opened(NamedTuple):
+    """An entry with its messages laid open."""
+
+    entry: Entry
+    parts: tuple[Part, ...]
+
+
+class Copied(NamedTuple):
+    """Whence an entry of a compacted ledger came, and when it first was copied (ms)."""
+
+    ledger_id: int
+    entry_id: int
+    since_ms: int
+
+
+# --- the head of a copied entry ----------------------------------------------------------------------------------
+
+
+def copied_head(broker_timestamp: int, index: int, copied: Copied) -> bytes:
+    """Give the broker's entry metadata of a copy: Pulsar's two fields, and 100 to 102 for what `Copied` says."""
+    head = broker_entry_head(broker_timestamp, index)
+    numbers = (
+        (_LEDGER_FIELD, copied.ledger_id),
+        (_ENTRY_FIELD, copied.entry_id),
+        (_SINCE_FIELD, copied.since_ms),
+    )
+    body = head[6:] + b"".join(encode_unsigned(n << 3) + encode_unsigned(value) for n, value in numbers)
+    return head[:2] + _BROKER_SIZE.pack(len(body)) + body
+
+
+def copied_from(data: Buffer) -> Copied:
+    """Give whence a copy came; raise ``EntryCorrupt`` if it does not say."""
+    size = _BROKER_SIZE.unpack_from(data, 2)[0]
+    found = {n: value for n, value in fields(data, 6, 6 + size) if isinstance(value, int)}
+    return Copied(found.get(_LEDGER_FIELD, -1), found.get(_ENTRY_FIELD, -1), found.get(_SINCE_FIELD, 0))
+
+
+def behind_broker_head(data: memoryview) -> memoryview:
+    """Give what follows the broker's entry metadata."""
+    return data[6 + int(_BROKER_SIZE.unpack_from(data, 2)[0]) :]
+
+
+# --- opening ----------------------------------------------------------------------------------------------------
+
+
+def open_entry(data: Buffer, machine: Any = None) -> Opened | None:
+    """Lay an entry's messages open, or give None for one that compaction leaves alone; raise ``RecordsError``."""
+    entry = decode_entry(data)
+    if entry.message.entry_format == "pulsar":
+        found = _open_pulsar(entry, machine)
+        return None if found is None else Opened(entry, (found,))
+    payload = memoryview(with_offsets(entry.payload, entry.base_offset))
+    parts = []
+    for header, batch in batches(payload):
+        if header.is_control or header.is_transactional:
+            return None
+        body = decompress(header.codec, batch[HEADER_BYTES:])
+        parts.append(Part(body, _record_rows(body, header, machine), header.base_offset, header, batch))
+    return Opened(entry, tuple(parts)) if parts else None
+
+
+def _record_rows(body: memoryview, header: BatchHeader, machine: Any) -> Any:
+    if machine is not None and 0 <= header.records_count <= len(body):
+        rows = machine.np.empty((header.records_count, machine.ROW_FIELDS), machine.np.int64)
+        if machine.record_rows(machine.np.frombuffer(body, machine.np.uint8), rows):
+            return rows
+    return _as_rows(list(_plain_record_rows(bytes(body), header)), machine)
+
+
+def _plain_record_rows(body: bytes, header: BatchHeader) -> Iterator[tuple[int, ...]]:
+    at = 0
+    for _ in range(header.records_count):
+        size, first = decode_zigzag(body, at)
+        end = first + size
+        record = decode_record(body[first:end], 0)
+        _, behind = decode_zigzag(body, first + 1, most_bytes=10)
+        _, behind = decode_zigzag(body, behind)
+        key_size, key = decode_zigzag(body, behind)
+        value_size = NULL if record.value is None else len(record.value)
+        yield at, end, record.delta, key, key_size, value_size, record.timestamp
+        at = end
+
+
+def _open_pulsar(entry: Entry, machine: Any) -> Part | None:
+    metadata = entry.message
+    kept = metadata.kafka_batch
+    if metadata.marker_type is not None or metadata.is_chunk or (kept is not None and kept.attributes & 0x30):
+        return None
+    if not metadata.batched:
+        key = _key_of(metadata)
+        size = NULL if metadata.null_value else len(entry.payload)
+        row = (0, 0, 0, 0, NULL if key is None else len(key), size, 0)
+        return Part(key or b"", _as_rows([row], machine), entry.base_offset, None, entry.payload)
+    if metadata.encryption_keys:
+        return None
+    body = decompress_payload(metadata.compression, entry.payload, metadata.uncompressed_size)
+    messages = metadata.num_messages_in_batch
+    if machine is not None and 0 < messages <= len(body):
+        rows = machine.np.empty((messages, machine.ROW_FIELDS), machine.np.int64)
+        if machine.single_rows(machine.np.frombuffer(body, machine.np.uint8), rows):
+            return Part(body, rows, entry.base_offset, None, entry.payload)
+    return _plain_singles(bytes(body), messages, entry, machine)
+
+
+def _plain_singles(body: bytes, messages: int, entry: Entry, machine: Any) -> Part:
+    rows, keys, at, behind = [], [], 0, len(body)
+    for number, single, payload in singles(body, messages):
+        end = at + 4 + int(_BROKER_SIZE.unpack_from(body, at)[0]) + single.payload_size
+        key = _key_of(single)
+        size = GONE if single.compacted_out else NULL if single.null_value else len(payload)
+        rows.append((at, end, number, behind, NULL if key is None else len(key), size, 0))
+        keys.append(key or b"")
+        at, behind = end, behind + len(key or b"")
+    return Part(body + b"".join(keys), _as_rows(rows, machine), entry.base_offset, None, entry.payload)
+
+
+def _key_of(message: MessageMetadata | SingleMessageMetadata) -> bytes | None:
+    if message.partition_key is None or message.null_partition_key:
+        return message.ordering_key
+    return partition_key_of(message)
+
+
+def _as_rows(rows: Sequence[tuple[int, ...]], machine: Any) -> Any:
+    if machine is None:
+        return rows
+    return machine.np.array(rows, machine.np.int64).reshape(len(rows), machine.ROW_FIELDS)
+
+
+# --- which messages stay ----------------------------------------------------------------------------------------
+
+
+class KeyMap:
+    """The last offset of each key, as far as ``most_bytes`` go. One run's own; not for two threads."""
+
+    def __init__(self, messages: int, most_bytes: int, load_factor: float = 0.9) -> None:
+        self.machine = machine_code()
+        self.most = max(int(most_bytes / SLOT_BYTES * load_factor), 1)
+        self.used = 0
+        if self.machine is None:
+            self._secret, self._last = os.urandom(16), dict[bytes, int]()
+            return
+        np = self.machine.np
+        slots = 1 << max(int(min(messages, self.most) / load_factor) + 1, 15).bit_length()
+        while slots > 16 and slots * SLOT_BYTES > most_bytes:
+            slots >>= 1
+        self.most = min(self.most, max(int(slots * load_factor), 1))
+        self._table = np.full((slots, self.machine.MAP_FIELDS), self.machine.EMPTY, np.int64)
+        self._salt = np.frombuffer(os.urandom(16), np.int64).copy()
+
+    def note(self, opened: Opened) -> bool:
+        """Note the offsets of an entry's messages; tell whether there was room for all of its keys."""
+        if self.used + sum(len(part.rows) for part in opened.parts) > self.most:
+            return False
+        for part in opened.parts:
+            if self.machine is None:
+                self._note_plainly(part)
+                continue
+            data = self.machine.np.frombuffer(part.data, self.machine.np.uint8)
+            self.used += self.machine.note_rows(data, part.rows, part.base_offset, self._salt, self._table)
+        return True
+
+    def _note_plainly(self, part: Part) -> None:
+        for row in part.rows:
+            if row[KEY_SIZE] >= 0 and row[VALUE_SIZE] != GONE:
+                self._last[self._hashed(part, row)] = part.base_offset + row[DELTA]
+        self.used = len(self._last)
+
+    def _hashed(self, part: Part, row: Sequence[int]) -> bytes:
+        key = part.data[row[KEY_AT] : row[KEY_AT] + row[KEY_SIZE]]
+        return blake2b(key, digest_size=16, key=self._secret).digest()
+
+    def superseded(self, part: Part) -> Any:
+        """Tell of each message whether a later one has its key."""
+        if self.machine is None:
+            return [
+                row[KEY_SIZE] >= 0
+                and self._last.get(self._hashed(part, row), -1) > part.base_offset + row[DELTA]
+                for row in part.rows
+            ]
+        np = self.machine.np
+        last = np.empty(len(part.rows), np.int64)
+        data = np.frombuffer(part.data, np.uint8)
+        self.machine.last_of_rows(data, part.rows, self._salt, self._table, last)
+        return last > part.rows[:, DELTA] + part.base_offset
+
+
+class Keeping(NamedTuple):
+    """What is kept besides the last value of every key."""
+
+    null_keys: bool
+    """Messages without a key."""
+    tombstones: bool
+    """Deletions: a null value or, where ``empty_deletes``, one of no bytes."""
+    empty_deletes: bool
+
+
+def kept_rows(part: Part, keys: KeyMap, keeping: Keeping) -> Any:
+    """Tell of each message of a batch whether it stays."""
+    gone = keys.superseded(part)
+    least = 1 if keeping.empty_deletes else 0
+    if keys.machine is None:
+        return [
+            not late
+            and row[VALUE_SIZE] != GONE
+            and (row[KEY_SIZE] >= 0 or keeping.null_keys)
+            and (keeping.tombstones or row[VALUE_SIZE] >= least or row[KEY_SIZE] < 0)
+            for row, late in zip(part.rows, gone, strict=True)
+        ]
+    rows = part.rows
+    keep = ~gone & (rows[:, VALUE_SIZE] != GONE)
+    if not keeping.null_keys:
+        keep &= rows[:, KEY_SIZE] >= 0
+    if not keeping.tombstones:
+        keep &= (rows[:, VALUE_SIZE] >= least) | (rows[:, KEY_SIZE] < 0)
+    return keep
+
+
+def there_were(part: Part) -> int:
+    """Give how many messages of a batch were there before."""
+    return sum(1 for row in part.rows if row[VALUE_SIZE] != GONE)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
+
+
+def rewritten(data: memoryview, opened: Opened, keeps: Sequence[Any], machine: Any) -> list[Buffer]:
+    """Give what follows the broker's entry metadata, without the messages that are not kept."""
+    entry = opened.entry
+    if entry.message.entry_format == "pulsar":
+        part, keep = opened.parts[0], keeps[0]
+        payload = _copied_rows(part, keep, COMPACTED_OUT, machine)
+        metadata = metadata_bytes(data)
+        if entry.message.compression:  # of a field that is written twice the last one counts
+            metadata += b"\x48" + encode_unsigned(len(payload))
+        return [framed_message(metadata, compress_payload(entry.message.compression, payload), 0).framed]
+    behind = behind_broker_head(data)
+    head = behind[: len(behind) - len(entry.payload)]
+    return [
+        head,
+        *(_rewritten_batch(part, keep, machine) for part, keep in zip(opened.parts, keeps, strict=True)),
+    ]
+
+
+def _rewritten_batch(part: Part, keep: Any, machine: Any) -> Buffer:
+    header = part.header
+    assert header is not None
+    count = sum(map(bool, keep))
+    if count == len(part.rows):
+        return part.batch
+    latest = header.max_timestamp
+    if count and not header.attributes & LOG_APPEND_TIME:
+        latest = header.base_timestamp + max(
+            int(row[TIME]) for row, stays in zip(part.rows, keep, strict=True) if stays
+        )
+    body = _copied_rows(part, keep, b"", machine)
+    return seal(header._replace(records_count=count, max_timestamp=latest), compress(header.codec, body))
+
+
+def _copied_rows(part: Part, keep: Any, gone: bytes, machine: Any) -> Buffer:
+    if machine is None:
+        view = memoryview(part.data)
+        return b"".join(
+            bytes(view[row[START] : row[END]]) if stays else gone
+            for row, stays in zip(part.rows, keep, strict=True)
+        )
+    np = machine.np
+    out = np.empty(len(part.data) + len(gone) * len(part.rows), np.uint8)
+    size = machine.copy_rows(
+        np.frombuffer(part.data, np.uint8), part.rows, keep.view(np.uint8), np.frombuffer(gone, np.uint8), out
+    )
+    return memoryview(out[:size].data)
+
+
+def machine_code() -> Any:
+    """Give the kernels, or None where numba is not installed."""
+    if find_spec("numba") is None or find_spec("numpy") is None:
+        return None
+    return import_module("magnetar.records.compaction_kernel")
+
+
+__all__ = [
+    "Copied", "KeyMap", "Keeping", "Opened", "Part", "RecordsError", "behind_broker_head", "copied_from",
+    "copied_head", "kept_rows", "machine_code", "open_entry", "rewritten", "there_were",
+]  # fmt: skip
