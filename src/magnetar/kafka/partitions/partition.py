@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from magnetar.broker.topic import Topic
-from magnetar.kafka.partitions.conversions import Conversions
+from magnetar.kafka.partitions.conversions import Conversions, FrameOf
 from magnetar.kafka.partitions.formats import (
     KAFKA,
     MIXED_KAFKA,
@@ -89,6 +89,7 @@ class Partition:
         "_appended_ms",
         "_clock",
         "_conversions",
+        "_frame_of",
         "_last_durable",
         "_refusal",
         "_waiting",
@@ -106,6 +107,7 @@ class Partition:
         clock: Callable[[], int],
         ahead: ReadAhead | None = None,
         conversions: Conversions | None = None,
+        frame_of: FrameOf | None = None,
     ) -> None:
         self.topic = topic
         self._ahead = ahead
@@ -114,6 +116,7 @@ class Partition:
         self.producers = ProducerStates()
         self._clock = clock
         self._conversions = conversions or Conversions()
+        self._frame_of = frame_of
         self._waiting: set[Callable[[], None]] = set()
         self._last_durable: asyncio.Future[None] | None = None
         self._appended_ms = 0
@@ -281,7 +284,7 @@ class Partition:
 
     async def _read(self, offset: int, max_bytes: int) -> tuple[list[Batch], int]:
         entries = await self.log.read(offset, max_bytes=max_bytes)
-        batches = await self._conversions.batches_of(entries, max_bytes)
+        batches = await self._conversions.batches_of(entries, max_bytes, self._frame_of)
         return batches, sum(map(len, batches))
 
     def wait(self, ring: Callable[[], None]) -> None:

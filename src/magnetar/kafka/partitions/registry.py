@@ -6,15 +6,19 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import TopicNotFound
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
-from magnetar.kafka.partitions.conversions import Conversions
+from magnetar.kafka.partitions.conversions import Conversions, FrameOf
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.partitions.read_ahead import ReadAhead
 from magnetar.ledger.errors import LedgerError
+
+if TYPE_CHECKING:
+    from magnetar.schema_registry.topic_schemas import TopicFrames
 
 _log = logging.getLogger("magnetar.kafka")
 
@@ -30,6 +34,12 @@ class Partitions:
         self._opening: dict[tuple[str, int], asyncio.Future[Partition]] = {}
         self._ahead = ReadAhead()
         self._conversions = Conversions()
+        self._frames: TopicFrames | None = None
+        if broker.settings.kafka_apply_avro_schema_on_decode:
+            from magnetar.schema_registry.registries import registries_of
+            from magnetar.schema_registry.topic_schemas import TopicFrames
+
+            self._frames = TopicFrames(broker, registries_of(broker))
         self._sweeper: asyncio.Task[None] | None = None
         broker.events.topic_deleted.append(self._deleted)
         broker.events.topic_changed.append(self._changed)
@@ -68,13 +78,19 @@ class Partitions:
 
     async def _load(self, topic: Topic, index: int) -> Partition:
         log = await self._broker.engine.open(topic.name.ledger_name(index), self._broker.ledger_policy(topic))
-        partition = Partition(topic, index, log, self._clock, self._ahead, self._conversions)
+        partition = Partition(
+            topic, index, log, self._clock, self._ahead, self._conversions, self._frame_of(topic)
+        )
         await partition.load()
         if self._broker.get(topic.kafka_name) is not topic:
             await self._broker.engine.delete(log.name)  # it was made again while its topic was being deleted
             raise TopicNotFound(f"topic {topic.kafka_name} was deleted")
         self._open[topic.kafka_name, index] = self._open_by_id[topic.topic_id, index] = partition
         return partition
+
+    def _frame_of(self, topic: Topic) -> FrameOf | None:
+        frames = self._frames
+        return None if frames is None else lambda entry: frames.of(topic, entry)
 
     def size_of(self, topic: Topic, index: int) -> int:
         """Give the bytes that a partition takes on disk."""
