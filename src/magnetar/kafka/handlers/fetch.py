@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
 
 READ_COMMITTED = 1
-# Larger answers are no faster, and each client's lies in memory until it is sent.
-_MOST_PARTITION_BYTES = 1 << 20  # into memory that is reused, while the client works on the answer before
-_MOST_ANSWER_BYTES = 8 << 20
+# Larger answers are slower: they leave the processors' caches, on both sides; and each lies in memory until it is sent.
+_MOST_PARTITION_BYTES = 512 << 10
+_MOST_ANSWER_BYTES = 4 << 20
+_LEAST_ROOM = 64 << 10  # with less left, the next partition waits for the next answer
 
 
 async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse:
@@ -146,7 +147,7 @@ async def _read_one(
     if asked.last_fetched_epoch > LEADER_EPOCH:
         row.diverging_epoch = EpochEndOffset(epoch=LEADER_EPOCH, end_offset=log.next_offset)
         return row, 0
-    if room <= 0 and not is_first:
+    if room < min(asked.partition_max_bytes, _LEAST_ROOM) and not is_first:
         return row, 0
     try:
         most = min(asked.partition_max_bytes, max(room, 1), _MOST_PARTITION_BYTES)
