@@ -30,7 +30,7 @@ from magnetar.records.compression import Codec
 from magnetar.records.errors import CorruptBatch, InvalidRecord, RecordsError
 from magnetar.records.mixed_kafka import with_relative_offsets
 from magnetar.records.pulsar_entries import open_send
-from magnetar.records.pulsar_metadata import MessageMetadata, encode_metadata
+from magnetar.records.pulsar_metadata import MessageMetadata, decode_metadata, encode_metadata
 from magnetar.records.pulsar_plain import framed_message
 from tests.admin.house import House
 
@@ -47,7 +47,7 @@ async def send(partition: Partition, metadata: MessageMetadata, payload: bytes) 
         await durable
 
 
-async def test_a_message_that_cannot_be_read_stops_no_other(
+async def test_a_payload_that_cannot_be_read_comes_marked(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with House(tmp_path / "data") as house:
@@ -58,19 +58,45 @@ async def test_a_message_that_cannot_be_read_stops_no_other(
         )
         await send(partition, lz4, b"\xff" * 20)
         await send(partition, MessageMetadata(b"p", 1, NOW), b"good")
+        for _ in range(2):
+            rows = rows_of([(await partition.read(0, 1 << 20))[0]])
+            assert [row.offset for row in rows] == [0, 1, 2, 3, 7]
+        assert (rows[3].value, rows[4].value) == (b"\xff" * 20, b"good")
+        assert rows[3].headers[0].key == "pulsar.unreadable"
+        assert b"the LZ4 payload" in (rows[3].headers[0].value or b"")
+        assert decode_metadata(rows[3].headers[1].value or b"") == lz4
+        (line,) = [each.getMessage() for each in caplog.records if "unreadable" in each.getMessage()]
+        assert line.startswith("offsets up to 6 come to Kafka's consumers as one record")
+
+
+async def test_an_entry_that_is_none_is_refused_and_stops_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What no producer can have sent is damage, or a format of another broker: not ours to give."""
+    async with House(tmp_path / "data") as house:
+        partition = await house.topic()
+        await house.produce(partition, 3)
+        strange = MessageMetadata(b"", 0, NOW, properties=((b"entry.format", b"avro"),))
+        framed = framed_message(encode_metadata(strange), b"what?", 1).framed
+        durable = partition.log.append((framed,), messages=1, timestamp_ms=NOW).durable
+        assert durable is not None
+        await durable
+        await send(partition, MessageMetadata(b"p", 1, NOW), b"good")
         batches, _ = await partition.read(0, 1 << 20)
-        assert [read_header(each).last_offset for each in batches] == [2]
-        for offset in (3, 6):
-            with pytest.raises(CorruptBatch, match=r"entry \d+:1 cannot be read: the LZ4 payload"):
-                await partition.read(offset, 1 << 20)
+        assert [row.offset for row in rows_of([batches])] == [0, 1, 2]
+        for _ in range(2):
+            with pytest.raises(
+                CorruptBatch, match=r"entry \d+:1 cannot be read: it is in entry format 'avro'"
+            ):
+                await partition.read(3, 1 << 20)
         (line,) = [
             record.getMessage() for record in caplog.records if "cannot be given" in record.getMessage()
         ]
-        assert line.startswith("offsets up to 6 cannot be given to consumers: entry")
+        assert line.startswith("offsets up to 3 cannot be given to consumers: entry")
         assert code_for(CorruptBatch("")) == ErrorCode.CORRUPT_MESSAGE
-        batches, _ = await partition.read(7, 1 << 20)
+        batches, _ = await partition.read(4, 1 << 20)
         (record,) = decode_records(batches[0])
-        assert (record.offset, record.value) == (7, b"good")
+        assert (record.offset, record.value) == (4, b"good")
 
 
 async def test_a_namespace_says_what_its_topics_are_kept_as(tmp_path: Path) -> None:

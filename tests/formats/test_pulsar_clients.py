@@ -10,9 +10,12 @@ import pulsar
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, MessageMetadata, SingleMessageMetadata
 from tests.end_to_end.clients import Seen, consume_confluent, produce_confluent
 from tests.formats.test_kafka_clients import FORMATS, create
 from tests.process import BrokerProcess
+from tests.pulsar import raw
+from tests.pulsar.raw import Raw
 
 CODECS = ("NONE", "LZ4", "ZLib", "ZSTD", "SNAPPY")
 SECONDS = 30
@@ -143,6 +146,32 @@ def test_both_write_one_topic(both: BrokerProcess, client: pulsar.Client) -> Non
     reader = client.create_reader(full("shared"), pulsar.MessageId.earliest)
     assert [reader.read_next(SECONDS * 1000).data() for _ in wanted] == wanted
     reader.close()
+
+
+def test_a_poisoned_batch_stops_no_kafka_consumer(both: BrokerProcess, client: pulsar.Client) -> None:
+    """Its checksum is right, and the lengths inside run past its end: no producer library sends it, and anybody may."""
+    create(both, "poisoned")
+    good, single = SingleMessageMetadata(payload_size=4), SingleMessageMetadata(payload_size=1 << 20)
+    payload = b"".join(
+        len(each.SerializeToString()).to_bytes(4, "big") + each.SerializeToString() + b"body"
+        for each in (good, single, good)
+    )
+    producer = client.create_producer(full("poisoned"))
+    producer.send(b"before")
+    with Raw(both) as stranger:
+        stranger.ask(raw.producer(full("poisoned")))
+        command = raw.send()
+        command.send.num_messages = 3
+        answer = stranger.ask(command, raw.entry(payload, num_messages_in_batch=3))
+        assert answer.type == BaseCommand.SEND_RECEIPT
+    producer.send(b"after")
+    producer.close()
+    seen = consume_confluent(both.address, "poisoned", 3)
+    assert [each.value for each in seen] == [b"before", payload, b"after"]
+    headers = dict(seen[1].headers)
+    assert b"message 1 claims 1048576 bytes" in (headers["pulsar.unreadable"] or b"")
+    assert MessageMetadata.FromString(headers["pulsar.metadata"] or b"").num_messages_in_batch == 3
+    assert sum("marked pulsar.unreadable" in line for line in both.log_lines()) == 1
 
 
 def test_chunks_of_a_large_message_keep_their_offsets(both: BrokerProcess, client: pulsar.Client) -> None:

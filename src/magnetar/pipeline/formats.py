@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import numpy as np
 
-from magnetar.pipeline.frames import FOREIGN
+from magnetar.pipeline.frames import FOREIGN, LAST_OFFSET
 from magnetar.records import kernel
 from magnetar.records.arrow import BatchUnreadable, Bytes, Table
 from magnetar.records.batch import HEADER_BYTES, batches
@@ -17,6 +18,7 @@ _HEAD = [
     kernel.START, kernel.END, kernel.BASE_OFFSET, kernel.LAST_DELTA,
     kernel.BASE_TIME, kernel.MAX_TIME, kernel.ATTRIBUTES, kernel.COUNT,
 ]  # fmt: skip
+_log = logging.getLogger("magnetar.pipeline")
 _AT_ONCE_BYTES = 8 << 20  # of what was compressed
 
 
@@ -78,11 +80,16 @@ def _together(
 
 def _batches_of(entry: Bytes, row: Table, number: int) -> list[tuple[Bytes, Table]]:
     from magnetar.records.conversion import kafka_batch
+    from magnetar.records.pulsar_plain import UnreadableBatch
 
     content = memoryview(entry.tobytes())
     try:
         found = []
-        for header, whole in batches(kafka_batch(content)):
+        made = kafka_batch(content)
+        if isinstance(made, UnreadableBatch):
+            what = "offsets up to %d come as one row, marked pulsar.unreadable: entry %d cannot be read: %s"
+            _log.warning(what, row[LAST_OFFSET], row[kernel.ENTRY_ID], made.why)
+        for header, whole in batches(made):
             new = row.copy()
             new[FOREIGN] = 0
             new[kernel.BASE_OFFSET], new[kernel.LAST_DELTA] = header.base_offset, header.last_offset_delta

@@ -17,6 +17,7 @@ from magnetar.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, b
 from magnetar.records.compression import Buffer, Codec, decompress
 from magnetar.records.crc import crc32c
 from magnetar.records.entry import decode_entry, kafka_payload_at
+from magnetar.records.errors import RecordsError
 from magnetar.records.pulsar_compression import compress_payload, decompress_payload
 from magnetar.records.pulsar_metadata import encode_metadata
 from magnetar.records.pulsar_plain import (
@@ -111,7 +112,10 @@ def kafka_batch(data: Buffer) -> bytes | memoryview:
     body, at = entry, int(facts[code.PAYLOAD_AT])
     if status == code.Status.COMPRESSED:
         size = int(facts[code.UNCOMPRESSED_SIZE])
-        inflated = decompress_payload(int(facts[code.COMPRESSION]), memoryview(data)[at:], size)
+        try:
+            inflated = decompress_payload(int(facts[code.COMPRESSION]), memoryview(data)[at:], size)
+        except RecordsError:
+            return plain_kafka_batch(data)
         body, at = np.frombuffer(inflated, np.uint8), 0
     content = len(body) if facts[code.BATCHED] else len(entry) + len(body)
     out = _machine.scratch(HEADER_BYTES + content + code.RECORD_BYTES * int(facts[code.MESSAGES]))

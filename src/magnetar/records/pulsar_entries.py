@@ -11,6 +11,7 @@ longer there (compacted) or that only its own world can read keeps its offset al
     ... markers of Pulsar's brokers         a record batch without records              as it is, to be skipped
     ... a chunk of a large message          a record of the piece, see `foreign_record`  as it is
     ... encrypted by the producer           one record of the whole, see `foreign_record`  as it is
+    ... with a payload that cannot be read  the same                                    as it is
 
 What a Pulsar producer sends is stored byte for byte: `open_send` says whether it may be, and what to tell the ledger.
 """

@@ -21,7 +21,7 @@ from magnetar.records.batch import (
 from magnetar.records.compression import Buffer, Codec, decompress
 from magnetar.records.crc import crc32c
 from magnetar.records.entry import Entry, decode_entry, payload_at
-from magnetar.records.errors import CorruptBatch, EntryCorrupt, InvalidRecord
+from magnetar.records.errors import CorruptBatch, EntryCorrupt, InvalidRecord, RecordsError
 from magnetar.records.mapping import (
     RawRecord,
     decode_record,
@@ -63,6 +63,12 @@ class PulsarMessage(NamedTuple):
     """How many batch indexes, and offsets, the entry has."""
     control: bool
     """Whether it is no message at all but a marker, which a dispatcher acknowledges itself."""
+
+
+class UnreadableBatch(bytes):
+    """A record batch whose one record stands for a payload that cannot be read; ``why`` tells what is wrong with it."""
+
+    why: str
 
 
 def count_of(metadata: MessageMetadata, payload_bytes: int) -> int:
@@ -115,17 +121,30 @@ def with_offsets(payload: memoryview, base_offset: int) -> bytes | memoryview:
 
 
 def pulsar_to_kafka(data: Buffer, entry: Entry) -> bytes:
-    """Give the one record batch of an entry in format ``pulsar``; ``data`` is all of it."""
+    """Give the one record batch of an entry in format ``pulsar``; ``data`` is all of it.
+
+    It is an `UnreadableBatch` where the producer's payload is not what its metadata say.
+    """
     metadata, payload = entry.message, entry.payload
     messages = count_of(metadata, len(payload))
     if metadata.marker_type is not None:
         return record_batch(entry, messages, [])
     if metadata.encryption_keys or metadata.is_chunk:
         return record_batch(entry, messages, [foreign_record(metadata, metadata_bytes(data), payload)])
+    try:
+        return record_batch(entry, messages, _opened(metadata, payload, messages))
+    except RecordsError as error:
+        stands_for_it = foreign_record(metadata, metadata_bytes(data), payload, unreadable=str(error))
+        made = UnreadableBatch(record_batch(entry, messages, [stands_for_it]))
+        made.why = str(error)
+        return made
+
+
+def _opened(metadata: MessageMetadata, payload: Buffer, messages: int) -> list[RawRecord]:
     body = decompress_payload(metadata.compression, payload, metadata.uncompressed_size)
     if metadata.batched:
-        return record_batch(entry, messages, list(_records(metadata, body, messages)))
-    return record_batch(entry, messages, [record_of(metadata, bytes(body), 0, metadata.publish_time)])
+        return list(_records(metadata, body, messages))
+    return [record_of(metadata, bytes(body), 0, metadata.publish_time)]
 
 
 def record_batch(entry: Entry, messages: int, records: Sequence[RawRecord]) -> bytes:
@@ -189,16 +208,20 @@ def metadata_bytes(data: Buffer) -> bytes:
     return bytes(data[at + 4 : end])
 
 
-def foreign_record(metadata: MessageMetadata, written: bytes, payload: Buffer) -> RawRecord:
-    """Give a record for what the broker cannot take apart: an encrypted payload, or a piece of a chunked message.
+def foreign_record(
+    metadata: MessageMetadata, written: bytes, payload: Buffer, *, unreadable: str = ""
+) -> RawRecord:
+    """Give a record for what the broker cannot take apart: something encrypted, broken, or a piece of a large message.
 
     Its value is the payload as it was sent (compressed as ``pulsar.metadata`` says) and has the entry's first offset;
-    an encrypted batch leaves its further offsets empty. Headers: ``pulsar.encrypted`` with the algorithm, or
-    ``pulsar.chunk`` with ``uuid/number/of``; and ``pulsar.metadata``, Pulsar's MessageMetadata in protobuf, with
-    which a consumer that has the key, or all pieces, can do what a Pulsar consumer does.
+    a batch leaves its further offsets empty. Headers: ``pulsar.encrypted`` with the algorithm, ``pulsar.chunk`` with
+    ``uuid/number/of``, or ``pulsar.unreadable`` with what is wrong; and ``pulsar.metadata``, Pulsar's MessageMetadata
+    in protobuf, with which a consumer that has the key, or all pieces, can do what a Pulsar consumer does.
     """
     what: tuple[bytes, bytes] = (b"pulsar.encrypted", metadata.encryption_algo)
-    if not metadata.encryption_keys:
+    if unreadable:
+        what = (b"pulsar.unreadable", unreadable.encode())
+    elif not metadata.encryption_keys:
         number = b"%d/%d" % (metadata.chunk_id, metadata.num_chunks_from_msg)
         what = (b"pulsar.chunk", metadata.uuid + b"/" + number)
     headers = [*metadata.properties, what, (b"pulsar.metadata", written)]

@@ -18,6 +18,7 @@ from magnetar.kafka.partitions.formats import Batch
 from magnetar.ledger.port import StoredEntry
 from magnetar.records.entry import kafka_payload_at
 from magnetar.records.errors import CorruptBatch, RecordsError
+from magnetar.records.pulsar_plain import UnreadableBatch
 
 if TYPE_CHECKING:
     from magnetar.records.schema_ids import Frame
@@ -42,7 +43,7 @@ class Part(NamedTuple):
 class _Run(NamedTuple):
     """What was converted at once lies in one piece of memory, and is let go at once."""
 
-    keys: list[tuple[int, int]]
+    keys: list[tuple[int, int, int]]
     bytes: int
 
 
@@ -51,7 +52,7 @@ class Conversions:
 
     def __init__(self, most_bytes: int = CACHED_BYTES) -> None:
         self._most_bytes = most_bytes
-        self._kept: dict[tuple[int, int], tuple[Part, int]] = {}
+        self._kept: dict[tuple[int, int, int], tuple[Part, int]] = {}
         self._runs: OrderedDict[int, _Run] = OrderedDict()
         self._next_run = 0
         self._told: set[tuple[int, int]] = set()
@@ -97,15 +98,15 @@ class Conversions:
         self._keep(entries, made)
         return made
 
-    def _tell(self, entry: StoredEntry, error: RecordsError) -> None:
+    def _tell(self, entry: StoredEntry, what: str, why: object) -> None:
         """Log an entry that cannot be read, once: consumers ask for it again and again."""
         key = entry.ledger_id, entry.entry_id
         if key not in self._told and len(self._told) < _MOST_TOLD:
             self._told.add(key)
-            _log.warning("offsets up to %d cannot be given to consumers: %s", entry.last_offset, error)
+            _log.warning("offsets up to %d %s: %s", entry.last_offset, what, why)
 
     def _take(self, entry: StoredEntry) -> Part | None:
-        kept = self._kept.get((entry.ledger_id, entry.entry_id))
+        kept = self._kept.get((entry.ledger_id, entry.entry_id, entry.copy))
         if kept is None:
             return None
         self._runs.move_to_end(kept[1])
@@ -117,9 +118,12 @@ class Conversions:
         for part in made:
             entry = entries[at]
             if isinstance(part, RecordsError):
-                self._tell(entry, part)
+                self._tell(entry, "cannot be given to consumers", part)
                 break
-            key = entry.ledger_id, entry.entry_id
+            key = entry.ledger_id, entry.entry_id, entry.copy
+            if isinstance(part.batch, UnreadableBatch):
+                why = f"entry {key[0]}:{key[1]} cannot be read: {part.batch.why}"
+                self._tell(entry, "come to Kafka's consumers as one record, marked pulsar.unreadable", why)
             if run.bytes <= self._most_bytes and key not in self._kept:
                 self._kept[key] = part, self._next_run
                 run.keys.append(key)
@@ -181,7 +185,7 @@ def _converted(
     at = 0
     for batch, held in joined or ((None, 1) for _ in entries):
         result = _plain(entries[at]) if batch is None else Part(batch, held)
-        if frame is not None and isinstance(result, Part):
+        if frame is not None and isinstance(result, Part) and not isinstance(result.batch, UnreadableBatch):
             result = _framed(result, frame)
         results.append(result)
         if isinstance(result, RecordsError):
