@@ -22,15 +22,25 @@ def magnetar() -> str:
 
 
 @contextmanager
-def standalone(*settings: str, protocols: Sequence[str] = ()) -> Iterator[str]:
+def standalone(
+    *settings: str, protocols: Sequence[str] = (), config: Path | None = None, data: Path | None = None
+) -> Iterator[str]:
     """The address of a fresh standalone broker; its log goes to a file that is shown if it does not start.
 
     With further protocols (pulsar, http) it is what the broker says when it is ready: PROTOCOL=HOST:PORT, with spaces.
     """
     with tempfile.TemporaryDirectory(prefix="magnetar-compat-") as directory:
-        command = [magnetar(), "standalone", "--data", f"{directory}/data", "--kafka", "127.0.0.1:0"]
+        command = [
+            magnetar(),
+            "standalone",
+            "--data",
+            str(data or f"{directory}/data"),
+            "--kafka",
+            "127.0.0.1:0",
+        ]
         for protocol in protocols:
             command += [f"--{protocol}", "127.0.0.1:0"]
+        command += ["--config", str(config)] if config else []
         for setting in settings:
             command += ["--set", setting]
         with open(f"{directory}/log", "w+") as log:

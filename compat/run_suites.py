@@ -4,9 +4,11 @@
     compat/run_suites.py --magnetar --suite kafka-python
     compat/run_suites.py --magnetar --suite librdkafka --source DIR     a built tree of librdkafka
     compat/run_suites.py --magnetar --suite pulsar-python --source DIR  a checkout of pulsar-client-python
+    compat/run_suites.py --pulsar --suite pulsar-python --source DIR --all   the same tests on Apache Pulsar
     compat/run_suites.py --bootstrap HOST:PORT --suite librdkafka --source DIR --all
     ... --test 0012_produce_consume
 
+A whole run (--all) is kept in compat/results/suites.json.
 Each suite's directory holds allowlist.txt (must pass) and FINDINGS.md (what does not, and why).
 """
 
@@ -14,7 +16,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
+import json
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
 
@@ -37,6 +43,25 @@ def allowed(suite: ModuleType) -> list[str]:
     return [words[0] for line in lines if (words := line.split("#")[0].split())]
 
 
+def serving(suite: ModuleType, options: argparse.Namespace, source: Path) -> AbstractContextManager[str]:
+    """The address to run against: of a broker that is started for it, as the suite wants it, or the one named."""
+    if options.bootstrap:
+        return contextlib.nullcontext(str(options.bootstrap))
+    if hasattr(suite, "serve"):
+        serve: Callable[[str, Path], AbstractContextManager[str]] = suite.serve
+        return serve("pulsar" if options.pulsar else "magnetar", source)
+    return standalone(*suite.SETTINGS)
+
+
+def keep_outcomes(suite: str, broker: str, outcomes: dict[str, str]) -> None:
+    """Keep the outcome of each test of a whole run for compat/report.py."""
+    file = HERE / "results" / "suites.json"
+    results = json.loads(file.read_text()) if file.exists() else {}
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    results.setdefault(suite, {})[broker] = {"date": today, "outcomes": outcomes}
+    file.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -44,6 +69,9 @@ def main() -> int:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--bootstrap", help="HOST:PORT of a running broker")
     where.add_argument("--magnetar", action="store_true", help="start a standalone broker for the run")
+    where.add_argument(
+        "--pulsar", action="store_true", help="start Apache Pulsar for the run (pulsar-python)"
+    )
     parser.add_argument("--suite", choices=list(SUITES), required=True)
     parser.add_argument("--source", type=Path, help="the suite's source tree")
     which = parser.add_mutually_exclusive_group()
@@ -59,14 +87,14 @@ def main() -> int:
         parser.error(f"--source is needed: see {HERE.name}/suites/{options.suite}/FINDINGS.md")
     must_pass = options.test or allowed(suite)
     outcomes: dict[str, str] = {}
-    with (
-        standalone(*suite.SETTINGS, protocols=getattr(suite, "PROTOCOLS", ()))
-        if options.magnetar
-        else contextlib.nullcontext(options.bootstrap) as bootstrap
-    ):
+    if options.pulsar and not hasattr(suite, "serve"):
+        parser.error(f"{options.suite} is not for Pulsar")
+    with serving(suite, options, source.resolve()) as bootstrap:
         for test, outcome, why in suite.run(source.resolve(), bootstrap, [] if options.all else must_pass):
             outcomes[test] = outcome
             print(f"{outcome:8} {test} {why}", flush=True)
+    if options.all and not options.bootstrap:
+        keep_outcomes(options.suite, "pulsar" if options.pulsar else "magnetar", outcomes)
     broken = [test for test in must_pass if outcomes.get(test) != "passed"]
     passed = sum(outcome == "passed" for outcome in outcomes.values())
     print(f"{passed} of {len(outcomes)} passed; of the allow-list: {broken or 'all'}")

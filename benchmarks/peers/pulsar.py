@@ -12,6 +12,7 @@ import tarfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.peers.server import Server, free_port
@@ -40,9 +41,11 @@ def pulsar_home() -> Path:
 
 
 class Pulsar(Server):
-    """As released; only addresses, ports and directories are ours."""
+    """As released; only addresses, ports and directories are ours, and ``settings``."""
 
     name = "pulsar"
+    settings: Mapping[str, str] = {}
+    ready_path = "/admin/v2/namespaces/public/default"
 
     def prepare(self) -> None:
         self._http, self._bookie = free_port(), free_port()
@@ -53,12 +56,17 @@ class Pulsar(Server):
             "webServicePort": str(self._http),
             "listeningInterface": "lo",
             "httpServerEnabled": "false",  # the bookie's own, on a fixed port
+            **self.settings,
         }
-        released = (pulsar_home() / "conf" / "standalone.conf").read_text().splitlines()
+        released = self.released_conf().read_text().splitlines()
         kept = [line for line in released if line.split("=", 1)[0].strip() not in ours]
         changed = [f"{name}={value}" for name, value in ours.items()]
         self._conf = self.data / "standalone.conf"
         self._conf.write_text("\n".join([*kept, *changed]) + "\n")
+
+    def released_conf(self) -> Path:
+        """Give the file of settings that ours change."""
+        return pulsar_home() / "conf" / "standalone.conf"
 
     def command(self) -> list[str]:
         data = self.data.absolute()  # the script changes into the release's folder
@@ -77,10 +85,14 @@ class Pulsar(Server):
     def service_url(self) -> str:
         return f"pulsar://{self.address}"
 
+    @property
+    def http_address(self) -> str:
+        return f"127.0.0.1:{self._http}"
+
     def start(self) -> None:
         """Start the process and wait until it has made the default namespace: before that it refuses topics."""
         self.launch()
-        url = f"http://127.0.0.1:{self._http}/admin/v2/namespaces/public/default"
+        url = f"http://{self.http_address}{self.ready_path}"
         end = time.perf_counter() + _LISTENS_AFTER_S
         while time.perf_counter() < end:
             assert self._process is not None

@@ -11,15 +11,23 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from run import HOME
 
-SETTINGS = ("auto.create.namespaces.enable=false",)
-PROTOCOLS = ("pulsar", "http")
+from suites.pulsar_python.served import served
+
 FILES = ("pulsar_test.py", "reader_test.py", "table_view_test.py", "schema_test.py", "asyncio_test.py")
-TEST_SECONDS = 25
-SUITE_SECONDS = 1200
+PLACES = {
+    "pulsar": "pulsar://localhost:6650",
+    "pulsar+ssl": "pulsar+ssl://localhost:6651",
+    "http": "http://localhost:8080",
+    "https": "https://localhost:8443",
+}
+"""Where the tests' text says that the broker is, by scheme."""
+TEST_SECONDS = 60
+SUITE_SECONDS = 2400
 
 
 def default_source() -> Path | None:
@@ -27,17 +35,25 @@ def default_source() -> Path | None:
     return None
 
 
+@contextmanager
+def serve(kind: str, source: Path) -> Iterator[str]:
+    """Start ``kind`` (magnetar, pulsar) as the suite's script starts its broker; give where it is, as text."""
+    with served(kind, source / "tests") as places:
+        yield " ".join(f"{name}={value}" for name, value in places.items())
+
+
 def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     """Give (test, passed | failed | skipped | error, why) for each test."""
-    served = dict(pair.split("=") for pair in bootstrap.split())
+    places = dict(pair.split("=", 1) for pair in bootstrap.split())
     copy = HOME / "pulsar-client-python-tests"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(source / "tests", copy)
+    (copy / ".test-token.txt").write_text(places["token"])
     for name in FILES:
         text = (copy / name).read_text()
-        text = text.replace("pulsar://localhost:6650", f"pulsar://{served['pulsar']}")
-        (copy / name).write_text(text.replace("http://localhost:8080", f"http://{served['http']}"))
-    _prepare(f"http://{served['http']}")
+        for scheme, place in PLACES.items():
+            text = text.replace(place, f"{scheme}://{places[scheme]}")
+        (copy / name).write_text(text)
     options = [
         "-p",
         "no:cacheprovider",
@@ -53,15 +69,3 @@ def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[st
     pattern = r"^(PASSED|FAILED|SKIPPED|ERROR) (?:\[\d+\] )?(\S+\.py::\S+)(?: -)?(.*)$"
     for outcome, test, why in re.findall(pattern, done.stdout, re.M):
         yield test, outcome.lower(), why.strip()
-
-
-def _prepare(url: str) -> None:
-    """Make the namespaces that the client's own script makes on its broker."""
-    from urllib.request import Request, urlopen
-
-    for path in ("tenants/private", "namespaces/public/default-2", "namespaces/private/auth"):
-        body = (
-            b'{"allowedClusters": ["standalone"], "adminRoles": []}' if path.startswith("tenants") else b"{}"
-        )
-        request = Request(f"{url}/admin/v2/{path}", body, {"Content-Type": "application/json"}, method="PUT")
-        urlopen(request, timeout=10).close()
