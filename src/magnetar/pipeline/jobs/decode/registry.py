@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
+from urllib.parse import quote
 
 from magnetar.pipeline.jobs.decode.wire import Undecodable
 from magnetar.pipeline.jobs.spec import RegistrySpec
@@ -57,11 +58,11 @@ class Registry:
 
     def versions(self, subject: str) -> list[Schema]:
         """Give all schemas of a subject, the newest last; none if there is no such subject."""
-        numbers = self._get(f"/subjects/{subject}/versions") or []
+        numbers = self._get(f"/subjects/{quote(subject, safe='')}/versions") or []
         return [each for number in numbers if (each := self._version(subject, number)) is not None]
 
     def _version(self, subject: str, number: int) -> Schema | None:
-        found = self._get(f"/subjects/{subject}/versions/{number}")
+        found = self._get(f"/subjects/{quote(subject, safe='')}/versions/{number}")
         return None if found is None else self._schema(int(found["id"]), found)
 
     def _schema(self, schema_id: int, found: dict[str, Any]) -> Schema:
