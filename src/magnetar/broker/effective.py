@@ -85,11 +85,12 @@ class Authority:
         config, settings = topic.config, self.current
         flush = policies.flush or settings.flush
         deletes = "delete" in config.cleanup_policy
+        roll_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.compacted else config.segment_ms
         return LedgerPolicy(
             flush=Flush.always if config.flush_messages == 1 else Flush(flush),
             max_ledger_bytes=config.segment_bytes,
             max_ledger_entries=settings.ledger_max_entries,
-            max_ledger_ms=config.segment_ms,
+            max_ledger_ms=roll_ms,
             retention_ms=config.retention_ms if deletes else -1,
             retention_bytes=config.retention_bytes if deletes else -1,
         )
@@ -116,4 +117,6 @@ def _policy_value(name: str, policies: NamespacePolicies) -> int | str | None:
         return policies.retention_ms
     if name == "entry.format":
         return policies.entry_format
+    if name == "compaction.threshold":
+        return policies.compaction_threshold
     return policies.retention_bytes if name == "retention.bytes" else None

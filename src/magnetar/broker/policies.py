@@ -32,6 +32,7 @@ class NamespacePolicies:
     message_ttl_ms: int | None = None
     deduplicates: bool | None = None
     schema_compatibility_strategy: str | None = None
+    compaction_threshold: int | None = None
 
 
 def decode_policies(namespace: str, text: bytes) -> NamespacePolicies:
@@ -51,6 +52,7 @@ def decode_policies(namespace: str, text: bytes) -> NamespacePolicies:
                 _scaled(content.get("message_ttl_in_seconds"), 1000),
                 content.get("deduplicationEnabled"),
                 content.get("schema_compatibility_strategy"),
+                content.get("compaction_threshold"),
             ),
         )
     except (ValueError, TypeError, AttributeError) as error:

@@ -91,6 +91,29 @@ class PulsarSettings(SecuritySettings):
         rule=at_least(0),
         pulsar=("maxUnackedMessagesPerSubscription",),
     )
+    broker_service_compaction_threshold_in_bytes: int = setting(
+        0,
+        Kind.LONG,
+        "Bytes behind its compaction horizon at which a topic is compacted, for namespaces and topics that do not "
+        "say; 0 for only when asked.",
+        unit="bytes",
+        rule=at_least(0),
+        pulsar=("brokerServiceCompactionThresholdInBytes",),
+    )
+    broker_service_compaction_monitor_interval_ms: int = setting(
+        60_000,
+        Kind.LONG,
+        "How often open topics are looked at for the compaction threshold.",
+        unit="ms",
+        rule=at_least(1),
+        pulsar=(Feed("brokerServiceCompactionMonitorIntervalInSeconds", times(1000)),),
+    )
+    topic_compaction_retain_null_key: bool = setting(
+        False,
+        Kind.BOOLEAN,
+        "Whether compaction keeps messages without a key.",
+        pulsar=("topicCompactionRetainNullKey",),
+    )
     message_ttl_ms: int = setting(
         0,
         Kind.LONG,

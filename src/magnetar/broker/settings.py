@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.schema_registry_settings import SchemaRegistrySettings
 from magnetar.broker.setting import Feed, SettingDef, plain, setting, times, times_unless_zero
-from magnetar.broker.values import MAX_INT, MAX_LONG, Kind, Value, at_least, each_of, one_of
+from magnetar.broker.values import MAX_INT, MAX_LONG, Kind, Value, at_least, between, each_of, one_of
 
 _MINUTE, _HOUR, _MB = 60_000, 3_600_000, 1 << 20
 
@@ -262,6 +262,54 @@ class Settings(SchemaRegistrySettings):
         "What happens to old records of topics that do not say.",
         dynamic=True,
         rule=each_of("delete", "compact"),
+    )
+    log_cleaner_enable: bool = setting(
+        True, Kind.BOOLEAN, "Whether topics with cleanup.policy=compact are compacted in the background."
+    )
+    log_cleaner_backoff_ms: int = setting(
+        15_000,
+        Kind.LONG,
+        "How often topics are looked at for something to compact.",
+        unit="ms",
+        rule=at_least(1),
+    )
+    log_cleaner_dedupe_buffer_size: int = setting(
+        134217728,
+        Kind.LONG,
+        "What the map of keys of a compaction may take, 24 bytes a key; with more keys it runs several times.",
+        unit="bytes",
+        rule=at_least(1024),
+    )
+    log_cleaner_min_cleanable_ratio: float = setting(
+        0.5,
+        Kind.DOUBLE,
+        "Share of bytes not yet compacted at which topics that do not say are compacted.",
+        dynamic=True,
+        rule=between(0, 1),
+    )
+    log_cleaner_min_compaction_lag_ms: int = setting(
+        0,
+        Kind.LONG,
+        "Shortest time that a record of topics that do not say stays uncompacted.",
+        unit="ms",
+        dynamic=True,
+        rule=at_least(0),
+    )
+    log_cleaner_max_compaction_lag_ms: int = setting(
+        MAX_LONG,
+        Kind.LONG,
+        "Longest time that a record of topics that do not say stays uncompacted.",
+        unit="ms",
+        dynamic=True,
+        rule=at_least(1),
+    )
+    log_cleaner_delete_retention_ms: int = setting(
+        86_400_000,
+        Kind.LONG,
+        "How long compaction keeps deletions (records with a null value) in topics that do not say.",
+        unit="ms",
+        dynamic=True,
+        rule=at_least(0),
     )
     message_max_bytes: int = setting(
         1048588,

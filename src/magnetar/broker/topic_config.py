@@ -49,14 +49,25 @@ def _kept(
 _DEFINITIONS = (
     TopicConfigDef(
         "cleanup.policy", Kind.LIST, ("delete",),
-        "What happens to old records: delete lets go of whole ledgers by time and size; compact is kept and shown, "
-        "but nothing is compacted yet and nothing of such a topic is deleted by time or size.",
+        "What happens to old records: delete lets go of whole ledgers by time and size; compact keeps the newest "
+        "record of every key; both do both.",
         each_of("compact", "delete"), "log_cleanup_policy", "log.cleanup.policy",
+    ),
+    TopicConfigDef(
+        "compaction.threshold", Kind.LONG, 0,
+        "Pulsar's compactionThreshold: bytes behind the compaction horizon at which the topic is compacted, its "
+        "history kept; 0 for only when asked. Topics with cleanup.policy=compact have min.cleanable.dirty.ratio too.",
+        at_least(0), "broker_service_compaction_threshold_in_bytes", "brokerServiceCompactionThresholdInBytes",
     ),
     TopicConfigDef(
         "compression.type", Kind.STRING, "producer",
         "Codec of what is stored; producer keeps what the producer chose.",
         one_of(*COMPRESSIONS), "compression_type", "compression.type",
+    ),
+    TopicConfigDef(
+        "delete.retention.ms", Kind.LONG, 86400000,
+        "How long, in ms, compaction keeps deletions: records with a null value.",
+        at_least(0), "log_cleaner_delete_retention_ms", "log.cleaner.delete.retention.ms",
     ),
     TopicConfigDef(
         "entry.format", Kind.STRING, "kafka",
@@ -68,6 +79,11 @@ _DEFINITIONS = (
         "flush.messages", Kind.LONG, MAX_LONG,
         "1 makes every append of the topic durable before it is acknowledged, whatever the broker's flush policy.",
         at_least(1), None, "log.flush.interval.messages",
+    ),
+    TopicConfigDef(
+        "max.compaction.lag.ms", Kind.LONG, MAX_LONG,
+        "Longest time, in ms, that a record stays uncompacted; ledgers are sealed for it.",
+        at_least(1), "log_cleaner_max_compaction_lag_ms", "log.cleaner.max.compaction.lag.ms",
     ),
     TopicConfigDef(
         "max.message.bytes", Kind.INT, 1048588,
@@ -88,6 +104,16 @@ _DEFINITIONS = (
         "message.timestamp.type", Kind.STRING, "CreateTime",
         "Whether a record's timestamp is the producer's or the time of the append.",
         one_of("CreateTime", "LogAppendTime"), "log_message_timestamp_type", "log.message.timestamp.type",
+    ),
+    TopicConfigDef(
+        "min.cleanable.dirty.ratio", Kind.DOUBLE, 0.5,
+        "Share of bytes in sealed ledgers not yet compacted at which compaction begins.",
+        between(0, 1), "log_cleaner_min_cleanable_ratio", "log.cleaner.min.cleanable.ratio",
+    ),
+    TopicConfigDef(
+        "min.compaction.lag.ms", Kind.LONG, 0,
+        "Shortest time, in ms, that a record stays uncompacted.",
+        at_least(0), "log_cleaner_min_compaction_lag_ms", "log.cleaner.min.compaction.lag.ms",
     ),
     TopicConfigDef(
         "min.insync.replicas", Kind.INT, 1,
@@ -121,8 +147,6 @@ _DEFINITIONS = (
           between(1, 17)),
     _kept("compression.zstd.level", Kind.INT, 3, "compression.zstd.level", "Level of zstd; the default is used.",
           between(-131072, 22)),
-    _kept("delete.retention.ms", Kind.LONG, 86400000, "log.cleaner.delete.retention.ms",
-          "How long, in ms, compaction would keep tombstones.", at_least(0)),
     _kept("file.delete.delay.ms", Kind.LONG, 60000, "log.segment.delete.delay.ms",
           "Delay before a file is removed; ledgers are removed at once.", at_least(0)),
     _kept("flush.ms", Kind.LONG, MAX_LONG, None,
@@ -135,12 +159,6 @@ _DEFINITIONS = (
           "What tiered storage keeps locally; nothing is tiered.", at_least(-2)),
     _kept("local.retention.ms", Kind.LONG, -2, "log.local.retention.ms",
           "How long tiered storage keeps locally; nothing is tiered.", at_least(-2)),
-    _kept("max.compaction.lag.ms", Kind.LONG, MAX_LONG, "log.cleaner.max.compaction.lag.ms",
-          "Longest time, in ms, that a record may stay uncompacted.", at_least(1)),
-    _kept("min.cleanable.dirty.ratio", Kind.DOUBLE, 0.5, "log.cleaner.min.cleanable.ratio",
-          "Share of uncompacted bytes at which compaction would begin.", between(0, 1)),
-    _kept("min.compaction.lag.ms", Kind.LONG, 0, "log.cleaner.min.compaction.lag.ms",
-          "Shortest time, in ms, that a record stays uncompacted.", at_least(0)),
     _kept("preallocate", Kind.BOOLEAN, False, "log.preallocate", "Whether files take their full size at once."),
     _kept("remote.log.copy.disable", Kind.BOOLEAN, False, None, "Tiered storage; nothing is tiered."),
     _kept("remote.log.delete.on.disable", Kind.BOOLEAN, False, None, "Tiered storage; nothing is tiered."),
@@ -179,13 +197,18 @@ class TopicConfig:
     """What is in force for one topic, ready to use. Sizes in bytes, times in ms."""
 
     cleanup_policy: tuple[str, ...] = ("delete",)
+    compaction_threshold: int = 0
     compression_type: str = "producer"
+    delete_retention_ms: int = 86400000
     entry_format: str = "kafka"
     flush_messages: int = MAX_LONG
+    max_compaction_lag_ms: int = MAX_LONG
     max_message_bytes: int = 1048588
     message_timestamp_after_max_ms: int = 3600000
     message_timestamp_before_max_ms: int = MAX_LONG
     message_timestamp_type: str = "CreateTime"
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
     retention_bytes: int = -1
     retention_ms: int = 604800000
@@ -194,7 +217,7 @@ class TopicConfig:
 
     @property
     def compacted(self) -> bool:
-        """Whether the topic is to keep the last record of each key; then every record must have a key."""
+        """Whether the topic keeps the last record of each key; then every record of Kafka's must have a key."""
         return "compact" in self.cleanup_policy
 
     @property

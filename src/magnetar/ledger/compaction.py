@@ -1,8 +1,8 @@
 """Compaction of one log, away from the event loop: two passes over its entries give a new compacted ledger.
 
 The first pass reads what was not compacted yet (the *dirty* part) and notes the last offset of every key, as many as
-the map's memory holds; the last entry that fits is the *horizon*. The second one copies, from the compacted ledger there
-is and from the dirty part up to the horizon, what no later message supersedes (Kafka's and PIP-14's rules; see
+the map's memory holds; the last entry that fits is the *horizon*. The second one copies, from the compacted ledger
+there is and from the dirty part up to the horizon, what no later message supersedes (Kafka's and PIP-14's rules; see
 `magnetar.records.compaction`). The copies keep offsets and, in their heads, positions.
 
 Nothing that exists is changed here, so whenever it ends early, all is as it was.
@@ -27,6 +27,7 @@ from magnetar.records.compaction import (
     KeyMap,
     Opened,
     behind_broker_head,
+    bits_of,
     copied_from,
     copied_head,
     kept_rows,
@@ -106,10 +107,10 @@ def run(plan: Plan, disk: Disk) -> Draft | None:
     file = disk.open(plan.path, create=True)
     try:
         writer = _Writer(file, draft, plan.now_ms)
-        for entry, since_ms in _all(plan, disk, horizon.last_offset):
+        for entry, copied in _all(plan, disk, horizon.last_offset):
             if not plan.may_go_on():
                 raise LedgerClosed("the log was closed while it was being compacted")
-            _copy(plan, keys, writer, entry, since_ms)
+            _copy(plan, keys, writer, entry, copied)
         writer.finish()
     finally:
         file.close()
@@ -136,27 +137,26 @@ def _note_keys(plan: Plan, disk: Disk, keys: KeyMap) -> StoredEntry | None:
     return last
 
 
-def _all(plan: Plan, disk: Disk, horizon_offset: int) -> Iterator[tuple[StoredEntry, int]]:
-    """Give the copies there are and the dirty entries, each with the time when it first was copied."""
+def _all(plan: Plan, disk: Disk, horizon_offset: int) -> Iterator[tuple[StoredEntry, Copied]]:
+    """Give the copies there are and the dirty entries, each with whence it comes."""
     if plan.clean is not None:
         for entry in entries_of(disk, plan.clean, _NO_END):
             came = copied_from(entry.data)
-            yield entry._replace(ledger_id=came.ledger_id, entry_id=came.entry_id), came.since_ms
+            yield entry._replace(ledger_id=came.ledger_id, entry_id=came.entry_id), came
     for stretch in plan.dirty:
         for entry in entries_of(disk, stretch, min(plan.up_to, horizon_offset + 1)):
-            yield entry, plan.now_ms
+            yield entry, Copied(entry.ledger_id, entry.entry_id, plan.now_ms)
 
 
-def _copy(plan: Plan, keys: KeyMap, writer: _Writer, entry: StoredEntry, since_ms: int) -> None:
+def _copy(plan: Plan, keys: KeyMap, writer: _Writer, entry: StoredEntry, copied: Copied) -> None:
     if entry.last_offset < plan.first_offset:
         return
-    copied = Copied(entry.ledger_id, entry.entry_id, since_ms)
     opened = _opened(entry, keys)
     if opened is None:
         writer.add(entry, copied, [behind_broker_head(entry.data)])
         return
     rules = plan.rules
-    tombstones = rules.tombstones_ms >= 0 and plan.now_ms < since_ms + max(rules.tombstones_ms, 1)
+    tombstones = rules.tombstones_ms >= 0 and plan.now_ms < copied.since_ms + max(rules.tombstones_ms, 1)
     keeping = Keeping(rules.null_keys, tombstones, empty_deletes=rules.tombstones_ms < 0)
     keeps = [kept_rows(part, keys, keeping) for part in opened.parts]
     stay = sum(int(sum(keep)) for keep in keeps)
@@ -165,6 +165,7 @@ def _copy(plan: Plan, keys: KeyMap, writer: _Writer, entry: StoredEntry, since_m
     if stay == there and stay:
         writer.add(entry, copied, [behind_broker_head(entry.data)])
     elif stay:
+        copied = copied._replace(there=bits_of(opened, keeps))
         writer.add(entry, copied, rewritten(entry.data, opened, keeps, keys.machine))
 
 

@@ -210,7 +210,7 @@ class ManagedLedger(ABC):
 
     @abstractmethod
     async def read_compacted(self, offset: int, *, max_bytes: int) -> list[StoredEntry]:
-        """Give what ``read`` does, but up to the horizon from the compacted ledger; it may begin before the first offset."""
+        """Give what ``read`` does, but up to the horizon the copies, even of what the history has let go of."""
 
     @abstractmethod
     async def offset_behind(self, position: Position) -> int:

@@ -248,11 +248,17 @@ class PulsarTopic:
         found = await self.log.find_first(lambda entry: index_of(entry.data).broker_timestamp >= timestamp_ms)
         return self.end() if found is None else Position(found.ledger_id, found.entry_id)
 
-    async def last_entry(self) -> StoredEntry | None:
-        """Give the last entry that may be read, or None."""
-        if self.log.visible_offset <= self.log.first_offset:
-            return None
-        entries = await self.log.read(self.log.visible_offset - 1, max_bytes=1)
+    async def last_entry(self, *, compacted: bool = False) -> StoredEntry | None:
+        """Give the last entry that may be read, by readers of what is compacted or by any, or None."""
+        log, copies = self.log, self.log.compacted
+        last = log.visible_offset - 1
+        entries = []
+        if last >= log.first_offset and not (compacted and copies is not None and copies.horizon_offset >= last):
+            entries = await log.read(last, max_bytes=1)
+        if entries or copies is None or not copies.ledger.entries or copies.horizon_offset < last:
+            return entries[-1] if entries else None
+        if compacted or copies.ledger.last_offset >= log.first_offset:
+            entries = await log.read_compacted(copies.ledger.last_offset, max_bytes=1)
         return entries[-1] if entries else None
 
     @staticmethod

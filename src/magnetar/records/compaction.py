@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from magnetar.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, batches, seal
 from magnetar.records.compression import Buffer, compress, decompress
 from magnetar.records.entry import Entry, broker_entry_head, decode_entry
-from magnetar.records.errors import RecordsError
+from magnetar.records.errors import EntryCorrupt, RecordsError
 from magnetar.records.mapping import decode_record, partition_key_of
 from magnetar.records.pulsar_compression import compress_payload, decompress_payload
 from magnetar.records.pulsar_metadata import MessageMetadata, SingleMessageMetadata, fields
@@ -42,7 +42,7 @@ NULL, GONE = -1, -2
 SLOT_BYTES = 24
 """What the map takes for one key: 16 bytes of hash, 8 of offset, as Kafka's does."""
 _BROKER_SIZE = struct.Struct(">I")
-_LEDGER_FIELD, _ENTRY_FIELD, _SINCE_FIELD = 100, 101, 102
+_LEDGER_FIELD, _ENTRY_FIELD, _SINCE_FIELD, _THERE_FIELD = 100, 101, 102, 103
 
 
 class Part(NamedTuple):
@@ -71,13 +71,15 @@ class Copied(NamedTuple):
     ledger_id: int
     entry_id: int
     since_ms: int
+    there: bytes = b""
+    """Where messages were left out: a bit for each that is there, the first one's the lowest of the first byte."""
 
 
 # --- the head of a copied entry ----------------------------------------------------------------------------------
 
 
 def copied_head(broker_timestamp: int, index: int, copied: Copied) -> bytes:
-    """Give the broker's entry metadata of a copy: Pulsar's two fields, and 100 to 102 for what `Copied` says."""
+    """Give the broker's entry metadata of a copy: Pulsar's two fields, and 100 to 103 for what `Copied` says."""
     head = broker_entry_head(broker_timestamp, index)
     numbers = (
         (_LEDGER_FIELD, copied.ledger_id),
@@ -85,14 +87,24 @@ def copied_head(broker_timestamp: int, index: int, copied: Copied) -> bytes:
         (_SINCE_FIELD, copied.since_ms),
     )
     body = head[6:] + b"".join(encode_unsigned(n << 3) + encode_unsigned(value) for n, value in numbers)
+    if copied.there:
+        body += encode_unsigned(_THERE_FIELD << 3 | 2) + encode_unsigned(len(copied.there)) + copied.there
     return head[:2] + _BROKER_SIZE.pack(len(body)) + body
 
 
 def copied_from(data: Buffer) -> Copied:
     """Give whence a copy came; raise ``EntryCorrupt`` if it does not say."""
     size = _BROKER_SIZE.unpack_from(data, 2)[0]
-    found = {n: value for n, value in fields(data, 6, 6 + size) if isinstance(value, int)}
-    return Copied(found.get(_LEDGER_FIELD, -1), found.get(_ENTRY_FIELD, -1), found.get(_SINCE_FIELD, 0))
+    numbers, there = {}, b""
+    for field, value in fields(data, 6, 6 + size):
+        if isinstance(value, int):
+            numbers[field] = value
+        elif field == _THERE_FIELD:
+            there = bytes(value)
+    try:
+        return Copied(numbers[_LEDGER_FIELD], numbers[_ENTRY_FIELD], numbers[_SINCE_FIELD], there)
+    except KeyError:
+        raise EntryCorrupt("an entry of a compacted ledger that does not say whence it came") from None
 
 
 def behind_broker_head(data: memoryview) -> memoryview:
@@ -275,6 +287,18 @@ def kept_rows(part: Part, keys: KeyMap, keeping: Keeping) -> Any:
     return keep
 
 
+def bits_of(opened: Opened, keeps: Sequence[Any]) -> bytes:
+    """Give what `Copied.there` says when these messages are kept."""
+    base = opened.entry.base_offset
+    bits = bytearray(-(-opened.entry.message.num_messages_in_batch // 8))
+    for part, keep in zip(opened.parts, keeps, strict=True):
+        for row, stays in zip(part.rows, keep, strict=True):
+            if stays:
+                number = part.base_offset - base + int(row[DELTA])
+                bits[number >> 3] |= 1 << (number & 7)
+    return bytes(bits)
+
+
 def there_were(part: Part) -> int:
     """Give how many messages of a batch were there before."""
     return sum(1 for row in part.rows if row[VALUE_SIZE] != GONE)
@@ -339,6 +363,6 @@ def machine_code() -> Any:
 
 
 __all__ = [
-    "Copied", "KeyMap", "Keeping", "Opened", "Part", "RecordsError", "behind_broker_head", "copied_from",
+    "Copied", "KeyMap", "Keeping", "Opened", "Part", "RecordsError", "behind_broker_head", "bits_of", "copied_from",
     "copied_head", "kept_rows", "machine_code", "open_entry", "rewritten", "there_were",
 ]  # fmt: skip

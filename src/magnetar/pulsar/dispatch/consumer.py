@@ -61,6 +61,8 @@ class Consumer:
     metadata: dict[str, str] = field(default_factory=dict)
     connected_ms: int = 0
     role: str = ""
+    read_compacted: bool = False
+    """Whether it wants the newest message of every key, as far as the topic is compacted."""
     permits: int = 0
     unacked: int = 0
     pending: dict[Place, Pending] = field(default_factory=dict)

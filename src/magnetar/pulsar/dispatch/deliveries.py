@@ -61,7 +61,7 @@ class Conversions:
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self._bytes = 0
-        self._kept: OrderedDict[Place, Delivery] = OrderedDict()
+        self._kept: OrderedDict[tuple[Place, int], Delivery] = OrderedDict()
 
     async def deliveries(self, entries: Iterable[StoredEntry]) -> list[Delivery]:
         """Give one delivery per entry; raise ``EntryCorrupt``, which names the entry."""
@@ -76,7 +76,7 @@ class Conversions:
         return found
 
     async def _converted(self, entry: StoredEntry) -> Delivery:
-        place = entry.ledger_id, entry.entry_id
+        place = (entry.ledger_id, entry.entry_id), entry.copy
         kept = self._kept.get(place)
         if kept is not None:
             self._kept.move_to_end(place)

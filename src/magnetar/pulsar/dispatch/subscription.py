@@ -14,13 +14,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from magnetar.ledger.cursor import Cursor
+from magnetar.ledger.cursor import BEFORE_FIRST, Cursor
 from magnetar.ledger.errors import LedgerError
-from magnetar.ledger.port import ManagedLedger, Position
+from magnetar.ledger.port import ManagedLedger, Position, StoredEntry
 from magnetar.pulsar.dispatch.consumer import Consumer, mask_of
 from magnetar.pulsar.dispatch.deliveries import Conversions, Delivery, Place
 from magnetar.pulsar.errors import ConsumerBusy, NotAllowed, PulsarError
 from magnetar.pulsar.wire.pulsar_pb2 import CommandSubscribe, ServerError
+from magnetar.records.compaction import copied_from
 from magnetar.records.errors import RecordsError
 
 READ_BYTES = 512 << 10
@@ -72,6 +73,8 @@ class Subscription(ABC):
         self._log = readings.log
         self._ahead: deque[Delivery] = deque()
         self._next: int | None = None
+        self._due = Position(-1, BEFORE_FIRST)
+        """The entry that comes next, unless it was compacted away."""
         self._generation = 0
         self._pumping: asyncio.Task[None] | None = None
         self._again = False
@@ -178,8 +181,13 @@ class Subscription(ABC):
         if offset is None:
             self.flush_acks()
             offset = await self.cursor.start_offset()
-        offset = max(offset, self._log.first_offset)
-        entries = await self._log.read(offset, max_bytes=READ_BYTES)
+            self._due = self._first_due()
+        if self.reads_compacted:
+            offset = 0 if offset <= self._log.first_offset else offset  # copies may be older than the history
+            entries = await self._log.read_compacted(offset, max_bytes=READ_BYTES)
+        else:
+            offset = max(offset, self._log.first_offset)
+            entries = await self._log.read(offset, max_bytes=READ_BYTES)
         found = await self._readings.conversions.deliveries(entries)
         if generation != self._generation:
             return not self.paused
@@ -187,14 +195,53 @@ class Subscription(ABC):
             self._next = offset
             return False
         self._next = entries[-1].last_offset + 1
+        if self._log.compacted is not None:
+            found = self._without_gone(entries, found)
         self._ahead.extend(self._not_done(found))
         return True
+
+    @property
+    def reads_compacted(self) -> bool:
+        """Whether whoever reads wants the newest message of every key, as far as the topic is compacted."""
+        return False
+
+    def _first_due(self) -> Position:
+        """Give the first entry that is not done with, were nothing compacted away."""
+        ledgers, mark = self._log.ledgers(), self.cursor.mark_delete_position
+        if ledgers and mark.ledger_id < ledgers[0].ledger_id:
+            return Position(ledgers[0].ledger_id, 0)
+        return behind(mark)
+
+    def _without_gone(self, entries: Sequence[StoredEntry], found: Sequence[Delivery]) -> list[Delivery]:
+        """Be done with what was compacted away before, between and within these entries: nobody acknowledges it."""
+        gone, left, mark = [], [], self.cursor.mark_delete_position
+        for entry, delivery in zip(entries, found, strict=True):
+            place = Position(entry.ledger_id, entry.entry_id)
+            if place > self._due:
+                gone.append((self._due, Position(place.ledger_id, place.entry_id - 1)))
+            self._due = behind(place)
+            there = int.from_bytes(copied_from(entry.data).there, "little") if entry.copy >= 0 else 0
+            remaining = self._partly.get(delivery.place, there) & there
+            if there and not remaining:
+                gone.append((place, place))
+                continue
+            if there and place > mark:
+                self._partly[delivery.place] = remaining
+            left.append(delivery)
+        if gone:
+            self.cursor.delete_ranges(gone)
+        return left
 
     def _not_done(self, found: Sequence[Delivery]) -> Iterable[Delivery]:
         """Leave out what is done with, and be done with markers."""
         is_done = self.cursor.is_done_with if self.cursor.deleted_ranges() else None
         mark = self.cursor.mark_delete_position
+        ledgers = self._log.ledgers() if self.reads_compacted else []
+        first = Position(ledgers[0].ledger_id, BEFORE_FIRST) if ledgers else Position(-1, BEFORE_FIRST)
         for each in found:
+            if mark <= first and each.place < first:  # a copy of what the history has let go of
+                yield each
+                continue
             if each.place <= mark:
                 continue
             if each.control:
@@ -427,6 +474,10 @@ class SingleActive(Subscription):
     def active_consumer(self) -> Consumer | None:
         return self._active
 
+    @property
+    def reads_compacted(self) -> bool:
+        return self._active is not None and self._active.read_compacted
+
     def _may_send(self) -> bool:
         return self._active is not None and self._active.has_room
 
@@ -457,6 +508,11 @@ class SingleActive(Subscription):
         if consumer is not self._active:
             raise NotAllowed("only the active consumer may acknowledge")
         super().acknowledge_up_to(consumer, place, remaining)
+
+
+def behind(position: Position) -> Position:
+    """Give the entry that follows in the same ledger."""
+    return Position(position.ledger_id, position.entry_id + 1)
 
 
 def _runs(places: list[Place]) -> list[tuple[Position, Position]]:

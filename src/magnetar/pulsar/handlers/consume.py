@@ -61,6 +61,8 @@ async def _subscribe(connection: Connection, command: CommandSubscribe) -> None:
         raise TopicNotFound(f"Topic {name} does not exist")
     if command.read_compacted and not name.persistent:
         raise NotAllowed("readCompacted only valid on persistent topics")
+    if command.read_compacted and command.subType not in (SubType.Exclusive, SubType.Failover):
+        raise NotAllowed("readCompacted only allowed on failover or exclusive subscriptions")
     topic = await services.topics.any(name, create=True)
     schema = command.schema if command.HasField("schema") else None
     services.schemas.for_consumer(topic.topic.name, schema, connection.role)
@@ -77,6 +79,7 @@ async def _subscribe(connection: Connection, command: CommandSubscribe) -> None:
         {pair.key: pair.value for pair in command.metadata},
         services.clock(),
         connection.role,
+        command.read_compacted,
     )
     try:
         subscription.check(consumer)

@@ -21,6 +21,7 @@ from magnetar.pulsar.wire.pulsar_pb2 import (
     MessageIdData,
     ServerError,
 )
+from magnetar.records.compaction import copied_from
 from magnetar.records.entry import decode_entry
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ async def _last_message_id(
     answer = BaseCommand(type=BaseCommand.GET_LAST_MESSAGE_ID_RESPONSE)
     response = answer.getLastMessageIdResponse
     response.request_id = command.request_id
-    await fill_last_message_id(response.last_message_id, topic)
+    compacted = consuming.consumer.read_compacted
+    await fill_last_message_id(response.last_message_id, topic, compacted=compacted)
     subscription.flush_acks()
     mark = subscription.cursor.mark_delete_position
     response.consumer_mark_delete_position.ledgerId = mark.ledger_id & _UINT64
@@ -78,9 +80,11 @@ async def _last_message_id(
     connection.answer(answer)
 
 
-async def fill_last_message_id(filled: MessageIdData, topic: PulsarTopic) -> None:
-    """Write the id of a topic's last message; -1:-1 where there is none."""
-    last = await topic.last_entry()
+async def fill_last_message_id(
+    filled: MessageIdData, topic: PulsarTopic, *, compacted: bool = False
+) -> None:
+    """Write the id of a topic's last message, as a reader of what is compacted sees it or any; -1:-1 for none."""
+    last = await topic.last_entry(compacted=compacted)
     filled.partition = topic.partition
     if last is None:
         filled.ledgerId = filled.entryId = _UINT64
@@ -88,7 +92,9 @@ async def fill_last_message_id(filled: MessageIdData, topic: PulsarTopic) -> Non
     filled.ledgerId, filled.entryId = last.ledger_id, last.entry_id
     message = decode_entry(last.data).message
     if message.batched or message.entry_format != "pulsar":
-        filled.batch_index = message.num_messages_in_batch - 1
+        there = copied_from(last.data).there if last.copy >= 0 else b""
+        messages = int.from_bytes(there, "little").bit_length() or message.num_messages_in_batch
+        filled.batch_index = messages - 1
         filled.batch_size = message.num_messages_in_batch
 
 

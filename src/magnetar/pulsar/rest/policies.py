@@ -48,7 +48,7 @@ POLICIES = (
     Policy("maxTopicsPerNamespace", "max_topics_per_namespace", int),
     Policy("maxUnackedMessagesPerConsumer", "max_unacked_messages_per_consumer", int),
     Policy("maxUnackedMessagesPerSubscription", "max_unacked_messages_per_subscription", int),
-    Policy("compactionThreshold", "compaction_threshold", int),
+    Policy("compactionThreshold", "compaction_threshold", int, honoured=True),
     Policy("offloadThreshold", "offload_threshold", int),
     Policy("offloadPolicies", "offload_policies", dict),
     Policy("schemaAutoUpdateCompatibilityStrategy", "schema_auto_update_compatibility_strategy", str),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from magnetar.pulsar.rest import (
     cluster,
+    compaction,
     namespaces,
     non_persistent,
     policies,
@@ -20,7 +21,7 @@ def _is_general(route: Route) -> tuple[int, ...]:
     return tuple(segment.startswith("{") for segment in route.full_path.split("/"))
 
 
-_PARTS = (cluster, tenants, policies, namespaces, topics, non_persistent, subscriptions, stats, schemas)
+_PARTS = (cluster, compaction, tenants, policies, namespaces, topics, non_persistent, subscriptions, stats, schemas)
 ROUTES: tuple[Route, ...] = tuple(
     sorted((route for part in _PARTS for route in part.ROUTES), key=_is_general)
 )

@@ -69,6 +69,7 @@ def topic_stats(topic: PulsarTopic) -> dict[str, Any]:
         "waitingPublishers": topic.producers.waiting,
         "subscriptions": subscriptions,
         "replication": {},
+        "compaction": _compaction(topic),
         "deduplicationStatus": "Enabled" if topic.dedup is not None else "Disabled",
         "nonContiguousDeletedMessagesRanges": sum(
             each["nonContiguousDeletedMessagesRanges"] for each in subscriptions.values()
@@ -112,6 +113,8 @@ def topic_internals(topic: PulsarTopic) -> dict[str, Any]:
     """Give what Pulsar's ``PersistentTopicInternalStats`` has."""
     ledgers = topic.log.ledgers()
     last = ledgers[-1] if ledgers else None
+    compacted = topic.log.compacted
+    copies = compacted.ledger if compacted is not None else None
     return {
         "entriesAddedCounter": sum(each.entries for each in ledgers),
         "numberOfEntries": sum(each.entries for each in ledgers),
@@ -124,16 +127,45 @@ def topic_internals(topic: PulsarTopic) -> dict[str, Any]:
         "lastConfirmedEntry": f"{last.ledger_id}:{last.entries - 1}" if last is not None else "-1:-1",
         "state": "LedgerOpened",
         "ledgers": [_ledger(each) for each in ledgers],
-        "cursors": {name: _cursor(each, topic) for name, each in topic.subscriptions.items()},
+        "cursors": {name: _cursor(each, topic) for name, each in topic.subscriptions.items()}
+        | _compaction_cursor(topic),
         "schemaLedgers": [],
         "compactedLedger": {
-            "ledgerId": -1,
-            "entries": -1,
-            "size": -1,
+            "ledgerId": copies.ledger_id if copies is not None else -1,
+            "entries": copies.entries if copies is not None else -1,
+            "size": copies.size if copies is not None else -1,
             "offloaded": False,
             "underReplicated": False,
         },
         "properties": {"firstOffset": str(topic.log.first_offset), "nextOffset": str(topic.log.next_offset)},
+    }
+
+
+def _compaction(topic: PulsarTopic) -> dict[str, Any]:
+    report = topic.log.compaction
+    return {
+        "lastCompactionRemovedEventCount": report.removed,
+        "lastCompactionSucceedTimestamp": report.succeeded_ms,
+        "lastCompactionFailedTimestamp": report.failed_ms,
+        "lastCompactionDurationTimeInMills": report.took_ms,
+    }
+
+
+def _compaction_cursor(topic: PulsarTopic) -> dict[str, Any]:
+    """Give the horizon as Pulsar shows it: as the cursor of a subscription of this name."""
+    compacted = topic.log.compacted
+    if compacted is None:
+        return {}
+    horizon = compacted.horizon
+    return {
+        "__compaction": {
+            "markDeletePosition": f"{horizon.ledger_id}:{horizon.entry_id}",
+            "readPosition": f"{horizon.ledger_id}:{horizon.entry_id + 1}",
+            "state": "Open",
+            "active": False,
+            "individuallyDeletedMessages": "[]",
+            "properties": {"CompactedTopicLedger": compacted.ledger.ledger_id},
+        }
     }
 
 

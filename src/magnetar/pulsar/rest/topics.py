@@ -210,12 +210,6 @@ async def not_served(ask: Ask) -> None:
     raise RestError(405, f"{ask.path.get('what', 'this')} is not served")
 
 
-async def compaction_status(ask: Ask) -> dict[str, str]:
-    """Tell how the last compaction went: none was run."""
-    found(ask)
-    return {"status": "NOT_RUN", "lastError": ""}
-
-
 async def look_up(ask: Ask) -> dict[str, Any]:
     """Tell which broker serves a topic."""
     services = ask.services
@@ -263,8 +257,6 @@ ROUTES = (
     Route("GET", f"{_ROOT}/retention", retention, _TENANT),
     Route("POST", f"{_ROOT}/retention", set_retention, _TENANT),
     Route("DELETE", f"{_ROOT}/retention", remove_retention, _TENANT),
-    Route("GET", f"{_ROOT}/compaction", compaction_status, _TENANT),
-    Route("PUT", f"{_ROOT}/compaction", not_served, _TENANT),
     Route("POST", f"{_ROOT}/terminate", not_served, _TENANT),
     Route("PUT", f"{_ROOT}/offload", not_served, _TENANT),
     Route("GET", "//lookup/v2/topic/persistent/{tenant}/{namespace}/{topic}", look_up, _SEES),
