@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from magnetar.pipeline import tables
+from magnetar.pipeline.stderr import stderr_to
 
 FLIGHT = """
     year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int, sched_arr_time int,
@@ -36,19 +36,6 @@ def session(log: Path) -> SparkSession:
         builder = builder.config(name, value)
     with stderr_to(log):  # where the JVM, once started, goes on writing
         return builder.getOrCreate()
-
-
-@contextmanager
-def stderr_to(path: Path) -> Iterator[None]:
-    """Have what is written to stderr in the block, and by processes started in it, go to a file."""
-    saved = os.dup(2)
-    try:
-        with path.open("wb") as file:
-            os.dup2(file.fileno(), 2)
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
 
 
 def read(

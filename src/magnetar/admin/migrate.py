@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from magnetar.admin.errors import AdminError, NotThere
 from magnetar.admin.migrate_ledgers import LedgerDraft, is_packed, rewrite, write_mapping
@@ -22,6 +23,7 @@ from magnetar.admin.migrate_offsets import (
     translated,
     write_facts,
 )
+from magnetar.admin.migrate_parallel import TASKS, DraftLedger, ScanLedger, run
 from magnetar.ledger.cursor_info import CursorInfo, decode_cursor, encode_cursor
 from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.errors import LedgerCorrupt, LedgerError
@@ -33,6 +35,9 @@ from magnetar.ledger.packed import PackedLog
 from magnetar.ledger.port import LedgerSummary, Position, wall_clock_ms
 from magnetar.metadata import DirectoryInUse, DirectoryLock, MetadataError, SqliteStore
 from magnetar.metadata.port import MetadataStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Progress = Callable[[int, int], object]
 """Told the bytes that are done, and all."""
@@ -62,8 +67,13 @@ class Migration:
     committed: tuple[TranslatedOffset, ...]
 
 
-def migrate(data: Path, *, dry_run: bool = False, progress: Progress = lambda done, total: None) -> Migration:
+def migrate(
+    data: Path, *, dry_run: bool = False, progress: Progress = lambda done, total: None,
+    spark: SparkSession | None = None,
+) -> Migration:  # fmt: skip
     """Give every topic without an index one; with ``dry_run`` only check that it can be done.
+
+    With ``spark`` its tasks read and write the ledgers side by side; what comes of it is the same.
 
     Raises `AdminError` while a broker runs, and for what is damaged or cannot be told apart; nothing is changed then.
     """
@@ -74,7 +84,7 @@ def migrate(data: Path, *, dry_run: bool = False, progress: Progress = lambda do
             raise AdminError(
                 "an earlier migration was interrupted at its very end", "Run it without --dry-run."
             )
-        work = _Migrator(root, store, dry_run=dry_run, progress=progress)
+        work = _Migrator(root, store, dry_run=dry_run, progress=progress, spark=spark)
         try:
             work.run()
         except (LedgerError, MetadataError, OSError) as error:
@@ -119,10 +129,16 @@ def _opened(root: Path, *, read_only: bool) -> Iterator[MetadataStore]:
             lock.release()
 
 
+def _name(path: str) -> str:
+    return path.removeprefix(ROOT + "/")
+
+
 class _Migrator:
     """Writes drafts, collects what the metadata shall say, and puts it in force at the end."""
 
-    def __init__(self, root: Path, store: MetadataStore, *, dry_run: bool, progress: Progress) -> None:
+    def __init__(
+        self, root: Path, store: MetadataStore, *, dry_run: bool, progress: Progress, spark: SparkSession | None
+    ) -> None:  # fmt: skip
         self.migrated: list[MigratedLog] = []
         self.committed: list[TranslatedOffset] = []
         self.total = 0
@@ -130,6 +146,7 @@ class _Migrator:
         self._store = store
         self._dry_run = dry_run
         self._progress = progress
+        self._spark = spark
         self._done = 0
         self._engine: FilesEngine | None = None
         self._infos: dict[str, ManagedLedgerInfo] = {}
@@ -141,7 +158,7 @@ class _Migrator:
         if not self._dry_run:
             self._engine = FilesEngine(self._root, self._store, RealDisk())
             asyncio.run(self._engine.start())  # replays the journal, and ends what a killed run began
-            shutil.rmtree(self._root / FOLDER / "new", ignore_errors=True)
+            self._drop_drafts()
         infos = {
             path: decode_info(stored.value, name=path)
             for path, stored in self._store.scan(ROOT + "/")
@@ -151,11 +168,12 @@ class _Migrator:
             self._engine.never_give_out(each.ledger_id for info in infos.values() for each in info.ledgers)
         packed = [path for path, info in infos.items() if self._is_packed(path, info)]
         self.total = sum(self._size(each) for path in packed for each in infos[path].ledgers)
-        logs = {
-            path.removeprefix(ROOT + "/"): self._log(path, infos[path])
-            for path in packed
-            if not is_offsets_log(path)
-        }
+        topics = {path: infos[path] for path in packed if not is_offsets_log(path)}
+        if self._spark is None:
+            found = {path: self._log(path, info) for path, info in topics.items()}
+        else:
+            found = self._logs_by(self._spark, topics)
+        logs = {_name(path): log for path, log in found.items()}
         for path, info in infos.items():
             if is_offsets_log(path) and (logs or path in packed):
                 self._offsets(path, info, logs, replaced=path in packed)
@@ -168,13 +186,17 @@ class _Migrator:
             return
         asyncio.run(self._engine.close())
         if self._store.get(SWAP) is None:
-            shutil.rmtree(self._root / FOLDER / "new", ignore_errors=True)
+            self._drop_drafts()
+
+    def _drop_drafts(self) -> None:
+        for folder in ("new", TASKS):
+            shutil.rmtree(self._root / FOLDER / folder, ignore_errors=True)
 
     def _is_packed(self, path: str, info: ManagedLedgerInfo) -> bool:
         kinds = {kind for each in info.ledgers if (kind := is_packed(self._root, each)) is not None}
         if len(kinds) > 1 and not is_offsets_log(path):
             raise AdminError(
-                f"{path.removeprefix(ROOT + '/')} has ledgers with an index and ledgers without one",
+                f"{_name(path)} has ledgers with an index and ledgers without one",
                 "A topic that was written on both sides of KoP 2.8 cannot be migrated yet; nothing was changed.",
             )
         return True in kinds
@@ -192,7 +214,7 @@ class _Migrator:
     # -- topics
 
     def _log(self, path: str, info: ManagedLedgerInfo) -> PackedLog:
-        name = path.removeprefix(ROOT + "/")
+        name = _name(path)
         log = PackedLog()
         kept: list[LedgerSummary] = []
         kafka = pulsar = 0
@@ -208,14 +230,50 @@ class _Migrator:
             kafka, pulsar = kafka + counts[0], pulsar + counts[1]
             if sum(counts) and made is not None:
                 kept.append(made)
-        self.migrated.append(
-            MigratedLog(name, sum(1 for each in info.ledgers), kafka, pulsar, log.next_offset)
-        )
+        self._take(path, info, log, kept, kafka, pulsar)
+        return log
+
+    def _logs_by(self, spark: SparkSession, topics: Mapping[str, ManagedLedgerInfo]) -> dict[str, PackedLog]:
+        """Do what `_log` does with all topics at once, by Spark's tasks."""
+        ledgers = [each for info in topics.values() for each in info.ledgers]
+        scanned = dict(zip(
+            (each.ledger_id for each in ledgers), run(spark, [ScanLedger(self._root, each) for each in ledgers]),
+            strict=True,
+        ))  # fmt: skip
+        logs: dict[str, PackedLog] = {}
+        drafts = []
+        for path, info in topics.items():
+            log = logs[path] = PackedLog()
+            for each in info.ledgers:
+                try:
+                    first = log.begin(each.ledger_id)
+                except ValueError as error:
+                    raise AdminError(
+                        f"{_name(path)} cannot be migrated: {error}", "Nothing was changed."
+                    ) from error
+                for messages in scanned[each.ledger_id].messages.tolist():
+                    log.add(each.ledger_id, messages)
+                if len(scanned[each.ledger_id].messages):
+                    drafts.append(DraftLedger(self._root, each, first))
+        made = {each.ledger_id: each for each in run(spark, [] if self._dry_run else drafts)}
+        for path, info in topics.items():
+            kept = [made[each.ledger_id] for each in info.ledgers if each.ledger_id in made]
+            found = [scanned[each.ledger_id] for each in info.ledgers]
+            kafka, pulsar = sum(each.kafka for each in found), sum(each.pulsar for each in found)
+            self._take(path, info, logs[path], kept, kafka, pulsar)
+        self._passed(self.total)
+        return logs
+
+    def _take(
+        self, path: str, info: ManagedLedgerInfo, log: PackedLog, kept: list[LedgerSummary], kafka: int, pulsar: int
+    ) -> None:  # fmt: skip
+        """Note what became of a managed ledger, and that its drafts shall take their places."""
+        name = _name(path)
+        self.migrated.append(MigratedLog(name, len(info.ledgers), kafka, pulsar, log.next_offset))
         if not self._dry_run:
             write_mapping(self._root, name, [each.ledger_id for each in info.ledgers], log)
             self._cursors |= self._moved_cursors(path, info.ledgers, kept)
             self._replace(path, info, kept, log.next_offset)
-        return log
 
     def _draft(self, summary: LedgerSummary, first_offset: int) -> LedgerDraft:
         return LedgerDraft(self._root, summary.ledger_id, first_offset, summary.created_ms or wall_clock_ms())

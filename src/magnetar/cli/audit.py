@@ -10,7 +10,17 @@ import typer
 
 from magnetar.admin.errors import AdminError, NotThere
 from magnetar.admin.whereabouts import data_directory
-from magnetar.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Data, Json, TopicName
+from magnetar.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    AnyFormat,
+    AnyTable,
+    Bootstrap,
+    Data,
+    Json,
+    Master,
+    TableTopic,
+    TopicName,
+)
 from magnetar.cli.output import give, pairs, table
 
 if TYPE_CHECKING:
@@ -23,9 +33,6 @@ if TYPE_CHECKING:
 
 EQUAL, NOT_EQUAL = 0, 1
 _SHOWN = 50
-Master = Annotated[
-    str | None, typer.Option(metavar="URL", help="Spark's master. Default local[*], or SPARK_REMOTE.")
-]
 
 
 class NotCompared(AdminError):
@@ -36,18 +43,9 @@ class NotCompared(AdminError):
 
 def audit(
     topic: TopicName,
-    table: Annotated[
-        str, typer.Argument(metavar="TABLE", help="A path, a URL, or a name in Spark's catalog.")
-    ],
-    format_: Annotated[
-        str, typer.Option("--format", metavar="auto|parquet|delta|iceberg", help="What the table is.")
-    ] = "auto",
-    table_topic: Annotated[
-        str | None,
-        typer.Option(
-            "--table-topic", metavar="NAME", help="What the table calls the topic, if it has several."
-        ),
-    ] = None,
+    table: AnyTable,
+    format_: AnyFormat = "auto",
+    table_topic: TableTopic = None,
     range_: Annotated[
         int, typer.Option("--range", min=1, metavar="OFFSETS", help="How many offsets share a digest.")
     ] = 100_000,

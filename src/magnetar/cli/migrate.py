@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from magnetar.admin.errors import Invalid
-from magnetar.cli.options import DryRun, Json, Yes, confirm
+from magnetar.cli.options import DryRun, Json, Master, Yes, confirm
 from magnetar.cli.output import give, pairs, size, table
 
 if TYPE_CHECKING:
@@ -50,6 +50,10 @@ def packed_offsets(
         bool,
         typer.Option("--drop-old", help="Delete the old files of an earlier migration; do nothing else."),
     ] = False,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Have Spark's tasks read and write the ledgers, for large topics.")
+    ] = False,
+    master: Master = None,
     yes: Yes = False,
     json: Json = False,
 ) -> None:
@@ -67,9 +71,21 @@ def packed_offsets(
         return
     from magnetar.admin.migrate import migrate
 
-    with _bar(hidden=json) as progress:
-        done = migrate(data, dry_run=dry_run, progress=progress)
+    if spark or master is not None:
+        done = _by_spark(data, master, dry_run=dry_run, hidden=json)
+    else:
+        with _bar(hidden=json) as progress:
+            done = migrate(data, dry_run=dry_run, progress=progress)
     give(done, _migrated, as_json=json)
+
+
+def _by_spark(data: Path, master: str | None, *, dry_run: bool, hidden: bool) -> Migration:
+    """Migrate by Spark's tasks; the directory must be seen by all of its workers under the same name."""
+    from magnetar.admin.migrate import migrate
+    from magnetar.pipeline.command_session import command_session, progress
+
+    with command_session("magnetar migrate", master) as spark, progress(spark, "rewriting", hidden=hidden):
+        return migrate(data, dry_run=dry_run, spark=spark)
 
 
 @contextmanager

@@ -75,6 +75,19 @@ Partitions = Annotated[
     list[int] | None,
     typer.Option("--partition", "-p", min=0, help="Only this partition; repeatable."),
 ]
+Master = Annotated[
+    str | None, typer.Option(metavar="URL", help="Spark's master. Default local[*], or SPARK_REMOTE.")
+]
+AnyTable = Annotated[
+    str, typer.Argument(metavar="TABLE", help="A path, a URL, or a name in Spark's catalog.")
+]
+AnyFormat = Annotated[
+    str, typer.Option("--format", metavar="auto|parquet|delta|iceberg", help="What the table is.")
+]
+TableTopic = Annotated[
+    str | None,
+    typer.Option("--table-topic", metavar="NAME", help="What the table calls the topic, if it has several."),
+]
 Pairs = Annotated[list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="Repeatable.")]
 
 

@@ -11,8 +11,18 @@ import typer
 
 from magnetar.admin.errors import AdminError, Invalid, NotThere
 from magnetar.admin.whereabouts import data_directory
-from magnetar.cli.audit import Master, told
-from magnetar.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Data, Json, Pairs
+from magnetar.cli.audit import told
+from magnetar.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    AnyFormat,
+    AnyTable,
+    Bootstrap,
+    Data,
+    Json,
+    Master,
+    Pairs,
+    TableTopic,
+)
 from magnetar.cli.output import give, pairs, size, table
 
 if TYPE_CHECKING:
@@ -32,19 +42,10 @@ class Proven:
 
 
 def restore(
-    table: Annotated[
-        str, typer.Argument(metavar="TABLE", help="A path, a URL, or a name in Spark's catalog.")
-    ],
+    table: AnyTable,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A topic that does not exist yet.")],
-    format_: Annotated[
-        str, typer.Option("--format", metavar="auto|parquet|delta|iceberg", help="What the table is.")
-    ] = "auto",
-    table_topic: Annotated[
-        str | None,
-        typer.Option(
-            "--table-topic", metavar="NAME", help="What the table calls the topic, if it has several."
-        ),
-    ] = None,
+    format_: AnyFormat = "auto",
+    table_topic: TableTopic = None,
     partitions: Annotated[
         int | None, typer.Option(min=1, help="How many the topic gets. Default as many as the table knows.")
     ] = None,

@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from magnetar.pipeline.stderr import stderr_to
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -40,7 +42,7 @@ def command_session(name: str, master: str | None = None, memory: str = "2g") ->
     for setting, value in _SETTINGS.items():
         builder = builder.config(setting, value)
     log = Path(tempfile.gettempdir(), f"{name.replace(' ', '-')}-{os.getpid()}.log")
-    with _stderr_to(log):  # where the JVM, once started, goes on writing
+    with stderr_to(log):  # where the JVM, once started, goes on writing
         session = builder.getOrCreate()
     try:
         yield session
@@ -97,16 +99,3 @@ def progress(spark: SparkSession, text: str, *, hidden: bool = False) -> Iterato
         finally:
             over.set()
             watcher.join()
-
-
-@contextmanager
-def _stderr_to(path: Path) -> Iterator[None]:
-    """Have what is written to stderr in the block, and by processes started in it, go to a file."""
-    saved = os.dup(2)
-    try:
-        with path.open("wb") as file:
-            os.dup2(file.fileno(), 2)
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
