@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +14,11 @@ from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegis
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf import descriptor_pb2
 
 from magnetar.pipeline.jobs.decode.decoder import plan
 from magnetar.pipeline.jobs.spec import ProjectSpec, RegistrySpec, TopicSpec
+from tests.pipeline.jobs.schema_registry import SchemaRegistry
 from tests.process import BrokerProcess
 from tests.schema_registry.test_serializers import ORDER, compiled
 
@@ -65,6 +68,22 @@ def test_avro_with_a_reference(url: str) -> None:
     serialize = AvroSerializer(client, Schema(json.dumps(trip), "AVRO", references))
     (row,) = decoded(url, "trips", "avro", [serialize({"to": {"name": "Ulm"}}, value_of("trips"))])
     assert row["row"] == {"to": {"name": "Ulm"}}
+
+
+def test_protobuf_that_a_registry_gives_as_a_descriptor(tmp_path: Path) -> None:
+    """Apicurio gives back in base64 what Python's serializer registered so."""
+    order = compiled(ORDER, tmp_path)["shop.Order"]
+    descriptor = descriptor_pb2.FileDescriptorProto()
+    order.DESCRIPTOR.file.CopyToProto(descriptor)
+    registry = SchemaRegistry()
+    text = base64.b64encode(descriptor.SerializeToString()).decode()
+    schema_id = registry.register("orders-value", text, "PROTOBUF")
+    value = b"\0" + schema_id.to_bytes(4, "big") + b"\x02\x02" + order(id=7, card="visa").SerializeToString()
+    asked = TopicSpec(topic="orders", format="protobuf", subjects=("orders-value",), message="shop.Order")
+    project = ProjectSpec(Path(), None, {"orders": asked}, registry=RegistrySpec(url=registry.url))
+    (found,) = plan(asked, project).decode(pa.array([value], pa.binary())).to_pylist()
+    registry.close()
+    assert (found["error"], found["row"]["id"], found["row"]["card"]) == (None, 7, "visa")
 
 
 def test_protobuf_as_pythons_serializer_registers_it(url: str, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class ProtobufSchema:
 
 def parse(text: str, references: Mapping[str, str]) -> ProtobufSchema:
     """Understand a schema; raise `InvalidSchema`. Runs protoc for a text: up to a second."""
-    file = _of_base64(text)
+    file = of_base64(text)
     if file is None:
         file = _compiled(text, references)
     elif not references:
@@ -59,12 +59,13 @@ def parse(text: str, references: Mapping[str, str]) -> ProtobufSchema:
 
 def serialized(text: str, references: Mapping[str, str]) -> str:
     """Give a schema's descriptor in base64, which clients ask for as ``format=serialized``."""
-    file = _of_base64(text) or _compiled(text, references)
+    file = of_base64(text) or _compiled(text, references)
     file.ClearField("source_code_info")
     return base64.b64encode(file.SerializeToString()).decode()
 
 
-def _of_base64(text: str) -> descriptor_pb2.FileDescriptorProto | None:
+def of_base64(text: str) -> descriptor_pb2.FileDescriptorProto | None:
+    """Give the descriptor behind base64, or None if it is something else."""
     try:
         content = base64.b64decode(text, validate=True)
         file = descriptor_pb2.FileDescriptorProto.FromString(content)

@@ -28,6 +28,8 @@ from google.protobuf.message import DecodeError
 from magnetar.pipeline.jobs.decode.columns import TEXT
 from magnetar.pipeline.jobs.decode.registry import Schema
 from magnetar.pipeline.jobs.decode.wire import Undecodable
+from magnetar.schema_registry.kinds.protobuf_kind import of_base64
+from magnetar.schema_registry.kinds.protobuf_text import as_text
 
 _F = FieldDescriptor
 _TYPES = {
@@ -74,7 +76,7 @@ def of_registry(schema: Schema) -> ProtobufSchema:
     """Give a registered schema with all that it imports."""
     main = f"schema-{schema.schema_id}.proto"
     try:
-        return ProtobufSchema(compile_proto({**dict(_sources(schema)), main: schema.text}), main)
+        return ProtobufSchema(compile_proto({**dict(_sources(schema)), main: _text(schema)}), main)
     except ValueError as error:
         raise ValueError(f"schema {schema.schema_id}: {error}") from None
 
@@ -93,9 +95,15 @@ def of_file(path: Path) -> ProtobufSchema:
     return ProtobufSchema(compile_proto(wanted), path.name)
 
 
+def _text(schema: Schema) -> str:
+    """Give a schema as text: some registries keep the descriptors, in base64, that Python's serializer registers."""
+    file = of_base64(schema.text)
+    return schema.text if file is None else as_text(file)
+
+
 def _sources(schema: Schema) -> Iterator[tuple[str, str]]:
     for name, each in schema.references:
-        yield name, each.text
+        yield name, _text(each)
         yield from _sources(each)
 
 
