@@ -56,8 +56,17 @@ def init(
     ] = None,
     registry: Annotated[str, typer.Option("--registry", metavar="URL", help="A schema registry.")] = "",
     envelope: Annotated[str, typer.Option("--envelope", help="none or debezium.")] = "none",
-    current: Annotated[str, typer.Option("--current", help="Current state: rebuild or none.")] = "rebuild",
-    table_format: Annotated[str, typer.Option("--table-format", help="parquet or delta.")] = "parquet",
+    current: Annotated[
+        str | None,
+        typer.Option("--current", help="rebuild, upsert or none; rebuild for parquet, upsert for others."),
+    ] = None,
+    table_format: Annotated[
+        str, typer.Option("--table-format", help="parquet, delta or iceberg.")
+    ] = "parquet",
+    writer: Annotated[
+        str,
+        typer.Option("--writer", help="direct: files straight from Arrow, or spark: by Spark's own writer."),
+    ] = "direct",
     json: Json = False,
 ) -> None:
     """Make a project: plain files, which are yours from then on."""
@@ -67,6 +76,7 @@ def init(
         made = create(
             directory, topic, data, format=format, schema=schema, schema_file=schema_file, registry=registry,
             envelope=envelope, current=current, table_format=table_format, bootstrap=bootstrap_servers,
+            writer=writer,
         )  # fmt: skip
     give(made, _created, as_json=json)
 

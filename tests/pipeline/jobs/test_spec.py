@@ -9,7 +9,7 @@ import pytest
 
 from magnetar.pipeline.jobs.project import create
 from magnetar.pipeline.jobs.spec import SpecError, load_spec, parse_spec, table_name
-from magnetar.pipeline.jobs.tables import files_of
+from magnetar.pipeline.tables.listing import parquet_files
 
 GOOD: dict[str, Any] = {"data": "/d", "topics": {"t": {"schema": "id int"}}}
 
@@ -28,7 +28,17 @@ def topic(**fields: Any) -> dict[str, Any]:
             GOOD | {"topcis": {}},
             "topcis: there is no such field; there are: bootstrap_servers, data, registry, spark",
         ),
-        (GOOD | {"table_format": "orc"}, "table_format: must be one of parquet, delta, not 'orc'"),
+        (GOOD | {"table_format": "orc"}, "table_format: must be one of parquet, delta, iceberg, not 'orc'"),
+        (GOOD | {"writer": "flink"}, "writer: must be one of direct, spark, not 'flink'"),
+        (
+            GOOD | {"writer": "spark", "table_format": "iceberg"},
+            "writer: must be direct for table_format iceberg",
+        ),
+        (topic(current="upsert") | {"writer": "spark"}, "topics.t.current: upsert needs writer: direct"),
+        (
+            topic(current="rebuild") | {"table_format": "delta"},
+            "topics.t.current: must be one of upsert, none",
+        ),
         (GOOD | {"registry": "http://x"}, "registry must be a mapping"),
         (GOOD | {"registry": {"url": "x"}}, "registry.url: must begin with http:// or https://, not 'x'"),
         (GOOD | {"registry": {}}, "registry.url: is missing"),
@@ -37,7 +47,7 @@ def topic(**fields: Any) -> dict[str, Any]:
         (topic(format="xml"), "topics.t.format: must be one of json, avro, protobuf, bytes, not 'xml'"),
         (topic(formt="json"), "topics.t.formt: there is no such field"),
         (topic(envelope="maxwell"), "topics.t.envelope: must be one of none, debezium"),
-        (topic(current="upsert"), "topics.t.current: must be one of rebuild, none"),
+        (topic(current="merge"), "topics.t.current: must be one of rebuild, upsert, none"),
         (
             topic(format="avro"),
             "topics.t.schema: Spark DDL is for format json; avro needs schema_file or a registry",
@@ -100,4 +110,4 @@ def test_files_that_the_sink_did_not_commit_are_no_rows(tmp_path: Path) -> None:
     (log / "10").write_text("v1\n" + line % "/t/d.parquet")
     (log / "3").write_text("v1\n" + line % "/t/never.parquet")
     (tmp_path / "orphan.parquet").write_text("")
-    assert files_of(tmp_path) == ["/t/a b.parquet", "/t/c.parquet", "/t/d.parquet"]
+    assert parquet_files(tmp_path) == ["/t/a b.parquet", "/t/c.parquet", "/t/d.parquet"]

@@ -1,4 +1,4 @@
-"""How far a project is, from its checkpoints and the topics: no Spark is started for it."""
+"""How far a project is, from its tables or checkpoints and the topics: no Spark is started for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from magnetar.pipeline.jobs.spec import SPARK_SPEC_FILE, ProjectSpec, SpecError, TopicSpec
 
-_CHECKPOINTS = "_checkpoints"
+CHECKPOINTS = "_checkpoints"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,19 @@ def storage_of(project: ProjectSpec) -> Path:
 
 def committed(project: ProjectSpec, topic: TopicSpec) -> dict[int, int] | None:
     """Give the next offset per partition that bronze needs, or None before the first run."""
-    flows = sorted((storage_of(project) / _CHECKPOINTS).glob(f"*/*/{topic.bronze}/*/*/commits"))
-    found: dict[int, int] | None = None
+    if project.is_direct(topic.bronze):
+        from magnetar.pipeline.jobs.tables import direct_table
+
+        table = direct_table(project, topic.bronze)
+        found = None if table is None else table.position()
+        return {w.partition: at for w, at in found.items() if w.topic == topic.topic} if found else None
+    flows = sorted((storage_of(project) / CHECKPOINTS).glob(f"*/*/{topic.bronze}/*/*/commits"))
+    done: dict[int, int] | None = None
     for commits in flows:
         numbers = [int(each.name) for each in commits.iterdir() if each.name.isdigit()]
         if numbers:
-            found = _offsets(commits.parent / "offsets" / str(max(numbers)), topic.topic)
-    return found
+            done = _offsets(commits.parent / "offsets" / str(max(numbers)), topic.topic)
+    return done
 
 
 def _offsets(path: Path, topic: str) -> dict[int, int]:

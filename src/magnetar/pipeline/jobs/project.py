@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
+from magnetar.pipeline.jobs.code import code_of
 from magnetar.pipeline.jobs.spec import (
     SPARK_SPEC_FILE,
     SPEC_FILE,
     ProjectSpec,
     SpecError,
-    TopicSpec,
     parse_spec,
 )
 
@@ -23,14 +23,15 @@ _SPEC = Template("""\
 # Which topics become which tables. The fields and their words: docs/pipeline.md of Magnetar.
 ${data}\
 ${bootstrap}\
-table_format: $table_format   # parquet or delta
+table_format: $table_format   # parquet, delta or iceberg
+writer: $writer   # direct: Magnetar writes bronze, and all that is not parquet; spark: Spark writes all
 ${registry}\
 topics:
   $topic:
     format: $format   # json, avro, protobuf or bytes
 ${schema}\
     envelope: $envelope   # none or debezium
-    current: $current   # rebuild or none
+    current: $current   # rebuild, upsert or none
 """)
 
 _SPARK_SPEC = Template("""\
@@ -74,40 +75,6 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
-_CODE = Template('''\
-"""$topic: topic -> bronze -> decoded -> current state. This file is yours."""
-
-from pyspark import pipelines as dp
-from pyspark.sql import SparkSession
-
-from magnetar.pipeline.jobs import load_topic
-
-spark: SparkSession  # set by whoever runs the pipeline
-topic = load_topic("$topic")
-
-
-@dp.table(name="${table}_bronze", format=topic.format, comment="Every record of $topic: raw bytes, headers, positions")
-def bronze():
-    return topic.records(spark)
-
-
-@dp.table(name="${table}_decoded", format=topic.format, comment="Values taken apart")
-def decoded():
-    return topic.decode(spark.readStream.table("${table}_bronze"))
-
-
-@dp.table(name="${table}_dead_letters", format=topic.format, comment="What could not be decoded, and why")
-def dead_letters():
-    return topic.dead_letters(spark.readStream.table("${table}_decoded"))
-''')
-
-_REBUILD = Template("""
-
-@dp.materialized_view(name="${table}_current", format=topic.format, comment="The newest row of each key")
-def current():
-    return topic.current(spark.read.table("${table}_decoded"))
-""")
-
 
 @dataclass(frozen=True, slots=True)
 class Created:
@@ -120,33 +87,34 @@ class Created:
 def create(
     directory: Path, topic: str, data: Path | None, *, format: str = "json", schema: str = "",
     schema_file: Path | None = None,
-    registry: str = "", envelope: str = "none", current: str = "rebuild", table_format: str = "parquet",
-    bootstrap: str = "",
+    registry: str = "", envelope: str = "none", current: str | None = None, table_format: str = "parquet",
+    bootstrap: str = "", writer: str = "direct",
 ) -> Created:  # fmt: skip
     """Make a project for one topic; raise `SpecError` if something is there already or is not allowed."""
     directory = directory.absolute()
     if (directory / SPEC_FILE).exists() or (directory / SPARK_SPEC_FILE).exists():
         raise SpecError(f"{directory} is a pipeline project already; to start over, choose another directory")
+    current = current or ("rebuild" if writer == "spark" or table_format == "parquet" else "upsert")
     told = _schema_lines(schema, _copied(schema_file, directory))
     values = {
         "data": f"data: {_quoted(str(data.absolute()))}\n" if data else "",
         "topic": _quoted(topic), "format": format, "envelope": envelope,
-        "current": current, "table_format": table_format, "schema": told,
+        "current": current, "table_format": table_format, "writer": writer, "schema": told,
         "bootstrap": f"bootstrap_servers: {_quoted(bootstrap)}\n" if bootstrap else "",
         "registry": f"registry: {{url: {_quoted(registry)}}}\n" if registry else "",
     }  # fmt: skip
     content = _SPEC.substitute(values)
-    made = _parsed(content, directory).topics[topic]
+    project = _parsed(content, directory)
+    made = project.topics[topic]
     names = {"topic": topic, "table": made.table, "directory": directory, "name": directory.name}
-    code = _CODE.substitute(names) + _current_code(made).substitute(names)
     files = {
         SPEC_FILE: content,
         SPARK_SPEC_FILE: _SPARK_SPEC.substitute(names),
         f"{CONF}/spark-defaults.conf": _DEFAULTS.substitute(
-            names, more=_DELTA if table_format == "delta" else ""
+            names, more=_DELTA if (table_format, writer) == ("delta", "spark") else ""
         ),
         f"{CONF}/log4j2.properties": _LOG,
-        f"transformations/{made.table}.py": code,
+        f"transformations/{made.table}.py": code_of(project, made),
         ".gitignore": f"{STORAGE}/\n{WAREHOUSE}/\nmetastore/\nmetastore.log\nruns/\n__pycache__/\n",
     }
     for name, text in files.items():
@@ -178,10 +146,6 @@ def _schema_lines(schema: str, schema_file: str) -> str:
     if schema:
         return f"    schema: {_quoted(schema)}\n"
     return f"    schema_file: {_quoted(schema_file)}\n" if schema_file else ""
-
-
-def _current_code(topic: TopicSpec) -> Template:
-    return {"rebuild": _REBUILD, "none": Template("")}[topic.current]
 
 
 def _quoted(text: str) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magnetar.pipeline.jobs.spec import ProjectSpec, SpecError, TopicSpec
-from magnetar.pipeline.jobs.topic import REPLAY_HEADER
+from magnetar.pipeline.replays import REPLAY_HEADER
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer

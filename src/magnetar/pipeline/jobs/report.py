@@ -10,14 +10,23 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from magnetar.pipeline.jobs.picture import draw
+
 if TYPE_CHECKING:
     from magnetar.pipeline.jobs.run import FlowEvent, RunReport
 
 _STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222 }
-table { border-collapse: collapse; margin: 1em 0 } td, th { padding: .2em 1em .2em 0; text-align: right }
-td:first-child, th:first-child { text-align: left } th { border-bottom: 1px solid #999; font-weight: 600 }
-img { max-width: 100% } .bad { color: #b00 }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 64em; margin: 2em auto; padding: 0 1em; color: #24292f }
+h1 { font-size: 1.4em; margin-bottom: 0 }
+h2 { font-size: 1.05em; margin: 2em 0 .3em } .when { color: #6b7480; margin: 0 }
+.cards { display: flex; flex-wrap: wrap; gap: .8em; margin: 1.2em 0 }
+.card { background: #f4f6f9; border-radius: 8px; padding: .6em 1.1em; min-width: 8em; color: #6b7480 }
+.card b { display: block; font-size: 1.5em; line-height: 1.3; color: #24292f } .card.bad b { color: #c0392b }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
+td, th { padding: .35em .8em; text-align: right; border-bottom: 1px solid #e6eaef }
+td:first-child, th:first-child { text-align: left; padding-left: 0 }
+th { color: #6b7480; font-weight: 500; border-bottom: 1px solid #9aa4b0 }
+img { max-width: 100% }
 """
 
 
@@ -25,7 +34,7 @@ def write_report(report: RunReport, events: Sequence[FlowEvent], place: Path) ->
     """Write the report's files into the run's directory. Without matplotlib there is no picture."""
     content = asdict(report) | {"events": [asdict(each) for each in events]}
     (place / "report.json").write_text(json.dumps(content, indent=2) + "\n")
-    drawn = _draw(report, place / "report.png")
+    drawn = draw(report, events, place / "report.png")
     (place / "report.html").write_text(_page(report, picture=drawn))
 
 
@@ -42,7 +51,6 @@ def reports(directory: Path) -> list[dict[str, Any]]:
 
 def _page(report: RunReport, *, picture: bool) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(report.started_ms / 1000))
-    bad = ' class="bad"' if report.dead_letters else ""
     tables = [
         (t.table, f"{t.rows:,}", f"{t.added:+,}", f"{t.files:,}", f"{t.seconds:.1f}") for t in report.tables
     ]
@@ -51,13 +59,25 @@ def _page(report: RunReport, *, picture: bool) -> str:
         for topic in report.topics
         for p in topic.partitions
     ]
+    cards = (
+        ("records", f"{report.records:,}", False),
+        ("seconds", f"{report.seconds:.1f}", False),
+        ("records per second", f"{report.records_per_s:,.0f}", False),
+        ("dead letters", f"{report.dead_letters:,}", report.dead_letters > 0),
+        ("records behind", f"{report.lag:,}", report.lag > 0),
+    )
+    told = "".join(
+        f'<div class="card{" bad" if bad else ""}"><b>{value}</b>{name}</div>' for name, value, bad in cards
+    )
     return f"""<!doctype html>
 <meta charset="utf-8"><title>Pipeline run {when}</title><style>{_STYLE}</style>
 <h1>Pipeline run</h1>
-<p>{when}: {report.records:,} records in {report.seconds:.1f} s ({report.records_per_s:,.0f} per second),
-<span{bad}>{report.dead_letters:,} dead letters</span>, {report.lag:,} records behind.</p>
-{'<p><img src="report.png" alt="rows and seconds per table, lag per partition"></p>' if picture else ""}
+<p class="when">{when}</p>
+<div class="cards">{told}</div>
+{'<p><img src="report.png" alt="rows per table, when each ran, how far each partition is read"></p>' if picture else ""}
+<h2>Tables</h2>
 {_table(("table", "rows", "added", "files", "seconds"), tables)}
+<h2>Topics</h2>
 {_table(("partition", "next offset", "end", "lag"), partitions)}
 """
 
@@ -68,29 +88,3 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>\n" for row in rows
     )
     return f"<table>\n<tr>{cells}</tr>\n{body}</table>"
-
-
-def _draw(report: RunReport, path: Path) -> bool:
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        return False
-    figure = Figure(figsize=(9, 3.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    rows, seconds, lag = figure.subplots(1, 3)
-    names = [each.table for each in report.tables]
-    rows.barh(names, [max(each.added, 0) for each in report.tables], color="#3366aa")
-    rows.set_title("rows added", fontsize=10)
-    seconds.barh(names, [each.seconds for each in report.tables], color="#999999")
-    seconds.set_title("seconds", fontsize=10)
-    seconds.set_yticks([])
-    partitions = [(f"{t.topic}-{p.partition}", p.lag) for t in report.topics for p in t.partitions][:40]
-    lag.barh([name for name, _ in partitions], [each for _, each in partitions], color="#bb4444")
-    lag.set_title("lag", fontsize=10)
-    for each in (rows, seconds, lag):
-        each.invert_yaxis()
-        each.tick_params(labelsize=7)
-        each.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=110)
-    return True

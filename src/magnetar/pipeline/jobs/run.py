@@ -10,9 +10,11 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from magnetar.pipeline.jobs.passes import empty, passes, registry_of
 from magnetar.pipeline.jobs.progress import TopicProgress, progress
 from magnetar.pipeline.jobs.session import spark_session
 from magnetar.pipeline.jobs.spec import SPARK_SPEC_FILE, ProjectSpec
+from magnetar.pipeline.jobs.tables import direct_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,13 +78,15 @@ def run(
     place = project.directory / RUNS / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(started))
     place.mkdir(parents=True, exist_ok=True)
     names = [name for topic in project.topics.values() for name in topic.tables]
+    empty(project, names if full_refresh_all else full_refresh)
     with spark_session(project, place / "spark.log") as spark:
-        counts = {name: _rows(spark, name) for name in names}
+        counts = {name: _rows(project, spark, name) for name in names}
         clock = time.monotonic()
         events = list(_events(project, spark, told, refresh, full_refresh, full_refresh_all, dry=False))
         seconds = time.monotonic() - clock
         took = _durations(events)
-        tables = tuple(_table(spark, name, counts[name], took.get(name, 0.0)) for name in names)
+        _tidy(project, names)
+        tables = tuple(_table(project, spark, name, counts[name], took.get(name, 0.0)) for name in names)
     after = tuple(progress(project, topic) for topic in project.topics.values())
     records = sum(_moved(b, a) for b, a in zip(before, after, strict=True))
     dead = {topic.dead_letters for topic in project.topics.values()}
@@ -127,7 +131,7 @@ def _events(
         spec = cli.load_pipeline_spec(path)
         for name, value in spec.configuration.items():
             spark.conf.set(name, value)
-        for chosen, anew in _passes(project, refresh, full_refresh, full_refresh_all, dry=dry):
+        for each in passes(project, refresh, full_refresh, full_refresh_all, dry=dry):
             # Spark runs a graph once.
             graph = cli.create_dataflow_graph(
                 spark,
@@ -135,12 +139,12 @@ def _events(
                 default_database=spec.database,
                 sql_conf=spec.configuration,
             )
-            registry = cli.SparkConnectGraphElementRegistry(spark, graph)
+            registry = registry_of(spark, graph, each)
             with redirect_stdout(sys.stderr):  # where Spark says what it loads
                 cli.register_definitions(path, registry, spec, spark, graph)
             results = cli.start_run(
-                spark, graph, full_refresh=anew, full_refresh_all=full_refresh_all,
-                refresh=chosen, dry=dry, storage=spec.storage,
+                spark, graph, full_refresh=list(each.anew), full_refresh_all=full_refresh_all,
+                refresh=[], dry=dry, storage=spec.storage,
             )  # fmt: skip
             for result in results:
                 if "pipeline_event_result" in result:
@@ -152,20 +156,6 @@ def _events(
         raise RunFailed(_cause(f"{error}\n{last}")) from error
     if last:
         raise RunFailed(_cause(last))
-
-
-def _passes(
-    project: ProjectSpec, refresh: Sequence[str], full_refresh: Sequence[str], full_refresh_all: bool, *, dry: bool
-) -> Iterator[tuple[list[str], list[str]]]:  # fmt: skip
-    """Give what to refresh, and what to make anew, pass by pass.
-
-    Spark runs the streams of a graph side by side once their tables exist, so one pass would leave decoded a run behind
-    bronze. Hence bronze first, then decoded, then everything.
-    """
-    if not (dry or refresh or full_refresh or full_refresh_all):
-        yield [topic.bronze for topic in project.topics.values()], []
-        yield [topic.decoded for topic in project.topics.values()], []
-    yield list(refresh), list(full_refresh)
 
 
 def _event(message: str, seconds: float) -> FlowEvent:
@@ -196,16 +186,34 @@ def _durations(events: Sequence[FlowEvent]) -> dict[str, float]:
     return took
 
 
-def _rows(spark: SparkSession, name: str) -> int:
+def _rows(project: ProjectSpec, spark: SparkSession, name: str) -> int:
+    if project.is_direct(name):
+        table = direct_table(project, name)
+        return 0 if table is None else sum(each.rows for each in table.files())
     return int(spark.table(name).count()) if spark.catalog.tableExists(name) else 0
 
 
-def _table(spark: SparkSession, name: str, before: int, seconds: float) -> TableReport:
-    if not spark.catalog.tableExists(name):
-        return TableReport(name, 0, -before, 0, seconds)
-    frame = spark.table(name)
-    rows = int(frame.count())
-    return TableReport(name, rows, rows - before, len(frame.inputFiles()), seconds)
+def _table(project: ProjectSpec, spark: SparkSession, name: str, before: int, seconds: float) -> TableReport:
+    rows = _rows(project, spark, name)
+    if project.is_direct(name):
+        table = direct_table(project, name)
+        files = 0 if table is None else len(table.files())
+    else:
+        files = len(spark.table(name).inputFiles()) if spark.catalog.tableExists(name) else 0
+    return TableReport(name, rows, rows - before, files, seconds)
+
+
+def _tidy(project: ProjectSpec, names: Sequence[str]) -> None:
+    """Join small files of the tables that Magnetar writes, and let go of what has been out of use for a week."""
+    from magnetar.pipeline.tables import Upkeep
+    from magnetar.pipeline.tables.engine import LocalEngine
+    from magnetar.pipeline.tables.maintenance import tidy
+
+    for name in names:
+        table = direct_table(project, name) if project.is_direct(name) else None
+        if table is not None:
+            with table.writing():
+                tidy(table, LocalEngine(), Upkeep())
 
 
 def _moved(before: TopicProgress, after: TopicProgress) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar.pipeline.jobs.project import CONF
 from magnetar.pipeline.jobs.spec import ProjectSpec
+from magnetar.pipeline.stderr import stderr_to
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +29,7 @@ def spark_session(project: ProjectSpec, log: Path | None = None) -> Iterator[Spa
 
     remote = os.environ.get("SPARK_REMOTE") or project.spark.remote
     context = None
-    with logged_to(log):
+    with stderr_to(log):
         if not remote:
             context, remote = _server(project)
         os.environ[_MODE] = "1"  # has pyspark.sql.functions build Connect's columns
@@ -60,21 +61,3 @@ def _server(project: ProjectSpec) -> tuple[Any, str]:
     service = getattr(context._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
     # By this name Spark sends the token without TLS; the server listens on the loopback address alone.
     return context, f"sc://localhost:{getattr(service, 'MODULE$').localPort()}"
-
-
-@contextmanager
-def logged_to(path: Path | None) -> Iterator[None]:
-    """Have what this process and those it starts write to stderr go to a file."""
-    if path is None:
-        yield
-        return
-    sys.stderr.flush()
-    saved = os.dup(2)
-    try:
-        with path.open("ab") as file:
-            os.dup2(file.fileno(), 2)
-        yield
-    finally:
-        sys.stderr.flush()
-        os.dup2(saved, 2)
-        os.close(saved)

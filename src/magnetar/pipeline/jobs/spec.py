@@ -4,7 +4,8 @@
 
     data: /var/lib/magnetar          the broker's data directory; without it records come through the broker's Fetch
     bootstrap_servers: host:9092     the broker; with data, only replay needs it
-    table_format: parquet            parquet or delta
+    table_format: parquet            parquet, delta or iceberg
+    writer: direct                   direct or spark: who writes the tables (see below)
     spark: {master: "local[*]"}      or {remote: "sc://host:15002"}; what spark-pipelines takes from its command line
     registry: {url: "http://host:8081", username: ..., password: ...}
     topics:
@@ -15,8 +16,11 @@
         message: shop.Order          which message of a .proto file; its first one else
         subjects: [flights-value]    of the registry, when neither schema nor schema_file is given
         envelope: none               none or debezium
-        current: rebuild             rebuild or none
+        current: rebuild             rebuild, upsert or none; upsert where Spark does not write the table
         starting_offsets: earliest   earliest or latest, for the first run
+
+Who writes: with ``direct`` Magnetar writes bronze, in the tasks that read the topic, and all tables of a format other
+than parquet; Spark writes the others. With ``spark`` it writes all of them.
 
 Names that are not known are refused, so that a slip of the pen does not pass for a setting.
 """
@@ -32,10 +36,11 @@ from typing import Any
 SPEC_FILE = "magnetar-pipeline.yaml"
 SPARK_SPEC_FILE = "spark-pipeline.yaml"
 
-TABLE_FORMATS = ("parquet", "delta")  # Iceberg has no runtime for Spark 4.2
+TABLE_FORMATS = ("parquet", "delta", "iceberg")
+WRITERS = ("direct", "spark")
 FORMATS = ("json", "avro", "protobuf", "bytes")
 ENVELOPES = ("none", "debezium")
-CURRENT = ("rebuild", "none")
+CURRENT = ("rebuild", "upsert", "none")
 STARTING = ("earliest", "latest")
 DEFAULT_MASTER = "local[*]"
 SCHEMA_ENDINGS = {"json": (".json", ".ddl"), "avro": (".avsc",), "protobuf": (".proto", ".desc")}
@@ -118,8 +123,17 @@ class ProjectSpec:
     topics: Mapping[str, TopicSpec]
     bootstrap_servers: str = ""
     table_format: str = "parquet"
+    writer: str = "direct"
     spark: SparkSpec = field(default_factory=SparkSpec)
     registry: RegistrySpec | None = None
+
+    def is_direct(self, table: str) -> bool:
+        """Tell whether Magnetar writes this table, and not Spark."""
+        if self.writer != "direct":
+            return False
+        upserted = (each.current_table for each in self.topics.values() if each.current == "upsert")
+        bronze = (each.bronze for each in self.topics.values())
+        return self.table_format != "parquet" or table in (*bronze, *upserted)
 
     def topic(self, name: str) -> TopicSpec:
         """Give one topic's part; raise `SpecError` naming those that there are."""
@@ -159,6 +173,13 @@ def parse_spec(content: object, directory: Path, told: str = SPEC_FILE) -> Proje
         raise SpecError(
             f"{told}: topics is missing: name at least one, as in 'topics: {{flights: {{format: json}}}}'"
         )
+    table_format = here.one_of("table_format", TABLE_FORMATS)
+    writer = here.one_of("writer", WRITERS)
+    if writer == "spark" and table_format == "iceberg":
+        raise here.wrong(
+            "writer", "must be direct for table_format iceberg, which has no runtime for Spark 4.2"
+        )
+    kept = CURRENT if writer == "spark" or table_format == "parquet" else ("upsert", "none")
     data = here.text("data")
     if not data and not here.text("bootstrap_servers"):
         raise here.wrong("data", "is missing: give the broker's data directory, or bootstrap_servers")
@@ -166,9 +187,10 @@ def parse_spec(content: object, directory: Path, told: str = SPEC_FILE) -> Proje
     made = ProjectSpec(
         directory=directory,
         data=(directory / data).absolute() if data else None,
-        topics={name: _topic(name, topics.must(name), directory) for name in topics.content},
+        topics={name: _topic(name, topics.must(name), directory, kept) for name in topics.content},
         bootstrap_servers=here.text("bootstrap_servers"),
-        table_format=here.one_of("table_format", TABLE_FORMATS),
+        table_format=table_format,
+        writer=writer,
         spark=SparkSpec() if spark is None else _spark(spark),
         registry=None if registry is None else _registry(registry),
     )
@@ -176,7 +198,7 @@ def parse_spec(content: object, directory: Path, told: str = SPEC_FILE) -> Proje
     return made
 
 
-def _topic(name: str, here: _Reader, directory: Path) -> TopicSpec:
+def _topic(name: str, here: _Reader, directory: Path, kept: tuple[str, ...]) -> TopicSpec:
     here.only(f.name for f in fields(TopicSpec) if f.name != "topic")
     file = here.text("schema_file")
     made = TopicSpec(
@@ -187,7 +209,7 @@ def _topic(name: str, here: _Reader, directory: Path) -> TopicSpec:
         message=here.text("message"),
         subjects=here.texts("subjects") or (f"{name}-value",),
         envelope=here.one_of("envelope", ENVELOPES),
-        current=here.one_of("current", CURRENT),
+        current=here.one_of("current", kept),
         starting_offsets=here.one_of("starting_offsets", STARTING),
     )
     if made.schema and made.schema_file:
@@ -229,6 +251,8 @@ def _registry(here: _Reader) -> RegistrySpec:
 
 def _check_together(spec: ProjectSpec, told: str) -> None:
     for topic in spec.topics.values():
+        if topic.current == "upsert" and spec.writer != "direct":
+            raise SpecError(f"{told}: topics.{topic.topic}.current: upsert needs writer: direct")
         if topic.by_registry and spec.registry is None:
             raise SpecError(
                 f"{told}: topics.{topic.topic}: format {topic.format} needs schema_file"

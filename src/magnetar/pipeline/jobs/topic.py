@@ -20,13 +20,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from magnetar.pipeline.jobs.sinks import SINK, TableSink, sink_of
 from magnetar.pipeline.jobs.spec import SPEC_FILE, ProjectSpec, SpecError, TopicSpec, load_spec
+from magnetar.pipeline.replays import REPLAY_HEADER
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-REPLAY_HEADER = "magnetar.replay.of"
-"""The header of a record sent again; its value is ``partition:offset`` of the first one."""
 
 META = (
     "_topic",
@@ -79,6 +78,22 @@ class TopicTables:
         options = source_options(self.project, self.spec) | {"includePositions": "true"}
         return spark.readStream.format("magnetar").options(**options).load()
 
+    def written(self, spark: SparkSession) -> DataFrame:
+        """Stream the files of bronze: the tasks that read the topic write them, and give only their names."""
+        from magnetar.pipeline.jobs.progress import source_options
+
+        options = source_options(self.project, self.spec) | dict(self.sink("bronze")["options"])
+        return spark.readStream.format(SINK).options(**options).load()
+
+    def bronze(self, spark: SparkSession) -> DataFrame:
+        """Stream bronze as Magnetar wrote it, in the order of offsets."""
+        options = {name: self.sink("bronze")["options"][name] for name in ("table", "tableFormat")}
+        return spark.readStream.format(SINK).options(**options).load()
+
+    def sink(self, table: str) -> TableSink:
+        """Give what ``dp.create_sink`` needs for the table ``bronze``, ``decoded``, ``dead_letters`` or ``current``."""
+        return sink_of(self.project, self.spec, table)
+
     def decode(self, bronze: DataFrame) -> DataFrame:
         """Take values apart: decoded. Rows that cannot be are kept, with their bytes and the reason."""
         from pyspark.sql import functions as f
@@ -108,6 +123,21 @@ class TopicTables:
         columns = [f.col(old).alias(new) for new, old in names.items()]
         return decoded.where(f.col("_error").isNotNull()).select(*columns)
 
+    def changes(self, decoded: DataFrame) -> DataFrame:
+        """Give what current state by upsert is made of (`magnetar.pipeline.tables.current`)."""
+        from pyspark.sql import functions as f
+
+        rows = _first_places(decoded.where("_error is null and _key is not null"))
+        row = f.col("_c_row").dropFields(
+            "_op", "_error", "_bytes", "_partition", "_offset", "_c_replayed", "_c_partition", "_c_offset"
+        )
+        return rows.withColumn("_c_row", f.struct("*")).select(row.alias("_row"), "_c_row").select(
+            "_row.*", f.col("_c_row._c_partition").alias("_partition"), f.col("_c_row._c_offset").alias("_offset"),
+            f.col("_c_row._partition").alias("_at_partition"), f.col("_c_row._offset").alias("_at_offset"),
+            f.col("_c_row._c_replayed").isNotNull().alias("_replayed"),
+            (f.col("_c_row._op") == "delete").alias("_deleted"),
+        )  # fmt: skip
+
     def current(self, decoded: DataFrame) -> DataFrame:
         """Give the row of each key with the highest offset, without the keys whose last record is a deletion."""
         return current_state(decoded)
@@ -121,15 +151,7 @@ def current_state(decoded: DataFrame) -> DataFrame:
     """
     from pyspark.sql import functions as f
 
-    replayed = f.expr(f"try_element_at(filter(_headers, h -> h.key = '{REPLAY_HEADER}'), 1).value")
-    first = f.split(f.col("_c_replayed").cast("string"), ":")
-    rows = decoded.where("_error is null and _key is not null").withColumn("_c_replayed", replayed)
-    rows = rows.withColumn(
-        "_c_partition", f.coalesce(f.try_element_at(first, f.lit(1)).try_cast("int"), "_partition")
-    )
-    rows = rows.withColumn(
-        "_c_offset", f.coalesce(f.try_element_at(first, f.lit(2)).try_cast("long"), "_offset")
-    )
+    rows = _first_places(decoded.where("_error is null and _key is not null"))
     order = f.struct("_c_offset", f.col("_c_replayed").isNotNull(), "_offset")
     last = rows.groupBy("_key", "_c_partition").agg(f.max_by(f.struct("*"), order).alias("_c_row"))
     newest = f.struct("_c_row._timestamp", "_c_partition")
@@ -137,6 +159,21 @@ def current_state(decoded: DataFrame) -> DataFrame:
     # Frames' own drop would have Spark look at the frame at once, which query functions may not.
     row = f.col("_c_row").dropFields("_c_replayed", "_c_partition", "_c_offset", "_op", "_error", "_bytes")
     return last.where("_c_row._op <> 'delete'").select(row.alias("_c_row")).select("_c_row.*")
+
+
+def _first_places(rows: DataFrame) -> DataFrame:
+    """Add where each record counts: its own place, or that of the record that it is sent again for."""
+    from pyspark.sql import functions as f
+
+    replayed = f.expr(f"try_element_at(filter(_headers, h -> h.key = '{REPLAY_HEADER}'), 1).value")
+    first = f.split(f.col("_c_replayed").cast("string"), ":")
+    rows = rows.withColumn("_c_replayed", replayed)
+    rows = rows.withColumn(
+        "_c_partition", f.coalesce(f.try_element_at(first, f.lit(1)).try_cast("int"), "_partition")
+    )
+    return rows.withColumn(
+        "_c_offset", f.coalesce(f.try_element_at(first, f.lit(2)).try_cast("long"), "_offset")
+    )
 
 
 def _values(project: ProjectSpec, topic: TopicSpec) -> Any:

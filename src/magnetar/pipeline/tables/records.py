@@ -29,7 +29,7 @@ class Topic:
     def __init__(self, options: Mapping[str, str]) -> None:
         given = {name: value for name, value in options.items() if name.lower() not in _OURS}
         parsed = parse_options(
-            {**given, "sliceBytes": str(_SLICE_BYTES), "includePositions": "true"}, streaming=False
+            {**given, "sliceBytes": str(SLICE_BYTES), "includePositions": "true"}, streaming=False
         )
         if parsed.skip_damage:
             raise ValueError("onDamage must be fail here: a table has no place for what could not be read")

@@ -213,13 +213,7 @@ class Table(ABC):
     @contextmanager
     def attempt(self) -> Iterator[str]:
         """Note that files are going to be written, and forget it once they are committed, or delete them."""
-        name = new_attempt()
-        notes = self.place.child(NOTES)
-        notes.make()
-        self.data.make()
-        notes.write(
-            _note(name), json.dumps({"attempt": name, "began_ms": round(time.time() * 1000)}).encode()
-        )
+        name = note_attempt(self.place, self.data)
         self.on_step("noted")
         try:
             yield name
@@ -242,6 +236,48 @@ class Table(ABC):
             self.on_step("committed")
         self.on_step("done")
         return files
+
+    def adopt(
+        self,
+        attempts: Collection[str],
+        files: Sequence[DataFile],
+        ranges: Sequence[OffsetRange],
+        topics: Mapping[str, str],
+    ) -> bool:
+        """Commit files that tasks wrote for attempts of their own (`note_attempt`); False if they were there before.
+
+        The caller holds the writer's lock. Raises ``OffsetsCommitted`` if some of the ranges are in the table, and
+        others are not.
+        """
+        self.refresh()
+        if self.has(ranges):
+            self._forget(attempts)
+            return False
+        self.check_attempts(attempts)
+        with self.attempt() as attempt:
+            self.commit(Commit("append", attempt, add=files, ranges=ranges, topics=topics))
+            self.on_step("committed")
+        self._forget(attempts)
+        self.on_step("done")
+        return True
+
+    def has(self, ranges: Sequence[OffsetRange]) -> bool:
+        """Tell whether the table has all of these offsets already."""
+        position = self.position()
+        return all(
+            position.get(TopicPartition(each.topic, each.partition), 0) >= each.high for each in ranges
+        )
+
+    def check_attempts(self, attempts: Collection[str]) -> None:
+        """Raise `TableConflict` if files of one of these attempts may have been deleted."""
+        noted = set(self.place.child(NOTES).names())
+        if any(_note(each) not in noted for each in attempts):
+            raise lost_race(self, "its files were taken for those of a dead writer, and deleted")
+
+    def drop(self, attempts: Collection[str]) -> None:
+        """Delete what these attempts wrote and nobody committed."""
+        self.refresh()
+        self._forget(attempts)
 
     def clean(self) -> int:
         """Delete what dead writers left; give how many files went. Whoever calls holds the lock."""
@@ -271,6 +307,16 @@ class Table(ABC):
             self.place.child(NOTES).delete(_note(attempt))
             self.place.child(NOTES).delete(_note(attempt, "dead"))
         return len(gone)
+
+
+def note_attempt(place: Place, data: Place) -> str:
+    """Note that files are going to be written; give the name that they must carry."""
+    name = new_attempt()
+    notes = place.child(NOTES)
+    notes.make()
+    data.make()
+    notes.write(_note(name), json.dumps({"attempt": name, "began_ms": round(time.time() * 1000)}).encode())
+    return name
 
 
 def _note(attempt: str, state: str = "attempt") -> str:

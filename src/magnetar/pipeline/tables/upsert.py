@@ -29,6 +29,34 @@ _ROW = "__row"
 
 
 @dataclass(frozen=True, slots=True)
+class _Order:
+    """Which change of a key is the later one."""
+
+    by: list[str]
+    within: str | None
+    across: list[str]
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns that it takes to tell."""
+        return list(dict.fromkeys((*self.by, *([self.within] if self.within else ()), *self.across)))
+
+    def last_of_each(self, rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+        """Give the last change of each key."""
+        if self.within is None:
+            return _last_of_each(rows, keys, self.by)
+        return _last_of_each(_last_of_each(rows, [*keys, self.within], self.by), keys, self.across)
+
+    def is_late(self, found: pa.Table) -> Any:
+        """Tell which changes (``__new_`` columns) are not later than the row that is there."""
+        late = _not_later(found, self.by)
+        if self.within is not None:
+            same = pc.equal(found[self.within], found[f"__new_{self.within}"])
+            late = pc.if_else(same, late, _not_later(found, self.across))
+        return pc.fill_null(late, False)
+
+
+@dataclass(frozen=True, slots=True)
 class Applied:
     """What became of a batch of changes."""
 
@@ -46,6 +74,8 @@ def apply_changes(
     keys: Sequence[str],
     *,
     order_by: str | Sequence[str] = "offset",
+    within: str | None = None,
+    across: Sequence[str] = (),
     deleted: str = "deleted",
     ranges: Sequence[OffsetRange] = (),
     topics: Mapping[str, str] | None = None,
@@ -54,19 +84,20 @@ def apply_changes(
 
     ``changes`` has the table's columns and perhaps the boolean ``deleted``, which says that a row is a tombstone; it is
     no column of the table. Keys must not be null. ``order_by`` must tell apart the changes of a key: the offset does
-    while a key stays in its partition, as Kafka's producers have it. ``ranges`` and ``topics`` are those of
+    while a key stays in its partition, as Kafka's producers have it. Where keys may move, ``within`` is the column of
+    the partition: ``order_by`` counts within one, and ``across`` between two. ``ranges`` and ``topics`` are those of
     `magnetar.pipeline.tables.frames.append`, and with them a batch that was applied before is refused. The caller holds
     the writer's lock.
     """
-    order = [order_by] if isinstance(order_by, str) else list(order_by)
+    order = _Order([order_by] if isinstance(order_by, str) else list(order_by), within, list(across))
     rows = changes if isinstance(changes, pa.Table) else changes.toArrow()
-    _check(table, rows, keys, order)
-    last = _last_of_each(rows, keys, order)
+    _check(table, rows, keys, order.columns)
+    last = order.last_of_each(rows, keys)
     is_deleted = last[deleted] if deleted in last.schema.names else pa.repeat(pa.scalar(False), len(last))
     state = last.drop_columns([deleted]) if deleted in last.schema.names else last
     evolve(table, schema_of(state))
     with table.attempt() as attempt:
-        merge = _Merge(table, state.select([*keys, *order]), keys, order)
+        merge = _Merge(table, state.select([*keys, *order.columns]), keys, order)
         hit = merge.look()
         current = pa.array([row not in merge.stale for row in range(len(last))], pa.bool_())
         upserts = state.filter(pc.and_(current, pc.invert(pc.fill_null(is_deleted, False))))
@@ -83,11 +114,11 @@ def apply_changes(
 class _Merge:
     """Which rows of which files go, and which changes come too late."""
 
-    def __init__(self, table: Table, changes: pa.Table, keys: Sequence[str], order: Sequence[str]) -> None:
+    def __init__(self, table: Table, changes: pa.Table, keys: Sequence[str], order: _Order) -> None:
         self._table = table
         self._keys = list(keys)
-        self._order = list(order)
-        new = {name: f"__new_{name}" for name in order}
+        self._order = order
+        new = {name: f"__new_{name}" for name in order.columns}
         self._changes = changes.rename_columns([new.get(name, name) for name in changes.schema.names])
         self._changes = self._changes.append_column("__change", pa.array(range(len(changes)), pa.int64()))
         self.stale: set[int] = set()
@@ -101,10 +132,10 @@ class _Merge:
                     f"{self._table}: file {file.path} has rows deleted by another engine; compact it first"
                 )
             with self._table.data.open(file.path) as source:
-                there = pq.ParquetFile(source).read(columns=[*self._keys, *self._order])
+                there = pq.ParquetFile(source).read(columns=[*self._keys, *self._order.columns])
             there = there.append_column(_ROW, pa.array(range(len(there)), pa.int64()))
             found = there.join(self._changes, self._keys, join_type="inner")
-            late = self._is_late(found)
+            late = self._order.is_late(found)
             self.stale.update(found.filter(late)["__change"].to_pylist())
             if gone := found.filter(pc.invert(late))[_ROW]:
                 self._hit.append((file, gone))
@@ -124,15 +155,14 @@ class _Merge:
 
         return write_files(table.data, table.schema, table.layout, attempt, rest())
 
-    def _is_late(self, found: pa.Table) -> Any:
-        """Tell which changes are not later than the row that is there, column by column of the order."""
-        late = pa.chunked_array(
-            [pa.repeat(pa.scalar(True), len(found))]
-        )  # the same place twice changes nothing
-        for name in reversed(self._order):
-            there, new = found[name], found[f"__new_{name}"]
-            late = pc.or_(pc.greater(there, new), pc.and_(pc.equal(there, new), late))
-        return pc.fill_null(late, False)
+
+def _not_later(found: pa.Table, order: Sequence[str]) -> Any:
+    """Compare column by column, those of the change with those of the row that is there."""
+    late = pa.chunked_array([pa.repeat(pa.scalar(True), len(found))])  # the same place twice changes nothing
+    for name in reversed(order):
+        there, new = found[name], found[f"__new_{name}"]
+        late = pc.or_(pc.greater(there, new), pc.and_(pc.equal(there, new), late))
+    return late
 
 
 def _check(table: Table, rows: pa.Table, keys: Sequence[str], order: Sequence[str]) -> None:

@@ -1,0 +1,158 @@
+"""``format("magnetar_table")``: tables of all formats as ends of Spark's streams, exactly once.
+
+``readStream`` gives a table's rows in the order in which offsets came to it; with ``subscribe`` it writes what the
+table lacks of a topic into files, in the source's own tasks, and gives only the files' names. ``writeStream`` commits
+such files, or writes rows that were made of a topic. Rows and offsets are in one commit, and offsets that the table has
+are not added again: a batch that Spark repeats changes nothing.
+
+==================  ===================================================================================
+table               the table: a directory or URL
+tableFormat         parquet, delta or iceberg; needed where the table may be new
+subscribe           read: the topic (and the options of ``format("magnetar")``); write files instead of giving rows
+maxOffsetsPerTrigger  read: about how many offsets a batch takes
+mode                write: append, or upsert (one row per key: see `magnetar.pipeline.tables.current`)
+place               write: the columns that say topic, partition and offset of a row
+bronze              write: the table that rows were made of, which knows the topic's id
+deadLetters         write, upsert: the table of records that could not be decoded
+==================  ===================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter, DataSourceStreamReader
+
+    from magnetar.pipeline.tables.table import Table
+
+# Every session that uses a Python source imports this: Arrow and the formats are loaded when a table is opened.
+
+PLACE = ("topic", "partition", "offset")
+FORMATS = ("parquet", "delta", "iceberg")
+MODES = ("append", "upsert")
+FILES = StructType([StructField("files", BinaryType())])
+"""What a stream of files has as its only column: pickled `magnetar.pipeline.tables.stream_writer.Written`."""
+
+_OURS = ("table", "tableformat", "mode", "place", "bronze", "deadletters")
+_MOST_OFFSETS = 5_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """The options, checked."""
+
+    table: str
+    format: str | None = None
+    mode: str = "append"
+    place: tuple[str, ...] = PLACE
+    bronze: str | None = None
+    dead_letters: str | None = None
+    most_offsets: int = _MOST_OFFSETS
+    topic: Mapping[str, str] | None = None
+    """Those of the topic's own source, where files are to be written."""
+
+    def open(self, schema: pa.Schema | None = None) -> Table:
+        """Open the table, and make it if a schema is given."""
+        from magnetar.pipeline import tables
+
+        return tables.open(self.table, self.format, schema=schema, create=schema is not None)
+
+
+class TableDataSource(DataSource):  # type: ignore[misc]
+    """What Spark finds under the name ``magnetar_table``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "magnetar_table"
+
+    def schema(self) -> StructType:
+        """Give the table's columns; those of bronze, while there is no table."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        from magnetar.pipeline.tables.schema import bronze_schema
+
+        options = parse_table_options(self.options)
+        if options.topic is not None:
+            return FILES
+        table = _if_there(options)
+        return from_arrow_schema(bronze_schema() if table is None else table.schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from magnetar.pipeline.tables.stream_reader import FilesReader, RowsReader
+
+        options = parse_table_options(self.options)
+        return RowsReader(options, schema) if options.topic is None else FilesReader(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        from magnetar.pipeline.tables.schema import bronze_schema, plain_schema
+        from magnetar.pipeline.tables.stream_writer import FilesWriter, RowsWriter, UpsertWriter
+
+        options = parse_table_options(self.options)
+        if overwrite:
+            raise ValueError("tables of offsets only grow: use output mode append")
+        if schema == FILES:
+            return FilesWriter(options, bronze_schema())
+        columns = plain_schema(to_arrow_schema(schema, timezone="UTC"))
+        missing = [name for name in options.place if name not in columns.names]
+        if missing:
+            raise ValueError(f"option place names columns that the rows do not have: {', '.join(missing)}")
+        return (UpsertWriter if options.mode == "upsert" else RowsWriter)(options, columns)
+
+
+def parse_table_options(given: Mapping[str, str]) -> TableOptions:
+    """Check the options; raise ``ValueError`` naming the option and what it may be."""
+    options = {name.lower(): value for name, value in given.items()}
+    table = options.get("table") or (options.get("path", "") if "subscribe" not in options else "")
+    if not table:
+        raise ValueError("option table is missing: the table's directory or URL")
+    return TableOptions(
+        table=table,
+        format=_one_of(options, "tableformat", "tableFormat", FORMATS),
+        mode=_one_of(options, "mode", "mode", MODES) or "append",
+        place=_place(options.get("place")),
+        bronze=options.get("bronze"),
+        dead_letters=options.get("deadletters"),
+        most_offsets=_positive(options, "maxOffsetsPerTrigger", _MOST_OFFSETS),
+        topic={n: v for n, v in given.items() if n.lower() not in _OURS} if "subscribe" in options else None,
+    )
+
+
+def _if_there(options: TableOptions) -> Any:
+    from magnetar.pipeline.tables.errors import TableError
+
+    try:
+        return options.open()
+    except TableError:
+        return None
+
+
+def _one_of(options: Mapping[str, str], key: str, name: str, words: tuple[str, ...]) -> str | None:
+    found = options.get(key)
+    if found is not None and found not in words:
+        raise ValueError(f"option {name} must be one of {', '.join(words)}, not {found!r}")
+    return found
+
+
+def _place(text: str | None) -> tuple[str, ...]:
+    names = PLACE if text is None else tuple(each.strip() for each in text.split(","))
+    if len(names) != len(PLACE):
+        raise ValueError(
+            f"option place must name three columns, of topic, partition and offset, not {text!r}"
+        )
+    return names
+
+
+def _positive(options: Mapping[str, str], name: str, default: int) -> int:
+    text = options.get(name.lower(), str(default))
+    if not text.isdigit() or int(text) < 1:
+        raise ValueError(f"option {name} must be a number above 0, not {text!r}")
+    return int(text)
