@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from magnetar.records import kernel
+from magnetar.records.arrow_fields import DAMAGE, FIELDS, HEADER
 from magnetar.records.columns import numbers, same_number, same_text
 from magnetar.records.compression import Codec, decompress
 from magnetar.records.errors import InvalidRecord, RecordsError
@@ -27,31 +28,6 @@ from magnetar.records.errors import InvalidRecord, RecordsError
 Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 Table: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
-_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-DAMAGE = pa.struct(
-    [
-        pa.field("reason", pa.string()),
-        pa.field("last_offset", pa.int64()),
-        pa.field("ledger_id", pa.int64()),
-        pa.field("entry_id", pa.int64()),
-        pa.field("position", pa.int64()),
-    ]
-)
-FIELDS = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestampType": pa.int32(),
-    "headers": pa.list_(pa.field("element", _HEADER)),
-    "ledger_id": pa.int64(),
-    "entry_id": pa.int64(),
-    "batch_index": pa.int32(),
-    "publish_time": pa.timestamp("us", tz="UTC"),
-    "damage": DAMAGE,
-}
 ANY_TIME = (-(1 << 63), (1 << 63) - 1)
 _PLACES = ("ledger_id", "entry_id", "batch_index", "publish_time")
 _INFLATED_BYTES = 5 << 20
@@ -242,7 +218,7 @@ class _Decoded:
         contents = self.contents.array(
             pa.binary(), count, totals[kernel.CONTENT_BYTES], totals[kernel.NULL_CONTENTS]
         )
-        pairs = pa.StructArray.from_arrays([names, contents], fields=list(_HEADER))
+        pairs = pa.StructArray.from_arrays([names, contents], fields=list(HEADER))
         bare = int(totals[kernel.BARE_ROWS])
         buffers = [pa.py_buffer(self.header_bits) if bare else None, pa.py_buffer(self.header_ends)]
         return pa.Array.from_buffers(FIELDS["headers"], self.rows, buffers, bare, children=[pairs])

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from magnetar.records import encode_kernel as kernel
-from magnetar.records.arrow import FIELDS
+from magnetar.records.arrow_fields import FIELDS
 from magnetar.records.batch import MAGIC, NO_PRODUCER, NO_SEQUENCE, BatchHeader, seal
 from magnetar.records.compression import Buffer, Codec, compress
 from magnetar.records.crc import crc32c

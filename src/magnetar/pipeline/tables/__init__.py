@@ -19,7 +19,6 @@ from magnetar.pipeline.tables.errors import (
     TopicReplaced,
 )
 from magnetar.pipeline.tables.files import DataFile, Layout
-from magnetar.pipeline.tables.following import SyncReport, missing, sync
 from magnetar.pipeline.tables.frames import append, schema_of
 from magnetar.pipeline.tables.maintenance import Upkeep, compact
 from magnetar.pipeline.tables.place import Place
@@ -30,6 +29,8 @@ from magnetar.pipeline.tables.upsert import apply_changes
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from magnetar.pipeline.tables.following import SyncReport, missing, sync
+
 FORMATS = ("parquet", "delta", "iceberg")
 
 __all__ = [
@@ -37,6 +38,15 @@ __all__ = [
     "TableConflict", "TableError", "TopicReplaced", "Upkeep", "append", "apply_changes", "compact", "format_of",
     "missing", "open", "schema_of", "sync",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Load what reads topics when it is asked for: its kernel takes a second, and who only commits needs none."""
+    if name in ("SyncReport", "missing", "sync"):
+        from magnetar.pipeline.tables import following
+
+        return getattr(following, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def open(

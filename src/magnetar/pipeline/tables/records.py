@@ -13,7 +13,7 @@ from magnetar.pipeline.port import Ask, Slice
 from magnetar.pipeline.slices import LedgerSlice
 from magnetar.pipeline.tables.files import DataFile, Layout, order_of, write_files
 from magnetar.pipeline.tables.place import Place
-from magnetar.records.arrow import FIELDS
+from magnetar.records.arrow_fields import FIELDS
 from magnetar.records.columns import same_name, same_number
 
 SLICE_BYTES = 16 << 20

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from magnetar.records.arrow import FIELDS
+from magnetar.records.arrow_fields import FIELDS
 
 _WANTED = (
     "topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers",
