@@ -162,6 +162,15 @@ def test_crc_is_that_of_the_library(data: bytes, start: int, crc: int) -> None:
     assert found == crc32c(data[start:], crc)
 
 
+@pytest.mark.parametrize("size", [3071, 3072, 3073, 6144, 65_536, 100_003])
+def test_crc_of_what_is_long_enough_for_lanes(size: int) -> None:
+    data = np.frombuffer(np.random.default_rng(size).bytes(size + 3), np.uint8)
+    assert kernel.crc32c(data, 3, len(data), np.uint32(9)) == crc32c(data[3:].tobytes(), 9)
+    changed = data.copy()
+    changed[size // 2] ^= 1
+    assert kernel.crc32c(changed, 3, len(data), np.uint32(9)) != crc32c(data[3:].tobytes(), 9)
+
+
 @given(st.binary(min_size=8, max_size=8), st.integers(0, 2**32 - 1))
 def test_crc_by_tables_is_the_same(data: bytes, crc: int) -> None:
     state = kernel._crc_by_tables(np.uint64(~crc & 0xFFFFFFFF), np.uint64(int.from_bytes(data, "little")))

@@ -118,6 +118,21 @@ def _crc_tables() -> np.ndarray[Any, Any]:
 
 
 _TABLES = _crc_tables()
+_LANE = 1024  # bytes
+
+
+def _lane_tables() -> np.ndarray[Any, Any]:
+    """Give the tables that take a CRC on by a lane of zeros: one per byte of the CRC."""
+    crcs = np.arange(256, dtype=np.uint32) << np.array([[0], [8], [16], [24]], np.uint32)
+    zeros: np.ndarray[Any, Any] = _TABLES[0][crcs & 0xFF] ^ (
+        crcs >> 8
+    )  # by one byte; each round doubles how far
+    for _ in range(_LANE.bit_length() - 1):
+        zeros = np.bitwise_xor.reduce([zeros[k][zeros >> (8 * k) & 0xFF] for k in range(4)])
+    return zeros
+
+
+_LANES = _lane_tables()
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -165,11 +180,30 @@ else:
     _crc_word = _crc_by_tables
 
 
+@compiled(_u8(_u8))
+def _crc_lane(crc: Any) -> Any:
+    """Give ``crc`` taken on by a lane of zeros."""
+    low, byte = np.uint64(0xFF), np.uint64(8)
+    out = _LANES[0, crc & low] ^ _LANES[1, (crc >> byte) & low]
+    return np.uint64(out ^ _LANES[2, (crc >> (byte + byte)) & low] ^ _LANES[3, crc >> (byte + byte + byte)])
+
+
 @compiled(_u4(BYTES, _i8, _i8, _u4))
 def crc32c(data: Any, start: Any, end: Any, crc: Any) -> Any:
-    """Give the CRC-32C of ``data[start:end]``, going on from ``crc``."""
+    """Give the CRC-32C of ``data[start:end]``, going on from ``crc``.
+
+    The processor begins one step each cycle but needs three to finish it: three lanes side by side keep it busy.
+    """
     state = np.uint64(~crc & 0xFFFFFFFF)
     at = start
+    while at + 3 * _LANE <= end:
+        second = third = np.uint64(0)
+        for place in range(at, at + _LANE, 8):
+            state = _crc_word(state, _word(data, place))
+            second = _crc_word(second, _word(data, place + _LANE))
+            third = _crc_word(third, _word(data, place + 2 * _LANE))
+        state = _crc_lane(_crc_lane(state) ^ second) ^ third
+        at += 3 * _LANE
     while at + 8 <= end:
         state = _crc_word(state, _word(data, at))
         at += 8
