@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ARROW_ROWS = 1 << 16
-ARROW_BYTES = 8 << 20
+ARROW_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class _SliceReader:
             return
         at, entry_id = piece.start, piece.entry_id
         # Headers need room for the worst case beside that of the values.
-        most_bytes = ARROW_BYTES // 4 if HEADERS in self._ask.columns else ARROW_BYTES
+        most_bytes = ARROW_BYTES // 2 if HEADERS in self._ask.columns else ARROW_BYTES
         while at < piece.end and self._next < piece.high:
             walk = ledger.walk(
                 at, entry_id, piece.end, verify=True, most_rows=ARROW_ROWS, most_bytes=most_bytes
