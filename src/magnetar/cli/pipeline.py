@@ -258,15 +258,22 @@ def _planned(value: Any) -> Iterator[RenderableType]:
 
 def _ran(value: RunReport) -> Iterator[RenderableType]:
     rows = [
-        (each.table, each.rows, f"{each.added:+d}", each.files, f"{each.seconds:.1f}")
+        (
+            each.table,
+            f"{each.rows:,}",
+            f"{each.added:+,}" if each.added else "",
+            each.files,
+            f"{each.seconds:.1f}",
+        )
         for each in value.tables
     ]
     yield table(("table", "#rows", "#added", "#files", "#seconds"), rows)
+    read = f"{value.records:,} in {value.seconds:.1f} s, {value.records_per_s:,.0f} per second"
     yield pairs(
         [
-            ("records", f"{value.records} in {value.seconds:.1f} s, {value.records_per_s:.0f} per second"),
-            ("dead letters", value.dead_letters),
-            ("lag", value.lag),
+            ("records", read if value.records else "nothing new"),
+            ("dead letters", f"{value.dead_letters:,}" if value.dead_letters else "none"),
+            ("lag", f"{value.lag:,} records came meanwhile" if value.lag else "none"),
             ("report", f"{value.directory}/report.html"),
         ]
     )
