@@ -130,7 +130,7 @@ def test_what_only_brokers_write_is_refused(
         ("persistent://public/default/", ServerError.InvalidTopicName),
         ("persistent://public", ServerError.InvalidTopicName),
         ("persistent://public/default/a/b/c", ServerError.InvalidTopicName),
-        ("non-persistent://public/default/t", ServerError.InvalidTopicName),
+        ("non-persistent://public/default/a/b", ServerError.InvalidTopicName),
         ("persistent://public/default/unknown-partition-7", ServerError.TopicNotFound),
         ("persistent://public/__kafka/__consumer_offsets-partition-0", ServerError.NotAllowedError),
         ("\x00", ServerError.InvalidTopicName),

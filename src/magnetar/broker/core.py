@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from magnetar.broker.auth.security import Security
@@ -19,6 +19,7 @@ from magnetar.broker.errors import (
     BrokerError,
     InvalidPartitions,
     NamespaceNotFound,
+    TooManyTopics,
     TopicExists,
     TopicNotFound,
 )
@@ -172,6 +173,7 @@ class Broker:
                     topic = self.plan(new)
                     if topic.name in seen:
                         raise TopicExists(f"Topic '{topic.kafka_name}' already exists.")
+                    self._check_room(topic, [each for each in made if isinstance(each, Topic)])
                     if (leaving := self._catalog.leaving.get(topic.kafka_name)) is not None:
                         await self._finish_deletion(leaving)
                     seen.add(topic.name)
@@ -199,6 +201,21 @@ class Broker:
         overrides = check_overrides((internal | dict(new.configs)).items())
         config = with_overrides(self._namespace_config(namespace), overrides)
         return Topic(new.name, kafka_name, new_id(), partitions, overrides, config)
+
+    def _check_room(self, new: Topic, others: Iterable[Topic] = ()) -> None:
+        """Raise `TooManyTopics` if the namespace may not have a topic more; ``others`` are made together with it."""
+        namespace = new.name.namespace_name
+        most = self.topic_policies(new).limits.max_topics
+        most = self.settings.max_topics_per_namespace if most is None else most
+        if most <= 0 or new.internal:
+            return
+        there = sum(
+            each.partitions
+            for each in (*self.topics(), *others)
+            if each.name.namespace_name == namespace and not each.internal
+        )
+        if there + new.partitions > most:
+            raise TooManyTopics("Exceed maximum number of topics in namespace.")
 
     async def auto_create(self, name: str) -> Topic | None:
         """Make an unknown topic that a client asked for, or give None where settings forbid it."""
@@ -245,6 +262,7 @@ class Broker:
                 f"The topic {topic.kafka_name} currently has {topic.partitions} partition(s); "
                 f"{partitions} would not be an increase."
             )
+        self._check_room(replace(topic, partitions=partitions - topic.partitions))
         if not validate_only:
             self._change(topic, partitions, topic.overrides)
         return topic

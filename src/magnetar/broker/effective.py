@@ -85,7 +85,9 @@ class Authority:
         config, settings = topic.config, self.current
         flush = policies.flush or settings.flush
         deletes = "delete" in config.cleanup_policy
-        roll_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.compacted else config.segment_ms
+        roll_ms = (
+            min(config.segment_ms, config.max_compaction_lag_ms) if config.compacted else config.segment_ms
+        )
         return LedgerPolicy(
             flush=Flush.always if config.flush_messages == 1 else Flush(flush),
             max_ledger_bytes=config.segment_bytes,

@@ -27,6 +27,10 @@ class NamespaceNotFound(BrokerError):
     """The tenant or the namespace of a topic does not exist, and settings do not allow creating it."""
 
 
+class TooManyTopics(BrokerError):
+    """The namespace may not have so many (``maxTopicsPerNamespace``)."""
+
+
 class InvalidPartitions(BrokerError):
     """A number of partitions that cannot be: not positive, over the limit, or not more than there are."""
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from magnetar.broker.auth.grants import AuthPolicies, encode_auth_policies
 from magnetar.broker.errors import NamespaceNotFound
+from magnetar.broker.limits import CLUSTER as CLUSTER
 from magnetar.broker.policies import NamespacePolicies, decode_policies
 from magnetar.metadata import MetadataCorrupt, MetadataStore
 
-CLUSTER = "standalone"
 POLICIES = "/admin/policies"
 _TENANT = {"adminRoles": [], "allowedClusters": [CLUSTER]}
 _NAMESPACE = {"replication_clusters": [CLUSTER]}

@@ -1,8 +1,8 @@
 """A namespace's policies: Pulsar's JSON, of which some parts take effect here and all parts are kept.
 
 Effective: ``retention_policies`` (minutes and MB, -1 for no bound) for topics without their own, ``auth_policies``
-(see `magnetar.broker.auth.grants`), for Pulsar's clients ``message_ttl_in_seconds``, ``deduplicationEnabled`` (from
-when a topic is next opened) and ``schema_compatibility_strategy``, and our extension
+(see `magnetar.broker.auth.grants`), for Pulsar's clients ``deduplicationEnabled``,
+``schema_compatibility_strategy`` and all that `magnetar.broker.limits` reads, and our extension
 ``magnetar``: ``{"flush": "always|interval|os", "entryFormat": "kafka|mixed_kafka|pulsar"}``.
 """
 
@@ -14,6 +14,7 @@ from typing import Any
 
 from magnetar.broker.auth.grants import AuthPolicies, decode_auth_policies
 from magnetar.broker.errors import InvalidPolicy
+from magnetar.broker.limits import NAMESPACE_KEYS, Limits, decode_limits
 from magnetar.broker.topic_config import ENTRY_FORMATS
 
 FLUSHES = ("always", "interval", "os")
@@ -29,10 +30,10 @@ class NamespacePolicies:
     flush: str | None = None
     entry_format: str | None = None
     auth: AuthPolicies = field(default_factory=AuthPolicies)
-    message_ttl_ms: int | None = None
     deduplicates: bool | None = None
     schema_compatibility_strategy: str | None = None
     compaction_threshold: int | None = None
+    limits: Limits = field(default_factory=Limits)
 
 
 def decode_policies(namespace: str, text: bytes) -> NamespacePolicies:
@@ -49,10 +50,10 @@ def decode_policies(namespace: str, text: bytes) -> NamespacePolicies:
                 own.get("flush"),
                 own.get("entryFormat"),
                 decode_auth_policies(content.get("auth_policies") or {}),
-                _scaled(content.get("message_ttl_in_seconds"), 1000),
                 content.get("deduplicationEnabled"),
                 content.get("schema_compatibility_strategy"),
                 content.get("compaction_threshold"),
+                decode_limits(content, NAMESPACE_KEYS),
             ),
         )
     except (ValueError, TypeError, AttributeError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magnetar.broker.security_settings import SecuritySettings
+from magnetar.broker.pulsar_limit_settings import PulsarLimitSettings
 from magnetar.broker.setting import Feed, setting, times
 from magnetar.broker.values import Kind, at_least
 
@@ -12,7 +12,7 @@ _MB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class PulsarSettings(SecuritySettings):
+class PulsarSettings(PulsarLimitSettings):
     """What the broker was told about Pulsar's clients. (Dataclasses with slots inherit in one line only.)"""
 
     pulsar_listeners: tuple[str, ...] = setting(
@@ -121,6 +121,14 @@ class PulsarSettings(SecuritySettings):
         unit="ms",
         rule=at_least(0),
         pulsar=(Feed("ttlDurationDefaultInSeconds", times(1000)),),
+    )
+    message_expiry_check_interval_seconds: int = setting(
+        30,
+        Kind.INT,
+        "How often messages are looked for that are older than their topic's TTL.",
+        unit="seconds",
+        rule=at_least(1),
+        pulsar=(Feed("messageExpiryCheckIntervalInMinutes", times(60)),),
     )
     schema_compatibility_strategy: str = setting(
         "FULL",

@@ -31,12 +31,15 @@ NO_REQUEST = (1 << 64) - 1
 _log = logging.getLogger("magnetar.pulsar")
 
 
+AnyTopic = PulsarTopic | NonPersistentTopic
+
+
 class Producing:
     """A producer and the topic it produces to."""
 
     __slots__ = ("producer", "topic")
 
-    def __init__(self, producer: Producer, topic: PulsarTopic | NonPersistentTopic) -> None:
+    def __init__(self, producer: Producer, topic: AnyTopic) -> None:
         self.producer = producer
         self.topic = topic
 
@@ -46,9 +49,7 @@ class Consuming:
 
     __slots__ = ("consumer", "subscription", "topic")
 
-    def __init__(
-        self, consumer: Consumer, subscription: AnySubscription, topic: PulsarTopic | NonPersistentTopic
-    ) -> None:
+    def __init__(self, consumer: Consumer, subscription: AnySubscription, topic: AnyTopic) -> None:
         self.consumer = consumer
         self.subscription = subscription
         self.topic = topic
@@ -106,6 +107,7 @@ class Connection:
         """Producers that wait to have their topic to themselves."""
         self.watchers: dict[int, Callable[[], None]] = {}
         """How to end what watches over lists of topics."""
+        self._throttled_until = 0.0
         self._write = write
         self._end = end
         self._tasks: set[asyncio.Task[None]] = set()
@@ -219,6 +221,15 @@ class Connection:
     def unsettled(self) -> int:
         """How many messages wait to be stored."""
         return len(self._receipts)
+
+    def throttle(self, wait_s: float) -> None:
+        """Its producers send faster than they may: it is not read for so long."""
+        self._throttled_until = max(self._throttled_until, asyncio.get_running_loop().time() + wait_s)
+
+    @property
+    def throttled_s(self) -> float:
+        """For how long it is not to be read."""
+        return self._throttled_until - asyncio.get_running_loop().time() if self._throttled_until else 0.0
 
     # -- what subscriptions and topics tell it
 

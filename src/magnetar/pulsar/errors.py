@@ -7,6 +7,7 @@ from magnetar.broker.errors import (
     BrokerError,
     InvalidTopic,
     NamespaceNotFound,
+    TooManyTopics,
     TopicExists,
     TopicNotFound,
 )
@@ -83,6 +84,7 @@ _CODES: dict[type[BaseException], ServerError] = {
     TopicNotFound: ServerError.TopicNotFound,
     TopicExists: ServerError.TopicNotFound,
     NamespaceNotFound: ServerError.TopicNotFound,
+    TooManyTopics: ServerError.NotAllowedError,
     AuthenticationFailed: ServerError.AuthenticationError,
     BrokerError: ServerError.MetadataError,
     LedgerFenced: ServerError.ServiceNotReady,

@@ -7,11 +7,13 @@ somebody first asks for it until nobody has used it for a minute.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import InvalidPartitions, NamespaceNotFound, TopicExists, TopicNotFound
+from magnetar.broker.limits import Limits
 from magnetar.broker.names import TopicName
 from magnetar.broker.topic import Topic
 from magnetar.ledger.port import Appended, Position
@@ -21,7 +23,9 @@ from magnetar.pulsar.dispatch.non_persistent import NonPersistentSubscription
 from magnetar.pulsar.dispatch.port import AnySubscription
 from magnetar.pulsar.errors import ConsumerBusy, NotAllowed, SubscriptionNotFound
 from magnetar.pulsar.names import PulsarName
+from magnetar.pulsar.policies import TopicPolicies
 from magnetar.pulsar.producers import Producer, Producers
+from magnetar.pulsar.rate_limits import RateLimit, renewed
 from magnetar.pulsar.topic import Wanted
 from magnetar.pulsar.wire.pulsar_pb2 import MessageMetadata
 from magnetar.records.pulsar_entries import Sent
@@ -38,7 +42,7 @@ class NonPersistentTopic:
     dedup = None
     last_durable = None
 
-    def __init__(self, topic: Topic, index: int, clock: Callable[[], int]) -> None:
+    def __init__(self, topic: Topic, index: int, policies: Limits, clock: Callable[[], int]) -> None:
         self.topic = topic
         self.index = index
         self.partition = index if topic.partitions > 1 else -1
@@ -48,6 +52,16 @@ class NonPersistentTopic:
         self._left_messages = self._left_bytes = self._left_dropped = 0
         self._clock = clock
         self._used_ms = clock()
+        self.publish_rate: RateLimit | None = None
+        self.subscribed: dict[tuple[str, str, int], tuple[float, int]] = {}
+        """By consumer: since when, and how often, it has subscribed."""
+        self.limits = policies
+        self.apply(policies)
+
+    def apply(self, policies: Limits) -> None:
+        """Have policies take effect."""
+        self.limits = policies
+        self.publish_rate = renewed(self.publish_rate, policies.publish_rate, asyncio.get_running_loop().time)
 
     @property
     def name(self) -> str:
@@ -77,6 +91,9 @@ class NonPersistentTopic:
         """Give the subscription that a consumer asks for, made if need be; raise ``ConsumerBusy``."""
         found = self.subscriptions.get(wanted.subscription)
         if found is None:
+            most = self.limits.max_subscriptions
+            if most and len(self.subscriptions) >= most:
+                raise NotAllowed(f"Exceed the maximum number of subscriptions of the topic: {self.name}")
             found = NonPersistentSubscription(wanted.subscription, wanted.sub_type, sticky=wanted.sticky)
             found.properties = dict(wanted.properties or {})
             self.subscriptions[wanted.subscription] = found
@@ -146,8 +163,10 @@ class NonPersistentTopic:
 class NonPersistentTopics:
     """All of this broker's."""
 
-    def __init__(self, broker: Broker, clock: Callable[[], int]) -> None:
+    def __init__(self, broker: Broker, policies: TopicPolicies, clock: Callable[[], int]) -> None:
         self._broker = broker
+        self._policies = policies
+        broker.namespaces.changed.append(self._namespaces_changed)
         self._clock = clock
         self._partitioned: dict[TopicName, Topic] = {}
         self._open: dict[tuple[TopicName, int], NonPersistentTopic] = {}
@@ -219,7 +238,9 @@ class NonPersistentTopics:
     def _opened(self, topic: Topic, index: int) -> NonPersistentTopic:
         found = self._open.get((topic.name, index))
         if found is None:
-            found = self._open[topic.name, index] = NonPersistentTopic(topic, index, self._clock)
+            found = self._open[topic.name, index] = NonPersistentTopic(
+                topic, index, self._policies.limits(topic), self._clock
+            )
         return found
 
     # -- changing
@@ -265,8 +286,18 @@ class NonPersistentTopics:
         for each in self.open_of(topic):
             del self._open[topic.name, each.index]
             each.send_away()
+        self._policies.forget(topic.name)
         if self._partitioned.pop(topic.name, None) is not None:
             self._broker.store.delete(_path(topic.name))
+
+    def changed(self, topic: Topic) -> None:
+        """The policies of a topic have changed."""
+        for each in self.open_of(topic):
+            each.apply(self._policies.limits(topic))
+
+    def _namespaces_changed(self) -> None:
+        for each in self.all_open():
+            each.apply(self._policies.limits(each.topic))
 
     def sweep(self) -> None:
         """Forget what nobody has used for a while."""

@@ -67,6 +67,7 @@ class PulsarSocket(asyncio.BufferedProtocol):
         self._most_unsettled = settings.max_pending_publish_requests_per_connection
         self._transport: Any = None
         self._reading = True
+        self._alarm: asyncio.TimerHandle | None = None
         self._last_heard = 0.0
         self.connection: Connection
 
@@ -103,7 +104,7 @@ class PulsarSocket(asyncio.BufferedProtocol):
         connection = self.connection
         try:
             for _ in range(_FRAMES_PER_TURN):
-                if connection.unsettled >= self._most_unsettled:
+                if connection.unsettled >= self._most_unsettled or connection.throttled_s > 0:
                     break
                 frame = self._frames.next_frame()
                 if frame is None:
@@ -114,7 +115,9 @@ class PulsarSocket(asyncio.BufferedProtocol):
             connection.refuse(str(error))
             return
         self._read(False)
-        if connection.unsettled < self._most_unsettled:
+        if (wait_s := connection.throttled_s) > 0:
+            self._go_on_after(wait_s)
+        elif connection.unsettled < self._most_unsettled:
             self._loop.call_soon(self._catch_up)
 
     def _read(self, wanted: bool) -> None:
@@ -124,6 +127,14 @@ class PulsarSocket(asyncio.BufferedProtocol):
                 self._transport.resume_reading()
             else:
                 self._transport.pause_reading()
+
+    def _go_on_after(self, wait_s: float) -> None:
+        if self._alarm is None:
+            self._alarm = self._loop.call_later(wait_s, self._woken)
+
+    def _woken(self) -> None:
+        self._alarm = None
+        self._catch_up()
 
     def _catch_up(self) -> None:
         if not self._reading and not self._transport.is_closing():
@@ -158,6 +169,8 @@ class PulsarSocket(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.connections.discard(self)
+        if self._alarm is not None:
+            self._alarm.cancel()
         self.connection.hang_up()
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from magnetar.broker.limits import Limits as TopicLimits
 from magnetar.broker.topic import Topic
 from magnetar.ledger.cursor import Cursor, Cursors, Start
 from magnetar.ledger.port import Appended, ManagedLedger, Position, StoredEntry
@@ -25,8 +26,9 @@ from magnetar.pulsar.dispatch.subscription import (
     Subscription,
     SubType,
 )
-from magnetar.pulsar.errors import ConsumerBusy, SubscriptionNotFound
+from magnetar.pulsar.errors import ConsumerBusy, NotAllowed, SubscriptionNotFound
 from magnetar.pulsar.producers import Producer, Producers
+from magnetar.pulsar.rate_limits import RateLimit, renewed
 from magnetar.records.entry import index_of
 from magnetar.records.pulsar_entries import Sent
 
@@ -68,6 +70,7 @@ class PulsarTopic:
         limits: Limits,
         clock: Callable[[], int],
         *,
+        policies: TopicLimits | None = None,
         deduplicates: bool,
         within_batches: bool = True,
     ) -> None:
@@ -88,7 +91,27 @@ class PulsarTopic:
         self._epoch_path = f"{_EPOCHS}/{log.name}"
         stored = store.get(self._epoch_path)
         self.producers = Producers(int(stored.value) if stored else None, self._keep_epoch)
+        self.limits = TopicLimits()
+        """What its policies bound; see `apply`."""
+        self.publish_rate: RateLimit | None = None
+        self.subscribed: dict[tuple[str, str, int], tuple[float, int]] = {}
+        """By consumer: since when, and how often, it has subscribed."""
+        if policies is not None:
+            self.apply(policies)
         log.watchers.append(self._grown)
+
+    def apply(self, policies: TopicLimits) -> None:
+        """Have policies take effect."""
+        now = asyncio.get_running_loop().time
+        self.limits = policies
+        self._readings.limits = Limits(
+            policies.max_unacked_per_consumer or 0, policies.max_unacked_per_subscription or 0
+        )
+        self.publish_rate = renewed(self.publish_rate, policies.publish_rate, now)
+        self._readings.rate = renewed(self._readings.rate, policies.dispatch_rate, now)
+        for subscription in self.subscriptions.values():
+            subscription.rate = renewed(subscription.rate, policies.subscription_dispatch_rate, now)
+            subscription.kick()
 
     @property
     def name(self) -> str:
@@ -158,12 +181,21 @@ class PulsarTopic:
         if not wanted.create and wanted.durable:
             raise SubscriptionNotFound(f"Subscription {wanted.subscription} not found")
         place = await self._start(wanted)
+        self._check_room(wanted)
         cursor = self._cursor(wanted)
         if place is not None:
             self._seek(cursor, place)
         if (raced := self.subscriptions.get(wanted.subscription)) is not None and raced.consumers:
             return await self.subscription(wanted)
         return self._keep(wanted, cursor)
+
+    def _check_room(self, wanted: Wanted) -> None:
+        """Raise ``NotAllowed`` if the topic may not have a subscription more."""
+        most = self.limits.max_subscriptions
+        if not most or wanted.is_group or wanted.subscription in self.subscriptions:
+            return
+        if sum(not self.is_groups(name) for name in self.subscriptions) >= most:
+            raise NotAllowed(f"Exceed the maximum number of subscriptions of the topic: {self.name}")
 
     def _as_wanted(self, found: Subscription, wanted: Wanted) -> Subscription:
         """A subscription without consumers becomes what the next one asks for."""
@@ -194,6 +226,7 @@ class PulsarTopic:
         else:
             made = SingleActive(wanted.subscription, cursor, self._readings, wanted.sub_type)
         made.properties = dict(wanted.properties or {})
+        made.rate = renewed(None, self.limits.subscription_dispatch_rate, asyncio.get_running_loop().time)
         return made
 
     def _cursor(self, wanted: Wanted) -> Cursor:
@@ -243,6 +276,16 @@ class PulsarTopic:
                 size += ledger.size * max(ledger.entries - mark.entry_id - 1, 0) // ledger.entries
         return size
 
+    def backlog_bytes(self, subscription: Subscription) -> int:
+        """Give about how many bytes a subscription has not acknowledged."""
+        return self.bytes_behind(subscription.cursor.mark_delete_position) if subscription.backlog else 0
+
+    def own_subscriptions(self) -> list[Subscription]:
+        """Give the durable subscriptions that are Pulsar's own, not a Kafka group's."""
+        return [
+            each for name, each in self.subscriptions.items() if each.is_durable and not self.is_groups(name)
+        ]
+
     async def position_at(self, timestamp_ms: int) -> Position:
         """Give the first entry that was stored at that time or later, or the end."""
         found = await self.log.find_first(lambda entry: index_of(entry.data).broker_timestamp >= timestamp_ms)
@@ -253,7 +296,9 @@ class PulsarTopic:
         log, copies = self.log, self.log.compacted
         last = log.visible_offset - 1
         entries = []
-        if last >= log.first_offset and not (compacted and copies is not None and copies.horizon_offset >= last):
+        if last >= log.first_offset and not (
+            compacted and copies is not None and copies.horizon_offset >= last
+        ):
             entries = await log.read(last, max_bytes=1)
         if entries or copies is None or not copies.ledger.entries or copies.horizon_offset < last:
             return entries[-1] if entries else None
@@ -300,10 +345,16 @@ class PulsarTopic:
         return None if position.ledger_id < 0 else Position(position.ledger_id, position.entry_id - 1)
 
     async def expire(self, older_than_ms: int) -> None:
-        """Have subscriptions pass over what is older and nobody acknowledged (message TTL)."""
-        last = await self.last_before(older_than_ms) if self.subscriptions else None
+        """Have subscriptions pass over what is older and nobody acknowledged (message TTL).
+
+        Kafka's groups read by Kafka's rules: nothing moves what they committed.
+        """
+        concerned = [
+            each for name, each in self.subscriptions.items() if not (self.is_groups(name) or each.paused)
+        ]
+        last = await self.last_before(older_than_ms) if concerned else None
         if last is not None:
-            for subscription in self.subscriptions.values():
+            for subscription in concerned:
                 if subscription.cursor.mark_delete_position < last:
                     subscription.expired += subscription.skip_to(last)
 
@@ -320,11 +371,15 @@ class PulsarTopic:
 
     def send_away(self, *, wake: bool = True) -> None:
         """Close all producers and consumers; their clients come back by themselves."""
+        self.send_producers_away(wake=wake)
+        for subscription in list(self.subscriptions.values()):
+            subscription.disconnect()
+
+    def send_producers_away(self, *, wake: bool = True) -> None:
+        """Close all producers; their clients come back by themselves."""
         for producer in list(self.producers.by_name.values()):
             self.producers.remove(producer, wake=wake)
             producer.sink.producer_closed(producer.producer_id)
-        for subscription in list(self.subscriptions.values()):
-            subscription.disconnect()
 
     def close(self) -> None:
         """Send everybody away, and keep what is to be kept."""

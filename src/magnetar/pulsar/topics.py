@@ -12,15 +12,17 @@ from magnetar.broker.errors import TopicExists, TopicNotFound
 from magnetar.broker.topic import Topic
 from magnetar.ledger.errors import LedgerError
 from magnetar.metadata import MetadataError
+from magnetar.pulsar import backlog
 from magnetar.pulsar.dispatch.deliveries import Conversions
 from magnetar.pulsar.dispatch.subscription import Limits
 from magnetar.pulsar.errors import NotAllowed
 from magnetar.pulsar.names import PulsarName, names_of
 from magnetar.pulsar.non_persistent import NonPersistentTopic, NonPersistentTopics
+from magnetar.pulsar.policies import TopicPolicies
 from magnetar.pulsar.topic import PulsarTopic
+from magnetar.records.errors import RecordsError
 
 _SWEEP_S = 1.0
-_EXPIRE_EVERY = 30
 _log = logging.getLogger("magnetar.pulsar")
 
 
@@ -35,7 +37,9 @@ class PulsarTopics:
         self._limits = Limits(
             settings.max_unacked_messages_per_consumer, settings.max_unacked_messages_per_subscription
         )
-        self.non_persistent = NonPersistentTopics(broker, clock)
+        self.policies = TopicPolicies(broker)
+        self.policies.changed = self._policies_changed
+        self.non_persistent = NonPersistentTopics(broker, self.policies, clock)
         self._open: dict[tuple[bytes, int], PulsarTopic] = {}
         self._opening: dict[tuple[bytes, int], asyncio.Future[PulsarTopic]] = {}
         self._sweeper: asyncio.Task[None] | None = None
@@ -134,7 +138,8 @@ class PulsarTopics:
             self._conversions,
             self._limits,
             self._clock,
-            deduplicates=self._deduplicates(topic),
+            policies=self.policies.limits(topic),
+            deduplicates=self.policies.deduplicates(topic),
             within_batches=broker.settings.acknowledgment_at_batch_index_level_enabled,
         )
         made.is_groups = lambda name: self.is_groups(made, name)
@@ -146,11 +151,14 @@ class PulsarTopics:
         self._open[topic.topic_id, index] = made
         return made
 
-    def _deduplicates(self, topic: Topic) -> bool:
-        said = self._broker.topic_policies(topic).deduplicates
-        return self._broker.settings.broker_deduplication_enabled if said is None else said
+    def _policies_changed(self, topic: Topic) -> None:
+        if topic.name.persistent:
+            self._changed(topic)
+        else:
+            self.non_persistent.changed(topic)
 
     async def _deleted(self, topic: Topic) -> None:
+        self.policies.forget(topic.name)
         for index in range(topic.partitions):
             found = self._open.pop((topic.topic_id, index), None)
             if found is not None:
@@ -166,8 +174,10 @@ class PulsarTopics:
             if found is None:
                 continue
             found.log.policy = policy
-            if self._deduplicates(topic) is not (found.dedup is not None):
-                switching = asyncio.ensure_future(found.switch_deduplication(self._deduplicates(topic)))
+            found.apply(self.policies.limits(topic))
+            deduplicates = self.policies.deduplicates(topic)
+            if deduplicates is not (found.dedup is not None):
+                switching = asyncio.ensure_future(found.switch_deduplication(deduplicates))
                 self._switching.add(switching)
                 switching.add_done_callback(self._switching.discard)
             if found.partition < 0 and topic.partitions > 1:
@@ -189,13 +199,14 @@ class PulsarTopics:
             for topic in self.all_open():
                 try:
                     topic.save()
-                    if rounds % _EXPIRE_EVERY == 0:
+                    if rounds % self._broker.settings.message_expiry_check_interval_seconds == 0:
                         await self._expire(topic)
-                except (LedgerError, MetadataError) as error:
+                    if rounds % self._broker.settings.backlog_quota_check_interval_in_seconds == 0:
+                        await backlog.enforce(topic, self._clock())
+                except (LedgerError, MetadataError, RecordsError) as error:
                     _log.error("cursors of %s cannot be kept: %s", topic.name, error)
 
     async def _expire(self, topic: PulsarTopic) -> None:
-        said = self._broker.topic_policies(topic.topic).message_ttl_ms
-        ttl_ms = self._broker.settings.message_ttl_ms if said is None else said
-        if ttl_ms > 0:
+        ttl_ms = topic.limits.message_ttl_ms
+        if ttl_ms:
             await topic.expire(self._clock() - ttl_ms)

@@ -9,6 +9,7 @@ from magnetar.broker.errors import (
     InvalidTopic,
     NamespaceNotFound,
     NotDynamic,
+    TooManyTopics,
     TopicExists,
     TopicNotFound,
 )
@@ -24,6 +25,7 @@ BROKER_CODES: dict[type[BaseException], ErrorCode] = {
     InvalidTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,
     TopicNotFound: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
+    TooManyTopics: ErrorCode.POLICY_VIOLATION,
     NamespaceNotFound: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     InvalidPartitions: ErrorCode.INVALID_PARTITIONS,
     InvalidConfig: ErrorCode.INVALID_CONFIG,

@@ -14,8 +14,8 @@ from magnetar.ledger.cursor import Cursor
 from magnetar.pulsar.dispatch.consumer import Consumer, Pending
 from magnetar.pulsar.dispatch.deliveries import HASH_RANGE, Delivery, Place, sticky_hash
 from magnetar.pulsar.dispatch.murmur import murmur3_32
-from magnetar.pulsar.dispatch.shared import Outbox, Replay, Shared
-from magnetar.pulsar.dispatch.subscription import Readings, SubType
+from magnetar.pulsar.dispatch.shared import Replay, Shared
+from magnetar.pulsar.dispatch.subscription import Outbox, Readings, SubType
 from magnetar.pulsar.errors import ConsumerAssignError
 
 _POINTS = 100
@@ -172,8 +172,13 @@ class KeyShared(Shared):
         return consumer
 
     def _send_ahead(self) -> bool:
-        outbox = Outbox()
-        while self._ahead and not self.is_blocked and self._waiting_entries < _MOST_WAITING:
+        outbox = self._new_outbox()
+        while (
+            self._ahead
+            and not self.is_blocked
+            and not outbox.is_full
+            and self._waiting_entries < _MOST_WAITING
+        ):
             delivery = self._ahead.popleft()
             key_hash = sticky_hash(delivery.metadata)
             if self._is_early(delivery):
@@ -185,7 +190,7 @@ class KeyShared(Shared):
             else:
                 self._hand(delivery, key_hash, consumer, outbox)
         outbox.send()
-        return not self._ahead
+        return not self._ahead or outbox.is_full
 
     def _choose(self, delivery: Delivery, key_hash: int) -> Consumer | None:
         return None if key_hash in self._waiting else self._owner(key_hash)

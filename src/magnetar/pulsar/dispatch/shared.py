@@ -16,7 +16,7 @@ from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import Position
 from magnetar.pulsar.dispatch.consumer import Consumer, Pending
 from magnetar.pulsar.dispatch.deliveries import Delivery, Place
-from magnetar.pulsar.dispatch.subscription import READ_BYTES, Readings, Subscription, SubType
+from magnetar.pulsar.dispatch.subscription import READ_BYTES, Outbox, Readings, Subscription, SubType
 from magnetar.pulsar.errors import NotAllowed
 from magnetar.records.errors import RecordsError
 
@@ -99,6 +99,8 @@ class Shared(Subscription):
 
     async def _pump(self) -> None:
         while self._may_send():
+            if self._is_held_back():
+                return
             self._wake_delayed()
             if self._replay:
                 if not await self._send_replays():
@@ -112,8 +114,8 @@ class Shared(Subscription):
 
     def _send_ahead(self) -> bool:
         """Hand out what was read; tell whether there is reason to go on."""
-        outbox = Outbox()
-        while self._ahead and not self.is_blocked:
+        outbox = self._new_outbox()
+        while self._ahead and not self.is_blocked and not outbox.is_full:
             delivery = self._ahead[0]
             if self._is_early(delivery):
                 self._ahead.popleft()
@@ -124,12 +126,13 @@ class Shared(Subscription):
             self._ahead.popleft()
             self._hand(delivery, 0, consumer, outbox)
         outbox.send()
-        return not self._ahead
+        return not self._ahead or outbox.is_full
 
     async def _send_replays(self) -> bool:
         """Hand out again; tell whether there is reason to go on."""
         taken: dict[Place, Replay] = {}
-        while self._order and len(taken) < _MOST_REPLAYED_AT_ONCE:
+        most = min(self._new_outbox().room, _MOST_REPLAYED_AT_ONCE)
+        while self._order and len(taken) < most:
             place = heapq.heappop(self._order)
             replay = self._replay.pop(place, None)
             if replay is not None:
@@ -144,10 +147,13 @@ class Shared(Subscription):
             raise
         if generation != self._generation:
             return True
-        outbox = Outbox()
+        outbox = self._new_outbox()
         stuck = False
         for delivery in found:
             replay = taken.pop(delivery.place)
+            if outbox.is_full:
+                self._again_later(delivery.place, replay)
+                continue
             consumer = None if stuck or self.is_blocked else self._choose(delivery, replay.key_hash)
             if consumer is None:
                 stuck = self._stuck(delivery, replay) or stuck
@@ -291,17 +297,3 @@ class Shared(Subscription):
         super().close()
         if self._alarm is not None:
             self._alarm.cancel()
-
-
-class Outbox:
-    """What is sent together: for each consumer its entries, in order."""
-
-    def __init__(self) -> None:
-        self._sends: dict[Consumer, list[tuple[Delivery, int, int | None]]] = {}
-
-    def add(self, consumer: Consumer, delivery: Delivery, redeliveries: int, remaining: int | None) -> None:
-        self._sends.setdefault(consumer, []).append((delivery, redeliveries, remaining))
-
-    def send(self) -> None:
-        for consumer, deliveries in self._sends.items():
-            consumer.send(deliveries)

@@ -20,6 +20,7 @@ from magnetar.ledger.port import ManagedLedger, Position, StoredEntry
 from magnetar.pulsar.dispatch.consumer import Consumer, mask_of
 from magnetar.pulsar.dispatch.deliveries import Conversions, Delivery, Place
 from magnetar.pulsar.errors import ConsumerBusy, NotAllowed, PulsarError
+from magnetar.pulsar.rate_limits import RateLimit
 from magnetar.pulsar.wire.pulsar_pb2 import CommandSubscribe, ServerError
 from magnetar.records.compaction import copied_from
 from magnetar.records.errors import RecordsError
@@ -51,6 +52,8 @@ class Readings:
     limits: Limits
     within_batches: bool = True
     """Whether acknowledgements of a part of a batch count."""
+    rate: RateLimit | None = None
+    """How fast all subscriptions together may be sent messages."""
 
 
 class Subscription(ABC):
@@ -68,6 +71,9 @@ class Subscription(ABC):
         """Whether somebody else reads in the place of its consumers."""
         self.abandoned_ms: int | None = None
         """Since when nobody has been there, if it ends unless somebody comes back."""
+        self.rate: RateLimit | None = None
+        """How fast its consumers may be sent messages."""
+        self._rate_alarm: asyncio.TimerHandle | None = None
         self._left_messages = self._left_bytes = 0
         self._readings = readings
         self._log = readings.log
@@ -171,6 +177,20 @@ class Subscription(ABC):
     def _tried(self) -> None:
         self._retry = None
         self.kick()
+
+    def _is_held_back(self) -> bool:
+        """Whether messages went out too fast; then it goes on by itself later."""
+        waits_s = [limit.wait_s() for limit in (self.rate, self._readings.rate) if limit is not None]
+        if not any(waits_s):
+            return False
+        if self._rate_alarm is not None:
+            self._rate_alarm.cancel()
+        self._rate_alarm = asyncio.get_running_loop().call_later(max(waits_s), self.kick)
+        return True
+
+    def _new_outbox(self) -> Outbox:
+        """Give where to put what is sent next, as much of it as may be sent now."""
+        return Outbox([limit for limit in (self.rate, self._readings.rate) if limit is not None])
 
     async def _fetch(self) -> bool:
         """Read on; tell whether there may be more to send now."""
@@ -392,8 +412,9 @@ class Subscription(ABC):
         self.flush_acks()
         self._closed = True
         self._generation += 1
-        if self._retry is not None:
-            self._retry.cancel()
+        for alarm in (self._retry, self._rate_alarm):
+            if alarm is not None:
+                alarm.cancel()
         if self._pumping is not None:
             self._pumping.cancel()
 
@@ -487,13 +508,15 @@ class SingleActive(Subscription):
                 if not await self._fetch():
                     return
                 continue
-            batch: list[tuple[Delivery, int, int | None]] = []
-            while self._ahead and consumer.permits > 0:
+            if self._is_held_back():
+                return
+            outbox = self._new_outbox()
+            while self._ahead and consumer.permits > 0 and not outbox.is_full:
                 delivery = self._ahead.popleft()
                 remaining = self._partly.get(delivery.place)
                 consumer.permits -= delivery.messages if remaining is None else remaining.bit_count()
-                batch.append((delivery, 0, remaining))
-            consumer.send(batch)
+                outbox.add(consumer, delivery, 0, remaining)
+            outbox.send()
             await asyncio.sleep(0)
 
     def redeliver(self, consumer: Consumer, places: Sequence[Place], epoch: int | None) -> None:
@@ -508,6 +531,33 @@ class SingleActive(Subscription):
         if consumer is not self._active:
             raise NotAllowed("only the active consumer may acknowledge")
         super().acknowledge_up_to(consumer, place, remaining)
+
+
+class Outbox:
+    """What is sent together: for each consumer its entries, in order; full when rates allow no more for now."""
+
+    def __init__(self, limits: Sequence[RateLimit] = ()) -> None:
+        self._limits = limits
+        self._sends: dict[Consumer, list[tuple[Delivery, int, int | None]]] = {}
+
+    @property
+    def room(self) -> int:
+        """How many messages more may go now."""
+        rooms = [messages if size > 0 else 0 for messages, size in (each.budget() for each in self._limits)]
+        return min(rooms, default=1 << 62)
+
+    @property
+    def is_full(self) -> bool:
+        return bool(self._limits) and self.room <= 0
+
+    def add(self, consumer: Consumer, delivery: Delivery, redeliveries: int, remaining: int | None) -> None:
+        self._sends.setdefault(consumer, []).append((delivery, redeliveries, remaining))
+        for limit in self._limits:
+            limit.spend(delivery.messages, len(delivery.body))
+
+    def send(self) -> None:
+        for consumer, deliveries in self._sends.items():
+            consumer.send(deliveries)
 
 
 def behind(position: Position) -> Position:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.errors import TopicNotFound
 from magnetar.ledger.cursor import Start
 from magnetar.ledger.errors import LedgerError
+from magnetar.pulsar.admission import check_consumer, check_subscribe_rate
 from magnetar.pulsar.connection import Consuming
 from magnetar.pulsar.dispatch.consumer import Consumer, mask_of
 from magnetar.pulsar.dispatch.subscription import SubType
@@ -66,6 +68,7 @@ async def _subscribe(connection: Connection, command: CommandSubscribe) -> None:
     topic = await services.topics.any(name, create=True)
     schema = command.schema if command.HasField("schema") else None
     services.schemas.for_consumer(topic.topic.name, schema, connection.role)
+    check_consumer(topic, command.subscription)
     subscription = await topic.subscription(_wanted(command))
     consumer = Consumer(
         connection,
@@ -82,6 +85,8 @@ async def _subscribe(connection: Connection, command: CommandSubscribe) -> None:
         command.read_compacted,
     )
     try:
+        check_consumer(topic, command.subscription)
+        check_subscribe_rate(topic, consumer, asyncio.get_running_loop().time())
         subscription.check(consumer)
     except PulsarError:
         topic.left(subscription)

@@ -80,9 +80,7 @@ async def _last_message_id(
     connection.answer(answer)
 
 
-async def fill_last_message_id(
-    filled: MessageIdData, topic: PulsarTopic, *, compacted: bool = False
-) -> None:
+async def fill_last_message_id(filled: MessageIdData, topic: PulsarTopic, *, compacted: bool = False) -> None:
     """Write the id of a topic's last message, as a reader of what is compacted sees it or any; -1:-1 for none."""
     last = await topic.last_entry(compacted=compacted)
     filled.partition = topic.partition

@@ -10,6 +10,8 @@ from google.protobuf.message import DecodeError
 
 from magnetar.ledger.cursor import Start
 from magnetar.ledger.errors import LedgerError
+from magnetar.pulsar import backlog
+from magnetar.pulsar.admission import check_producer
 from magnetar.pulsar.connection import Producing, Receipt
 from magnetar.pulsar.dispatch.subscription import SubType
 from magnetar.pulsar.errors import BadCommand, NotAllowed, NotAuthorized, code_for
@@ -32,6 +34,7 @@ from magnetar.records.pulsar_entries import Sent, open_send
 if TYPE_CHECKING:
     from magnetar.pulsar.connection import Connection
 
+_NO_BOUND = 1 << 62
 _NOWHERE = (-1, -1)
 
 
@@ -54,6 +57,8 @@ async def _produce(connection: Connection, command: CommandProducer) -> None:
     if command.txn_enabled:
         raise NotAllowed("Transaction manager is not started or not enabled")
     topic = await services.topics.any(name, create=True)
+    if isinstance(topic, PulsarTopic):
+        await backlog.check_producer(topic, services.clock())
     schema = command.schema if command.HasField("schema") else None
     version = services.schemas.for_producer(topic.topic.name, schema, connection.role)
     first = command.initial_subscription_name
@@ -73,6 +78,7 @@ async def _produce(connection: Connection, command: CommandProducer) -> None:
         connection.role,
         services.clock(),
     )
+    check_producer(topic, made.name)
     producing = Producing(made, topic)
     turn = topic.producers.add(made)
     if turn is not None:
@@ -119,7 +125,7 @@ def send(connection: Connection, command: CommandSend, entry: memoryview) -> Non
     try:
         if command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits"):
             raise NotAllowed("Transaction manager is not started or not enabled")
-        _check_size(connection, entry)
+        _check_size(connection, entry, topic.limits.max_message_bytes)
         sent = open_send(
             entry, num_messages=command.num_messages if command.HasField("num_messages") else None
         )
@@ -128,6 +134,10 @@ def send(connection: Connection, command: CommandSend, entry: memoryview) -> Non
             _pass_on(connection, command, sent, metadata, producing)
         else:
             _store(connection, command, sent, topic, made)
+        if topic.publish_rate is not None:
+            topic.publish_rate.spend(sent.messages, len(sent.framed))
+            if (wait_s := topic.publish_rate.wait_s()) > 0:
+                connection.throttle(wait_s)
     except (RecordsError, LedgerError, NotAllowed) as error:
         frame = _refused(command, error)
         connection.receipt(Receipt(None, frame, lambda _: frame, None))
@@ -151,8 +161,8 @@ def _check_metadata(sent: Sent) -> MessageMetadata:
     return metadata
 
 
-def _check_size(connection: Connection, entry: memoryview) -> None:
-    most = connection.services.broker.settings.pulsar_max_message_size
+def _check_size(connection: Connection, entry: memoryview, most: int | None) -> None:
+    most = min(connection.services.broker.settings.pulsar_max_message_size, most or _NO_BOUND)
     if len(entry) >= 10 and bytes(entry[:2]) == b"\x0e\x01":
         size = len(entry) - 10 - int.from_bytes(entry[6:10], "big")
         if size > most:

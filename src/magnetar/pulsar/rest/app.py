@@ -22,6 +22,7 @@ from magnetar.broker.errors import (
     InvalidPolicy,
     InvalidTopic,
     NamespaceNotFound,
+    TooManyTopics,
     TopicExists,
     TopicNotFound,
 )
@@ -53,6 +54,7 @@ _STATUS: dict[type[BaseException], int] = {
     SubscriptionNotFound: 404,
     LedgerNotFound: 404,
     TopicExists: 409,
+    TooManyTopics: 412,
     ConsumerBusy: 412,
     ProducerBusy: 412,
     NotAllowed: 412,

@@ -6,8 +6,10 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from magnetar.broker.limits import NAMESPACE_KEYS, SIZE, decode_limits
 from magnetar.broker.namespaces import CLUSTER
 from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, RestError, Route
+from magnetar.pulsar.rest.topic_policies import kind_of, quota_of
 
 
 class Policy(NamedTuple):
@@ -41,13 +43,13 @@ POLICIES = (
     Policy("subscriptionExpirationTime", "subscription_expiration_time_minutes", int),
     Policy("delayedDelivery", "delayed_delivery_policies", dict),
     Policy("inactiveTopicPolicies", "inactive_topic_policies", dict),
-    Policy("maxProducersPerTopic", "max_producers_per_topic", int),
-    Policy("maxConsumersPerTopic", "max_consumers_per_topic", int),
-    Policy("maxConsumersPerSubscription", "max_consumers_per_subscription", int),
-    Policy("maxSubscriptionsPerTopic", "max_subscriptions_per_topic", int),
-    Policy("maxTopicsPerNamespace", "max_topics_per_namespace", int),
-    Policy("maxUnackedMessagesPerConsumer", "max_unacked_messages_per_consumer", int),
-    Policy("maxUnackedMessagesPerSubscription", "max_unacked_messages_per_subscription", int),
+    Policy("maxProducersPerTopic", "max_producers_per_topic", int, honoured=True),
+    Policy("maxConsumersPerTopic", "max_consumers_per_topic", int, honoured=True),
+    Policy("maxConsumersPerSubscription", "max_consumers_per_subscription", int, honoured=True),
+    Policy("maxSubscriptionsPerTopic", "max_subscriptions_per_topic", int, honoured=True),
+    Policy("maxTopicsPerNamespace", "max_topics_per_namespace", int, honoured=True),
+    Policy("maxUnackedMessagesPerConsumer", "max_unacked_messages_per_consumer", int, honoured=True),
+    Policy("maxUnackedMessagesPerSubscription", "max_unacked_messages_per_subscription", int, honoured=True),
     Policy("compactionThreshold", "compaction_threshold", int, honoured=True),
     Policy("offloadThreshold", "offload_threshold", int),
     Policy("offloadPolicies", "offload_policies", dict),
@@ -58,14 +60,25 @@ POLICIES = (
     Policy("subscriptionAuthMode", "subscription_auth_mode", str),
     Policy("autoTopicCreation", "autoTopicCreationOverride", dict),
     Policy("autoSubscriptionCreation", "autoSubscriptionCreationOverride", dict),
-    Policy("dispatchRate", "topicDispatchRate", dict),
-    Policy("subscriptionDispatchRate", "subscriptionDispatchRate", dict),
+    Policy("dispatchRate", "topicDispatchRate", dict, honoured=True),
+    Policy("subscriptionDispatchRate", "subscriptionDispatchRate", dict, honoured=True),
     Policy("replicatorDispatchRate", "replicatorDispatchRate", dict),
-    Policy("subscribeRate", "clusterSubscribeRate", dict),
-    Policy("publishRate", "publishMaxMessageRate", dict),
+    Policy("subscribeRate", "clusterSubscribeRate", dict, honoured=True),
+    Policy("publishRate", "publishMaxMessageRate", dict, honoured=True),
     Policy("deduplicationSnapshotInterval", "deduplicationSnapshotIntervalSeconds", int),
     Policy("entryFilters", "entryFilters", dict),
 )
+
+_PER_CLUSTER = frozenset(
+    {
+        "topicDispatchRate",
+        "subscriptionDispatchRate",
+        "replicatorDispatchRate",
+        "clusterSubscribeRate",
+        "publishMaxMessageRate",
+    }
+)
+"""What Pulsar keeps for each cluster apart."""
 
 
 async def backlog_quotas(ask: Ask) -> dict[str, Any]:
@@ -74,15 +87,21 @@ async def backlog_quotas(ask: Ask) -> dict[str, Any]:
 
 
 async def set_backlog_quota(ask: Ask) -> None:
-    """Keep a backlog quota (kept and shown; not enforced)."""
-    change(
-        ask, lambda content: content.setdefault("backlog_quota_map", {}).update({_quota(ask): ask.object()})
-    )
+    """Set a backlog quota, by size or (``backlogQuotaType=message_age``) by time."""
+    kind, quota = quota_of(ask)
+    kept = ask.services.broker.namespaces.policies(ask.namespace).retention_bytes
+    if kind == SIZE and kept is not None and 0 < kept <= quota["limitSize"]:
+        raise RestError(
+            412,
+            "Backlog Quota exceeds configured retention quota for namespace. "
+            "Please increase retention quota and retry",
+        )
+    change(ask, lambda content: content.setdefault("backlog_quota_map", {}).update({kind: quota}))
 
 
 async def remove_backlog_quota(ask: Ask) -> None:
     """Take a backlog quota away."""
-    change(ask, lambda content: content.get("backlog_quota_map", {}).pop(_quota(ask), None))
+    change(ask, lambda content: content.get("backlog_quota_map", {}).pop(kind_of(ask), None))
 
 
 def change(ask: Ask, edit: Callable[[dict[str, Any]], object]) -> None:
@@ -93,10 +112,6 @@ def change(ask: Ask, edit: Callable[[dict[str, Any]], object]) -> None:
     broker.set_policies(ask.namespace, json.dumps(content).encode())
 
 
-def _quota(ask: Ask) -> str:
-    return ask.query.get("backlogQuotaType", "destination_storage")
-
-
 def _routes(policy: Policy) -> tuple[Route, ...]:
     note = "" if policy.honoured else " (kept and shown; not enforced)"
 
@@ -104,7 +119,8 @@ def _routes(policy: Policy) -> tuple[Route, ...]:
         content = ask.services.broker.namespaces.content(ask.namespace)
         if policy.key == "replication_clusters":
             return content.get(policy.key) or [CLUSTER]
-        return content.get(policy.key)
+        value = content.get(policy.key)
+        return value.get(CLUSTER, value) if policy.key in _PER_CLUSTER and value is not None else value
 
     async def write(ask: Ask) -> None:
         value = ask.json()
@@ -113,7 +129,10 @@ def _routes(policy: Policy) -> tuple[Route, ...]:
             raise RestError(400, f"{policy.path} must be {policy.kind}, not {json.dumps(value)}")
         if policy.key == "replication_clusters" and value != [CLUSTER]:
             raise RestError(403, f"there is one cluster, {CLUSTER}: geo-replication is not served")
-        change(ask, lambda content: content.update({policy.key: value}))
+        if policy.key in NAMESPACE_KEYS:
+            decode_limits({policy.path: value}, {policy.path: NAMESPACE_KEYS[policy.key]}, strict=True)
+        kept = {CLUSTER: value} if policy.key in _PER_CLUSTER else value
+        change(ask, lambda content: content.update({policy.key: kept}))
 
     async def remove(ask: Ask) -> None:
         change(ask, lambda content: content.pop(policy.key, None))

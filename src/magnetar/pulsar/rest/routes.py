@@ -12,6 +12,7 @@ from magnetar.pulsar.rest import (
     stats,
     subscriptions,
     tenants,
+    topic_policies,
     topics,
 )
 from magnetar.pulsar.rest.ask import Route
@@ -21,7 +22,19 @@ def _is_general(route: Route) -> tuple[int, ...]:
     return tuple(segment.startswith("{") for segment in route.full_path.split("/"))
 
 
-_PARTS = (cluster, compaction, tenants, policies, namespaces, topics, non_persistent, subscriptions, stats, schemas)
+_PARTS = (
+    cluster,
+    compaction,
+    tenants,
+    policies,
+    namespaces,
+    topics,
+    topic_policies,
+    non_persistent,
+    subscriptions,
+    stats,
+    schemas,
+)
 ROUTES: tuple[Route, ...] = tuple(
     sorted((route for part in _PARTS for route in part.ROUTES), key=_is_general)
 )

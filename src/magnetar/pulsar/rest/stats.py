@@ -64,6 +64,8 @@ def topic_stats(topic: PulsarTopic) -> dict[str, Any]:
         "msgChunkPublished": False,
         "storageSize": log.size(),
         "backlogSize": max((each["backlogSize"] for each in subscriptions.values()), default=0),
+        "backlogQuotaLimitSize": topic.limits.size_quota.limit if topic.limits.size_quota else 0,
+        "backlogQuotaLimitTime": topic.limits.age_quota.limit if topic.limits.age_quota else 0,
         "offloadedStorageSize": 0,
         "publishers": [publisher_stats(each) for each in topic.producers.by_name.values()],
         "waitingPublishers": topic.producers.waiting,

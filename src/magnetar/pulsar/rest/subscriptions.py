@@ -13,7 +13,7 @@ from magnetar.ledger.errors import LedgerNotFound
 from magnetar.ledger.port import Position, StoredEntry
 from magnetar.pulsar.dispatch.deliveries import Conversions, Delivery
 from magnetar.pulsar.dispatch.subscription import Subscription, SubType
-from magnetar.pulsar.errors import SubscriptionNotFound
+from magnetar.pulsar.errors import NotAllowed, SubscriptionNotFound
 from magnetar.pulsar.rest.ask import Ask, Needs, Reply, RestError, Route
 from magnetar.pulsar.rest.topics import every, one
 from magnetar.pulsar.topic import PulsarTopic, Wanted
@@ -38,7 +38,10 @@ async def create(ask: Ask) -> None:
     for topic in await every(ask):
         start = Start.earliest if place == (-1, -1) else Start.latest
         exact = place if place is not None and 0 <= place[0] < _LONG_MAX else None
-        made = await topic.subscription(Wanted(_name(ask), SubType.Exclusive, start=start))
+        try:
+            made = await topic.subscription(Wanted(_name(ask), SubType.Exclusive, start=start))
+        except NotAllowed as error:  # there are as many as there may be
+            raise RestError(409, str(error)) from None
         if exact is not None:
             topic.seek(made, topic.position_of(exact))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from magnetar.broker.errors import TopicNotFound
+from magnetar.broker.errors import TooManyTopics, TopicNotFound
 from magnetar.broker.topic import Topic
 from magnetar.pulsar.names import PulsarName, names_of
 from magnetar.pulsar.rest.ask import Ask, Needs, Reply, RestError, Route
@@ -82,7 +82,10 @@ async def create(ask: Ask) -> None:
         topic = ask.services.topics.find(ask.topic)
         if topic is not None and ask.topic.partition < topic.partitions:
             raise RestError(409, "This topic already exists")
-    await _create(ask, 1)
+    try:
+        await _create(ask, 1)
+    except TooManyTopics as error:
+        raise RestError(409, str(error)) from None
 
 
 async def _create(ask: Ask, number: int) -> None:

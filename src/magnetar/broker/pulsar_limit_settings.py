@@ -1,0 +1,145 @@
+"""The settings that bound what Pulsar's clients may do, where no policy says it: a part of `Settings`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar.broker.limits import QUOTA_POLICIES
+from magnetar.broker.security_settings import SecuritySettings
+from magnetar.broker.setting import setting
+from magnetar.broker.values import Kind, at_least, one_of
+
+_POLICY = "A policy of the namespace or the topic comes first."
+
+
+@dataclass(frozen=True, slots=True)
+class PulsarLimitSettings(SecuritySettings):
+    """What the broker was told about limits; 0 is no bound."""
+
+    max_producers_per_topic: int = setting(
+        0,
+        Kind.INT,
+        f"Producers of Pulsar that one topic (one partition) may have; 0 for no bound. {_POLICY}",
+        rule=at_least(0),
+        pulsar=("maxProducersPerTopic",),
+    )
+    max_consumers_per_topic: int = setting(
+        0,
+        Kind.INT,
+        f"Consumers of Pulsar that one topic (one partition) may have; 0 for no bound. {_POLICY}",
+        rule=at_least(0),
+        pulsar=("maxConsumersPerTopic",),
+    )
+    max_consumers_per_subscription: int = setting(
+        0,
+        Kind.INT,
+        f"Consumers that one subscription of one topic (one partition) may have; 0 for no bound. {_POLICY}",
+        rule=at_least(0),
+        pulsar=("maxConsumersPerSubscription",),
+    )
+    max_subscriptions_per_topic: int = setting(
+        0,
+        Kind.INT,
+        f"Subscriptions that one topic (one partition) may have, Kafka's groups not counted; 0 for no bound. {_POLICY}",
+        rule=at_least(0),
+        pulsar=("maxSubscriptionsPerTopic",),
+    )
+    max_topics_per_namespace: int = setting(
+        0,
+        Kind.INT,
+        f"Topics that one namespace may have, each partition counted, whoever makes them; 0 for no bound. {_POLICY}",
+        rule=at_least(0),
+        pulsar=("maxTopicsPerNamespace",),
+    )
+    max_publish_rate_per_topic_in_messages: int = setting(
+        0,
+        Kind.INT,
+        f"Messages that Pulsar's producers may send to a topic (a partition) in a second; 0 for no bound. {_POLICY}",
+        rule=at_least(0),
+        pulsar=("maxPublishRatePerTopicInMessages",),
+    )
+    max_publish_rate_per_topic_in_bytes: int = setting(
+        0,
+        Kind.LONG,
+        f"Bytes that Pulsar's producers may send to one topic (one partition) in a second; 0 for no bound. {_POLICY}",
+        unit="bytes",
+        rule=at_least(0),
+        pulsar=("maxPublishRatePerTopicInBytes",),
+    )
+    dispatch_throttling_rate_per_topic_in_msg: int = setting(
+        0,
+        Kind.INT,
+        f"Messages that all consumers of one topic (one partition) are sent in a second; 0 for no bound. {_POLICY}",
+        rule=at_least(0),
+        pulsar=("dispatchThrottlingRatePerTopicInMsg",),
+    )
+    dispatch_throttling_rate_per_topic_in_byte: int = setting(
+        0,
+        Kind.LONG,
+        f"Bytes that all consumers of one topic (one partition) are sent in a second; 0 for no bound. {_POLICY}",
+        unit="bytes",
+        rule=at_least(0),
+        pulsar=("dispatchThrottlingRatePerTopicInByte",),
+    )
+    dispatch_throttling_rate_per_subscription_in_msg: int = setting(
+        0,
+        Kind.INT,
+        f"Messages that the consumers of one subscription are sent in a second; 0 for no bound. {_POLICY}",
+        rule=at_least(0),
+        pulsar=("dispatchThrottlingRatePerSubscriptionInMsg",),
+    )
+    dispatch_throttling_rate_per_subscription_in_byte: int = setting(
+        0,
+        Kind.LONG,
+        f"Bytes that the consumers of one subscription are sent in a second; 0 for no bound. {_POLICY}",
+        unit="bytes",
+        rule=at_least(0),
+        pulsar=("dispatchThrottlingRatePerSubscriptionInByte",),
+    )
+    subscribe_throttling_rate_per_consumer: int = setting(
+        0,
+        Kind.INT,
+        f"How often one consumer may subscribe in a period; 0 for no bound. {_POLICY}",
+        rule=at_least(0),
+        pulsar=("subscribeThrottlingRatePerConsumer",),
+    )
+    subscribe_rate_period_per_consumer_in_second: int = setting(
+        30,
+        Kind.INT,
+        "The period of subscribe.throttling.rate.per.consumer.",
+        unit="seconds",
+        rule=at_least(1),
+        pulsar=("subscribeRatePeriodPerConsumerInSecond",),
+    )
+    backlog_quota_default_limit_bytes: int = setting(
+        -1,
+        Kind.LONG,
+        f"Size that the backlog of a subscription may have; 0 or less for no bound. {_POLICY}",
+        unit="bytes",
+        rule=at_least(-1),
+        pulsar=("backlogQuotaDefaultLimitBytes",),
+    )
+    backlog_quota_default_limit_second: int = setting(
+        -1,
+        Kind.INT,
+        f"Age that the oldest message of a backlog may have; 0 or less for no bound. {_POLICY}",
+        unit="seconds",
+        rule=at_least(-1),
+        pulsar=("backlogQuotaDefaultLimitSecond",),
+    )
+    backlog_quota_default_retention_policy: str = setting(
+        QUOTA_POLICIES[0],
+        Kind.STRING,
+        "What happens when a backlog is too large or too old: producers wait, producers fail, or the slowest "
+        "subscription passes over its oldest messages.",
+        rule=one_of(*QUOTA_POLICIES),
+        pulsar=("backlogQuotaDefaultRetentionPolicy",),
+    )
+    backlog_quota_check_interval_in_seconds: int = setting(
+        60,
+        Kind.INT,
+        "How often backlogs are held against their quotas; a new producer is, each time.",
+        unit="seconds",
+        rule=at_least(1),
+        pulsar=("backlogQuotaCheckIntervalInSeconds",),
+    )

@@ -1,0 +1,197 @@
+"""A topic's own policies one by one, persistent or not; ``applied=true`` gives what is in force, whoever says it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from magnetar.broker.limits import AGE, SIZE, TOPIC_KEYS, Limits, Quota, Rate, decode_limits
+from magnetar.pulsar.policies import TopicPolicies
+from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, RestError, Route
+from magnetar.pulsar.rest.topics import found
+
+_QUOTAS = "backLogQuotaMap"
+
+
+class Policy(NamedTuple):
+    """One policy: its path, its key in Pulsar's ``TopicPolicies``, and how what is in force is told."""
+
+    path: str
+    key: str
+    applied: Callable[[Limits], Any]
+
+
+def _dispatch(rate: Rate | None) -> dict[str, Any]:
+    rate = rate or Rate()
+    return {
+        "dispatchThrottlingRateInMsg": rate.messages,
+        "dispatchThrottlingRateInByte": rate.bytes,
+        "relativeToPublishRate": False,
+        "ratePeriodInSecond": rate.period_s,
+    }
+
+
+def _publish(rate: Rate | None) -> dict[str, Any]:
+    rate = rate or Rate()
+    return {"publishThrottlingRateInMsg": rate.messages, "publishThrottlingRateInByte": rate.bytes}
+
+
+def _subscribe(rate: Rate | None) -> dict[str, Any]:
+    rate = rate or Rate()
+    return {"subscribeThrottlingRatePerConsumer": rate.messages, "ratePeriodInSecond": rate.period_s}
+
+
+POLICIES = (
+    Policy("maxProducers", "maxProducerPerTopic", lambda limits: limits.max_producers),
+    Policy("maxConsumers", "maxConsumerPerTopic", lambda limits: limits.max_consumers),
+    Policy(
+        "maxConsumersPerSubscription",
+        "maxConsumersPerSubscription",
+        lambda limits: limits.max_consumers_per_subscription,
+    ),
+    Policy("maxSubscriptionsPerTopic", "maxSubscriptionsPerTopic", lambda limits: limits.max_subscriptions),
+    Policy(
+        "maxUnackedMessagesOnConsumer",
+        "maxUnackedMessagesOnConsumer",
+        lambda limits: limits.max_unacked_per_consumer,
+    ),
+    Policy(
+        "maxUnackedMessagesOnSubscription",
+        "maxUnackedMessagesOnSubscription",
+        lambda limits: limits.max_unacked_per_subscription,
+    ),
+    Policy("maxMessageSize", "maxMessageSize", lambda limits: limits.max_message_bytes),
+    Policy("messageTTL", "messageTTLInSeconds", lambda limits: (limits.message_ttl_ms or 0) // 1000),
+    Policy("publishRate", "publishRate", lambda limits: _publish(limits.publish_rate)),
+    Policy("dispatchRate", "dispatchRate", lambda limits: _dispatch(limits.dispatch_rate)),
+    Policy(
+        "subscriptionDispatchRate",
+        "subscriptionDispatchRate",
+        lambda limits: _dispatch(limits.subscription_dispatch_rate),
+    ),
+    Policy("subscribeRate", "subscribeRate", lambda limits: _subscribe(limits.subscribe_rate)),
+)
+
+
+def quota_of(ask: Ask) -> tuple[str, dict[str, Any]]:
+    """Give which quota the request is about, and what it says, as Pulsar keeps it; raise ``InvalidPolicy``."""
+    kind, said = kind_of(ask), ask.object()
+    decode_limits({"backlogQuota": {kind: said}}, {"backlogQuota": "quotas"}, strict=True)
+    size = said.get("limitSize", said.get("limit", -1))
+    return kind, {
+        "limit": size,
+        "limitSize": size,
+        "limitTime": said.get("limitTime", -1),
+        "policy": said["policy"],
+    }
+
+
+def kind_of(ask: Ask) -> str:
+    """Give which quota the request is about."""
+    kind = ask.query.get("backlogQuotaType", SIZE)
+    if kind not in (SIZE, AGE):
+        raise RestError(404, f"backlogQuotaType is {SIZE} or {AGE}, not {kind}")
+    return kind
+
+
+def _policies(ask: Ask) -> TopicPolicies:
+    return ask.services.topics.policies
+
+
+async def backlog_quotas(ask: Ask) -> dict[str, Any]:
+    """Give the topic's own backlog quotas."""
+    topic = found(ask)
+    if not ask.flag("applied"):
+        return dict(_policies(ask).content(topic.name).get(_QUOTAS) or {})
+    limits = _policies(ask).limits(topic)
+    size, age = limits.size_quota or Quota(0), limits.age_quota or Quota(0)
+    return {
+        SIZE: {"limit": size.limit, "limitSize": size.limit, "limitTime": -1, "policy": size.policy},
+        AGE: {"limit": -1, "limitSize": -1, "limitTime": age.limit, "policy": age.policy},
+    }
+
+
+async def set_backlog_quota(ask: Ask) -> None:
+    """Set one of the topic's own backlog quotas, by size or (``backlogQuotaType=message_age``) by time."""
+    topic = found(ask)
+    kind, quota = quota_of(ask)
+    kept = _policies(ask).content(topic.name).get(_QUOTAS) or {}
+    _policies(ask).set(topic, _QUOTAS, {**kept, kind: quota})
+
+
+async def remove_backlog_quota(ask: Ask) -> None:
+    """Have the topic follow its namespace's backlog quota again."""
+    topic, kind = found(ask), kind_of(ask)
+    kept = _policies(ask).content(topic.name).get(_QUOTAS) or {}
+    left = {name: quota for name, quota in kept.items() if name != kind}
+    _policies(ask).set(topic, _QUOTAS, left or None)
+
+
+async def deduplication(ask: Ask) -> bool | None:
+    """Tell whether the topic itself says that what is sent twice is stored once."""
+    topic = found(ask)
+    if ask.flag("applied"):
+        return _policies(ask).deduplicates(topic)
+    said: bool | None = _policies(ask).content(topic.name).get("deduplicationEnabled")
+    return said
+
+
+async def set_deduplication(ask: Ask) -> None:
+    """Say for this topic whether what is sent twice is stored once."""
+    wanted = ask.json()
+    if not isinstance(wanted, bool):
+        raise RestError(400, f"deduplicationEnabled must be true or false, not {wanted!r}")
+    _policies(ask).set(found(ask), "deduplicationEnabled", wanted)
+
+
+async def remove_deduplication(ask: Ask) -> None:
+    """Have the topic follow its namespace's deduplication again."""
+    _policies(ask).set(found(ask), "deduplicationEnabled", None)
+
+
+def _endpoints(policy: Policy) -> tuple[tuple[str, str, Endpoint], ...]:
+    async def read(ask: Ask) -> Any:
+        topic = found(ask)
+        if ask.flag("applied"):
+            return policy.applied(_policies(ask).limits(topic))
+        return _policies(ask).content(topic.name).get(policy.key)
+
+    async def write(ask: Ask) -> None:
+        topic = found(ask)
+        value = ask.number("messageTTL") if "messageTTL" in ask.query else ask.json()
+        if value is None:
+            raise RestError(400, f"{policy.path} is missing in the body")
+        decode_limits({policy.path: value}, {policy.path: TOPIC_KEYS[policy.key]}, strict=True)
+        most = ask.services.broker.settings.pulsar_max_message_size
+        if policy.key == "maxMessageSize" and value > most:
+            raise RestError(412, f"maxMessageSize must not be more than the broker's, {most}")
+        _policies(ask).set(topic, policy.key, value)
+
+    async def remove(ask: Ask) -> None:
+        _policies(ask).set(found(ask), policy.key, None)
+
+    read.__doc__ = f"Give the topic's own {policy.path}."
+    write.__doc__ = f"Set the topic's own {policy.path}."
+    remove.__doc__ = f"Have the topic follow its namespace's {policy.path} again."
+    return (
+        ("GET", policy.path, read),
+        ("POST", policy.path, write),
+        ("PUT", policy.path, write),
+        ("DELETE", policy.path, remove),
+    )
+
+
+_TABLE: tuple[tuple[str, str, Endpoint], ...] = (
+    *(row for policy in POLICIES for row in _endpoints(policy)),
+    ("GET", "backlogQuotaMap", backlog_quotas),
+    ("POST", "backlogQuota", set_backlog_quota),
+    ("DELETE", "backlogQuota", remove_backlog_quota),
+    ("GET", "deduplicationEnabled", deduplication),
+    ("POST", "deduplicationEnabled", set_deduplication),
+    ("DELETE", "deduplicationEnabled", remove_deduplication),
+)
+ROUTES = tuple(
+    Route(method, f"/{domain}/{{tenant}}/{{namespace}}/{{topic}}/{path}", endpoint, Needs.tenant)
+    for domain in ("persistent", "non-persistent")
+    for method, path, endpoint in _TABLE
+)
