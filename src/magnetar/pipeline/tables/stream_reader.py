@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
 
     from magnetar.pipeline.table_source import TableOptions
 
-_TASKS = 16
-"""Large batches are written by a multiple of so many tasks: the planning process does not know the cluster's cores."""
-
 _WANTED = {"sliceBytes": str(SLICE_BYTES), "includePositions": "true", "includeHeaders": "true"}
 
 
@@ -68,20 +66,22 @@ class FilesReader(StreamReader):
         ends = from_json(end)
         # What the table has, by an earlier run that died or by `magnetar table sync`, is not written again.
         there = {which: at for which, at in table.position().items() if which in ends}
-        starts = {w: min(max(at, there.get(w, 0)), ends.get(w, at)) for w, at in from_json(start).items()}
+        starts = from_json(start) | {
+            w: min(max(at, from_json(start).get(w, 0)), ends[w]) for w, at in there.items()
+        }
         pieces = super().partitions(to_json(starts, ids_of(start)), end)
         ranges = _ranges(starts, ends, pieces)
         written = {"place": table.data, "schema": table.schema, "layout": table.layout, "attempt": ""}
-        tasks = tasks_of(pieces, parallelism=_TASKS, ask=ask_of(self._options), **written)
+        # Nobody tells this process how many cores a cluster has; minPartitions does.
+        parallelism = self._options.min_partitions or len(os.sched_getaffinity(0))
+        tasks = tasks_of(pieces, parallelism=parallelism, ask=ask_of(self._options), **written)
         if ranges and not tasks:  # offsets without records count as read, too
             tasks = [WriteRecords(pieces=(), ask=ask_of(self._options), **written)]
         return [FilesOfBatch(table.place, task, ranges, ids_of(end)) for task in tasks]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        if not isinstance(
-            partition, FilesOfBatch
-        ):  # where nothing is planned, Spark sends a partition of its own
-            return
+        if not isinstance(partition, FilesOfBatch):
+            return  # where nothing is planned, Spark sends a partition of its own
         attempt = note_attempt(partition.notes, partition.task.place)
         files = replace(partition.task, attempt=attempt)()
         told = Written((attempt,), tuple(files), tuple(partition.ranges), dict(partition.topics))
