@@ -29,6 +29,7 @@ from magnetar.records.check import check_batch
 from magnetar.records.compression import Codec
 from magnetar.records.errors import CorruptBatch, InvalidRecord, RecordsError
 from magnetar.records.mixed_kafka import with_relative_offsets
+from magnetar.records.pulsar_compression import compress_payload
 from magnetar.records.pulsar_entries import open_send
 from magnetar.records.pulsar_metadata import MessageMetadata, decode_metadata, encode_metadata
 from magnetar.records.pulsar_plain import framed_message
@@ -223,7 +224,9 @@ async def test_no_more_is_converted_than_a_fetch_takes(
             await send(partition, MessageMetadata(b"p", number, NOW), bytes(1000))
         convert = conversions.convert
         monkeypatch.setattr(
-            conversions, "convert", lambda *asked: converted.append(convert(*asked)) or converted[-1]
+            conversions,
+            "convert",
+            lambda *asked, **how: converted.append(convert(*asked, **how)) or converted[-1],
         )
         entries = await partition.log.read(0, max_bytes=1 << 20)
         for most, records in ((3000, 2), (1, 1), (1 << 20, 9)):
@@ -240,17 +243,21 @@ async def test_large_conversions_leave_the_event_loop_free(
     threads = []
     convert = conversions.convert
 
-    def noted(*asked: Any) -> object:
+    def noted(*asked: Any, **how: Any) -> object:
+        made = convert(*asked, **how)
         threads.append(threading.current_thread() is threading.main_thread())
-        return convert(*asked)
+        return made
 
     monkeypatch.setattr(conversions, "convert", noted)
     async with House(tmp_path / "data") as house:
         partition = await house.topic()
         await send(partition, MessageMetadata(b"p", 0, NOW), b"small")
         await partition.read(0, 1 << 20)
-        await send(partition, MessageMetadata(b"p", 1, NOW), bytes(300_000))
-        await partition.read(1, 1 << 20)
+        content = random.Random(1).randbytes(300_000)
+        lz4 = MessageMetadata(b"p", 1, NOW, compression=1, uncompressed_size=len(content))
+        await send(partition, lz4, bytes(compress_payload(1, content)))
+        (row,) = rows_of([(await partition.read(1, 1 << 20))[0]])
+        assert row.value == content
     assert threads == [True, False]
 
 

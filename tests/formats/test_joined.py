@@ -43,9 +43,13 @@ def in_a_row(entries: list[bytes]) -> list[bytes]:
 @given(st.lists(pulsar_entries(), min_size=1, max_size=6), st.integers(0, 600), st.integers(61, 1000))
 def test_they_hold_what_each_holds_alone(entries: list[bytes], most: int, batch_bytes: int) -> None:
     entries = in_a_row(entries)
+    read = b"frame".join([b"", *entries])
+    places = [5 * (number + 1) + sum(map(len, entries[:number])) for number in range(len(entries))]
+    views = [memoryview(read)[at : at + len(entry)] for at, entry in zip(places, entries, strict=True)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(joined, "BATCH_BYTES", batch_bytes)
         found = joined_batches(entries, most)
+        assert found == joined_batches(views, most, places=places)
     assert found
     at = 0
     for batch, held in found:

@@ -38,12 +38,16 @@ class Appended(NamedTuple):
 
 
 class StoredEntry(NamedTuple):
-    """One entry as read: its position, the offset of its last message, and its bytes (a view, checked by CRC)."""
+    """One entry as read: its position, the offset of its last message, and its bytes (a view, checked by CRC).
+
+    ``at`` is where the view begins in the bytes that were read at once, ``data.obj``; -1 if nobody knows.
+    """
 
     ledger_id: int
     entry_id: int
     last_offset: int
     data: memoryview
+    at: int = -1
     copy: int = -1
     """The compacted ledger that it was read from, where position and offset are those of the original."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from magnetar.records.check import TakesLong
 from magnetar.records.compression import MOST_DECOMPRESSED_BYTES, Buffer
 from magnetar.records.conversion import Kernels, machine_code
 from magnetar.records.errors import RecordsError
@@ -25,21 +26,30 @@ class Joined(NamedTuple):
     entries: int
 
 
-def joined_batches(entries: Sequence[Buffer], most_bytes: int) -> list[Joined] | None:
-    """Convert entries in their order, until ``most_bytes`` but one at least; None without machine code."""
+def joined_batches(
+    entries: Sequence[Buffer], most_bytes: int, *, places: Sequence[int] = (), hurried: bool = False
+) -> list[Joined] | None:
+    """Convert entries in their order, until ``most_bytes`` but one at least; None without machine code.
+
+    ``places`` tells where in one and the same object of bytes the entries, views of it, begin. ``hurried`` raises
+    ``TakesLong`` where one has to be decompressed or left to the plain form.
+    """
     kernels = machine_code()
     if kernels is None:
         return None
     np, many = kernels.one.np, kernels.many
-    data = (
-        np.frombuffer(b"".join(entries), np.uint8)
-        if len(entries) > 1
-        else np.frombuffer(entries[0], np.uint8)
-    )
+    sizes = np.fromiter(map(len, entries), np.int64, len(entries))
     spans = np.empty((len(entries), 2), np.int64)
-    spans[:, 1] = np.fromiter(map(len, entries), np.int64, len(entries)).cumsum()
-    spans[0, 0], spans[1:, 0] = 0, spans[:-1, 1]
+    if places:
+        data = np.frombuffer(memoryview(entries[0]).obj, np.uint8)
+        spans[:, 0] = places
+    else:
+        data = np.frombuffer(b"".join(entries), np.uint8)
+        spans[:, 0] = sizes.cumsum() - sizes
+    spans[:, 1] = spans[:, 0] + sizes
     opened = Opened(kernels, data, spans)
+    if hurried and opened.takes_long:
+        raise TakesLong
     count = opened.inflate(0, most_bytes)
     out = np.empty(opened.room(0, count), np.uint8)
     made = np.empty((count, many.MADE_FIELDS), np.int64)
@@ -74,6 +84,11 @@ class Opened:
             self.facts[wrong, code.STATUS] = code.Status.PLAIN
             self._compressed &= ~wrong
             self.sizes = code.np.where(self._compressed, claimed, self.sizes)
+
+    @property
+    def takes_long(self) -> bool:
+        """Whether this is more than copying."""
+        return bool((self.facts[:, self._code.STATUS] != self._code.Status.DONE).any())
 
     def inflate(self, first: int, most_bytes: int) -> int:
         """Decompress from entry ``first`` on, about ``most_bytes`` at once; give how far that goes."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from magnetar.kafka.partitions.formats import Batch
 from magnetar.ledger.port import StoredEntry
+from magnetar.records.check import TakesLong
 from magnetar.records.entry import kafka_payload_at
 from magnetar.records.errors import CorruptBatch, RecordsError
 from magnetar.records.pulsar_plain import UnreadableBatch
@@ -27,6 +28,7 @@ _log = logging.getLogger("magnetar.kafka")
 
 CACHED_BYTES = 16 << 20
 _INLINE_BYTES = 64 << 10  # more than this is converted in a thread, while the event loop goes on
+_COPIED_INLINE_BYTES = 2 << 20  # unless it is little more than a copy: that takes well under a millisecond
 _MOST_TOLD = 1000
 
 FrameOf: TypeAlias = "Callable[[StoredEntry], Frame | None]"
@@ -91,9 +93,9 @@ class Conversions:
     async def _made(
         self, entries: list[StoredEntry], frames: list[Frame | None], max_bytes: int
     ) -> list[Part | RecordsError]:
-        if sum(len(entry.data) for entry in entries) <= _INLINE_BYTES:
-            made = convert(entries, frames, max_bytes)
-        else:
+        try:
+            made = convert(entries, frames, max_bytes, hurried=True)
+        except TakesLong:
             made = await asyncio.get_running_loop().run_in_executor(None, convert, entries, frames, max_bytes)
         self._keep(entries, made)
         return made
@@ -157,15 +159,24 @@ def _in_order(parts: dict[int, Part | RecordsError], max_bytes: int) -> list[Bat
 
 
 def convert(
-    entries: Sequence[StoredEntry], frames: Sequence[Frame | None], max_bytes: int
+    entries: Sequence[StoredEntry],
+    frames: Sequence[Frame | None],
+    max_bytes: int,
+    *,
+    hurried: bool = False,
 ) -> list[Part | RecordsError]:
     """Give the entries' record batches, or why there are none, until there are ``max_bytes`` of them.
 
     ``frames`` tells what is to stand before each entry's keys and values. The words of an error name ledger and entry.
+    ``hurried`` raises ``TakesLong`` rather than do more than a copy of many bytes.
     """
+    size = sum(len(entry.data) for entry in entries)
+    hurried = hurried and size > _INLINE_BYTES
+    if hurried and (size > _COPIED_INLINE_BYTES or any(frames)):
+        raise TakesLong
     results: list[Part | RecordsError] = []
     for frame, group in groupby(zip(entries, frames, strict=True), key=lambda pair: pair[1]):
-        for part in _converted([entry for entry, _ in group], frame, max_bytes):
+        for part in _converted([entry for entry, _ in group], frame, max_bytes, hurried=hurried):
             results.append(part)
             if isinstance(part, RecordsError):
                 return results
@@ -176,11 +187,16 @@ def convert(
 
 
 def _converted(
-    entries: Sequence[StoredEntry], frame: Frame | None, max_bytes: int
+    entries: Sequence[StoredEntry], frame: Frame | None, max_bytes: int, *, hurried: bool
 ) -> list[Part | RecordsError]:
     from magnetar.records.joined import joined_batches  # most brokers never convert anything
 
-    joined = joined_batches([entry.data for entry in entries], max_bytes)
+    whole = entries[0].data.obj
+    together = all(entry.data.obj is whole and entry.at >= 0 for entry in entries)
+    places = [entry.at for entry in entries] if together else []
+    joined = joined_batches([entry.data for entry in entries], max_bytes, places=places, hurried=hurried)
+    if joined is None and hurried:
+        raise TakesLong
     results: list[Part | RecordsError] = []
     at = 0
     for batch, held in joined or ((None, 1) for _ in entries):

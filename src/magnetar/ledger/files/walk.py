@@ -64,7 +64,7 @@ def walk(
             if entries and length > room:
                 break
             room -= length
-            entries.append(StoredEntry(ledger_id, entry_id, last, entry))
+            entries.append(StoredEntry(ledger_id, entry_id, last, entry, at + FRAME_BYTES))
         at = end
         entry_id += 1
     return Walked(entries, start + at, entry_id, 0)
