@@ -20,6 +20,7 @@ from magnetar.kafka.fetch_sessions import FetchSessions
 from magnetar.kafka.group_progress import GroupProgress
 from magnetar.kafka.login import SERVED_MECHANISMS
 from magnetar.kafka.offsets_log import LedgerOffsetsLog
+from magnetar.kafka.partitions.cleaner import Cleaner
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
 from magnetar.kafka.server import KafkaServer
@@ -78,6 +79,8 @@ class KafkaProtocolHandler(ProtocolHandler):
         groups.on_joining = broker.progress.joining_group
         self._server = KafkaServer(self.services, self._settings)
         partitions.start()
+        self._cleaner = Cleaner(broker, partitions, self._clock)
+        self._cleaner.start()
         self._server.start()
         await groups.start()
 
@@ -89,6 +92,7 @@ class KafkaProtocolHandler(ProtocolHandler):
         await self.services.groups.close()
         if self.services.tenancy is not None:
             await self.services.tenancy.close()
+        await self._cleaner.close()
         await self.services.partitions.close()
 
 
