@@ -40,6 +40,11 @@ def test_kops_settings(tmp_path: Path) -> None:
         assert httpx.get(f"http://{host}:{port}/subjects").json() == []
 
 
+def test_frames_that_nobody_could_look_up_are_told_of(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", "--set", "kafkaApplyAvroSchemaOnDecode=true") as process:
+        assert any("no registry is served" in line for line in process.log_lines())
+
+
 def test_a_wrong_address_ends_the_start(tmp_path: Path) -> None:
     with pytest.raises(BrokerDidNotStart) as why:
         BrokerProcess(tmp_path / "data", "--set", "schema.registry.listeners=kafka://127.0.0.1:0")

@@ -40,6 +40,12 @@ class Partitions:
             from magnetar.schema_registry.topic_schemas import TopicFrames
 
             self._frames = TopicFrames(broker, registries_of(broker))
+            settings = broker.settings
+            if not (settings.kop_schema_registry_enable or settings.schema_registry_listeners):
+                _log.warning(
+                    "kafka.apply.avro.schema.on.decode gives consumers ids of schemas, but no registry is served to "
+                    "ask for them: set schema.registry.listeners"
+                )
         self._sweeper: asyncio.Task[None] | None = None
         broker.events.topic_deleted.append(self._deleted)
         broker.events.topic_changed.append(self._changed)
