@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from magnetar.pipeline import tables
 from magnetar.pipeline.options import TopicPartition
 from magnetar.pipeline.tables import Table
+from magnetar.pipeline.tables.place import Place
 from tests.pipeline.tables.conftest import TopicOnDisk, rows_of
 
 
@@ -33,3 +38,24 @@ def test_the_position_is_in_the_commit(topic: TopicOnDisk, table: Table, kind: s
     newest = opened.history()[0]
     assert newest.ranges == {"t": {str(each.partition): [0, each.next_offset] for each in topic.partitions}}
     assert newest.operation == "append"
+
+
+@pytest.mark.parametrize("flush", [True, False])
+def test_files_are_on_disk_before_the_commit_unless_told_otherwise(
+    topic: TopicOnDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush: bool
+) -> None:
+    table = tables.open(tmp_path / "t", "parquet", layout=tables.Layout(flush=flush))
+    flushed: list[str] = []
+    sync = Place.sync
+
+    def noted(place: Place, names: list[str]) -> None:
+        flushed.extend(names)
+        sync(place, names)
+
+    monkeypatch.setattr(Place, "sync", noted)
+    told: dict[str, list[str]] = {}
+    table.on_step = lambda step: told.update({step: list(flushed)})
+    tables.sync("t", table, options=topic.options)
+    names = [each.path for each in table.files()]
+    assert names
+    assert set(names) <= set(told["written"]) if flush else not set(names) & set(flushed)

@@ -44,6 +44,9 @@ class Layout:
     """About how large a file may become."""
     compression: str = "snappy"
     """One of `CODECS`. zstd makes smaller files and takes some more time."""
+    flush: bool = True
+    """Whether files are on disk before a commit names them. Without it a commit survives the death of any process, as
+    one of Spark's own writer does, but after a power failure files may be damaged that the table has."""
 
     def __post_init__(self) -> None:
         if self.compression not in CODECS:
@@ -120,7 +123,8 @@ class FileWriter:
         if self._file is not None:
             self._flush()
             self.files.append(self._file.close())
-            self._place.sync([self.files[-1].path])
+            if self._layout.flush:
+                self._place.sync([self.files[-1].path])
             self._file = None
 
     def _is_large(self) -> bool:
@@ -129,7 +133,10 @@ class FileWriter:
 
     def _flush(self) -> None:
         if self._waiting and self._file is not None:
+            start = self._file.size
             self._file.add(pa.Table.from_batches(self._waiting))
+            if self._layout.flush:
+                self._place.begin_sync(self._file.name, start, self._file.size)
         self._waiting, self._waiting_bytes = [], 0
 
 
