@@ -1,14 +1,12 @@
-"""What Pulsar's clients get from us is held against: Pulsar as released; and its entry format against Kafka's."""
+"""What Pulsar's clients get from us is held against: Pulsar as released."""
 
 from __future__ import annotations
 
-from benchmarks.entry_formats import server_name
 from benchmarks.peers.magnetar import MagnetarForPulsar, MagnetarForPulsarOs
 from benchmarks.peers.pulsar import Pulsar
 from benchmarks.samples import Bar
 
 _PULSAR = Pulsar.name
-_KAFKA_FORMAT, _PULSAR_FORMAT = server_name("kafka"), server_name("pulsar")
 
 PULSAR_BARS = (
     *(
@@ -23,6 +21,4 @@ PULSAR_BARS = (
             Bar("Pulsar, memory idle, MB", ours, _PULSAR, 0.1),
         )
     ),
-    Bar("Kafka consume 1000 B, records/s", _PULSAR_FORMAT, _KAFKA_FORMAT, 0.5, higher_is_better=True),
-    Bar("Kafka produce 1000 B, records/s", _PULSAR_FORMAT, _KAFKA_FORMAT, 0.5, higher_is_better=True),
 )

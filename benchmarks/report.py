@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.bars import BARS
+from benchmarks.format_bars import FORMAT_BARS
 from benchmarks.peers.jars import KAFKA_VERSION
 from benchmarks.peers.pulsar import PULSAR_VERSION
 from benchmarks.pulsar_bars import PULSAR_BARS
@@ -20,6 +21,8 @@ from benchmarks.spark_bars import SPARK_BARS
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 _BEGIN, _END = "<!-- figures: written by the benchmarks -->", "<!-- end of figures -->"
 _SPARK_BEGIN, _SPARK_END = "<!-- spark: written by the benchmarks -->", "<!-- end of spark -->"
+_ALL = (*BARS, *SPARK_BARS, *PULSAR_BARS, *FORMAT_BARS)
+_FORMATS_BEGIN, _FORMATS_END = "<!-- formats: written by the benchmarks -->", "<!-- end of formats -->"
 _PULSAR_BEGIN, _PULSAR_END = "<!-- pulsar: written by the benchmarks -->", "<!-- end of pulsar -->"
 
 
@@ -38,7 +41,7 @@ def circumstances(mode: str) -> dict[str, str]:
     }
 
 
-def table(samples: Samples, bars: Sequence[Bar] = (*BARS, *SPARK_BARS, *PULSAR_BARS)) -> str:
+def table(samples: Samples, bars: Sequence[Bar] = _ALL) -> str:
     """Give one row per bar, as Markdown: medians of both, their ratio, and what it must be."""
     rows = ["| measure | ours | theirs | ratio | bar | |", "|---|---:|---:|---:|---:|---|"]
     rows += [row for bar in bars if (row := _row(samples, bar))]
@@ -58,7 +61,7 @@ def all_figures(samples: Samples) -> str:
 
 def write(samples: Samples, about: dict[str, str], path: Path) -> None:
     """Write everything as JSON."""
-    bars = [{**bar._asdict(), "value": samples.value(bar)} for bar in (*BARS, *SPARK_BARS, *PULSAR_BARS)]
+    bars = [{**bar._asdict(), "value": samples.value(bar)} for bar in _ALL]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"about": about, "bars": bars, "samples": samples.values}, indent=1) + "\n")
 
@@ -72,6 +75,8 @@ def write_page(samples: Samples, about: dict[str, str]) -> None:
         _put(_SPARK_BEGIN, _SPARK_END, f"{facts}\n\n{table(samples, SPARK_BARS)}")
     if _has_any(samples, PULSAR_BARS):
         _put(_PULSAR_BEGIN, _PULSAR_END, f"{facts}\n\n{table(samples, PULSAR_BARS)}")
+    if _has_any(samples, FORMAT_BARS):
+        _put(_FORMATS_BEGIN, _FORMATS_END, f"{facts}\n\n{table(samples, FORMAT_BARS)}")
 
 
 def _has_any(samples: Samples, bars: Sequence[Bar]) -> bool:

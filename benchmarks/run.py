@@ -91,6 +91,7 @@ class Stages:
             "recovery": self.recovery,
             "spark": self.spark,
             "pulsar": self.pulsar,
+            "formats": self.formats,
         }
 
     def launch(self) -> None:
@@ -176,7 +177,7 @@ class Stages:
             )
 
     def pulsar(self) -> None:
-        """Pulsar's clients on both brokers; then Kafka's clients on both entry formats of ours."""
+        """Pulsar's clients on both brokers."""
         plan = self._plan
         for number in range(plan.rounds):
             for kind in (MagnetarForPulsarOs, Pulsar, MagnetarForPulsar):
@@ -184,8 +185,15 @@ class Stages:
                 os.sync()
                 with kind(self._scratch / kind.__name__.lower()) as server:
                     pulsar.measure(server, self._samples, plan.pulsar_messages, plan.pulsar_latency_s)
+
+    def formats(self) -> None:
+        """Kafka's clients, and Spark, on both entry formats of ours."""
+        plan = self._plan
         with self._fresh(MagnetarOs) as ours:
             entry_formats.measure(ours, self._samples, plan.rounds, plan.records_1k)
+            # Below some seconds a job's own cost is all that one sees, and it is the same for both.
+            records = {100: max(plan.spark_100, 3_000_000), 1000: max(plan.spark_1k, 1_000_000)}
+            entry_formats.measure_spark(ours, self._samples, self._scratch / "spark", plan.rounds, records)
 
     def _fresh(self, kind: type[Server]) -> Server:
         return kind(self._scratch / kind.__name__.lower())
@@ -198,7 +206,7 @@ def main() -> None:
     parser.add_argument(
         "--only",
         action="append",
-        help="a stage: launch load consume latency idle partitions recovery spark pulsar",
+        help="a stage: launch load consume latency idle partitions recovery spark pulsar formats",
     )
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--scratch", type=Path, default=_HERE / "target" / "benchmarks")

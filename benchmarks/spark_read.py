@@ -49,19 +49,25 @@ def fill(server: Server, topic: Topic, scratch: Path) -> None:
     with ThinClient.to(server.address) as client:
         client.create_topics([topic.name], topic.partitions)
     properties = ["batch.size=65536", "linger.ms=5"]
-    payload: Path | None = None
     if topic.codec != "none":
         properties.append(f"compression.type={topic.codec}")
-        payload = scratch / f"payload-{topic.size}.txt"
-        payload.write_text("\n".join(_line(number, topic.size) for number in range(10_000)) + "\n")
     tools.producer_perf(
         server.address,
         topic.name,
         records=topic.records,
         size=topic.size,
         properties=tuple(properties),
-        payload=payload,
+        payload=payload(topic.size, topic.codec, scratch),
     )
+
+
+def payload(size: int, codec: str, scratch: Path) -> Path | None:
+    """Give a file of lines that a codec can make smaller; None without a codec, for random letters."""
+    if codec == "none":
+        return None
+    path = scratch / f"payload-{size}.txt"
+    path.write_text("\n".join(_line(number, size) for number in range(10_000)) + "\n")
+    return path
 
 
 def _line(number: int, size: int) -> str:
