@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from magnetar.broker.core import Broker, NewTopic
-from magnetar.broker.errors import BrokerError, TopicExists
+from magnetar.broker.errors import BrokerError
 from magnetar.broker.topic import Topic
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.files.engine import FilesEngine
@@ -22,8 +22,8 @@ from magnetar.metadata import MUST_NOT_EXIST
 
 
 def reserve(broker: Broker, new: NewTopic, ledgers: int) -> tuple[int, ...]:
-    """Give ids for so many ledgers of a topic to be; raise what `Broker.plan` raises if it could not be made."""
-    _check_new(broker, new)
+    """Give ids for so many ledgers of a topic to be; raise what `Broker.plan_free` raises if it could not be made."""
+    broker.plan_free(new)
     engine = _engine(broker)
     return tuple(engine.new_ledger_id() for _ in range(ledgers))
 
@@ -31,14 +31,14 @@ def reserve(broker: Broker, new: NewTopic, ledgers: int) -> tuple[int, ...]:
 async def adopt(broker: Broker, new: NewTopic, logs: Mapping[int, Sequence[LedgerSummary]]) -> Topic:
     """Make the topic of these sealed ledgers, by partition, oldest first; all of it is there or nothing.
 
-    Raises what `Broker.plan` raises, and ``LedgerCorrupt`` for ledgers that do not follow each other or whose files
-    are not what was said.
+    Raises what `Broker.plan_free` raises, and ``LedgerCorrupt`` for ledgers that do not follow each other or whose
+    files are not what was said.
     """
     engine = _engine(broker)
     for partition, ledgers in logs.items():
         _check(engine.root, partition, ledgers)
-    async with broker._gate:  # nobody else may make a topic of this name between the two writes below
-        topic = _check_new(broker, new)
+
+    async def store(topic: Topic) -> None:
         names = dict(enumerate(topic.ledger_names()))
         for name in names.values():
             await engine.delete(name)  # what an adoption that died half-way left behind
@@ -46,15 +46,8 @@ async def adopt(broker: Broker, new: NewTopic, logs: Mapping[int, Sequence[Ledge
             for partition, ledgers in logs.items():
                 info = ManagedLedgerInfo(list(ledgers), {"first_offset": str(ledgers[0].first_offset)})
                 broker.store.put(path_of(names[partition]), encode_info(info), MUST_NOT_EXIST)
-        broker._add([topic])
-    return topic
 
-
-def _check_new(broker: Broker, new: NewTopic) -> Topic:
-    topic = broker.plan(new)
-    if topic.kafka_name in broker._catalog.leaving:
-        raise TopicExists(f"Topic '{topic.kafka_name}' is still being deleted.")
-    return topic
+    return await broker.create_with(new, store)
 
 
 def _engine(broker: Broker) -> FilesEngine:

@@ -183,6 +183,25 @@ class Broker:
             self._add([topic for topic in made if isinstance(topic, Topic)])
         return made
 
+    async def create_with(self, new: NewTopic, prepare: Callable[[Topic], Awaitable[None]]) -> Topic:
+        """Make one topic of what ``prepare`` stores for it; raise what `plan_free` or ``prepare`` raises.
+
+        Nobody else makes or deletes topics until both are done, and nobody finds the topic before.
+        """
+        async with self._gate:
+            topic = self.plan_free(new)
+            await prepare(topic)
+            self._add([topic])
+        return topic
+
+    def plan_free(self, new: NewTopic) -> Topic:
+        """Give the topic as `plan` does; raise `TopicExists` too while an older one of its name is being deleted."""
+        topic = self.plan(new)
+        self._check_room(topic)
+        if topic.kafka_name in self._catalog.leaving:
+            raise TopicExists(f"Topic '{topic.kafka_name}' is still being deleted.")
+        return topic
+
     def plan(self, new: NewTopic) -> Topic:
         """Give the topic as it would be, without making it.
 
