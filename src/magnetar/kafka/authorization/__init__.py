@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
 
 Handler = Callable[[Any, Any], Coroutine[Any, Any, Any]]
+Guard = Callable[[Any, Any, Checks, Handler], Coroutine[Any, Any, Any]]
 
 GUARDS = {
     "topics": (
@@ -75,13 +76,11 @@ def guarded(name: str, handler: Handler, access: Access) -> Handler:
 
 
 @cache
-def _guard(name: str) -> Callable[[Any, Any, Checks, Handler], Coroutine[Any, Any, Any]]:
+def _guard(name: str) -> Guard:
     module = _MODULES.get(name)
     if module is None:
         return _for_super_users
-    guard: Callable[[Any, Any, Checks, Handler], Coroutine[Any, Any, Any]] = getattr(
-        import_module(f"magnetar.kafka.authorization.{module}"), name
-    )
+    guard: Guard = getattr(import_module(f"magnetar.kafka.authorization.{module}"), name)
     return guard
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.authorization.topics import DENIED as TOPIC_DENIED
-from magnetar.kafka.authorization.topics import split
+from magnetar.kafka.authorization.topics import refused, split
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.delete_groups_response import DeletableGroupResult
 from magnetar.kafka.wire.messages.describe_groups_response import DescribedGroup
@@ -30,7 +31,7 @@ from magnetar.kafka.wire.messages.offset_fetch_response import (
 from magnetar.kafka.wire.messages.sync_group_response import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from magnetar.kafka.authorization import Handler
+    from magnetar.kafka.authorization import Guard, Handler
     from magnetar.kafka.context import RequestContext
 
 DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -73,31 +74,20 @@ async def join_group(request: Any, context: RequestContext, checks: Checks, answ
     return refused
 
 
-async def heartbeat(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """READ on the group."""
-    return (
-        await answer(request, context)
-        if checks.uses(request.group_id)
-        else HeartbeatResponse(error_code=DENIED)
-    )
+def _member(response: Callable[..., Any]) -> Guard:
+    """Make the guard of a member's request: READ on its group, or an answer with nothing but the error."""
+
+    async def guard(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+        if checks.uses(request.group_id):
+            return await answer(request, context)
+        return response(error_code=DENIED)
+
+    return guard
 
 
-async def leave_group(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """READ on the group."""
-    return (
-        await answer(request, context)
-        if checks.uses(request.group_id)
-        else LeaveGroupResponse(error_code=DENIED)
-    )
-
-
-async def sync_group(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """READ on the group."""
-    return (
-        await answer(request, context)
-        if checks.uses(request.group_id)
-        else SyncGroupResponse(error_code=DENIED)
-    )
+heartbeat = _member(HeartbeatResponse)
+leave_group = _member(LeaveGroupResponse)
+sync_group = _member(SyncGroupResponse)
 
 
 async def describe_groups(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
@@ -204,14 +194,5 @@ async def offset_delete(request: Any, context: RequestContext, checks: Checks, a
         request.topics, lambda topic: checks.reads(topic.name, group=request.group_id)
     )
     response = await answer(request, context)
-    response.topics += [
-        OffsetDeleteResponseTopic(
-            name=topic.name,
-            partitions=[
-                OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=TOPIC_DENIED)
-                for each in topic.partitions
-            ],
-        )
-        for topic in denied
-    ]
+    response.topics += refused(denied, OffsetDeleteResponseTopic, OffsetDeleteResponsePartition)
     return response

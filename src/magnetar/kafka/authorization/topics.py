@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from magnetar.kafka.authorization import operations
@@ -53,6 +54,19 @@ def split(rows: Iterable[T], allowed: Callable[[T], bool]) -> tuple[list[T], lis
     return yes, no
 
 
+def refused(topics: Iterable[Any], kind: Callable[..., T], row: Callable[..., Any]) -> list[T]:
+    """Give an answer for each topic that was asked about in vain: of this ``kind``, with a ``row`` a partition."""
+    return [
+        kind(
+            name=topic.name,
+            partitions=[
+                row(partition_index=each.partition_index, error_code=DENIED) for each in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
 async def produce(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """WRITE on each topic. A client that wants no answer learns of a refusal by losing its connection."""
     for topic in request.topic_data:
@@ -85,16 +99,7 @@ async def list_offsets(request: Any, context: RequestContext, checks: Checks, an
     """DESCRIBE on each topic."""
     request.topics, denied = split(request.topics, lambda topic: checks.sees(topic.name))
     response = await answer(request, context)
-    response.topics += [
-        ListOffsetsTopicResponse(
-            name=topic.name,
-            partitions=[
-                ListOffsetsPartitionResponse(partition_index=each.partition_index, error_code=DENIED)
-                for each in topic.partitions
-            ],
-        )
-        for topic in denied
-    ]
+    response.topics += refused(denied, ListOffsetsTopicResponse, ListOffsetsPartitionResponse)
     return response
 
 
@@ -196,18 +201,8 @@ async def delete_records(request: Any, context: RequestContext, checks: Checks, 
     """DELETE on each topic."""
     request.topics, denied = split(request.topics, lambda topic: checks.manages(topic.name))
     response = await answer(request, context)
-    response.topics += [
-        DeleteRecordsTopicResult(
-            name=topic.name,
-            partitions=[
-                DeleteRecordsPartitionResult(
-                    partition_index=each.partition_index, low_watermark=-1, error_code=DENIED
-                )
-                for each in topic.partitions
-            ],
-        )
-        for topic in denied
-    ]
+    row = partial(DeleteRecordsPartitionResult, low_watermark=-1)
+    response.topics += refused(denied, DeleteRecordsTopicResult, row)
     return response
 
 
