@@ -77,6 +77,8 @@ def test_subjects_with_any_name(http: httpx.Client) -> None:
         ("POST", "/subjects/known/versions", {"schema": "{}{}", "schemaType": "JSON"}, 422, 42201),
         ("POST", "/subjects/known/versions", {"schema": '{"type": 7}', "schemaType": "JSON"}, 422, 42201),
         ("POST", "/subjects/known/versions", {"schema": "message {", "schemaType": "PROTOBUF"}, 422, 42201),
+        ("POST", "/subjects/known/versions", {"schema": "\ud800", "schemaType": "PROTOBUF"}, 422, 42201),
+        ("POST", "/subjects/%00/versions", {"schema": ONE}, 422, 42208),
         ("POST", "/subjects/known/versions", {"schema": CLASH}, 409, 409),
         ("POST", "/subjects/nowhere", {"schema": ONE}, 404, 40401),
         ("POST", "/subjects/known", {"schema": CLASH}, 404, 40403),
@@ -93,7 +95,8 @@ def test_subjects_with_any_name(http: httpx.Client) -> None:
 )
 def test_refusals(http: httpx.Client, method: str, path: str, body: Any, status: int, code: int) -> None:
     register(http, "known", ONE)
-    assert refused(http.request(method, path, json=body)) == (status, code)
+    content = None if body is None else json.dumps(body)
+    assert refused(http.request(method, path, content=content)) == (status, code)
 
 
 def test_broken_bodies_are_refused(http: httpx.Client) -> None:

@@ -31,6 +31,8 @@ def parse(kind: str, text: str, references: Mapping[str, str]) -> Parsed:
     module = import_module(f"magnetar.schema_registry.kinds.{kind.lower()}_kind")
     try:
         parsed: Parsed = module.parse(text, references)
+    except UnicodeError:
+        raise InvalidSchema(f"Invalid schema of type {kind}: it is not text that UTF-8 has") from None
     except RecursionError:
         raise InvalidSchema(f"Invalid schema of type {kind}: it is nested too deeply") from None
     return parsed
