@@ -20,6 +20,26 @@ def test_links_lead_to_files(page: Path) -> None:
     assert dead == []
 
 
+def test_every_page_is_reached_from_the_readme() -> None:
+    found, ahead = set(), [ROOT / "README.md"]
+    while ahead:
+        page = ahead.pop()
+        if page in found or page not in PAGES:
+            continue
+        found.add(page)
+        ahead += [(page.parent / link).resolve() for link in LINK.findall(page.read_text())]
+    assert [str(page.relative_to(ROOT)) for page in PAGES if page not in found] == []
+
+
+def test_decisions_have_a_number_each_and_stand_in_the_index() -> None:
+    pages = sorted(ROOT.glob("docs/decisions/0*.md"))
+    index = (ROOT / "docs/decisions/README.md").read_text()
+    assert len({page.name[:4] for page in pages}) == len(pages)
+    for page in pages:
+        title = page.read_text().splitlines()[0].removeprefix("# ")
+        assert f"- [{int(page.name[:4])}. {title}]({page.name})" in index
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_make_targets_exist(page: Path) -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
