@@ -58,7 +58,7 @@ class DataDirectory:
     def explain(self, topic: str, partition: int, offset: int) -> Explained:
         """Give what is known of one record; like a running broker would."""
         place = Place(topic, partition)
-        ledgers = self._info(place).ledgers
+        ledgers = self._info(place).files()
         try:
             stored, file = entry_at(self.root, ledgers, offset)
             return explain(place, offset, stored, file, self._committed(place))
@@ -110,7 +110,7 @@ class DataDirectory:
             return {}
         found: dict[str, Committed] = {}
         for partition in range(topic.partitions):
-            for summary in self._info_of(topic.name, partition).ledgers:
+            for summary in self._info_of(topic.name, partition).files():
                 for entry, _ in self._entries(summary):
                     for fact in _offsets_in(entry):
                         if (fact.topic, fact.partition) != place:

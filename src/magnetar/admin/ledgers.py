@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -188,14 +188,45 @@ def _log(tally: _Tally, name: str, info: ManagedLedgerInfo, known: set[Path]) ->
     tally.logs += 1
     lost = lost_ranges(info)
     due = info.ledgers[0].first_offset if info.ledgers else 0
+    if info.compacted is not None:
+        copies = info.compacted.ledger
+        known |= {ledger_path(tally.root, copies.ledger_id), index_path(tally.root, copies.ledger_id)}
+        _copies(tally, name, info, copies)
     for summary in info.ledgers:
         path = ledger_path(tally.root, summary.ledger_id)
+        if summary.compacted:
+            due = summary.last_offset + 1
+            continue
         known |= {path, index_path(tally.root, summary.ledger_id)}
         if summary.first_offset != due and (due, summary.first_offset) not in lost:
             what = f"offsets {due} to {summary.first_offset - 1} are missing before it"
             do = "look for the ledger before it in a copy"
             tally.add(Gravity.damage, path, -1, what, do, log=name, ledger=summary.ledger_id)
         due = _ledger(tally, name, info, summary, path)
+
+
+def _copies(tally: _Tally, name: str, info: ManagedLedgerInfo, copies: LedgerSummary) -> None:
+    """Check a compacted ledger, in which gaps are what is expected."""
+    path, findings = ledger_path(tally.root, copies.ledger_id), tally.findings
+    tally.findings = []
+    _ledger(tally, name, info, copies, path)
+    do = "restore the file from a copy"
+    if not any(each.compacted for each in info.ledgers):
+        do = f"'{REPAIR} --drop-damaged' lets it go: the history is there, and compaction makes a new one"
+    for finding in tally.findings:
+        if "does not go on with offset" not in finding.what:
+            harmful = finding.gravity is Gravity.damage
+            findings.append(
+                replace(finding, what=f"compacted ledger: {finding.what}", do=do if harmful else finding.do)
+            )
+    tally.findings = findings
+
+
+def damage_of_copies(root: Path, name: str, copies: LedgerSummary) -> list[Finding]:
+    """Give what is damaged in a compacted ledger beside a whole history."""
+    tally = _Tally(root, live=False)
+    _copies(tally, name, ManagedLedgerInfo(), copies)
+    return [each for each in tally.findings if each.gravity is Gravity.damage]
 
 
 def _ledger(tally: _Tally, name: str, info: ManagedLedgerInfo, summary: LedgerSummary, path: Path) -> int:

@@ -94,7 +94,7 @@ def _wanted(data: Path, log: str | None, ledger: int | None) -> list[tuple[str, 
             (name, summary)
             for name, stored in nodes
             if path in (None, name)
-            for summary in decode_info(stored.value, name=name).ledgers
+            for summary in decode_info(stored.value, name=name).files()
             if ledger in (None, summary.ledger_id)
         ]
     except (MetadataError, LedgerCorrupt) as error:

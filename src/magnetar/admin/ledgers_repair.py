@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from magnetar.admin.errors import AdminError
-from magnetar.admin.ledgers import Finding, Gravity, mapped, verify
+from magnetar.admin.ledgers import Finding, Gravity, damage_of_copies, mapped, verify
 from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.errors import LedgerCorrupt, LedgerError
 from magnetar.ledger.files.engine import FilesEngine
@@ -113,11 +113,12 @@ class _Mender:
 
     def _log(self, name: str, info: ManagedLedgerInfo, version: int) -> None:
         before = encode_info(info)
+        self._compacted(name, info)
         end = _end_of(self._data, info)
         kept: list[LedgerSummary] = []
         cuts: list[tuple[Path, int]] = []
         for summary in info.ledgers:
-            kept += self._ledger(name, info, summary, cuts)
+            kept += [summary] if summary.compacted else self._ledger(name, info, summary, cuts)
         info.ledgers = kept
         if encode_info(info) == before:
             return
@@ -125,6 +126,19 @@ class _Mender:
         self._store.put(name, encode_info(info), version)
         for path, size in cuts:  # only now that nothing refers to what is cut
             self._cut(path, size)
+
+    def _compacted(self, name: str, info: ManagedLedgerInfo) -> None:
+        """Let go of a damaged compacted ledger where the history is whole beside it: compaction makes a new one."""
+        compacted = info.compacted
+        if compacted is None or not self._drop or any(each.compacted for each in info.ledgers):
+            return
+        tally = damage_of_copies(self._data, name, compacted.ledger)
+        if tally:
+            info.compacted = None
+            path = ledger_path(self._data, compacted.ledger.ledger_id)
+            path.unlink(missing_ok=True)
+            index_path(self._data, compacted.ledger.ledger_id).unlink(missing_ok=True)
+            self._did(path, tally[0].at, "let go: the history that it was made of is all there", log=name)
 
     def _ledger(
         self, name: str, info: ManagedLedgerInfo, summary: LedgerSummary, cuts: list[tuple[Path, int]]

@@ -77,8 +77,11 @@ class LiveBroker:
                 f"'magnetar consume {topic} -p {partition} -o beginning -e' shows what is there.",
             )
         try:
-            stored = (await log.read(offset, max_bytes=1))[0]
-            file = await self._file(stored)
+            entries = await log.read(offset, max_bytes=1)
+            if not entries:
+                raise NotThere(f"{place}@{offset} was compacted away, and nothing came after it", "")
+            stored = entries[0]
+            file = None if stored.copy >= 0 else await self._file(stored)
             return explain(place, offset, stored, file, self._committed(place))
         except (LedgerError, RecordsError) as error:
             raise AdminError(
@@ -169,8 +172,8 @@ class LiveBroker:
         log = partition.log
         last = None
         if log.visible_offset > log.first_offset:
-            entry = (await log.read(log.visible_offset - 1, max_bytes=1))[0]
-            last = index_of(entry.data).broker_timestamp
+            entries = await log.read(log.visible_offset - 1, max_bytes=1)
+            last = index_of(entries[0].data).broker_timestamp if entries else None  # it was compacted away
         if log.next_offset == log.visible_offset:
             return last, None
         return last, await self._first_unflushed(partition)

@@ -75,7 +75,7 @@ class PartitionLog:
         self._root = root
         self._live = live
         self._skip_damage = skip_damage
-        self._ledgers = info.ledgers
+        self._ledgers, self._copies_until = _readable(info)
         self._maps: dict[int, LedgerMap] = {}
         self._start = int(info.properties.get("first_offset", 0))
 
@@ -111,6 +111,8 @@ class PartitionLog:
                     f"{self.which}: ledger {ledger.ledger_id} begins at offset {ledger.first_offset}, not {expected}"
                 )
             expected = ledger.last_offset + 1 if ledger.sealed else None
+            if self._copies_until is not None and ledger is self._ledgers[0]:
+                expected = self._copies_until  # what was compacted away is missing before it, and shall be
             if ledger.first_offset >= high or (expected is not None and expected <= low):
                 continue
             if only is not None and ledger.ledger_id not in only:
@@ -119,7 +121,8 @@ class PartitionLog:
                 continue
             yield self.map(ledger)
             # One that a broker has just left for the next may not be noted as sealed yet.
-            expected = self.map(ledger).next_offset
+            if not ledger.sealed:
+                expected = self.map(ledger).next_offset
 
     def offset_at_time(self, timestamp_ms: int) -> int | None:
         """Give the offset of the first record of ``timestamp_ms`` or later, or None."""
@@ -138,4 +141,15 @@ class PartitionLog:
             found = self._maps[ledger.ledger_id] = LedgerMap(
                 self._root, ledger, live=self._live, skip_damage=self._skip_damage
             )
+            if self._copies_until is not None and ledger is self._ledgers[0]:
+                found.until = self._copies_until
         return found
+
+
+def _readable(info: ManagedLedgerInfo) -> tuple[list[LedgerSummary], int | None]:
+    """Give the ledgers to read, the compacted one in the place of those it replaced, and the offset where that ends."""
+    if info.compacted is None or not info.ledgers or not info.ledgers[0].compacted:
+        return info.ledgers, None
+    whole = [each for each in info.ledgers if not each.compacted]
+    until = max(each.last_offset for each in info.ledgers if each.compacted) + 1
+    return [info.compacted.ledger, *whole], until

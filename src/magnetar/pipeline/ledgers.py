@@ -46,6 +46,8 @@ class LedgerMap:
         self._root = root
         self._skip_damage = skip_damage
         self._mapped: MappedLedger | None = None
+        self.until = 1 << 62
+        """The offset before which it counts: of a compacted ledger the end of what it replaced."""
         self.index = self._stored_index(max(summary.first_offset, 0))
         if not summary.sealed:
             self._walk_open(live=live)
@@ -67,7 +69,7 @@ class LedgerMap:
                 return []
             point = bisect_left(index.entry_ids, index.before_time(earliest_ms)[1])
             low = max(low, index.offsets[point])
-        low, high = max(low, index.offsets[0]), min(high, index.next_offset)
+        low, high = max(low, index.offsets[0]), min(high, index.next_offset, self.until)
         if low >= high:
             return []
         edges = [low, *self._edges(low, high, size), high]
