@@ -78,7 +78,7 @@ def test_kafkas_controllers_are_not_served() -> None:
             "SASL_SSL://a:1",
             "",
             "",
-            "SASL_SSL asks its clients to authenticate by SASL, which takes tokens here",
+            "SASL_SSL asks its clients to authenticate by SASL, which takes tokens or passwords here",
         ),
     ],
 )

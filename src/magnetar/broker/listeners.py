@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 
 from magnetar.broker.auth.tls import kafka_client_auth
-from magnetar.broker.errors import InvalidConfig
+from magnetar.broker.errors import BrokerError, InvalidConfig
 from magnetar.broker.settings import Settings
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -19,6 +19,10 @@ _LISTENER = re.compile(
     r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<six>[0-9A-Fa-f:.%]*)\]|(?P<host>[^\[\]/:]*)):(?P<port>\d{1,5})"
 )
 _log = logging.getLogger(__name__)
+
+
+class CannotListen(BrokerError):
+    """The system does not let this process serve at an address: it is in use, not this machine's, or forbidden."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +112,11 @@ def _secured(listener: Listener, settings: Settings) -> Listener:
         asks = "none"  # as in Kafka: there SASL says who somebody is
     everybody = settings.authentication_enabled and not settings.anonymous_user_role
     sasl = named_sasl or (everybody and asks != "required")
-    if sasl and not (settings.token_secret_key or settings.token_public_key or settings.token_jwks):
+    tokens = settings.token_secret_key or settings.token_public_key or settings.token_jwks
+    if sasl and not (tokens or settings.basic_auth_conf):
         raise InvalidConfig(
-            f"listener {listener.name} asks its clients to authenticate by SASL, which takes tokens here: "
-            "set token.secret.key, token.public.key or token.jwks"
+            f"listener {listener.name} asks its clients to authenticate by SASL, which takes tokens or passwords here: "
+            "set token.secret.key, token.public.key, token.jwks or basic.auth.conf"
         )
     if sasl and "PLAIN" not in settings.sasl_enabled_mechanisms:
         raise InvalidConfig(

@@ -29,8 +29,8 @@ class SecuritySettings:
     authentication_providers: tuple[str, ...] = setting(
         (),
         Kind.LIST,
-        "How Pulsar's clients may authenticate, by the names of Pulsar's classes or as token, tls; empty for all that "
-        "keys and certificates are set for.",
+        "How clients may authenticate, by the names of Pulsar's classes or as token, tls, basic; empty for all that "
+        "keys, certificates and users are set for.",
     )
     anonymous_user_role: str = setting(
         "",
@@ -101,6 +101,15 @@ class SecuritySettings:
         "How much later than its end, or earlier than its beginning, a token may be used.",
         unit="seconds",
         rule=at_least(0),
+    )
+
+    # Users with passwords.
+    basic_auth_conf: str = setting(
+        "",
+        Kind.PASSWORD,
+        "Users and hashes of their passwords, as htpasswd writes them, for Pulsar's basic authentication, HTTP and "
+        "SASL PLAIN: file:///path, data:;base64,..., a path, or base64. Read anew when the file changes.",
+        pulsar=("basicAuthConf",),
     )
 
     # SASL.

@@ -1,9 +1,10 @@
-"""How one Kafka client comes to be known: by its certificate, or by SASL PLAIN with a token, as in KoP.
+"""How one Kafka client comes to be known: by its certificate, or by SASL PLAIN with a token or password, as in KoP.
 
     SaslHandshake(PLAIN)  ->  SaslAuthenticate(user, "token:<JWT>")  ->  anything, until the token ends
                                                                          (KIP-368: both again, by the same client)
 
-The user's name is a tenant, or ``tenant/namespace``; who the client is stands in the token alone. Before all this only
+The user's name is a tenant, or ``tenant/namespace``; who the client is stands in the token alone, or in what follows
+``basic:``, which is a user and a password of Pulsar's basic authentication. Before all this only
 ApiVersions is answered, and what else is asked closes the connection, as with Kafka.
 """
 
@@ -16,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.auth import Access, AuthenticationFailed, Principal
+from magnetar.broker.auth.authentication import BASIC, TOKEN
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.listeners import Listener
@@ -126,7 +128,7 @@ class Login:
         self._handshake, self.takes_raw = "", False
         try:
             user, password = parse_plain(said)
-            principal = self._broker.security.authentication.authenticate("token", _token_of(password))
+            principal = await self._broker.security.authentication.prove(*_proof_of(password))
             self._check_same(principal, user)
             home = await self._home_of(principal, user)
         except AuthenticationFailed as error:
@@ -216,8 +218,10 @@ def parse_plain(said: bytes) -> tuple[str, str]:
     return user, password
 
 
-def _token_of(password: str) -> str:
-    method, separator, token = password.partition(":")
-    if method != "token" or not separator:
-        raise AuthenticationFailed("Authentication failed: the password must be token:<JSON Web Token>")
-    return token
+def _proof_of(password: str) -> tuple[str, str]:
+    method, separator, proof = password.partition(":")
+    if method not in (TOKEN, BASIC) or not separator:
+        raise AuthenticationFailed(
+            "Authentication failed: the password must be token:<JSON Web Token> or basic:<user>:<password>"
+        )
+    return method, proof

@@ -100,6 +100,8 @@ class Connection:
         self.answers_challenges = False
         self.is_challenged = False
         self.is_connected = False
+        self.is_connecting = False
+        """Whether it is being found out who the client is."""
         self.is_writable = True
         self.producers: dict[int, Producing] = {}
         self.consumers: dict[int, Consuming] = {}

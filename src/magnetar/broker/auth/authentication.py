@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from magnetar.broker.auth.basic import Passwords, WrongPassword
 from magnetar.broker.auth.certificates import role_of
 from magnetar.broker.auth.tokens import TokenInvalid, TokenVerifier
 from magnetar.broker.errors import BrokerError, InvalidConfig
 from magnetar.broker.security_settings import SecuritySettings
 
-TOKEN, TLS = "token", "tls"
-METHODS = (TOKEN, TLS)
+TOKEN, TLS, BASIC = "token", "tls", "basic"
+METHODS = (TOKEN, TLS, BASIC)
 _CLASSES = {
     "org.apache.pulsar.broker.authentication.authenticationprovidertoken": TOKEN,
     "org.apache.pulsar.broker.authentication.authenticationprovidertls": TLS,
+    "org.apache.pulsar.broker.authentication.authenticationproviderbasic": BASIC,
 } | {method: method for method in METHODS}
 _log = logging.getLogger("magnetar.auth")
 
@@ -41,12 +45,13 @@ class Authentication:
         """Raise `InvalidConfig` for keys and providers that cannot be."""
         self.enabled = settings.authentication_enabled
         self.tokens = TokenVerifier(settings)
+        self._passwords = Passwords(settings.basic_auth_conf) if settings.basic_auth_conf else None
         self.methods = self._methods(settings)
         self._anonymous = settings.anonymous_user_role
         if self.enabled and not self.methods and not self._anonymous:
             raise InvalidConfig(
                 "authentication.enabled asks for a way to authenticate: set token.secret.key, token.public.key or "
-                "token.jwks, or tls.trust.certs.file.path for client certificates"
+                "token.jwks, basic.auth.conf, or tls.trust.certs.file.path for client certificates"
             )
 
     def _methods(self, settings: SecuritySettings) -> tuple[str, ...]:
@@ -56,12 +61,14 @@ class Authentication:
                 "authentication.providers names tokens, but no key of theirs is set: "
                 "token.secret.key, token.public.key or token.jwks"
             )
+        if BASIC in named and self._passwords is None:
+            raise InvalidConfig("authentication.providers names basic, but basic.auth.conf is not set")
         trusts = (
             settings.tls_trust_certs_file_path
             or settings.ssl_truststore_location
             or settings.ssl_truststore_certificates
         )
-        possible = {TOKEN: self.tokens.has_keys, TLS: bool(trusts)}
+        possible = {TOKEN: self.tokens.has_keys, TLS: bool(trusts), BASIC: self._passwords is not None}
         return tuple(method for method in METHODS if (method in named if named else possible[method]))
 
     def authenticate(
@@ -69,7 +76,8 @@ class Authentication:
     ) -> Principal:
         """Give who the client is, or raise `AuthenticationFailed`.
 
-        ``method`` and ``data`` are those of Pulsar's CONNECT (``token``: the token; ``tls``: nothing).
+        ``method`` and ``data`` are those of Pulsar's CONNECT (``token``: the token; ``tls``: nothing; ``basic``:
+        ``user:password``, which may take long: see `prove`).
         ``certificate`` is what the TLS layer verified, as ``ssl.SSLSocket.getpeercert()`` gives it.
         """
         if method in ("", "none"):
@@ -78,12 +86,51 @@ class Authentication:
             raise AuthenticationFailed(f"authentication method {method!r} is not served")
         if method == TLS:
             return self.by_certificate(certificate)
+        if method == BASIC:
+            return self._by_password(data)
         try:
             text = data if isinstance(data, str) else data.decode()
             token = self.tokens.verify(text.removeprefix("token:").strip())
         except (TokenInvalid, UnicodeDecodeError) as error:
             raise AuthenticationFailed(f"invalid token: {error}") from None
         return Principal(token.role, TOKEN, token.expires_at_s)
+
+    async def prove(
+        self, method: str, data: str | bytes, certificate: Mapping[str, Any] | None = None
+    ) -> Principal:
+        """Give who the client is, or raise `AuthenticationFailed`; nobody else waits meanwhile."""
+        passwords = self._passwords
+        if method != BASIC or passwords is None or BASIC not in self.methods:
+            return self.authenticate(method, data, certificate)
+        user = passwords.remembered(_text(data))
+        if user is not None:
+            return Principal(user, BASIC)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(passwords.threads, self._by_password, data)
+
+    async def of_header(self, given: str, certificate: Mapping[str, Any] | None = None) -> Principal:
+        """Give who asks over HTTP, by the Authorization header or a verified certificate."""
+        scheme, _, proof = given.partition(" ")
+        if scheme.lower() == "bearer" and proof:
+            return self.authenticate(TOKEN, proof)
+        if scheme.lower() == "basic" and proof:
+            try:
+                said = base64.b64decode(proof, validate=True)
+            except ValueError:
+                raise AuthenticationFailed("an Authorization header that is not base64") from None
+            return await self.prove(BASIC, said)
+        if certificate and TLS in self.methods:
+            return self.by_certificate(certificate)
+        return self.anonymous()
+
+    def _by_password(self, data: str | bytes) -> Principal:
+        assert self._passwords is not None
+        try:
+            return Principal(self._passwords.check(_text(data)), BASIC)
+        except WrongPassword as error:
+            _log.warning("basic authentication failed: %s", error)
+            # Clients are told this, too.
+            raise AuthenticationFailed("Authentication failed: unknown user or wrong password") from None
 
     def by_certificate(self, certificate: Mapping[str, Any] | None) -> Principal:
         """Give whom a verified client certificate names: its common name is the role, as in Pulsar."""
@@ -99,11 +146,18 @@ class Authentication:
         return Principal(self._anonymous, "")
 
 
+def _text(data: str | bytes) -> str:
+    try:
+        return data if isinstance(data, str) else data.decode()
+    except UnicodeDecodeError:
+        raise AuthenticationFailed("what the client says is not UTF-8") from None
+
+
 def _method(name: str) -> str:
     found = _CLASSES.get(name.lower())
     if found is None:
         raise InvalidConfig(
-            f"Invalid value {name} for configuration authentication.providers: served are token and tls "
-            "(org.apache.pulsar.broker.authentication.AuthenticationProviderToken, ...AuthenticationProviderTls)"
+            f"Invalid value {name} for configuration authentication.providers: served are token, tls and basic "
+            "(org.apache.pulsar.broker.authentication.AuthenticationProviderToken, ...ProviderTls, ...ProviderBasic)"
         )
     return found

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from magnetar import __version__
-from magnetar.broker.auth.authentication import AuthenticationFailed
+from magnetar.broker.auth.authentication import BASIC, AuthenticationFailed, Principal
 from magnetar.pulsar.errors import BadCommand
 from magnetar.pulsar.wire.pulsar_pb2 import (
     BaseCommand,
@@ -25,18 +26,32 @@ _REFRESH = b"PulsarAuthRefresh"
 _LEGACY_METHODS = {0: "none", 1: "ycav1", 2: "athens"}
 
 
-def connect(connection: Connection, command: CommandConnect, entry: memoryview) -> None:
+def connect(
+    connection: Connection, command: CommandConnect, entry: memoryview
+) -> Coroutine[Any, Any, None] | None:
     """Let a client in, or tell it why not and end the connection."""
-    if connection.is_connected:
+    if connection.is_connected or connection.is_connecting:
         raise BadCommand("CONNECT twice")
     if command.HasField("proxy_to_broker_url"):
         raise BadCommand("CONNECT asks for a proxy, which this is not")
     method = command.auth_method_name
     if not command.HasField("auth_method_name") and command.HasField("auth_method"):
         method = _LEGACY_METHODS.get(command.auth_method, "none")
-    if not _authenticate(connection, method, command.auth_data):
-        return
-    connection.is_connected = True
+    connection.is_connecting = True
+    if method == BASIC:  # passwords take time
+        return _connect_later(connection, method, command)
+    if _authenticate(connection, method, command.auth_data):
+        _welcome(connection, command)
+    return None
+
+
+async def _connect_later(connection: Connection, method: str, command: CommandConnect) -> None:
+    if await _prove(connection, method, command.auth_data):
+        _welcome(connection, command)
+
+
+def _welcome(connection: Connection, command: CommandConnect) -> None:
+    connection.is_connected, connection.is_connecting = True, False
     connection.answers_challenges = command.feature_flags.supports_auth_refresh
     connection.client_version = command.client_version
     connection.protocol_version = command.protocol_version
@@ -50,29 +65,62 @@ def connect(connection: Connection, command: CommandConnect, entry: memoryview) 
     connection.answer(answer)
 
 
-def auth_response(connection: Connection, command: CommandAuthResponse, entry: memoryview) -> None:
+def auth_response(
+    connection: Connection, command: CommandAuthResponse, entry: memoryview
+) -> Coroutine[Any, Any, None] | None:
     """Take new credentials of a client whose old ones ran out."""
-    _authenticate(connection, command.response.auth_method_name, command.response.auth_data)
+    method, data = command.response.auth_method_name, command.response.auth_data
+    if connection.is_connecting:
+        raise BadCommand("AUTH_RESPONSE twice")
+    if method == BASIC:
+        connection.is_connecting = True
+        return _respond_later(connection, method, data)
+    _authenticate(connection, method, data)
+    return None
+
+
+async def _respond_later(connection: Connection, method: str, data: bytes) -> None:
+    if await _prove(connection, method, data):
+        connection.is_connecting = False
 
 
 def _authenticate(connection: Connection, method: str, data: bytes) -> bool:
-    security = connection.services.broker.security
+    """Tell whether somebody is who he says; who is not is told so, and his connection ends."""
+    authentication = connection.services.broker.security.authentication
     try:
-        principal = security.authentication.authenticate(method, data, connection.certificate)
+        principal = authentication.authenticate(method, data, connection.certificate)
     except AuthenticationFailed as error:
-        answer = BaseCommand(type=BaseCommand.ERROR)
-        answer.error.request_id = _NO_REQUEST
-        answer.error.error = ServerError.AuthenticationError
-        answer.error.message = "Unable to authenticate"
-        connection.answer(answer)
-        connection.refuse(f"authentication failed: {error}")
-        return False
+        return _turn_away(connection, error)
+    return _know(connection, principal)
+
+
+async def _prove(connection: Connection, method: str, data: bytes) -> bool:
+    """The same for what takes long to find out."""
+    authentication = connection.services.broker.security.authentication
+    try:
+        principal = await authentication.prove(method, data, connection.certificate)
+    except AuthenticationFailed as error:
+        return _turn_away(connection, error)
+    return _know(connection, principal)
+
+
+def _turn_away(connection: Connection, error: AuthenticationFailed) -> bool:
+    answer = BaseCommand(type=BaseCommand.ERROR)
+    answer.error.request_id = _NO_REQUEST
+    answer.error.error = ServerError.AuthenticationError
+    answer.error.message = "Unable to authenticate"
+    connection.answer(answer)
+    connection.refuse(f"authentication failed: {error}")
+    return False
+
+
+def _know(connection: Connection, principal: Principal) -> bool:
     if connection.is_connected and principal.role != connection.role:
         connection.refuse(f"authentication failed: role {connection.role} would become {principal.role}")
         return False
     connection.role, connection.auth_method = principal.role, principal.method
     connection.expires_at_s, connection.is_challenged = principal.expires_at_s, False
-    connection.access = security.authorization.access(principal.role)
+    connection.access = connection.services.broker.security.authorization.access(principal.role)
     return True
 
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 
-from magnetar.broker.auth.authentication import TLS, TOKEN, AuthenticationFailed, Principal
+from magnetar.broker.auth.authentication import AuthenticationFailed, Principal
 from magnetar.broker.errors import (
     BrokerError,
     InvalidConfig,
@@ -123,7 +123,7 @@ class _View:
                 request.headers,
                 await _body(request),
                 self._services,
-                _principal(request, self._services, route.needs),
+                await _principal(request, self._services, route.needs),
                 self._address(),
                 route.domain,
             )
@@ -143,18 +143,13 @@ async def _body(request: Request) -> bytes:
     return b"".join(parts)
 
 
-def _principal(request: Request, services: Services, needs: Needs) -> Principal:
+async def _principal(request: Request, services: Services, needs: Needs) -> Principal:
     authentication = services.broker.security.authentication
     if not authentication.enabled or needs is Needs.nobody:
         return Principal("", "")
-    given = request.headers.get("authorization", "")
-    scheme, _, token = given.partition(" ")
-    if scheme.lower() == "bearer" and token:
-        return authentication.authenticate(TOKEN, token)
-    certificate = request.scope.get("state", {}).get("certificate")
-    if certificate and TLS in authentication.methods:
-        return authentication.by_certificate(certificate)
-    return authentication.anonymous()
+    return await authentication.of_header(
+        request.headers.get("authorization", ""), request.scope.get("state", {}).get("certificate")
+    )
 
 
 def _as_response(answer: Any) -> Response:

@@ -1,0 +1,111 @@
+"""Users and passwords, as Pulsar's AuthenticationProviderBasic takes them: lines ``user:hash``, as of htpasswd.
+
+Hashes may be bcrypt (``$2y$``), apr1 (``$apr1$``), SHA-256 and SHA-512 crypt (``$5$``, ``$6$``), ``{SHA}``, or the old
+DES crypt; Pulsar itself takes apr1 and DES. A slow hash is worked out in a thread of its own kind, so that who tries
+many passwords holds up nobody but others who try theirs; one that was right is remembered, under a key that lives as
+long as the process, so that asking with each HTTP request costs nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+from magnetar.broker.auth.keys import file_of, read_location
+from magnetar.broker.errors import InvalidConfig
+
+SCHEMES = ("bcrypt", "apr_md5_crypt", "sha512_crypt", "sha256_crypt", "ldap_sha1", "des_crypt")
+_SETTING = "basic.auth.conf"
+_log = logging.getLogger("magnetar.auth")
+
+
+class WrongPassword(Exception):
+    """The user is unknown, or the password is not his; which of both is for the log alone."""
+
+
+class Passwords:
+    """The users of one file, which is read again when it changes."""
+
+    def __init__(self, location: str) -> None:
+        """Raise `InvalidConfig` for what cannot be read, and for hashes that nobody knows."""
+        from passlib.context import CryptContext
+
+        self._context = CryptContext(schemes=list(SCHEMES))
+        self._location = location
+        self._key = os.urandom(32)
+        self._right: dict[str, bytes] = {}
+        """By user: what his last right password looked like."""
+        self._stamp = self._look()
+        self._users = self._read()
+        self.threads = ThreadPoolExecutor(2, "passwords")
+
+    def check(self, said: str) -> str:
+        """Give the user of ``user:password``, or raise `WrongPassword`. This may take long."""
+        user, colon, password = said.partition(":")
+        if not colon or not user:
+            raise WrongPassword("expected user:password")
+        self._read_again()
+        stored = self._users.get(user)
+        # Against whatever hash there is, so that the time does not tell who is a user.
+        against = stored if stored is not None else next(iter(self._users.values()))
+        try:
+            is_right = self._context.verify(password, against)
+        except (
+            ValueError
+        ) as error:  # a password that the hash cannot be of: with a zero in it, or much too long
+            raise WrongPassword(f"user {user!r}: {error}") from None
+        if stored is None or not is_right:
+            raise WrongPassword(f"unknown user {user!r}" if stored is None else f"wrong password of {user!r}")
+        self._right[user] = self._seal(stored, password)
+        return user
+
+    def remembered(self, said: str) -> str | None:
+        """Give the user of ``user:password`` if that was right a while ago; None says nothing."""
+        user, _, password = said.partition(":")
+        self._read_again()
+        stored, right = self._users.get(user), self._right.get(user)
+        if stored is None or right is None:
+            return None
+        return user if hmac.compare_digest(right, self._seal(stored, password)) else None
+
+    def _seal(self, stored: str, password: str) -> bytes:
+        return hmac.digest(self._key, f"{stored}\0{password}".encode(), hashlib.sha256)
+
+    def _look(self) -> tuple[int, int] | None:
+        path = file_of(self._location)
+        try:
+            found = path.stat() if path is not None else None
+        except OSError:
+            return None
+        return (found.st_mtime_ns, found.st_size) if found is not None else None
+
+    def _read_again(self) -> None:
+        stamp = self._look()
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._users = self._read()
+        except InvalidConfig as error:
+            _log.error("users stay as they were: %s", error)
+
+    def _read(self) -> dict[str, str]:
+        users = {}
+        lines = read_location(self._location, _SETTING).decode("utf-8", "replace").splitlines()
+        for number, line in enumerate(lines, 1):
+            line = line.strip()
+            if not line or line.startswith("#"):
+                continue
+            user, colon, stored = line.partition(":")
+            if not colon or not user or self._context.identify(stored) is None:
+                raise InvalidConfig(
+                    f"configuration {_SETTING}: line {number} is not user:hash with a hash of bcrypt, apr1, SHA crypt, "
+                    "{SHA} or DES crypt, as htpasswd writes them"
+                )
+            users[user] = stored
+        if not users:
+            raise InvalidConfig(f"configuration {_SETTING}: no user is named")
+        return users
