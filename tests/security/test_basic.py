@@ -94,6 +94,21 @@ def test_who_has_no_grant_may_not_though_the_password_is_right(house: BrokerProc
     client.close()
 
 
+def test_a_grant_on_a_topic_says_nothing_of_the_one_that_is_not_persistent(house: BrokerProcess) -> None:
+    with httpx.Client(base_url=f"http://{house.served['http'][0]}/admin/v2", auth=("root", "root's")) as http:
+        assert http.put("/persistent/public/default/granted").status_code == 204
+        grant = "/persistent/public/default/granted/permissions/ann"
+        assert http.post(grant, json=["produce"]).status_code == 204
+        client = connect(house, "ann", "its: mine")
+        client.create_producer("persistent://public/default/granted").close()
+        with pytest.raises(pulsar.PulsarException, match="Authorization"):
+            client.create_producer("non-persistent://public/default/granted")
+        grant = "/non-persistent/public/default/granted/permissions/ann"
+        assert http.post(grant, json=["produce"]).status_code == 204
+        client.create_producer("non-persistent://public/default/granted").close()
+        client.close()
+
+
 @pytest.mark.parametrize(("user", "password"), WRONG)
 def test_wrong_users_and_passwords_are_refused(house: BrokerProcess, user: str, password: str) -> None:
     with Raw(house, connect=False) as client:
