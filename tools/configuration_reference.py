@@ -35,7 +35,7 @@ TOPICS = """
 Set with `kafka-topics --config`, `kafka-configs --entity-type topics` or `magnetar config`. A topic that does not say
 follows its namespace's policies (`retention_policies`), then the broker's setting.
 
-Compaction does not run yet: a topic with `cleanup.policy=compact` keeps everything; the policy is shown as set.
+[Compaction](compaction.md) tells of `cleanup.policy=compact` and what belongs to it.
 
 | Configuration | Default | Follows | What it does |
 |---|---|---|---|

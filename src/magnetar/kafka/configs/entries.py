@@ -101,7 +101,6 @@ _FIXED: tuple[tuple[str, Kind, Callable[[Settings], str | None], str], ...] = (
         lambda s: s.listeners[0].partition(":")[0],
         "The first listener.",
     ),
-    ("log.cleaner.enable", Kind.BOOLEAN, lambda _: "false", "Compaction does not run yet."),
     ("log.dir", Kind.LIST, lambda s: s.data_dir, "The data directory."),
     ("log.dirs", Kind.LIST, lambda s: s.data_dir, "The data directory."),
     (
