@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from magnetar.records import conversion
 from magnetar.records.batch import HEADER_BYTES, LOG_APPEND_TIME, Header, Record, encode_batch, read_header
+from magnetar.records.bytes_kernel import is_utf8
 from magnetar.records.compression import Codec
 from magnetar.records.conversion import kafka_batch, pulsar_message, use_machine_code
 from magnetar.records.errors import RecordsError
@@ -148,7 +149,7 @@ def test_utf8_is_what_python_takes(data: bytes) -> None:
         right = True
     except UnicodeDecodeError:
         right = False
-    assert conversion._machine.code._is_utf8(np.frombuffer(data, np.uint8), 0, len(data)) == right
+    assert is_utf8(np.frombuffer(data, np.uint8), 0, len(data)) == right
 
 
 def test_the_usual_batches_are_not_left_to_the_plain_form(monkeypatch: pytest.MonkeyPatch) -> None:

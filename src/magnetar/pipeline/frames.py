@@ -13,6 +13,7 @@ from numba import types
 
 from magnetar.records import kernel
 from magnetar.records.arrow import Bytes, Table
+from magnetar.records.bytes_kernel import equals
 from magnetar.records.kernel import BYTES, TABLE, big_endian, compiled, crc32c, unsigned
 
 # Columns of a row: first those of the table that `kernel.decode_rows` wants, then these. FOREIGN is 1 for an entry that
@@ -69,16 +70,6 @@ def _next_field(data: Any, at: Any, end: Any) -> Any:
     return np.int64(0), np.int64(0), np.int64(0), np.int64(0)
 
 
-@compiled(types.boolean(BYTES, _i8, _i8, BYTES))
-def _equal(data: Any, start: Any, end: Any, text: Any) -> Any:
-    if end - start != len(text):
-        return False
-    for i in range(len(text)):  # noqa: SIM110  (numba has no generators here)
-        if data[start + i] != text[i]:
-            return False
-    return True
-
-
 @compiled(types.boolean(BYTES, _i8, _i8))
 def _says_kafka(data: Any, at: Any, end: Any) -> Any:
     """Tell whether this property is ``entry.format`` = ``kafka``."""
@@ -87,8 +78,8 @@ def _says_kafka(data: Any, at: Any, end: Any) -> Any:
         number, start, stop, at = _next_field(data, at, end)
         if number == 0:
             return False
-        key |= number == 1 and _equal(data, start, stop, _FORMAT)
-        value |= number == 2 and _equal(data, start, stop, _KAFKA)
+        key |= number == 1 and equals(data, start, stop, _FORMAT)
+        value |= number == 2 and equals(data, start, stop, _KAFKA)
     return key and value
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from magnetar.records.bytes_kernel import next_field
 from magnetar.records.kernel import (
     BYTES,
     OUT_BYTES,
@@ -23,7 +24,6 @@ from magnetar.records.kernel import (
     compiled,
     zigzag,
 )
-from magnetar.records.pulsar_kernel import _next
 
 _i8, _u8 = types.int64, types.uint64
 
@@ -83,7 +83,7 @@ def single_rows(data: Any, rows: Any) -> Any:
         key_end = ordering_end = size = np.int64(0)
         in_base64 = null = null_key = gone = False
         while at < stop:
-            number, value, value_end, at = _next(data, at, stop)
+            number, value, value_end, at = next_field(data, at, stop)
             if number == 0 or (
                 number <= 10 and (value_end >= 0) != (number == 1 or number == 2 or number == 7)
             ):

@@ -41,6 +41,7 @@ class _Machine:
     def __init__(self) -> None:
         self.code: Any = None
         self.many: Any = None
+        self.to_pulsar: Any = None
         self.asked = False
         self._loading: threading.Thread | None = None
         self._scratch = threading.local()
@@ -56,6 +57,7 @@ class _Machine:
         """Load the code now, if there is any for this installation."""
         if find_spec("numba") is not None and find_spec("numpy") is not None:
             self.many = import_module("magnetar.records.pulsar_kernel_many")
+            self.to_pulsar = import_module("magnetar.records.kafka_kernel")
             self.code = import_module("magnetar.records.pulsar_kernel")
         self.asked = True
 
@@ -170,7 +172,7 @@ def _framed(
     # and base64.
     room = at + 3 * len(body) + _MESSAGE_BYTES * min(messages, len(body) // 7 + 1)
     out = code.np.empty(room, code.np.uint8) if codec is Codec.none else _machine.scratch(room)
-    end = code.fill_payload(
+    end = _machine.to_pulsar.fill_payload(
         code.np.frombuffer(body, code.np.uint8), 0, messages, header.base_timestamp,
         header.max_timestamp if stamped else -1, header.base_sequence if header.producer_id >= 0 else -1, out, at,
     )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from magnetar.records.bytes_kernel import put_zigzag, zigzag_bytes
 from magnetar.records.kernel import (
     BYTES,
     OUT_BYTES,
@@ -112,34 +113,11 @@ def measure(
     return at, room, latest
 
 
-@compiled(_i8(OUT_BYTES, _i8, _i8))
-def _put(out: Any, at: Any, value: Any) -> Any:
-    """Write a signed varint; give the position after it."""
-    left = np.uint64(value << 1) ^ np.uint64(value >> 63)
-    while left > 0x7F:
-        out[at] = np.uint8(left & np.uint64(0x7F)) | np.uint8(0x80)
-        left >>= np.uint64(7)
-        at += 1
-    out[at] = np.uint8(left)
-    return at + 1
-
-
-@compiled(_i8(_i8))
-def _size(value: Any) -> Any:
-    """Give how many bytes a signed varint takes."""
-    left = np.uint64(value << 1) ^ np.uint64(value >> 63)
-    size = np.int64(1)
-    while left > 0x7F:
-        left >>= np.uint64(7)
-        size += 1
-    return size
-
-
 @compiled(_i8(OUT_BYTES, _i8, BYTES, _i8, _i8, types.boolean))
 def _put_bytes(out: Any, at: Any, data: Any, start: Any, end: Any, null: Any) -> Any:
     if null:
-        return _put(out, at, -1)
-    at = _put(out, at, end - start)
+        return put_zigzag(out, at, -1)
+    at = put_zigzag(out, at, end - start)
     _copy(out, at, data, start, end - start)
     return at + end - start
 
@@ -169,21 +147,21 @@ def write_rows(
         key_size = np.int64(key_ends[row + 1] - key_ends[row])
         value_size = np.int64(value_ends[row + 1] - value_ends[row])
         headers = np.int64(header_ends[row + 1] - header_ends[row])
-        size = 1 + _size(time_delta) + _size(offset_delta) + _size(headers)
-        size += 1 if null_keys[row] else _size(key_size) + key_size
-        size += 1 if null_values[row] else _size(value_size) + value_size
+        size = 1 + zigzag_bytes(time_delta) + zigzag_bytes(offset_delta) + zigzag_bytes(headers)
+        size += 1 if null_keys[row] else zigzag_bytes(key_size) + key_size
+        size += 1 if null_values[row] else zigzag_bytes(value_size) + value_size
         for header in range(header_ends[row], header_ends[row + 1]):
             name_size = np.int64(name_ends[header + 1] - name_ends[header])
             content_size = np.int64(content_ends[header + 1] - content_ends[header])
-            size += _size(name_size) + name_size
-            size += 1 if null_contents[header] else _size(content_size) + content_size
-        at = _put(out, at, size)
+            size += zigzag_bytes(name_size) + name_size
+            size += 1 if null_contents[header] else zigzag_bytes(content_size) + content_size
+        at = put_zigzag(out, at, size)
         out[at] = 0
-        at = _put(out, at + 1, time_delta)
-        at = _put(out, at, offset_delta)
+        at = put_zigzag(out, at + 1, time_delta)
+        at = put_zigzag(out, at, offset_delta)
         at = _put_bytes(out, at, keys, key_ends[row], key_ends[row + 1], null_keys[row] != 0)
         at = _put_bytes(out, at, values, value_ends[row], value_ends[row + 1], null_values[row] != 0)
-        at = _put(out, at, headers)
+        at = put_zigzag(out, at, headers)
         for header in range(header_ends[row], header_ends[row + 1]):
             at = _put_bytes(out, at, names, name_ends[header], name_ends[header + 1], False)
             at = _put_bytes(

@@ -7,31 +7,12 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from magnetar.records.bytes_kernel import put_zigzag, zigzag_bytes
 from magnetar.records.kernel import BYTES, OUT_BYTES, _copy, compiled, zigzag
 
 __all__ = ["fill", "np"]
 
 _i8 = types.int64
-
-
-@compiled(_i8(OUT_BYTES, _i8, _i8))
-def _put_zigzag(out: Any, at: Any, value: Any) -> Any:
-    rest = np.uint64((value << 1) ^ (value >> 63))
-    while rest >= np.uint64(0x80):
-        out[at] = np.uint8(rest & np.uint64(0x7F)) | np.uint8(0x80)
-        rest >>= np.uint64(7)
-        at += 1
-    out[at] = np.uint8(rest)
-    return at + 1
-
-
-@compiled(_i8(_i8))
-def _zigzag_bytes(value: Any) -> Any:
-    size, rest = 1, np.uint64((value << 1) ^ (value >> 63))
-    while rest >= np.uint64(0x80):
-        rest >>= np.uint64(7)
-        size += 1
-    return size
 
 
 @compiled(_i8(BYTES, BYTES, BYTES, _i8, OUT_BYTES))
@@ -60,18 +41,18 @@ def fill(data: Any, key_frame: Any, value_frame: Any, records: Any, out: Any) ->
         new_key = key_size + len(key_frame) if key_size >= 0 else key_size
         new_value = value_size + len(value_frame) if value_size >= 0 else value_size
         size = (
-            after - start + _zigzag_bytes(new_key) + max(new_key, 0)
-            + _zigzag_bytes(new_value) + max(new_value, 0) + end - rest
+            after - start + zigzag_bytes(new_key) + max(new_key, 0)
+            + zigzag_bytes(new_value) + max(new_value, 0) + end - rest
         )  # fmt: skip
-        to = _put_zigzag(out, to, size)
+        to = put_zigzag(out, to, size)
         _copy(out, to, data, start, after - start)
-        to = _put_zigzag(out, to + after - start, new_key)
+        to = put_zigzag(out, to + after - start, new_key)
         if key_size >= 0:
             _copy(out, to, key_frame, 0, len(key_frame))
             to += len(key_frame)
             _copy(out, to, data, key, key_size)
             to += key_size
-        to = _put_zigzag(out, to, new_value)
+        to = put_zigzag(out, to, new_value)
         if value_size >= 0:
             _copy(out, to, value_frame, 0, len(value_frame))
             to += len(value_frame)
