@@ -114,7 +114,12 @@ def alter_configs(
         IncrementalAlterConfigsResponse,
     )
     result = said.responses[0]
-    check(result.error_code, result.error_message, f"{kind.name.lower()} {name}".strip())
+    check(
+        result.error_code,
+        result.error_message,
+        f"{kind.name.lower()} {name}".strip(),
+        "'magnetar config settings' names all settings, and those that change while running.",
+    )
     return describe_configs(cluster, kind, name)
 
 

@@ -41,14 +41,16 @@ class DataDirectory:
         try:
             self._store = SqliteStore(file, read_only=True)
         except MetadataError as error:
-            raise AdminError(f"the metadata cannot be read: {error}") from error
+            raise AdminError(
+                f"the metadata cannot be read: {error}", "Run 'magnetar ledger verify'."
+            ) from error
 
     def topic(self, name: str) -> Topic:
         """Give a topic by any form of its name; raise `NotThere`."""
         try:
             parsed = _NAMING.parse(name)
         except InvalidTopic as error:
-            raise NotThere(str(error)) from error
+            raise NotThere(str(error), "Write TOPIC-PARTITION, as in flights-3.") from error
         path = f"{_TOPICS}{parsed.namespace_name}/persistent/{parsed.metadata_name}"
         stored = self._store.get(path)
         if stored is None:
@@ -64,7 +66,10 @@ class DataDirectory:
             return explain(place, offset, stored, file, self._committed(place))
         except OffsetOutOfRange as error:
             first = ledgers[0].first_offset if ledgers else 0
-            raise NotThere(f"{place} has no offset {offset}; it begins at {first}") from error
+            raise NotThere(
+                f"{place} has no offset {offset}; it begins at {first}",
+                f"'magnetar ledger list {place} --data {self.root}' shows what is there.",
+            ) from error
         except (LedgerError, RecordsError) as error:
             raise AdminError(
                 f"{place}@{offset} cannot be read: {error}", "Run 'magnetar ledger verify'."
@@ -93,7 +98,8 @@ class DataDirectory:
         topic = self.topic(place.topic)
         if place.partition >= topic.partitions:
             raise NotThere(
-                f"topic {place.topic} has no partition {place.partition}: it has {topic.partitions}"
+                f"topic {place.topic} has no partition {place.partition}",
+                f"It has 0 to {topic.partitions - 1}.",
             )
         return self._info_of(topic.name, place.partition)
 

@@ -88,7 +88,10 @@ class _Tally:
 def verify(data: Path) -> Report:
     """Check every frame, header, index and journal round, the metadata, and that entries and offsets are continuous."""
     if not (data / "metadata.sqlite").exists():
-        raise NotThere(f"{data} is no data directory: it has no metadata.sqlite")
+        raise NotThere(
+            f"{data} is no data directory: it has no metadata.sqlite",
+            "Name the one 'magnetar standalone --data' was given.",
+        )
     with _held(data) as live:
         tally = _Tally(data, live)
         logs = _metadata(tally)

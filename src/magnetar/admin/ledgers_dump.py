@@ -78,7 +78,10 @@ def dump(
         if ledger_path(data, summary.ledger_id).exists()
     ]
     if not found:
-        raise NotThere(f"{data} has no ledger {ledger}" if log is None else f"{data} has no ledgers of {log}")
+        raise NotThere(
+            f"{data} has no ledger {ledger}" if log is None else f"{data} has no ledgers of {log}",
+            "'magnetar ledger list TOPIC-PARTITION --data DIRECTORY' names a partition's.",
+        )
     return Dump(str(data), tuple(found))
 
 

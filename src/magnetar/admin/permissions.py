@@ -83,7 +83,8 @@ class LivePermissions:
     def set_admins(self, tenant: str, roles: list[str]) -> tuple[str, ...]:
         """Make these roles the admins of a tenant."""
         if tenant not in self._broker.namespaces.tenants():
-            raise NotThere(f"there is no tenant {tenant}")
+            known = ", ".join(sorted(self._broker.namespaces.tenants()))
+            raise NotThere(f"there is no tenant {tenant}", f"There are {known}; Pulsar's admin makes more.")
         self._permissions.set_tenant_admins(tenant, roles)
         return tuple(sorted(self._broker.namespaces.admin_roles(tenant)))
 

@@ -32,20 +32,42 @@ _DECLINED = {
     ErrorCode.OFFSET_OUT_OF_RANGE: ("has no such offset", "'magnetar topic describe' shows what it holds."),
     ErrorCode.KAFKA_STORAGE_ERROR: ("cannot be stored or read", "'magnetar why TOPIC-PARTITION' says why."),
 }
+_GRANTS = (
+    "'magnetar permission' shows and grants what roles may do; MAGNETAR_COMMAND_CONFIG says who you are."
+)
+_NEXT_STEPS = {
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "Choose another name: a short one, or persistent://tenant/namespace/topic.",
+    ErrorCode.INVALID_CONFIG: (
+        "'magnetar topic describe' shows all there are; docs/configuration.md tells what they take."
+    ),
+    ErrorCode.INVALID_PARTITIONS: "'magnetar topic describe' shows how many there are; a topic only ever gets more.",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "Leave it away, or say 1: one broker keeps the topic.",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "Try again in a moment.",
+    ErrorCode.REQUEST_TIMED_OUT: "Try again in a moment; 'magnetar why TOPIC-PARTITION' says what it waits for.",
+    ErrorCode.TOPIC_DELETION_DISABLED: "Start the broker with delete.topic.enable=true.",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: _GRANTS,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: _GRANTS,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: _GRANTS,
+}
+_LOOK = "The broker's log may say more."
 
 
-def check(code: int, message: str | None, what: str) -> None:
+def check(code: int, message: str | None, what: str, next_step: str = _LOOK) -> None:
     """Raise what an error code means for ``what``; 0 is no error."""
     if code:
-        raise refusal(code, message, what)
+        raise refusal(code, message, what, next_step)
 
 
-def refusal(code: int, message: str | None, what: str) -> AdminError:
-    """Give what an error code means for ``what``, with the broker's own words where it has some."""
+def refusal(code: int, message: str | None, what: str, next_step: str = _LOOK) -> AdminError:
+    """Give what an error code means for ``what``, with the broker's own words where it has some.
+
+    ``next_step`` is what to do about a code that does not say so itself.
+    """
     known = code in ErrorCode._value2member_map_
     for table, kind in ((_NOT_THERE, NotThere), (_DECLINED, Declined)):
         if known and ErrorCode(code) in table:
-            says, next_step = table[ErrorCode(code)]
-            return kind(f"{what} {says}", next_step)
+            says, then = table[ErrorCode(code)]
+            return kind(f"{what} {says}", then)
     name = ErrorCode(code).name if known else f"error {code}"
-    return Declined(f"{what}: {message or name}" + (f" ({name})" if message else ""))
+    next_step = _NEXT_STEPS.get(ErrorCode(code), next_step) if known else next_step
+    return Declined(f"{what}: {message or name}" + (f" ({name})" if message else ""), next_step)

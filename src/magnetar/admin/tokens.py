@@ -100,7 +100,10 @@ def show(token: str) -> Shown:
     try:
         parts = jwt.api_jwt.decode_complete(token, options={"verify_signature": False})
     except (jwt.PyJWTError, ValueError) as error:
-        raise Invalid(f"this is no token: {error}") from None
+        raise Invalid(
+            f"this is no token: {error}",
+            "Give one as 'magnetar token create' prints it: three parts, two dots.",
+        ) from None
     return Shown(parts["header"], parts["payload"])
 
 
@@ -114,7 +117,9 @@ def validate(token: str, settings: dict[str, str]) -> dict[str, Any]:
     except InvalidConfig as error:
         raise Invalid(str(error)) from None
     except TokenInvalid as error:
-        raise Declined(f"the token is not good: {error}") from None
+        raise Declined(
+            f"the token is not good: {error}", "'magnetar token show' tells what stands in it; make another."
+        ) from None
 
 
 def read_token(given: str | None, file: Path | None, piped: str) -> str:
@@ -125,7 +130,7 @@ def read_token(given: str | None, file: Path | None, piped: str) -> str:
         try:
             text = file.read_text()
         except (OSError, UnicodeDecodeError) as error:
-            raise Invalid(f"{file} cannot be read: {error}") from None
+            raise Invalid(f"{file} cannot be read: {error}", "Look at the path and its rights.") from None
     else:
         text = piped
     text = text.strip().removeprefix("token:")

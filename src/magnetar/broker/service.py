@@ -17,7 +17,7 @@ from magnetar.broker.auth.tls import (
 )
 from magnetar.broker.core import Broker
 from magnetar.broker.handlers import ProtocolHandler, load_handlers
-from magnetar.broker.listeners import Listener, parse_listeners, warn_open
+from magnetar.broker.listeners import CannotListen, Listener, parse_listeners, warn_open
 from magnetar.broker.pulsar_listeners import (
     parse_pulsar_listeners,
     parse_schema_registry_listeners,
@@ -104,16 +104,20 @@ class BrokerService:
         warn_open(listener)
         bound, tls = listener, self._tls.get(listener.name)
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(
-            lambda: handler.new_connection(bound),
-            listener.bind.host or None,
-            listener.bind.port,
-            backlog=self.settings.socket_listen_backlog_size,
-            start_serving=False,
-            ssl=tls,
-            ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S if tls else None,
-            ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S if tls else None,
-        )
+        try:
+            server = await loop.create_server(
+                lambda: handler.new_connection(bound),
+                listener.bind.host or None,
+                listener.bind.port,
+                backlog=self.settings.socket_listen_backlog_size,
+                start_serving=False,
+                ssl=tls,
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S if tls else None,
+                ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S if tls else None,
+            )
+        except OSError as error:
+            why = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error
+            raise CannotListen(f"listener {listener.name} cannot serve on {listener.bind}: {why}") from error
         bound = listener.bound(server.sockets[0].getsockname()[1])
         await server.start_serving()
         self._servers.append(server)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from magnetar.admin.errors import AdminError
+from magnetar.admin.errors import AdminError, Invalid
 from magnetar.admin.plain import plain
 from magnetar.cli import (
     audit,
@@ -37,6 +38,21 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"magnetar {version('magnetar')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """A broker for Kafka's clients on Pulsar's storage model, and an operator's hand for it."""
 
 
 @app.command()
@@ -98,16 +114,24 @@ def run_app(arguments: list[str]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except AdminError as error:
-        _complain(error, as_json="--json" in arguments)
+        _complain(error, _next_step(error, arguments), as_json="--json" in arguments)
         return error.status
     return 0
 
 
-def _complain(error: AdminError, *, as_json: bool) -> None:
+def _next_step(error: AdminError, arguments: list[str]) -> str:
+    """Give what the error says to do now; for a usage error that says nothing, where the usage is explained."""
+    if error.next_step or not isinstance(error, Invalid):
+        return error.next_step
+    in_group = arguments[0] in {group.name for group in app.registered_groups}
+    return f"See 'magnetar {' '.join(arguments[: 1 + in_group])} --help'."
+
+
+def _complain(error: AdminError, next_step: str, *, as_json: bool) -> None:
     if as_json:
-        told = {"kind": type(error).__name__, "message": str(error), "next_step": error.next_step}
+        told = {"kind": type(error).__name__, "message": str(error), "next_step": next_step}
         print(json.dumps({"error": plain(told)}, ensure_ascii=False), file=sys.stderr)
         return
     print(f"magnetar: {error}", file=sys.stderr)
-    if error.next_step:
-        print(f"  -> {error.next_step}", file=sys.stderr)
+    if next_step:
+        print(f"  -> {next_step}", file=sys.stderr)

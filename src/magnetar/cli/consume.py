@@ -16,7 +16,7 @@ from magnetar.admin.errors import Invalid, NotThere
 from magnetar.admin.lines import Seen, to_json
 from magnetar.admin.offsets import Spot, parse_spot, resolve
 from magnetar.admin.topics import partitions_of
-from magnetar.cli.clients import client_options, failed
+from magnetar.cli.clients import client_options, failed, made
 from magnetar.cli.formats import compile_format
 from magnetar.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Partitions, TopicName, group_names
 
@@ -78,7 +78,7 @@ def consume(
         )
     with Cluster(bootstrap_server) as cluster:
         starts = _starts(cluster, topic, partition, spot)
-    consumer = Consumer(client_options(bootstrap_server, own, option))
+    consumer = made(Consumer, client_options(bootstrap_server, own, option))
     try:
         _begin(consumer, topic, starts, in_group=group is not None)
         ends = set(starts) if exit_at_end else None
@@ -96,7 +96,10 @@ def _starts(cluster: Cluster, topic: str, wanted: list[int] | None, spot: Spot) 
     keys = partitions_of(cluster, topic)
     missing = set(wanted or ()) - {index for _, index in keys}
     if missing:
-        raise NotThere(f"topic {topic} has no partition {min(missing)}: it has {len(keys)}")
+        raise NotThere(
+            f"topic {topic} has no partition {min(missing)}: it has 0 to {len(keys) - 1}",
+            "Choose one of them, or leave --partition away to read all.",
+        )
     return resolve(cluster, [key for key in keys if wanted is None or key[1] in wanted], spot)
 
 
@@ -194,7 +197,10 @@ def _filter(key: str | None, grep: str | None) -> Callable[[Seen], bool]:
     try:
         pattern = None if grep is None else re.compile(grep.encode())
     except re.error as error:
-        raise Invalid(f"{grep!r} is no regular expression: {error}") from error
+        raise Invalid(
+            f"{grep!r} is no regular expression: {error}",
+            "Write one of Python's; \\\\ before ( [ . and so on.",
+        ) from error
     wanted = None if key is None else key.encode()
 
     def fits(record: Seen) -> bool:

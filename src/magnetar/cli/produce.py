@@ -15,7 +15,7 @@ import typer
 
 from magnetar.admin.errors import AdminError, Invalid
 from magnetar.admin.lines import Headers, Outgoing, parse_json, parse_text
-from magnetar.cli.clients import client_options, failed
+from magnetar.cli.clients import client_options, failed, made
 from magnetar.cli.formats import unescape
 from magnetar.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, TopicName
 from magnetar.cli.output import give, pairs, size
@@ -23,6 +23,10 @@ from magnetar.cli.output import give, pairs, size
 if TYPE_CHECKING:
     from confluent_kafka import Producer
     from rich.console import RenderableType
+
+
+_PATIENCE_S = 5
+"""How long to look for a broker. Later ones that go away are waited for as long as librdkafka does."""
 
 
 class Codec(StrEnum):
@@ -115,16 +119,22 @@ class _Sender:
         from confluent_kafka import Producer
 
         self._topic = topic
-        self._producer: Producer = Producer(options)
+        self._producer: Producer = made(Producer, {**options, "error_cb": self._told})
         self._partition = partition
         self._headers = headers
         self._began = time.monotonic()
         self._records = self._size = 0
         self._next: dict[str, int] = {}
         self._error: AdminError | None = None
+        self._away: Any = None
+        """Why no broker could be used, last time one was tried."""
+        self._waits_since: float | None = None
+        """When the first record was sent, until one is acknowledged."""
 
     def send(self, record: Outgoing) -> None:
         partition = record.partition if self._partition is None else self._partition
+        if self._waits_since is None:
+            self._waits_since, self._away = time.monotonic(), None
         where: dict[str, Any] = {} if partition is None else {"partition": partition}
         if record.timestamp is not None:
             where["timestamp"] = record.timestamp
@@ -148,7 +158,8 @@ class _Sender:
 
     def finish(self) -> Produced:
         """Wait for every acknowledgement, and give what became of it all."""
-        self._producer.flush()
+        while self._producer.flush(_PATIENCE_S / 10):
+            self._check()
         self._check()
         seconds = round(time.monotonic() - self._began, 3)
         return Produced(self._topic, self._records, self._size, seconds, dict(sorted(self._next.items())))
@@ -162,8 +173,17 @@ class _Sender:
         key = str(message.partition())
         self._next[key] = max(self._next.get(key, 0), message.offset() + 1)
 
+    def _told(self, error: Any) -> None:
+        if error.name() in ("_ALL_BROKERS_DOWN", "_AUTHENTICATION", "_SSL"):
+            self._away = error
+
     def _check(self) -> None:
+        since = time.monotonic() if self._waits_since is None else self._waits_since
+        never_there = self._away is not None and not self._records
+        if self._error is None and never_there and time.monotonic() - since > _PATIENCE_S:
+            self._error = failed(self._away, f"topic {self._topic}")
         if self._error is not None:
+            self._producer.purge()
             raise self._error
 
 

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from magnetar.admin.server import AdminServer
 from magnetar.broker import logs, setting_sources
-from magnetar.broker.errors import BrokerError
-from magnetar.broker.listeners import Endpoint
+from magnetar.broker.errors import BrokerError, InvalidConfig
+from magnetar.broker.listeners import CannotListen, Endpoint
 from magnetar.broker.service import BrokerService
 from magnetar.broker.settings import Settings
 from magnetar.kafka.handler import KafkaProtocolHandler
-from magnetar.ledger.errors import LedgerError
-from magnetar.metadata import MetadataError
+from magnetar.ledger.errors import LedgerError, StorageFull
+from magnetar.metadata import DirectoryInUse, MetadataError, MetadataUnavailable
 
 _log = logging.getLogger("magnetar.standalone")
 
@@ -52,7 +52,7 @@ def run(
     try:
         loaded = setting_sources.load(config, given)
     except BrokerError as error:
-        print(f"magnetar: {error}", file=sys.stderr)
+        _complain(error)
         return 2
     logs.set_up(loaded.settings.log_level, loaded.settings.log_format)
     warning = loaded.warning()
@@ -63,9 +63,44 @@ def run(
     try:
         uvloop.run(_serve(loaded.settings))
     except (BrokerError, LedgerError, MetadataError, OSError) as error:
-        print(f"magnetar: {error}", file=sys.stderr)
+        _complain(error)
         return 1
     return 0
+
+
+_NEXT_STEPS: tuple[tuple[type[Exception], str], ...] = (
+    (
+        InvalidConfig,
+        "'magnetar config settings' lists every setting with what it does; so does docs/configuration.md.",
+    ),
+    (
+        CannotListen,
+        "Choose another address with --kafka, --pulsar, --http or --schema-registry; 0 is any port.",
+    ),
+    (DirectoryInUse, "Stop that broker, or choose another directory with --data."),
+    (OSError, "Choose a directory with --data that you may write, and leave its files to one user."),
+    (MetadataUnavailable, "Look at the directory's rights and at the room on its disk."),
+    (StorageFull, "Make room on the disk; nothing is lost."),
+    (
+        MetadataError,
+        "'magnetar ledger verify --data DIRECTORY' tells what is damaged, and what to do about it.",
+    ),
+    (
+        LedgerError,
+        "'magnetar ledger verify --data DIRECTORY' tells what is damaged, and what to do about it.",
+    ),
+)
+
+
+def _complain(error: Exception) -> None:
+    """Say why the broker does not start, and what to do now."""
+    told = (
+        f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+    )
+    print(f"magnetar: {told}", file=sys.stderr)
+    next_step = next((step for kind, step in _NEXT_STEPS if isinstance(error, kind)), "")
+    if next_step:
+        print(f"  -> {next_step}", file=sys.stderr)
 
 
 async def _serve(settings: Settings) -> None:

@@ -143,7 +143,9 @@ def _told() -> Iterator[None]:
             str(error).split(". ")[0], "The table needs offsets that the topic has no more."
         ) from None
     except (TableError, OSError) as error:
-        raise NotSynced(str(error)) from None
+        raise NotSynced(
+            str(error), "Look at the path, its rights and --format; 'magnetar table sync' makes a new table."
+        ) from None
     except ValueError as error:
         raise Invalid(str(error)) from None
 

@@ -52,6 +52,8 @@ def create_secret_key(
     if json:
         give(told, lambda _: (), as_json=True)
     elif output is None:
+        if sys.stdout.isatty() and not base64:
+            raise Invalid("a terminal cannot show the bytes of a key", "Give -o FILE, or -b for base64.")
         sys.stdout.buffer.write(text)
 
 
@@ -156,7 +158,9 @@ def _write(file: Path, content: bytes, *, private: bool) -> None:
         with os.fdopen(number, "wb") as opened:
             opened.write(content)
     except OSError as error:
-        raise Invalid(f"{file} cannot be written: {error.strerror}") from None
+        raise Invalid(
+            f"{file} cannot be written: {error.strerror}", "Give a path that you may write."
+        ) from None
 
 
 def _shown(token: Shown) -> Any:

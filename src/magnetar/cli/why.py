@@ -44,7 +44,7 @@ def why(
     if what[0] == "group" and len(what) == 2:
         question = "why-group"
         given: dict[str, object] = {"group": what[1]}
-    elif len(what) == 1:
+    elif len(what) == 1 and what[0] != "group":
         topic, partition = parse_place(what[0])
         question, given = "why-partition", {"topic": topic, "partition": partition}
     else:
