@@ -30,6 +30,7 @@ from magnetar.records.compaction import (
     bits_of,
     copied_from,
     copied_head,
+    count_of,
     kept_rows,
     open_entry,
     rewritten,
@@ -159,13 +160,13 @@ def _copy(plan: Plan, keys: KeyMap, writer: _Writer, entry: StoredEntry, copied:
     tombstones = rules.tombstones_ms >= 0 and plan.now_ms < copied.since_ms + max(rules.tombstones_ms, 1)
     keeping = Keeping(rules.null_keys, tombstones, empty_deletes=rules.tombstones_ms < 0)
     keeps = [kept_rows(part, keys, keeping) for part in opened.parts]
-    stay = sum(int(sum(keep)) for keep in keeps)
-    there = sum(map(there_were, opened.parts))
+    stay = sum(count_of(keep, keys.machine) for keep in keeps)
+    there = sum(there_were(part, keys.machine) for part in opened.parts)
     writer.draft.removed += there - stay
     if stay == there and stay:
         writer.add(entry, copied, [behind_broker_head(entry.data)])
     elif stay:
-        copied = copied._replace(there=bits_of(opened, keeps))
+        copied = copied._replace(there=bits_of(opened, keeps, keys.machine))
         writer.add(entry, copied, rewritten(entry.data, opened, keeps, keys.machine))
 
 

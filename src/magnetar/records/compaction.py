@@ -287,21 +287,31 @@ def kept_rows(part: Part, keys: KeyMap, keeping: Keeping) -> Any:
     return keep
 
 
-def bits_of(opened: Opened, keeps: Sequence[Any]) -> bytes:
+def bits_of(opened: Opened, keeps: Sequence[Any], machine: Any) -> bytes:
     """Give what `Copied.there` says when these messages are kept."""
-    base = opened.entry.base_offset
-    bits = bytearray(-(-opened.entry.message.num_messages_in_batch // 8))
+    base, messages = opened.entry.base_offset, opened.entry.message.num_messages_in_batch
+    if machine is not None:
+        there = machine.np.zeros(messages, bool)
+        for part, keep in zip(opened.parts, keeps, strict=True):
+            there[part.rows[keep, DELTA] + (part.base_offset - base)] = True
+        return bytes(machine.np.packbits(there, bitorder="little"))
+    bits = 0
     for part, keep in zip(opened.parts, keeps, strict=True):
         for row, stays in zip(part.rows, keep, strict=True):
-            if stays:
-                number = part.base_offset - base + int(row[DELTA])
-                bits[number >> 3] |= 1 << (number & 7)
-    return bytes(bits)
+            bits |= bool(stays) << (part.base_offset - base + row[DELTA])
+    return bits.to_bytes(-(-messages // 8), "little")
 
 
-def there_were(part: Part) -> int:
+def there_were(part: Part, machine: Any) -> int:
     """Give how many messages of a batch were there before."""
+    if machine is not None:
+        return int((part.rows[:, VALUE_SIZE] != GONE).sum())
     return sum(1 for row in part.rows if row[VALUE_SIZE] != GONE)
+
+
+def count_of(keep: Any, machine: Any) -> int:
+    """Give how many messages stay."""
+    return int(keep.sum()) if machine is not None else sum(map(bool, keep))
 
 
 # --- writing ----------------------------------------------------------------------------------------------------
@@ -328,16 +338,20 @@ def rewritten(data: memoryview, opened: Opened, keeps: Sequence[Any], machine: A
 def _rewritten_batch(part: Part, keep: Any, machine: Any) -> Buffer:
     header = part.header
     assert header is not None
-    count = sum(map(bool, keep))
+    count = count_of(keep, machine)
     if count == len(part.rows):
         return part.batch
     latest = header.max_timestamp
     if count and not header.attributes & LOG_APPEND_TIME:
-        latest = header.base_timestamp + max(
-            int(row[TIME]) for row, stays in zip(part.rows, keep, strict=True) if stays
-        )
+        latest = header.base_timestamp + _latest(part, keep, machine)
     body = _copied_rows(part, keep, b"", machine)
     return seal(header._replace(records_count=count, max_timestamp=latest), compress(header.codec, body))
+
+
+def _latest(part: Part, keep: Any, machine: Any) -> int:
+    if machine is not None:
+        return int(part.rows[keep, TIME].max())
+    return max(int(row[TIME]) for row, stays in zip(part.rows, keep, strict=True) if stays)
 
 
 def _copied_rows(part: Part, keep: Any, gone: bytes, machine: Any) -> Buffer:
@@ -360,9 +374,3 @@ def machine_code() -> Any:
     if find_spec("numba") is None or find_spec("numpy") is None:
         return None
     return import_module("magnetar.records.compaction_kernel")
-
-
-__all__ = [
-    "Copied", "KeyMap", "Keeping", "Opened", "Part", "RecordsError", "behind_broker_head", "bits_of", "copied_from",
-    "copied_head", "kept_rows", "machine_code", "open_entry", "rewritten", "there_were",
-]  # fmt: skip
