@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+from errno import EACCES
+from os import strerror
 from pathlib import Path
 
 import pytest
@@ -85,6 +87,20 @@ def test_where_no_broker_is(command: str) -> None:
         ran = Operator(f"127.0.0.1:{nobody.getsockname()[1]}").run(*command.split(), stdin="a line\n")
     assert ran.status == 1
     assert "--bootstrap-server" in ran.err
+
+
+def test_a_data_directory_of_somebody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "metadata.sqlite").touch()
+
+    def refuse(path: Path, *_: object) -> int:
+        raise PermissionError(EACCES, strerror(EACCES), str(path))
+
+    monkeypatch.setattr("magnetar.metadata.lock.os.open", refuse)
+    assert run(["ledger", "verify", "--data", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"magnetar: {tmp_path / 'lock'}: {strerror(EACCES)}\n  -> ")
 
 
 class TestABrokerThatCannotStart:

@@ -22,6 +22,11 @@ def ask(data: Path, question: str, **given: object) -> object:
             wire.sendall(ask_line(question, given))
             with wire.makefile("rb") as lines:
                 line = lines.readline()
+        except PermissionError as error:
+            raise Unreachable(
+                f"the broker that serves {data} does not let you in: {error.strerror}",
+                "Ask as the user it runs as.",
+            ) from error
         except OSError as error:
             raise Unreachable(
                 f"no broker serves {data}: {error.strerror or error}",

@@ -116,6 +116,13 @@ def run_app(arguments: list[str]) -> int:
     except AdminError as error:
         _complain(error, _next_step(error, arguments), as_json="--json" in arguments)
         return error.status
+    except OSError as error:
+        if error.filename is None:
+            raise
+        said = AdminError(f"{error.filename}: {error.strerror}")
+        step = "Look at the path and at its rights: a data directory belongs to the user its broker runs as."
+        _complain(said, step, as_json="--json" in arguments)
+        return said.status
     return 0
 
 
