@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.auth import Access, AuthenticationFailed, Principal
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from magnetar.kafka.tenancy import Home, Tenancy
 
 SERVED_MECHANISMS = ("PLAIN",)
+_FORMS = {TOKEN: "token:<JSON Web Token>", BASIC: "basic:<user>:<password>"}
+"""What a password of SASL PLAIN looks like, by the method of authentication that it stands for."""
 _API_VERSIONS, _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 18, 17, 36
 _log = logging.getLogger("magnetar.kafka")
 
@@ -128,7 +130,8 @@ class Login:
         self._handshake, self.takes_raw = "", False
         try:
             user, password = parse_plain(said)
-            principal = await self._broker.security.authentication.prove(*_proof_of(password))
+            authentication = self._broker.security.authentication
+            principal = await authentication.prove(*_proof_of(password, authentication.methods))
             self._check_same(principal, user)
             home = await self._home_of(principal, user)
         except AuthenticationFailed as error:
@@ -218,10 +221,9 @@ def parse_plain(said: bytes) -> tuple[str, str]:
     return user, password
 
 
-def _proof_of(password: str) -> tuple[str, str]:
+def _proof_of(password: str, served: Collection[str]) -> tuple[str, str]:
     method, separator, proof = password.partition(":")
-    if method not in (TOKEN, BASIC) or not separator:
-        raise AuthenticationFailed(
-            "Authentication failed: the password must be token:<JSON Web Token> or basic:<user>:<password>"
-        )
+    if method not in _FORMS or method not in served or not separator:
+        forms = [form for each, form in _FORMS.items() if each in served] or [_FORMS[TOKEN]]
+        raise AuthenticationFailed(f"Authentication failed: the password must be {' or '.join(forms)}")
     return method, proof
