@@ -14,6 +14,7 @@ from magnetar.ledger.info import ManagedLedgerInfo, decode_info, path_of
 from magnetar.ledger.port import LedgerSummary
 from magnetar.metadata import SqliteStore
 from magnetar.pipeline.ledgers import LedgerMap
+from magnetar.pipeline.object_store import at_hand
 from magnetar.pipeline.options import TopicPartition
 from magnetar.pipeline.port import TopicInfo
 
@@ -26,7 +27,8 @@ class Catalog:
 
     def __init__(self, data: Path) -> None:
         self.data = data
-        file = data / "metadata.sqlite"
+        file = at_hand(data / "metadata.sqlite")
+        at_hand(data / "metadata.sqlite-wal")  # there if it was copied beside a running broker, or after a crash
         if not file.exists():
             raise FileNotFoundError(f"{data} is not a data directory of magnetar: it has no metadata.sqlite")
         self._store = SqliteStore(file, read_only=True)

@@ -20,6 +20,7 @@ from magnetar.ledger.port import LedgerSummary
 from magnetar.pipeline.formats import in_kafka_format
 from magnetar.pipeline.frames import FRAME_AT, LAST_OFFSET, WORDS, FrameFault, Walk
 from magnetar.pipeline.mapped import MappedLedger
+from magnetar.pipeline.object_store import at_hand
 from magnetar.pipeline.port import SliceSize
 from magnetar.records import kernel
 from magnetar.records.arrow import BatchUnreadable, Table, arrow_batches
@@ -148,7 +149,7 @@ class LedgerMap:
         return self._mapped
 
     def _stored_index(self, first_offset: int) -> SparseIndex:
-        path = index_path(self._root, self.ledger_id)
+        path = at_hand(index_path(self._root, self.ledger_id))
         try:
             return SparseIndex.decode(path.read_bytes(), path)[0]
         except (FileNotFoundError, LedgerCorrupt):

@@ -10,6 +10,7 @@ import numpy as np
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
 from magnetar.ledger.files.layout import FRAME_BYTES, HEADER_BYTES, check_header, ledger_path
 from magnetar.pipeline.frames import WORDS, Walk, walk_frames
+from magnetar.pipeline.object_store import at_hand
 from magnetar.records.arrow import Bytes
 
 _ENTRY_BEGINS = b"\x0e\x02\x00\x00"
@@ -22,7 +23,7 @@ class MappedLedger:
 
     def __init__(self, root: Path, ledger_id: int) -> None:
         self.ledger_id = ledger_id
-        self.path = ledger_path(root, ledger_id)
+        self.path = at_hand(ledger_path(root, ledger_id))
         try:
             with self.path.open("rb") as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -38,6 +38,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from magnetar.pipeline.object_store import place_of
+
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 HEADERS = "headers"
 POSITIONS = ("ledger_id", "entry_id", "batch_index", "publish_time")
@@ -148,7 +150,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool | None) -> Sour
     skip_damage = _one_of(given, "onDamage", ("fail", "skip")) == "skip"
     strategy = _one_of(given, "startingOffsetsByTimestampStrategy", ("error", "latest"))
     return SourceOptions(
-        data=Path(given["path"].removeprefix("file:")).absolute() if "path" in given else None,
+        data=place_of(given["path"]) if "path" in given else None,
         topics=_topics(given),
         pattern=_pattern(given),
         assigned=_assigned(given),
