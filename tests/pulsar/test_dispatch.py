@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from magnetar.broker.limits import Rate
 from magnetar.broker.names import TopicName
 from magnetar.broker.topic import Topic
 from magnetar.ledger.cursor import Cursors, Start
@@ -24,6 +25,7 @@ from magnetar.pulsar.dispatch.key_shared import KeyShared
 from magnetar.pulsar.dispatch.shared import Shared
 from magnetar.pulsar.dispatch.subscription import Limits, Readings, SingleActive, Subscription, SubType
 from magnetar.pulsar.errors import ConsumerAssignError
+from magnetar.pulsar.rate_limits import RateLimit
 from magnetar.pulsar.topic import PulsarTopic, Wanted
 from magnetar.pulsar.wire.frames import read_frame
 from magnetar.records.compression import Buffer
@@ -300,3 +302,25 @@ async def test_what_is_too_old_is_passed_over_by_subscriptions_and_kept_in_the_l
     await topic.expire(9000)
     assert (subscription.backlog, subscription.expired) == (0, 5)
     assert log.first_offset == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_is_sent_again_is_held_back_by_a_rate_too(kind: str) -> None:
+    home = await house(kind)
+    now_s = 0.0
+    home.subscription.rate = RateLimit(Rate(5, 0, 10), lambda: now_s)
+    for number in range(12):
+        home.write(number, partition_key=f"k{number}")
+    first, ear = home.join(permits=100)
+    await settle()
+    assert len(ear.heard) == 5
+    home.subscription.remove(first)
+    _, ear = home.join(permits=100)
+    await settle()
+    assert ear.heard == []
+    for heard in (5, 10, 12):  # in the order in which they were written
+        now_s += 10
+        home.subscription.kick()
+        await settle()
+        assert [text for _, text, _ in ear.heard] == [f"{number}" for number in range(heard)]
+    home.subscription.close()
