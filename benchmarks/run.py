@@ -54,8 +54,7 @@ class Plan:
     restarts: int
     gigabytes: float
     slow_peers: bool
-    spark_100: int
-    spark_1k: int
+    spark: spark.Sizes
     pulsar_messages: int
     pulsar_latency_s: int
 
@@ -63,12 +62,12 @@ class Plan:
 FULL = Plan(
     rounds=3, records_1k=1_200_000, records_100=4_000_000, records_read=2_000_000, durable_share=0.5,
     properties=("defaults", "tuned"), round_trips=5000, idle_s=25, restarts=2, gigabytes=10, slow_peers=True,
-    spark_100=5_000_000, spark_1k=1_000_000, pulsar_messages=1_200_000, pulsar_latency_s=62,
+    spark=spark.Sizes(2, 5_000_000, 1_000_000, 40_000_000), pulsar_messages=1_200_000, pulsar_latency_s=62,
 )  # fmt: skip
 QUICK = Plan(
     rounds=1, records_1k=300_000, records_100=1_000_000, records_read=900_000, durable_share=0.5,
     properties=("defaults",), round_trips=2000, idle_s=10, restarts=1, gigabytes=1, slow_peers=False,
-    spark_100=1_000_000, spark_1k=200_000, pulsar_messages=200_000, pulsar_latency_s=22,
+    spark=spark.Sizes(1, 1_000_000, 200_000, 10_000_000), pulsar_messages=200_000, pulsar_latency_s=22,
 )  # fmt: skip
 
 
@@ -89,7 +88,9 @@ class Stages:
             "idle": self.idle,
             "partitions": self.partitions,
             "recovery": self.recovery,
-            "spark": self.spark,
+            "spark-none": lambda: self.spark("none"),
+            "spark-lz4": lambda: self.spark("lz4"),
+            "spark-parts": self.spark_parts,
             "pulsar": self.pulsar,
             "formats": self.formats,
         }
@@ -162,19 +163,14 @@ class Stages:
             finally:
                 server.wipe()
 
-    def spark(self) -> None:
+    def spark(self, codec: str) -> None:
         """Read both from one Spark session in turn; the brokers only serve."""
-        plan = self._plan
         with self._fresh(MagnetarOs) as ours, self._fresh(Kafka) as theirs:
-            spark.measure(
-                ours,
-                theirs,
-                self._samples,
-                self._scratch / "spark",
-                plan.rounds,
-                plan.spark_100,
-                plan.spark_1k,
-            )
+            spark.measure(codec, ours, theirs, self._samples, self._scratch / "spark", self._plan.spark)
+
+    def spark_parts(self) -> None:
+        with self._fresh(MagnetarOs) as ours, self._fresh(Kafka) as theirs:
+            spark.measure_parts(ours, theirs, self._samples, self._scratch / "spark", self._plan.spark)
 
     def pulsar(self) -> None:
         """Pulsar's clients on both brokers."""
@@ -192,7 +188,10 @@ class Stages:
         with self._fresh(MagnetarOs) as ours:
             entry_formats.measure(ours, self._samples, plan.rounds, plan.records_1k)
             # Below some seconds a job's own cost is all that one sees, and it is the same for both.
-            records = {100: max(plan.spark_100, 3_000_000), 1000: max(plan.spark_1k, 1_000_000)}
+            records = {
+                100: max(plan.spark.records_100, 3_000_000),
+                1000: max(plan.spark.records_1k, 1_000_000),
+            }
             entry_formats.measure_spark(ours, self._samples, self._scratch / "spark", plan.rounds, records)
 
     def _fresh(self, kind: type[Server]) -> Server:
@@ -206,7 +205,8 @@ def main() -> None:
     parser.add_argument(
         "--only",
         action="append",
-        help="a stage: launch load consume latency idle partitions recovery spark pulsar formats",
+        help="a stage: launch load consume latency idle partitions recovery pulsar formats "
+        "spark (or a part of it: spark-none spark-lz4 spark-parts)",
     )
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--scratch", type=Path, default=_HERE / "target" / "benchmarks")
@@ -219,12 +219,15 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # brokers end, figures are written
     plan = QUICK if given.quick else FULL
     if given.rounds:
-        plan = replace(plan, rounds=given.rounds)
+        plan = replace(plan, rounds=given.rounds, spark=plan.spark._replace(rounds=given.rounds))
     samples = Samples()
     about = report.circumstances("quick" if given.quick else "full")
     stages = Stages(plan, samples, given.scratch / str(os.getpid())).by_name()
+    wanted = [name for name in stages if not given.only or any(_is_in(name, each) for each in given.only)]
+    if not wanted:
+        parser.error(f"there are no such stages; there are: {' '.join(stages)}")
     try:
-        for name in given.only or stages:
+        for name in wanted:
             print(f"-- {name}", flush=True)
             stages[name]()
     finally:
@@ -235,8 +238,12 @@ def main() -> None:
     print("\n" + report.table(samples))
     if given.page:
         report.write_page(samples, about)
-        if "spark" in (given.only or stages):
+        if any(name.startswith("spark") for name in wanted):
             spark.write_picture(samples)
+
+
+def _is_in(stage: str, asked: str) -> bool:
+    return stage == asked or stage.startswith(f"{asked}-")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.peers.kafka import Kafka
 from benchmarks.peers.magnetar import Magnetar
@@ -12,39 +12,63 @@ from benchmarks.samples import Samples
 from benchmarks.spark_bars import SPARK_BARS
 
 if TYPE_CHECKING:
-    pass
+    from collections.abc import Sequence
+
+    from benchmarks.peers.server import Server
+    from benchmarks.spark_read import Topic
 
 PICTURE = Path(__file__).parent.parent / "docs" / "images" / "spark-benchmarks.png"
 
 
-def measure(
-    ours: Magnetar,
-    theirs: Kafka,
-    samples: Samples,
-    scratch: Path,
-    rounds: int,
-    records_100: int,
-    records_1k: int,
-) -> None:
-    """Fill both brokers with the same topics, and read them in every way."""
+class Sizes(NamedTuple):
+    """How many records the topics have, and how often each is read."""
+
+    rounds: int
+    records_100: int
+    records_1k: int
+    records_large: int
+
+
+def measure(codec: str, ours: Magnetar, theirs: Kafka, samples: Samples, scratch: Path, sizes: Sizes) -> None:
+    """Fill both brokers with the same topics of one codec, and read them in every way."""
     from benchmarks import spark_read  # the other stages need no Spark
     from benchmarks.spark_session import session
 
     scratch.mkdir(parents=True, exist_ok=True)
-    some = spark_read.topics(records_100, records_1k)
-    one = spark_read.Topic("spark-one-partition", 100, "none", records_100, partitions=1)
-    for topic in (*some, one):
-        print(f"filling {topic.name}, {topic.records:,} records", flush=True)
-        for server in (ours, theirs):
-            spark_read.fill(server, topic, scratch)
-    os.sync()
+    some = spark_read.topics(codec, sizes.records_100, sizes.records_1k)
+    _fill(some, (ours, theirs), scratch)
     spark = session(2)
     for topic in some:
-        spark_read.measure_topic(
-            spark, ours, theirs, topic, samples, scratch, rounds, warm_up=topic is some[0]
-        )
-    spark_read.measure_filters(spark, ours, some[0], samples, scratch, rounds)
-    spark_read.measure_cores(ours, theirs, one, samples, scratch, rounds)
+        warm_up = topic is some[0]
+        spark_read.measure_topic(spark, ours, theirs, topic, samples, scratch, sizes.rounds, warm_up=warm_up)
+
+
+def measure_parts(ours: Magnetar, theirs: Kafka, samples: Samples, scratch: Path, sizes: Sizes) -> None:
+    """Read little of a topic, and a topic of one partition on one core and on two."""
+    from benchmarks import spark_filters, spark_read
+    from benchmarks.spark_session import session
+
+    scratch.mkdir(parents=True, exist_ok=True)
+    one = spark_read.Topic("spark-one-partition", 100, "none", sizes.records_100, partitions=1)
+    large = spark_read.Topic("spark-large", 100, "none", sizes.records_large)
+    _fill([one], (ours, theirs), scratch)
+    print(f"filling {large.name}, {large.records:,} records", flush=True)
+    spark_filters.fill(ours, large)
+    os.sync()
+    spark = session(2)
+    for topic, name in ((one, "a topic"), (large, "a large topic")):
+        spark_filters.measure(spark, ours, topic, name, samples, scratch, sizes.rounds)
+    spark_read.measure_cores(ours, theirs, one, samples, scratch, sizes.rounds)
+
+
+def _fill(topics: Sequence[Topic], servers: Sequence[Server], scratch: Path) -> None:
+    from benchmarks import spark_read
+
+    for topic in topics:
+        print(f"filling {topic.name}, {topic.records:,} records", flush=True)
+        for server in servers:
+            spark_read.fill(server, topic, scratch)
+    os.sync()
 
 
 def write_picture(samples: Samples) -> None:

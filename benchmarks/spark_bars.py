@@ -34,7 +34,12 @@ SPARK_BARS = (
     *(Bar(measure("to noop", size, "none", "CPU s per GB"), _OS, _KAFKA, 0.5) for size in (100, 1000)),
     *(Bar(measure("to Parquet", size, "none", "CPU s per GB"), _OS, _KAFKA, 0.5) for size in (100, 1000)),
     Bar("Spark, one partition: 2 cores against 1, times", _OS, None, 1.8, higher_is_better=True),
-    Bar("Spark, 1 % of the offsets: times faster than all", _OS, None, 20, higher_is_better=True),
-    Bar("Spark, 1 % of the time: times faster than all", _OS, None, 20, higher_is_better=True),
+    *(
+        Bar(
+            f"Spark, 1 % of the {part} of {name}: times faster than all", _OS, None, 20, higher_is_better=True
+        )
+        for name in ("a topic", "a large topic")
+        for part in ("offsets", "time")
+    ),
     Bar("Spark, memory of a Python worker, MB", _OS, None, 300),
 )

@@ -35,11 +35,10 @@ class Topic(NamedTuple):
     partitions: int = 4
 
 
-def topics(records_100: int, records_1k: int) -> list[Topic]:
-    """Give the topics that are measured; the one of one partition is apart."""
+def topics(codec: str, records_100: int, records_1k: int) -> list[Topic]:
+    """Give the topics of one codec that are read in every way."""
     return [
         Topic(f"spark-{size}-{codec}", size, codec, records)
-        for codec in ("none", "lz4")
         for size, records in ((100, records_100), (1000, records_1k))
     ]
 
@@ -121,10 +120,14 @@ class Readers:
     def direct(self, server: Server, topic: Topic) -> None:
         self._direct(server, topic, None)
 
+    def direct_flushed(self, server: Server, topic: Topic) -> None:
+        self._direct(server, topic, None, flush=True)
+
     def direct_available_now(self, server: Server, topic: Topic) -> None:
         self._direct(server, topic, -(-topic.records // _COMMITS))
 
-    def _direct(self, server: Server, topic: Topic, at_once: int | None) -> None:
+    def _direct(self, server: Server, topic: Topic, at_once: int | None, *, flush: bool = False) -> None:
+        """Spark's own writer leaves its files to the page cache; so does this one, unless told to ``flush``."""
         from pyarrow import schema
 
         from magnetar.pipeline import tables
@@ -132,7 +135,9 @@ class Readers:
         from magnetar.records.arrow import FIELDS
 
         columns = schema([(name, FIELDS[name]) for name in ("topic", *COLUMNS)])
-        table = tables.open(self._fresh("direct"), "parquet", schema=columns)
+        table = tables.open(
+            self._fresh("direct"), "parquet", schema=columns, layout=tables.Layout(flush=flush)
+        )
         report = tables.sync(
             topic.name, table, options={"path": str(server.data / "data")}, engine=SparkEngine(self._spark),
             max_offsets_per_commit=at_once,
@@ -162,6 +167,7 @@ def measure_topic(
         ("to noop", readers.to_noop, readers.to_noop),
         ("to Parquet", readers.to_parquet, readers.to_parquet),
         ("to Parquet by the direct writer", readers.direct, readers.to_parquet),
+        ("to Parquet by the direct writer, flushed to disk", readers.direct_flushed, readers.to_parquet),
         ("AvailableNow to Parquet", readers.available_now, readers.available_now),
         ("AvailableNow by the direct writer", readers.direct_available_now, readers.available_now),
     ]
@@ -195,37 +201,6 @@ def _timed(
     began = time.perf_counter()
     way(server, topic)
     return time.perf_counter() - began, usage.cpu_seconds() + server.cpu_seconds() - cpu
-
-
-def measure_filters(
-    spark: SparkSession, ours: Magnetar, topic: Topic, samples: Samples, scratch: Path, rounds: int
-) -> None:
-    """Read all of a topic, then 1 % by offset and by time, and tell how much faster that was."""
-    from pyspark.sql import functions as f
-
-    readers = Readers(spark, ours, None, scratch)  # type: ignore[arg-type]
-    all_of_it = readers.frame(ours, topic.name)
-    last = all_of_it.where("partition = 0").agg(f.max("offset")).first()[0]
-    span = all_of_it.agg(f.min("timestamp"), f.max("timestamp")).first()
-    one_percent = (span[1] - span[0]) / 100
-    middle = span[0] + one_percent * 50
-    low, high = last // 2, last // 2 + last // 100
-    frames = {
-        "offsets": all_of_it.where((f.col("offset") >= low) & (f.col("offset") < high)),
-        "time": all_of_it.where((f.col("timestamp") >= middle) & (f.col("timestamp") < middle + one_percent)),
-    }
-    for name, frame in frames.items():
-        for number in range(rounds + 1):
-            whole = _seconds(all_of_it)
-            part = _seconds(frame)
-            if number:
-                samples.add(f"Spark, 1 % of the {name}: times faster than all", ours.name, whole / part)
-
-
-def _seconds(frame: DataFrame) -> float:
-    began = time.perf_counter()
-    frame.write.format("noop").mode("overwrite").save()
-    return time.perf_counter() - began
 
 
 def measure_cores(
