@@ -53,8 +53,8 @@ def read_slice(piece: Slice, columns: Sequence[str]) -> Iterator[pa.RecordBatch]
 def settle() -> None:
     """Take what was imported out of the garbage collector's sight.
 
-    Spark's worker collects garbage after every task. That takes 70 ms with all that numba brings along, which is
-    longer than half a slice takes to decode.
+    Spark's workers collect garbage after every task, and after every query that they planned. That takes 70 ms with
+    all that numba brings along, which is longer than half a slice takes to decode.
     """
     gc.freeze()
 

@@ -160,7 +160,9 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> list[Slice]:
         from magnetar.pipeline.plan import Plan
+        from magnetar.pipeline.slices import settle
 
+        settle()
         plan = Plan(self._options)
         pieces = plan.slices(plan.starts(), plan.ends(), self._scope)
         if self._options.data is not None:
