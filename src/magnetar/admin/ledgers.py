@@ -18,7 +18,7 @@ from magnetar.ledger.cursor_info import decode_cursor
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.files.engine import clean_use_of
 from magnetar.ledger.files.inspection import Damage, Inspection, inspect
-from magnetar.ledger.files.journal import journaled, records_of
+from magnetar.ledger.files.journal_rounds import journaled, records_of
 from magnetar.ledger.files.layout import HEADER_BYTES, index_path, ledger_path
 from magnetar.ledger.files.recovery import closed_at
 from magnetar.ledger.files.sparse import SparseIndex

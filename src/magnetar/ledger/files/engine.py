@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from magnetar.ledger.disk import Disk
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.files.compacting import COMPACTING
-from magnetar.ledger.files.journal import Journal, Journaled, journaled, records_of
+from magnetar.ledger.files.journal import Journal
+from magnetar.ledger.files.journal_rounds import Journaled, journaled, records_of
 from magnetar.ledger.files.layout import HEADER_BYTES, encode_header, index_path, is_header, ledger_path
 from magnetar.ledger.files.ledger_file import LedgerFile, OpenFiles, as_storage_error
 from magnetar.ledger.files.managed import FilesManagedLedger, Words, metadata_failed

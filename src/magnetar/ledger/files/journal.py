@@ -1,98 +1,38 @@
 """The journal: all appends that arrive while one write runs become durable by the next one (group commit).
 
-A few pre-written segments are used in turn; each round is one synchronous write of whole blocks:
-
-    offset  size  field
-         0     4  magic "MGJR"
-         4     8  use: counts each time a segment is taken into use, so an old round is told from a new one
-        12     8  round within this use: 0, 1, 2 ...
-        20     4  n, bytes of records
-        24     4  CRC32C of the 24 before, then the records
-        28     n  records: ledger id (8), position in its file (8), length (4), the frame as in its file
-                  zeros up to the next multiple of 4096
-
-Each use begins with an empty round of one block. The frames were already written to their ledgers' files, but
-only into the page cache. A segment is reused when those files have been flushed; until then, what it holds can be
-written again after a power loss. A very large round, or one for which there is no segment because the disk is full,
-is made durable by flushing its ledgers' files.
+A few pre-written segments are used in turn; each round is one synchronous write of whole blocks, laid out as
+`magnetar.ledger.files.journal_rounds` says. The frames were already written to their ledgers' files, but only into the
+page cache. A segment is reused when those files have been flushed; until then, what it holds can be written again after
+a power loss. A very large round, or one for which there is no segment because the disk is full, is made durable by
+flushing its ledgers' files.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import struct
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from magnetar.ledger.disk import BLOCK_BYTES, Disk, JournalFile
-from magnetar.ledger.errors import LedgerCorrupt, StorageFailed
+from magnetar.ledger.errors import StorageFailed
+from magnetar.ledger.files.journal_rounds import HEADER_BYTES, RECORD_BYTES, Round, whole_blocks
 from magnetar.ledger.files.layout import ledger_path
 from magnetar.records.compression import Buffer
-from magnetar.records.crc import crc32c
 
 SEGMENT_BYTES = 16 << 20
 MOST_BUSY = 16
 ROUND_BYTES = 4 << 20
 RETRY_S = 1.0
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-_ROUND = struct.Struct(">4sQQII")
-_RECORD = struct.Struct(">QQI")
-_MAGIC = b"MGJR"
-
-
-class Journaled(NamedTuple):
-    """One frame out of the journal: to which ledger it belongs, and where in its file."""
-
-    ledger_id: int
-    at: int
-    frame: memoryview
 
 
 class Runner(Protocol):
     """Runs a blocking call away from the event loop."""
 
     def __call__(self, call: Callable[[], None], /) -> asyncio.Future[None]: ...
-
-
-class Durable(asyncio.Future[None]):
-    """Tells when appends are durable. Many wait for the same one, so none of them may cancel it for the others."""
-
-    def cancel(self, msg: object = None) -> bool:
-        return False
-
-
-class Round:
-    """What becomes durable together: bytes in a block-aligned buffer, and whom to tell."""
-
-    def __init__(self, buffer: memoryview, loop: asyncio.AbstractEventLoop) -> None:
-        self.buffer = buffer
-        self.used = _ROUND.size
-        self.ledgers: set[int] = set()
-        self.done = Durable(loop=loop)
-        self.marks: dict[Callable[[int], None], int] = {}
-
-    def add(self, ledger_id: int, at: int, length: int, parts: Sequence[Buffer]) -> None:
-        """Copy one frame in."""
-        end = self.used + _RECORD.size
-        _RECORD.pack_into(self.buffer, self.used, ledger_id, at, length)
-        for part in parts:
-            start, end = end, end + len(part)
-            self.buffer[start:end] = part
-        self.used = end
-        self.ledgers.add(ledger_id)
-
-    def seal(self, use: int, number: int) -> memoryview:
-        """Write the round's header, zero the rest of its last block, and give the blocks to write."""
-        records = self.buffer[_ROUND.size : self.used]
-        head = _ROUND.pack(_MAGIC, use, number, len(records), 0)[:-4]
-        self.buffer[: len(head)] = head
-        struct.pack_into(">I", self.buffer, len(head), crc32c(records, crc32c(head)))
-        blocks = _up(self.used)
-        self.buffer[self.used : blocks] = bytes(blocks - self.used)
-        return self.buffer[:blocks]
 
 
 class Segment:
@@ -145,7 +85,7 @@ class Journal:
         """Have one frame made durable; the future tells when, right after ``mark(value)`` was called."""
         if self.failed is not None:
             raise self.failed
-        need = _RECORD.size + length
+        need = RECORD_BYTES + length
         current = self._filling
         if current is None or current.used + need > len(current.buffer):
             current = self._open_round(need)
@@ -158,9 +98,9 @@ class Journal:
     def _open_round(self, need: int) -> Round:
         if self._filling is not None:
             self._waiting.append(self._filling)
-        need += _ROUND.size
+        need += HEADER_BYTES
         buffer = self._buffers.pop() if self._buffers and need <= ROUND_BYTES else None
-        self._filling = Round(buffer or self._disk.buffer(max(ROUND_BYTES, _up(need))), self._loop)
+        self._filling = Round(buffer or self._disk.buffer(max(ROUND_BYTES, whole_blocks(need))), self._loop)
         return self._filling
 
     def _write_next(self) -> None:
@@ -171,7 +111,7 @@ class Journal:
         if self._writing or self.failed is not None or not self._waiting:
             return
         current = self._waiting[0]
-        size = _up(current.used)
+        size = whole_blocks(current.used)
         if size > ROUND_BYTES:  # too large to be worth writing twice
             self._flush_round(self._waiting.popleft())
         elif self._segment_for(size):
@@ -313,68 +253,3 @@ class Journal:
             await asyncio.wait(list(self._running))
         for segment in (*self._free, *([self._active] if self._active else [])):
             segment.file.close()
-
-
-def journaled(data: memoryview, path: Path, *, clean_use: int) -> tuple[int, list[memoryview]]:
-    """Give a segment's use and the records of its rounds, in order.
-
-    A torn last round is left out: nobody was told that it is durable. A round that is damaged although a later
-    one is whole raises ``LedgerCorrupt``, unless it belongs to a use up to ``clean_use``, which nobody needs any more.
-    """
-    use, at = -1, 0
-    rounds: list[memoryview] = []
-    while (found := _round_at(data, at)) is not None:
-        found_use, number, records, size = found
-        if use not in (-1, found_use) or number != len(rounds):
-            break
-        use = found_use
-        rounds.append(records)
-        at += size
-    later = _later_round(data, at, use, len(rounds), clean_use)
-    if later is not None:
-        raise LedgerCorrupt(
-            f"{path}: round {len(rounds)} at byte {at} is damaged, and a later one at {later} is whole", at=at
-        )
-    return use, rounds
-
-
-def records_of(rounds: Sequence[memoryview], path: Path) -> Iterator[Journaled]:
-    """Give the frames of ``rounds``, in the order in which they were appended."""
-    for records in rounds:
-        at = 0
-        while at < len(records):
-            ledger_id, position, length = _RECORD.unpack_from(records, at)
-            at += _RECORD.size
-            if at + length > len(records):
-                raise LedgerCorrupt(f"{path}: a record of ledger {ledger_id} runs past its round")
-            yield Journaled(ledger_id, position, records[at : at + length])
-            at += length
-
-
-def _round_at(data: memoryview, at: int) -> tuple[int, int, memoryview, int] | None:
-    if at + _ROUND.size > len(data):
-        return None
-    magic, use, number, size, crc = _ROUND.unpack_from(data, at)
-    if magic != _MAGIC or at + _ROUND.size + size > len(data):
-        return None
-    records = data[at + _ROUND.size : at + _ROUND.size + size]
-    if crc32c(records, crc32c(data[at : at + _ROUND.size - 4])) != crc:
-        return None
-    return use, number, records, _up(_ROUND.size + size)
-
-
-def _later_round(data: memoryview, at: int, use: int, number: int, clean_use: int) -> int | None:
-    """Give where a whole round that should have followed begins behind ``at``, if there is one."""
-    for place in range(_up(at), len(data) - _ROUND.size, BLOCK_BYTES):
-        if data[place : place + 4] != _MAGIC:
-            continue
-        found = _round_at(data, place)
-        if found is None or found[0] <= clean_use:
-            continue
-        if found[1] >= number and (found[0] == use or use == -1):
-            return place
-    return None
-
-
-def _up(size: int) -> int:
-    return -(-size // BLOCK_BYTES) * BLOCK_BYTES

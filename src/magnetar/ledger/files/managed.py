@@ -19,7 +19,7 @@ from magnetar.ledger.errors import (
     StorageFull,
 )
 from magnetar.ledger.files.compacting import COMPACTING, CompactingLedger
-from magnetar.ledger.files.journal import Durable
+from magnetar.ledger.files.journal_rounds import Durable
 from magnetar.ledger.files.layout import index_path, ledger_path
 from magnetar.ledger.files.ledger_file import LedgerFile, Written
 from magnetar.ledger.files.recovery import describe
