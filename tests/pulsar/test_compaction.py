@@ -57,7 +57,14 @@ def ask(broker: BrokerProcess, method: str, topic: str, path: str, body: object 
 
 
 def compact(broker: BrokerProcess, topic: str) -> None:
-    ask(broker, "PUT", topic, "compaction")
+    while True:
+        try:
+            ask(broker, "PUT", topic, "compaction")
+            break
+        except urllib.error.HTTPError as error:
+            if error.code != 409:  # one runs already
+                raise
+            time.sleep(0.05)
     wait_for_compaction(broker, topic)
 
 
@@ -207,6 +214,7 @@ def test_messages_without_a_key_go(broker: BrokerProcess, client: pulsar.Client,
     assert pairs(read(client, topic)) == [("a", b"1")]
 
 
+@pytest.mark.slow
 def test_what_is_compacted_is_there_after_a_crash(
     client: pulsar.Client, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from magnetar.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, batches, seal
 from magnetar.records.compression import Buffer, compress, decompress
 from magnetar.records.entry import Entry, broker_entry_head, decode_entry
-from magnetar.records.errors import EntryCorrupt, RecordsError
+from magnetar.records.errors import EntryCorrupt
 from magnetar.records.mapping import decode_record, partition_key_of
 from magnetar.records.pulsar_compression import compress_payload, decompress_payload
 from magnetar.records.pulsar_metadata import MessageMetadata, SingleMessageMetadata, fields
