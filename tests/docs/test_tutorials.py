@@ -15,7 +15,7 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```(sh|python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SECONDS = 280
+SECONDS = 560
 
 
 class Step(NamedTuple):
@@ -57,6 +57,7 @@ def free_port() -> int:
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", sorted(DOCS.glob("tutorial-*.md")), ids=lambda page: page.stem)
 def test_a_tutorial_does_what_it_says(page: Path, tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
