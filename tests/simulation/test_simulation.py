@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from magnetar.ledger.errors import LedgerError
-from magnetar.ledger.files import engine, journal, ledger_file, managed, recovery, sparse
+from magnetar.ledger.files import engine, journal, journal_rounds, ledger_file, managed, recovery, sparse
 from tests.simulation.world import World
 
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
@@ -58,7 +58,7 @@ def test_failing_flushes_break_no_promise() -> None:
 def acknowledges_before_the_journal_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     write = journal.Journal._write
 
-    def hasty(self: journal.Journal, current: journal.Round) -> None:
+    def hasty(self: journal.Journal, current: journal_rounds.Round) -> None:
         write(self, current)
         for mark, value in current.marks.items():
             mark(value)
@@ -114,7 +114,9 @@ def trusts_an_attachment_from_beyond_the_end(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def replays_a_journal_that_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "records_of", lambda rounds, path: journal.records_of(rounds[:-1], path))
+    monkeypatch.setattr(
+        engine, "records_of", lambda rounds, path: journal_rounds.records_of(rounds[:-1], path)
+    )
 
 
 def trusts_the_journal_while_lazy_appends_lie_before(monkeypatch: pytest.MonkeyPatch) -> None:
