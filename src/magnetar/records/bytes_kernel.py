@@ -1,4 +1,8 @@
-"""Bytes and numbers in machine code, as all kernels read and write them: varints, UTF-8, base64, protobuf's fields."""
+"""Bytes and numbers in machine code, as all kernels read and write them: varints, UTF-8, base64, protobuf's fields.
+
+numba keeps what it compiled beside each file and looks only at that file's own age: after a change here, touch the
+kernels that call it (``touch src/magnetar/records/*kernel*.py src/magnetar/pipeline/frames.py``).
+"""
 
 from __future__ import annotations
 
