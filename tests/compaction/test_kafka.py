@@ -280,6 +280,33 @@ def test_the_coordinators_own_topic_is_compacted_and_read_back(tmp_path: Path) -
             consumer.close()
 
 
+@pytest.mark.slow
+def test_deduplication_goes_on_where_its_place_was_compacted_away(tmp_path: Path) -> None:
+    settings = (*SETTINGS, *PULSAR, "--set", "brokerDeduplicationEnabled=true")
+    with BrokerProcess(tmp_path / "data", *settings) as process:
+        topic = make(process)
+        name = f"persistent://public/default/{topic}"
+        client = connect(process)
+        producer = client.create_producer(name, producer_name="p", batching_enabled=False)
+        for number in range(20):
+            producer.send(b"%d" % number, partition_key="k", sequence_id=number)
+        time.sleep(1.5)  # its place is kept now and then
+        producer.send(b"", partition_key="gone", sequence_id=20)
+        for number in range(21, 45):
+            producer.send(b"%d" % number, partition_key="k", sequence_id=number)
+        until(process, topic, 7)
+        client.close()
+        process.kill()
+    with BrokerProcess(tmp_path / "data", *settings) as process:
+        client = connect(process)
+        producer = client.create_producer(name, producer_name="p", batching_enabled=False)
+        assert producer.last_sequence_id() == 44
+        producer.send(b"again", partition_key="k", sequence_id=44)
+        producer.send(b"new", partition_key="k", sequence_id=45)
+        assert [value for _, _, value in rows(fetch(process, topic))][-2:] == [b"44", b"new"]
+        client.close()
+
+
 def is_compacted(data: Path, topic: str) -> bool:
     return any(info.compacted is not None and info.ledgers[0].compacted for info in infos_of(data, topic))
 

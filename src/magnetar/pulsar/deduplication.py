@@ -46,7 +46,7 @@ class Deduplication:
             ledgers = {each.ledger_id: each for each in self._log.ledgers()}
             ledger = ledgers.get(mark.ledger_id)
             if ledger is not None and 0 <= mark.entry_id < ledger.entries:
-                offset = (await self._log.entry(mark)).last_offset + 1
+                offset = await self._log.offset_behind(mark)
             else:
                 self._pushed.clear()
         while entries := await self._log.read(offset, max_bytes=1 << 20):

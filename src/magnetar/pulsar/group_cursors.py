@@ -110,10 +110,9 @@ class GroupCursors:
             ledger = next(each for each in topic.log.ledgers() if each.ledger_id == place.ledger_id)
             return ledger.first_offset
         try:
-            before = await topic.log.entry(Position(place.ledger_id, place.entry_id - 1))
+            return await topic.log.offset_behind(Position(place.ledger_id, place.entry_id - 1))
         except OffsetOutOfRange:
             return last_offset
-        return before.last_offset + 1
 
     # -- linked names
 
