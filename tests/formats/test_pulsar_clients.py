@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Iterator
 from typing import Any
 
 import pulsar
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, MessageMetadata, SingleMessageMetadata
 from tests.end_to_end.clients import Seen, consume_confluent, produce_confluent
@@ -174,27 +175,70 @@ def test_a_poisoned_batch_stops_no_kafka_consumer(both: BrokerProcess, client: p
     assert sum("marked pulsar.unreadable" in line for line in both.log_lines()) == 1
 
 
-def test_chunks_of_a_large_message_keep_their_offsets(both: BrokerProcess, client: pulsar.Client) -> None:
+def read_large(both: BrokerProcess, topic: str, count: int, offset: int = 0) -> list[Message]:
+    """Read messages of many megabytes with a stock consumer, from an offset on."""
+    consumer = Consumer({"bootstrap.servers": both.address, "group.id": "none", "fetch.max.bytes": 32 << 20,
+                         "receive.message.max.bytes": 64 << 20})  # fmt: skip
+    consumer.assign([TopicPartition(topic, 0, offset)])
+    found = []
+    while len(found) < count:
+        message = consumer.poll(SECONDS)
+        assert message is not None
+        assert message.error() is None, message.error()
+        found.append(message)
+    consumer.close()
+    return found
+
+
+def test_chunks_of_a_large_message_come_as_one_record(both: BrokerProcess, client: pulsar.Client) -> None:
+    """Two producers at once, so that their chunks may lie among each other's; also read from the middle of chunks."""
     create(both, "chunked")
-    producer = client.create_producer(full("chunked"), chunking_enabled=True, batching_enabled=False)
-    large = bytes(range(256)) * (12 << 12)
+    bodies = [
+        random.Random(number).randbytes(size) for number, size in enumerate((12 << 20, 6 << 20, 15 << 20))
+    ]
+    producers = [
+        client.create_producer(
+            full("chunked"), chunking_enabled=True, batching_enabled=False, compression_type=codec,
+            block_if_queue_full=True,
+        )
+        for codec in (pulsar.CompressionType.NONE, pulsar.CompressionType.LZ4, pulsar.CompressionType.ZSTD)
+    ]  # fmt: skip
+    for number, (producer, body) in enumerate(zip(producers, bodies, strict=True)):
+        producer.send_async(
+            body, callback=lambda *_: None, properties={"n": str(number)}, partition_key=str(number)
+        )
+    for producer in producers:
+        producer.flush()
+    producers[0].send(b"after")
+    for producer in producers:
+        producer.close()
+    found = read_large(both, "chunked", 4)
+    assert found[-1].value() == b"after"
+    assert found[-1].offset() > 7
+    for message in found[:-1]:
+        ((name, number),) = message.headers() or ()
+        assert (name, message.key()) == ("n", number)
+        assert message.value() == bodies[int(number)]
+    for offset in range(1, found[-1].offset()):
+        wanted = [each for each in found if each.offset() >= offset]
+        seen = read_large(both, "chunked", len(wanted), offset)
+        assert [(each.offset(), each.value()) for each in seen] == [
+            (each.offset(), each.value()) for each in wanted
+        ]
+
+
+def test_chunks_of_a_message_above_the_bound_come_marked(both: BrokerProcess, client: pulsar.Client) -> None:
+    create(both, "above")
+    producer = client.create_producer(full("above"), chunking_enabled=True, batching_enabled=False)
+    large = bytes(range(256)) * (17 << 12)
     producer.send(large)
     producer.send(b"after")
     producer.close()
-    consumer = Consumer({"bootstrap.servers": both.address, "group.id": "none", "fetch.max.bytes": 32 << 20,
-                         "receive.message.max.bytes": 64 << 20})  # fmt: skip
-    consumer.assign([TopicPartition("chunked", 0, 0)])
-    pieces = []
-    while True:
-        message = consumer.poll(SECONDS)
-        assert message is not None
+    pieces = read_large(both, "above", 4)
+    for number, message in enumerate(pieces):
         headers = dict(message.headers() or ())
-        if "pulsar.chunk" not in headers:
-            break
-        assert message.offset() == len(pieces)
-        assert headers["pulsar.chunk"].split(b"/")[-2] == b"%d" % len(pieces)
-        pieces.append(message.value())
-    consumer.close()
-    assert len(pieces) > 1
-    assert (message.value(), message.offset()) == (b"after", len(pieces))
-    assert b"".join(pieces) == large
+        assert message.offset() == number
+        assert headers["pulsar.chunk"].split(b"/")[-2] == b"%d" % number
+    assert b"".join(message.value() for message in pieces) == large
+    (after,) = read_large(both, "above", 1, 4)
+    assert (after.value(), after.offset()) == (b"after", 4)

@@ -135,6 +135,14 @@ class Settings(SchemaRegistrySettings):
         pulsar=(Feed("managedLedgerCacheSizeMB", times(_MB)),),
     )
 
+    chunked_message_max_bytes: int = setting(
+        16 * _MB,
+        Kind.LONG,
+        "How large a message may be that Pulsar's producer cut into chunks, to come whole to Kafka's clients; 0: none.",
+        unit="bytes",
+        rule=between(0, 256 * _MB),
+    )
+
     # Names.
     kafka_tenant: str = setting(
         "public", Kind.STRING, "Tenant of topics with a short name.", pulsar=("kafkaTenant",)

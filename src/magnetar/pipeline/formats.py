@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from magnetar.records import kernel
 from magnetar.records.arrow import BatchUnreadable, Bytes, Table
 from magnetar.records.batch import HEADER_BYTES, batches
 from magnetar.records.errors import RecordsError
+
+if TYPE_CHECKING:
+    from magnetar.pipeline.chunked import ChunkedMessages
 
 # The columns that say what the head of a batch says, in the order of `pulsar_kernel_many.ROW_START` and on.
 _HEAD = [
@@ -26,10 +30,13 @@ class EntryUnreadable(BatchUnreadable):
     """An entry is of an unknown format, or cannot be read; ``batch`` is its number in the table that was given."""
 
 
-def in_kafka_format(data: Bytes, rows: Table) -> Iterator[tuple[Bytes, Table]]:
+def in_kafka_format(
+    data: Bytes, rows: Table, chunked: ChunkedMessages | None = None
+) -> Iterator[tuple[Bytes, Table]]:
     """Give bytes and table of the same records with every entry in format ``kafka``, some entries after the other.
 
-    An entry that held several batches has several rows. Raises `EntryUnreadable`.
+    An entry that held several batches has several rows. ``chunked`` puts pieces of messages together; without it they
+    come marked. Raises `EntryUnreadable`.
     """
     if not rows[:, FOREIGN].any():
         yield data, rows
@@ -45,12 +52,19 @@ def in_kafka_format(data: Bytes, rows: Table) -> Iterator[tuple[Bytes, Table]]:
     ):
         end = int(foreign[stop]) if stop < len(foreign) else len(rows)
         # Entries in format ``kafka`` come with the foreign one before them, the first of all with the one behind.
-        yield _together(data, rows, begin, end, stored, foreign[first:stop], heads)
+        yield _together(data, rows, begin, end, stored, foreign[first:stop], heads, chunked)
         begin = end
 
 
 def _together(
-    data: Bytes, rows: Table, begin: int, end: int, stored: Bytes, foreign: Table, heads: Table
+    data: Bytes,
+    rows: Table,
+    begin: int,
+    end: int,
+    stored: Bytes,
+    foreign: Table,
+    heads: Table,
+    chunked: ChunkedMessages | None,
 ) -> tuple[Bytes, Table]:
     """Give ``rows[begin:end]``, of which ``foreign`` were converted into ``stored``."""
     if len(foreign) == end - begin and (heads[:, 0] >= 0).all():
@@ -67,7 +81,7 @@ def _together(
             made.append(new)
             continue
         if head is not None:
-            found = _batches_of(data[row[kernel.START] : row[kernel.END]], row, number)
+            found = _batches_of(data[row[kernel.START] : row[kernel.END]], row, number, chunked)
         else:
             found = [(data[row[kernel.START] : row[kernel.END]], row.copy())]
         for part, new in found:
@@ -78,14 +92,17 @@ def _together(
     return np.concatenate(parts), np.stack(made) if made else rows[:0]
 
 
-def _batches_of(entry: Bytes, row: Table, number: int) -> list[tuple[Bytes, Table]]:
+def _batches_of(
+    entry: Bytes, row: Table, number: int, chunked: ChunkedMessages | None
+) -> list[tuple[Bytes, Table]]:
     from magnetar.records.conversion import kafka_batch
     from magnetar.records.pulsar_plain import UnreadableBatch
 
     content = memoryview(entry.tobytes())
     try:
         found = []
-        made = kafka_batch(content)
+        together = None if chunked is None else chunked.batch_of(row, content)
+        made = kafka_batch(content) if together is None else together
         if isinstance(made, UnreadableBatch):
             what = "offsets up to %d come as one row, marked pulsar.unreadable: entry %d cannot be read: %s"
             _log.warning(what, row[LAST_OFFSET], row[kernel.ENTRY_ID], made.why)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.pipeline.catalog import Catalog, PartitionLog
+from magnetar.pipeline.chunked import EARLIER_LEDGERS, ChunkedLog
 from magnetar.pipeline.options import SourceOptions, TopicPartition
 from magnetar.pipeline.port import Ask, Reader, Slice, SliceSize, TopicInfo, Visible
 from magnetar.pipeline.slices import LedgerSlice
@@ -63,11 +64,17 @@ class LedgerReader(Reader):
             )
         earliest = None if ask.times_ms is None else ask.times_ms[0]
         ids = log.ledger_ids
+        most_chunked = self._options.chunked_bytes
         return [
             LedgerSlice(
                 which.topic, which.partition, cut.low, cut.high, str(self._data), ledger.ledger_id,
                 cut.start, cut.end, cut.entry_id,
                 tuple(ids[ids.index(ledger.ledger_id) + 1 :]) if ask.read_committed else (),
+                ChunkedLog(
+                    most_chunked,
+                    log.first_offset,
+                    tuple(ids[: ids.index(ledger.ledger_id)][-EARLIER_LEDGERS:]),
+                ),
             )
             for ledger in log.overlapping(low, high, earliest_ms=earliest, only=ask.ledgers)
             for cut in ledger.cuts(low, high, size, earliest)

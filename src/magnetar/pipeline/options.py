@@ -24,6 +24,8 @@ onDamage                        fail (default), or skip: a row with the column d
 pin                             true (default): keep retention from what a running query has still to read
 progressGroup                   of streams: a consumer group that shows how far the query is, for Kafka's tools
 sliceBytes                      how much of a ledger one task reads, about
+chunkedMessageMaxBytes          how large a message in chunks may be to come whole (16777216; 0: none does). For rows as
+                                Fetch gives them it is the broker's chunked.message.max.bytes, which has this default
 
 groupIdPrefix, kafkaConsumer.pollTimeoutMs, fetchOffset.numRetries and fetchOffset.retryIntervalMs are accepted and mean
 nothing here.
@@ -46,6 +48,7 @@ POSITIONS = ("ledger_id", "entry_id", "batch_index", "publish_time")
 DAMAGE = "damage"
 EVERYTHING = (*COLUMNS, HEADERS, *POSITIONS)
 SLICE_BYTES = 64 << 20
+CHUNKED_BYTES = 16 << 20
 
 
 class TopicPartition(NamedTuple):
@@ -72,6 +75,7 @@ _NAMES = {
         "startingOffsetsByTimestampStrategy", "minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxTriggerDelay",
         "minPartitions", "maxRecordsPerPartition", "includeHeaders", "failOnDataLoss", "isolation",
         "includePositions", "columns", "ledgers", "onDamage", "pin", "pushFilters", "progressGroup", "sliceBytes",
+        "chunkedMessageMaxBytes",
     )
 }  # fmt: skip
 _DELAY = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
@@ -120,6 +124,7 @@ class SourceOptions:
     push_filters: bool = False
     progress_group: str | None = None
     slice_bytes: int = SLICE_BYTES
+    chunked_bytes: int = CHUNKED_BYTES
 
     @property
     def bootstrap_servers(self) -> str | None:
@@ -172,7 +177,15 @@ def parse_options(options: Mapping[str, str], *, streaming: bool | None) -> Sour
         push_filters=_one_of(given, "pushFilters", ("false", "true")) == "true",
         progress_group=_progress_group(given, streaming=streaming),
         slice_bytes=_count(given, "sliceBytes") or SLICE_BYTES,
+        chunked_bytes=_chunked_bytes(given),
     )
+
+
+def _chunked_bytes(given: Mapping[str, str]) -> int:
+    text = given.get("chunkedmessagemaxbytes", str(CHUNKED_BYTES)).strip()
+    if not text.isdigit() or int(text) > 256 << 20:
+        raise ValueError(f"chunkedMessageMaxBytes must be a number from 0 to 268435456, not {text!r}")
+    return int(text)
 
 
 def _progress_group(given: Mapping[str, str], *, streaming: bool | None) -> str | None:

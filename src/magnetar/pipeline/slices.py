@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
+from magnetar.pipeline.chunked import NEVER, ChunkedLog, ChunkedMessages
 from magnetar.pipeline.formats import EntryUnreadable, in_kafka_format
 from magnetar.pipeline.frames import ENTRY_ID, FRAME_AT, LAST_OFFSET, WORDS
 from magnetar.pipeline.mapped import MappedLedger
@@ -38,6 +39,7 @@ class LedgerSlice(Slice):
     entry_id: int
     later: tuple[int, ...] = ()
     """The ledgers behind this one, in which transactions of this slice may end; only for read_committed."""
+    chunked: ChunkedLog = NEVER
 
     def read(self, ask: Ask) -> Iterator[pa.RecordBatch]:
         settle()
@@ -67,6 +69,7 @@ class _SliceReader:
         self._ask = ask
         self._next = piece.low
         self._transactions = Transactions(Path(piece.root), piece) if ask.read_committed else None
+        self._chunked: ChunkedMessages | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         piece, skip = self._piece, self._ask.skip_damage
@@ -77,6 +80,9 @@ class _SliceReader:
                 raise
             yield from self._lost(piece.high, piece.entry_id, piece.start, str(error))
             return
+        self._chunked = ChunkedMessages(
+            piece.chunked, ledger, lambda ledger_id: MappedLedger(Path(piece.root), ledger_id)
+        )
         at, entry_id = piece.start, piece.entry_id
         # Headers need room for the worst case beside that of the values.
         most_bytes = ARROW_BYTES // 2 if HEADERS in self._ask.columns else ARROW_BYTES
@@ -143,7 +149,7 @@ class _SliceReader:
             return
         kafka = rows
         try:
-            for data, kafka in in_kafka_format(ledger.data, rows):
+            for data, kafka in in_kafka_format(ledger.data, rows, self._chunked):
                 yield from arrow_batches(
                     data, kafka, topic=piece.topic, partition=piece.partition, low=piece.low, high=piece.high,
                     columns=ask.columns, times_ms=ask.times_ms, ledger_id=piece.ledger_id,

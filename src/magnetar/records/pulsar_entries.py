@@ -10,6 +10,7 @@ longer there (compacted) or that only its own world can read keeps its offset al
     pulsar: message, batch                  one record batch, not compressed            as it is
     ... markers of Pulsar's brokers         a record batch without records              as it is, to be skipped
     ... a chunk of a large message          a record of the piece, see `foreign_record`  as it is
+        (its readers get it whole, see `magnetar.records.chunks`)
     ... encrypted by the producer           one record of the whole, see `foreign_record`  as it is
     ... with a payload that cannot be read  the same                                    as it is
 

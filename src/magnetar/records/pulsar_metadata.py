@@ -90,6 +90,7 @@ class MessageMetadata:
     null_value: bool = False
     uuid: bytes = b""
     num_chunks_from_msg: int = 1
+    total_chunk_msg_size: int = 0
     chunk_id: int = 0
     null_partition_key: bool = False
     schema_version: bytes = b""
@@ -135,7 +136,8 @@ _NAMES = {
     1: "producer_name", 2: "sequence_id", 3: "publish_time", 6: "partition_key", 8: "compression",
     9: "uncompressed_size", 11: "num_messages_in_batch", 12: "event_time", 14: "encryption_algo", 16: "schema_version",
     17: "partition_key_b64_encoded", 18: "ordering_key", 20: "marker_type", 24: "highest_sequence_id",
-    25: "null_value", 26: "uuid", 27: "num_chunks_from_msg", 29: "chunk_id", 30: "null_partition_key",
+    25: "null_value", 26: "uuid", 27: "num_chunks_from_msg", 28: "total_chunk_msg_size",
+    29: "chunk_id", 30: "null_partition_key",
 }  # fmt: skip
 _SINGLE_NAMES = {
     2: "partition_key", 3: "payload_size", 4: "compacted_out", 5: "event_time", 6: "partition_key_b64_encoded",
@@ -252,7 +254,8 @@ def encode_metadata(metadata: MessageMetadata) -> bytes:
     if m.null_value:
         parts.append(_number(25, 1))
     if m.is_chunk:
-        parts += (_text(26, m.uuid), _number(27, m.num_chunks_from_msg), _number(29, m.chunk_id))
+        parts += (_text(26, m.uuid), _number(27, m.num_chunks_from_msg))
+        parts += (_number(28, m.total_chunk_msg_size), _number(29, m.chunk_id))
     if m.null_partition_key:
         parts.append(_number(30, 1))
     return b"".join(parts)

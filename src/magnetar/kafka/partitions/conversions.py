@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from magnetar.kafka.partitions.formats import Batch
 from magnetar.ledger.port import StoredEntry
 from magnetar.records.check import TakesLong
+from magnetar.records.chunks import Piece, nothing, piece_in
 from magnetar.records.entry import kafka_payload_at
 from magnetar.records.errors import CorruptBatch, RecordsError
 from magnetar.records.pulsar_plain import UnreadableBatch
@@ -36,10 +37,16 @@ FrameOf: TypeAlias = "Callable[[StoredEntry], Frame | None]"
 
 
 class Part(NamedTuple):
-    """The record batches of the next ``entries`` entries."""
+    """The record batches of the next ``entries`` entries, which are ``stored`` bytes.
+
+    A ``piece`` of a larger message has a batch without records, as long as nobody knows better
+    (`magnetar.kafka.partitions.chunked`).
+    """
 
     batch: Batch
     entries: int
+    stored: int
+    piece: Piece | None = None
 
 
 class _Run(NamedTuple):
@@ -52,8 +59,10 @@ class _Run(NamedTuple):
 class Conversions:
     """Record batches of entries in other formats than ``kafka``; the newest stay at hand, by ledger and entry id."""
 
-    def __init__(self, most_bytes: int = CACHED_BYTES) -> None:
+    def __init__(self, most_bytes: int = CACHED_BYTES, *, chunked_bytes: int = 0) -> None:
         self._most_bytes = most_bytes
+        self.chunked_bytes = chunked_bytes
+        """How large a message may be whose pieces are to be told as such."""
         self._kept: dict[tuple[int, int, int], tuple[Part, int]] = {}
         self._runs: OrderedDict[int, _Run] = OrderedDict()
         self._next_run = 0
@@ -63,6 +72,12 @@ class Conversions:
     async def batches_of(
         self, entries: Sequence[StoredEntry], max_bytes: int = 1 << 62, frame_of: FrameOf | None = None
     ) -> list[Batch]:
+        """Give the batches of `parts_of`."""
+        return [part.batch for part in await self.parts_of(entries, max_bytes, frame_of)]
+
+    async def parts_of(
+        self, entries: Sequence[StoredEntry], max_bytes: int = 1 << 62, frame_of: FrameOf | None = None
+    ) -> list[Part]:
         """Give the entries' record batches, up to ``max_bytes`` but one at least, or up to one that cannot be read.
 
         ``frame_of`` is asked for each entry that has to be converted. Raises ``RecordsError`` if it is the first that
@@ -74,7 +89,7 @@ class Conversions:
         while number < len(entries):
             entry = entries[number]
             at = kafka_payload_at(entry.data)
-            part = Part(entry.data[at:], 1) if at >= 0 else self._take(entry)
+            part = Part(entry.data[at:], 1, len(entry.data)) if at >= 0 else self._take(entry)
             if part is None:
                 missing.append(number)
                 number += 1
@@ -93,10 +108,12 @@ class Conversions:
     async def _made(
         self, entries: list[StoredEntry], frames: list[Frame | None], max_bytes: int
     ) -> list[Part | RecordsError]:
+        most = self.chunked_bytes
         try:
-            made = convert(entries, frames, max_bytes, hurried=True)
+            made = convert(entries, frames, max_bytes, most, hurried=True)
         except TakesLong:
-            made = await asyncio.get_running_loop().run_in_executor(None, convert, entries, frames, max_bytes)
+            loop = asyncio.get_running_loop()
+            made = await loop.run_in_executor(None, convert, entries, frames, max_bytes, most)
         self._keep(entries, made)
         return made
 
@@ -141,9 +158,9 @@ class Conversions:
                 del self._kept[key]
 
 
-def _in_order(parts: dict[int, Part | RecordsError], max_bytes: int) -> list[Batch]:
-    """Give the batches of the entries from the first on, as far as they are there and no more than wanted."""
-    out: list[Batch] = []
+def _in_order(parts: dict[int, Part | RecordsError], max_bytes: int) -> list[Part]:
+    """Give the parts from the first entry on, as far as they are there and no more than wanted."""
+    out: list[Part] = []
     size = number = 0
     while (part := parts.get(number)) is not None:
         if isinstance(part, RecordsError):
@@ -152,7 +169,7 @@ def _in_order(parts: dict[int, Part | RecordsError], max_bytes: int) -> list[Bat
             break
         if out and size + len(part.batch) > max_bytes:
             break
-        out.append(part.batch)
+        out.append(part)
         size += len(part.batch)
         number += part.entries
     return out
@@ -162,13 +179,15 @@ def convert(
     entries: Sequence[StoredEntry],
     frames: Sequence[Frame | None],
     max_bytes: int,
+    chunked_bytes: int = 0,
     *,
     hurried: bool = False,
 ) -> list[Part | RecordsError]:
     """Give the entries' record batches, or why there are none, until there are ``max_bytes`` of them.
 
-    ``frames`` tells what is to stand before each entry's keys and values. The words of an error name ledger and entry.
-    ``hurried`` raises ``TakesLong`` rather than do more than a copy of many bytes.
+    ``frames`` tells what is to stand before each entry's keys and values. Pieces of messages up to ``chunked_bytes``
+    are told as such. The words of an error name ledger and entry. ``hurried`` raises ``TakesLong`` rather than do
+    more than a copy of many bytes.
     """
     size = sum(len(entry.data) for entry in entries)
     hurried = hurried and size > _INLINE_BYTES
@@ -176,7 +195,8 @@ def convert(
         raise TakesLong
     results: list[Part | RecordsError] = []
     for frame, group in groupby(zip(entries, frames, strict=True), key=lambda pair: pair[1]):
-        for part in _converted([entry for entry, _ in group], frame, max_bytes, hurried=hurried):
+        some = [entry for entry, _ in group]
+        for part in _converted(some, frame, max_bytes, chunked_bytes, hurried=hurried):
             results.append(part)
             if isinstance(part, RecordsError):
                 return results
@@ -187,7 +207,7 @@ def convert(
 
 
 def _converted(
-    entries: Sequence[StoredEntry], frame: Frame | None, max_bytes: int, *, hurried: bool
+    entries: Sequence[StoredEntry], frame: Frame | None, max_bytes: int, chunked_bytes: int, *, hurried: bool
 ) -> list[Part | RecordsError]:
     from magnetar.records.joined import joined_batches  # most brokers never convert anything
 
@@ -200,7 +220,10 @@ def _converted(
     results: list[Part | RecordsError] = []
     at = 0
     for batch, held in joined or ((None, 1) for _ in entries):
-        result = _plain(entries[at]) if batch is None else Part(batch, held)
+        if batch is None:
+            result = _plain(entries[at], chunked_bytes)
+        else:
+            result = Part(batch, held, sum(len(entry.data) for entry in entries[at : at + held]))
         if frame is not None and isinstance(result, Part) and not isinstance(result.batch, UnreadableBatch):
             result = _framed(result, frame)
         results.append(result)
@@ -213,11 +236,15 @@ def _converted(
     return results
 
 
-def _plain(entry: StoredEntry) -> Part | RecordsError:
+def _plain(entry: StoredEntry, chunked_bytes: int) -> Part | RecordsError:
     from magnetar.records.conversion import kafka_batch
 
+    size = len(entry.data)
+    piece = piece_in(entry.data, chunked_bytes) if chunked_bytes else None
     try:
-        return Part(kafka_batch(entry.data), 1)
+        if piece is not None:
+            return Part(nothing(entry.data), 1, size, piece)
+        return Part(kafka_batch(entry.data), 1, size)
     except RecordsError as error:
         return CorruptBatch(f"entry {entry.ledger_id}:{entry.entry_id} cannot be read: {error}")
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from magnetar.broker.topic import Topic
+from magnetar.kafka.partitions.chunked import ChunkedMessages
 from magnetar.kafka.partitions.conversions import Conversions, FrameOf
 from magnetar.kafka.partitions.formats import (
     KAFKA,
@@ -87,6 +88,7 @@ class Partition:
     __slots__ = (
         "_ahead",
         "_appended_ms",
+        "_chunked",
         "_clock",
         "_conversions",
         "_frame_of",
@@ -117,6 +119,7 @@ class Partition:
         self._clock = clock
         self._conversions = conversions or Conversions()
         self._frame_of = frame_of
+        self._chunked: ChunkedMessages | None = None
         self._waiting: set[Callable[[], None]] = set()
         self._last_durable: asyncio.Future[None] | None = None
         self._appended_ms = 0
@@ -284,7 +287,13 @@ class Partition:
 
     async def _read(self, offset: int, max_bytes: int) -> tuple[list[Batch], int]:
         entries = await self.log.read(offset, max_bytes=max_bytes)
-        batches = await self._conversions.batches_of(entries, max_bytes, self._frame_of)
+        parts = await self._conversions.parts_of(entries, max_bytes, self._frame_of)
+        batches = [part.batch for part in parts]
+        chunked = self._chunked
+        if parts and (any(part.piece for part in parts) or (chunked is not None and chunked.follows(offset))):
+            if chunked is None:
+                chunked = self._chunked = ChunkedMessages(self.log, self._conversions.chunked_bytes)
+            batches = await chunked.batches(offset, entries, parts, max_bytes)
         return batches, sum(map(len, batches))
 
     def wait(self, ring: Callable[[], None]) -> None:
