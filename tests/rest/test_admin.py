@@ -296,6 +296,16 @@ def test_messages_that_are_too_old_are_passed_over(
     assert backlog(http, topic) == 0
 
 
+def test_messages_count_from_when_the_topic_was_opened(http: httpx.Client, client: pulsar.Client) -> None:
+    topic = "counted-in-partitions"
+    assert http.put(f"{path_of(topic)}/partitions", json=3).status_code == 204
+    producer = client.create_producer(topic, batching_enabled=False)
+    for _ in range(6):
+        producer.send(b"counted")
+    stats = http.get(f"{path_of(topic)}/partitioned-stats").json()  # nobody has asked before
+    assert (stats["msgInCounter"], stats["bytesInCounter"] > 0) == (6, True)
+
+
 def test_metrics_are_pulsars(http: httpx.Client, client: pulsar.Client, topic: str) -> None:
     consumer, producer = client.subscribe(topic, "s"), client.create_producer(topic)
     producer.send(b"x")

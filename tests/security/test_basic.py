@@ -140,6 +140,10 @@ def test_the_admin_rest_takes_basic_authorization(house: BrokerProcess) -> None:
         assert http.get("/admin/v2/tenants", auth=("root", "its: mine")).status_code == 401
         assert http.get("/admin/v2/tenants", headers={"Authorization": "Basic ???"}).status_code == 401
         assert http.get("/admin/v2/tenants").status_code == 401
+        for method, status in (("basic", 200), ("unknown", 401)):
+            named = {"X-Pulsar-Auth-Method-Name": method}
+            asked = http.get("/admin/v2/tenants", auth=("root", "root's"), headers=named)
+            assert asked.status_code == status
 
 
 def kafka(house: BrokerProcess, password: str) -> dict[str, str]:

@@ -84,6 +84,15 @@ def test_a_broker_of_another_authority_is_not_trusted(secured: Secured, tmp_path
     client.close()
 
 
+def test_a_missing_tenant_is_said_to_be_missing(secured: Secured) -> None:
+    client = connected(secured, "nobody-in-particular")
+    with pytest.raises(pulsar.TopicNotFound):
+        client.create_producer("persistent://no-such-tenant/ns/topic")
+    with pytest.raises(pulsar.AuthorizationError):
+        client.create_producer("persistent://public/no-such-namespace/topic")
+    client.close()
+
+
 def test_one_grant_counts_for_both_protocols(secured: Secured) -> None:
     topic = "both-worlds"
     root = connected(secured, "root")

@@ -79,6 +79,8 @@ class PulsarTopic:
         self.partition = index if topic.partitions > 1 else -1
         self.log = log
         self.cursors = Cursors(log, store, clock=clock, save_interval_ms=CURSOR_SAVE_MS)
+        self.opened_with = (log.next_offset, sum(ledger.size for ledger in log.ledgers()))
+        """Messages and bytes that it had had when it was opened; counters of what came in start here."""
         self.subscriptions: dict[str, Subscription] = {}
         self.is_groups: Callable[[str], bool] = lambda name: False
         """Whether a subscription is a Kafka group's alone."""

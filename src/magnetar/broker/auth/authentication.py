@@ -108,8 +108,15 @@ class Authentication:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(passwords.threads, self._by_password, data)
 
-    async def of_header(self, given: str, certificate: Mapping[str, Any] | None = None) -> Principal:
-        """Give who asks over HTTP, by the Authorization header or a verified certificate."""
+    async def of_header(
+        self, given: str, certificate: Mapping[str, Any] | None = None, *, method: str = ""
+    ) -> Principal:
+        """Give who asks over HTTP, by the Authorization header or a verified certificate.
+
+        Where the client names its ``method``, one that is not served is refused, as for the binary protocol.
+        """
+        if method not in ("", "none", *self.methods):
+            raise AuthenticationFailed(f"authentication method {method!r} is not served")
         scheme, _, proof = given.partition(" ")
         if scheme.lower() == "bearer" and proof:
             return self.authenticate(TOKEN, proof)

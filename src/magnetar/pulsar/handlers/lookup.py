@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.errors import TopicNotFound
+from magnetar.broker.errors import NamespaceNotFound, TopicNotFound
 from magnetar.broker.names import TopicName
 from magnetar.pulsar.errors import NotAuthorized, PulsarError
 from magnetar.pulsar.names import PulsarName
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 
 def check_look_up(connection: Connection, topic: TopicName) -> None:
-    """Raise ``NotAuthorized`` unless the client may know of a topic."""
+    """Raise ``NotAuthorized`` unless the client may know of a topic; all may know that a tenant is missing."""
     if connection.access is not None and not connection.access.looks_up(topic):
+        if topic.tenant not in connection.services.broker.namespaces.tenants():
+            raise NamespaceNotFound(f"Tenant {topic.tenant} does not exist")
         raise NotAuthorized(f"Role {connection.role} is not authorized to look up {topic}")
 
 

@@ -143,12 +143,18 @@ async def _body(request: Request) -> bytes:
     return b"".join(parts)
 
 
+AUTH_METHOD_HEADER = "x-pulsar-auth-method-name"
+"""How Pulsar's clients name their method of authentication over HTTP."""
+
+
 async def _principal(request: Request, services: Services, needs: Needs) -> Principal:
     authentication = services.broker.security.authentication
     if not authentication.enabled or needs is Needs.nobody:
         return Principal("", "")
     return await authentication.of_header(
-        request.headers.get("authorization", ""), request.scope.get("state", {}).get("certificate")
+        request.headers.get("authorization", ""),
+        request.scope.get("state", {}).get("certificate"),
+        method=request.headers.get(AUTH_METHOD_HEADER, ""),
     )
 
 

@@ -37,7 +37,6 @@ class Meter:
     """Two looks at a row of counters."""
 
     def __init__(self, counters: tuple[int, ...]) -> None:
-        self.first = counters
         self._old = self._new = (time.monotonic(), counters)
 
     def per_second(self, counters: tuple[int, ...]) -> tuple[float, ...]:
@@ -69,7 +68,8 @@ class Rates:
         meter = _topics.setdefault(topic, Meter(counters))
         now = meter.per_second(counters)
         rates = [max(rate, 0.0) for rate in now]
-        messages, stored = counters[0] - meter.first[0], max(counters[1] - meter.first[1], 0)
+        messages = counters[0] - topic.opened_with[0]
+        stored = max(counters[1] - topic.opened_with[1], 0)
         return TopicRates(rates[0], rates[1], rates[2], rates[3], messages, stored)
 
     @staticmethod
