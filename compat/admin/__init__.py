@@ -1,0 +1,1 @@
+"""What administrators do with Pulsar's own tools, with the outcome checked."""

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Let Pulsar's administration tools do what administrators do, and check the outcome.
+
+    compat/run_admin.py --magnetar                       pulsar-admin, and pulsarctl if it is installed
+    compat/run_admin.py --pulsar                         the same checks on Apache Pulsar
+    compat/run_admin.py --magnetar --tool pulsar-admin --check reset
+
+A whole run is kept in compat/results/admin.json. Ends with status 1 when a check fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from admin import checks, pulsarctl_checks
+from admin.tools import PulsarAdmin, Pulsarctl, is_there
+from broker import standalone
+from run import HERE
+
+sys.path.insert(0, str(HERE.parent))
+
+TOOLS = {"pulsar-admin": (PulsarAdmin, checks), "pulsarctl": (Pulsarctl, pulsarctl_checks)}
+RESULTS = HERE / "results" / "admin.json"
+
+
+@contextlib.contextmanager
+def served(broker: str) -> Iterator[dict[str, str]]:
+    """Addresses of a fresh broker by protocol."""
+    if broker == "magnetar":
+        with standalone(protocols=("pulsar", "http")) as ready:
+            yield dict(pair.split("=") for pair in ready.split())
+        return
+    from benchmarks.peers.pulsar import Pulsar
+
+    with tempfile.TemporaryDirectory() as directory, Pulsar(Path(directory) / "pulsar") as peer:
+        yield {"pulsar": peer.address, "http": peer.http_address}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--magnetar", action="store_true")
+    where.add_argument("--pulsar", action="store_true")
+    where.add_argument(
+        "--at", nargs=2, metavar=("PULSAR", "HTTP"), help="a Pulsar that runs; nothing is kept"
+    )
+    parser.add_argument("--tool", action="append", choices=list(TOOLS))
+    parser.add_argument("--check", action="append", default=[])
+    options = parser.parse_args()
+
+    broker = "magnetar" if options.magnetar else "pulsar"
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    failed = 0
+    running = options.at and contextlib.nullcontext({"pulsar": options.at[0], "http": options.at[1]})
+    with running or served(broker) as addresses:
+        for name, (kind, module) in TOOLS.items():
+            if name not in (options.tool or TOOLS) or not is_there(name):
+                continue
+            tool = kind(f"http://{addresses['http']}")
+            kept = results.setdefault(broker, {}).setdefault(name, {"checks": {}})
+            kept |= {"version": tool.version, "date": datetime.datetime.now(datetime.UTC).date().isoformat()}
+            for check in module.CHECKS + (module.ONLY_OURS if options.magnetar else ()):
+                if options.check and check.__name__ not in options.check:
+                    continue
+                try:
+                    check(tool, addresses)
+                    problem = ""
+                except Exception as error:
+                    problem = f"{type(error).__name__}: {error}"
+                failed += bool(problem)
+                print(f"{'FAIL' if problem else 'ok  '} {name:13} {check.__name__:16} {problem}", flush=True)
+                meaning = " ".join((check.__doc__ or "").split())
+                kept["checks"][check.__name__] = {"ok": not problem, "detail": problem, "meaning": meaning}
+            tool.close()
+    if not options.at and not options.check:
+        RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+    print(f"{failed} failed" if failed else "all passed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
