@@ -116,7 +116,7 @@ def _opened(root: Path, *, read_only: bool) -> Iterator[MetadataStore]:
         lock = DirectoryLock(root) if read_only else None
         store = SqliteStore(file, read_only=read_only)
     except DirectoryInUse as error:
-        raise AdminError(f"{root} is in use by a broker: {error}", "Stop the broker first.") from error
+        raise AdminError(str(error), "Stop the broker first.") from error
     except MetadataError as error:
         if lock is not None:
             lock.release()

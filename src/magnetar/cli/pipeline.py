@@ -190,11 +190,16 @@ def _told_plainly() -> Iterator[None]:
         from magnetar.pipeline.jobs.decode.registry import RegistryError
         from magnetar.pipeline.jobs.replay import ReplayFailed
         from magnetar.pipeline.jobs.run import RunFailed
-        from magnetar.pipeline.jobs.spec import SpecError
+        from magnetar.pipeline.jobs.spec import NoProject, SpecError
     except ImportError as error:
         raise PipelineFailed(f"pipelines need {error.name}", "Install magnetar[spark].") from None
     try:
         yield
+    except NoProject as error:
+        raise Invalid(
+            str(error),
+            "Name its directory, or make one with 'magnetar pipeline init DIRECTORY --topic TOPIC'.",
+        ) from None
     except SpecError as error:
         raise Invalid(str(error)) from None
     except RegistryError as error:

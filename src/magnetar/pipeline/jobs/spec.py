@@ -50,6 +50,13 @@ class SpecError(Exception):
     """The project's configuration cannot be meant; the message names the file, the field and what is allowed."""
 
 
+class NoProject(SpecError):
+    """There is no project in the directory."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(f"{directory} is no pipeline project: it has no {SPEC_FILE}")
+
+
 @dataclass(frozen=True, slots=True)
 class RegistrySpec:
     """A Confluent-compatible schema registry."""
@@ -158,7 +165,7 @@ def load_spec(directory: Path) -> ProjectSpec:
     try:
         content = yaml.safe_load(path.read_text())
     except FileNotFoundError:
-        raise SpecError(f"{directory} is no pipeline project: it has no {SPEC_FILE}") from None
+        raise NoProject(directory) from None
     except yaml.YAMLError as error:
         raise SpecError(f"{path} is not YAML: {error}") from None
     return parse_spec(content, directory.absolute(), str(path))

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from magnetar.pipeline.jobs.sinks import SINK, TableSink, sink_of
-from magnetar.pipeline.jobs.spec import SPEC_FILE, ProjectSpec, SpecError, TopicSpec, load_spec
+from magnetar.pipeline.jobs.spec import SPEC_FILE, NoProject, ProjectSpec, SpecError, TopicSpec, load_spec
 from magnetar.pipeline.replays import REPLAY_HEADER
 
 if TYPE_CHECKING:
@@ -50,12 +50,12 @@ def load_topic(name: str, directory: str | Path | None = None) -> TopicTables:
 
 
 def find_project(directory: str | Path | None = None) -> Path:
-    """Give the directory of the project; raise `SpecError` if there is none there or above."""
+    """Give the directory of the project; raise `NoProject` if there is none there or above."""
     start = Path(directory or ".").absolute()
     for each in (start, *(start.parents if directory is None else ())):
         if (each / SPEC_FILE).is_file():
             return each
-    raise SpecError(f"{start} is no pipeline project: it has no {SPEC_FILE}")
+    raise NoProject(start)
 
 
 class TopicTables:
