@@ -158,6 +158,17 @@ class Conversions:
                 del self._kept[key]
 
 
+def as_stored(entries: Sequence[StoredEntry]) -> list[Batch] | None:
+    """Give the batches of entries that are all in format ``kafka``, where they lie; None if one is not."""
+    out: list[Batch] = []
+    for entry in entries:
+        at = kafka_payload_at(entry.data)
+        if at < 0:
+            return None
+        out.append(entry.data[at:])
+    return out
+
+
 def _in_order(parts: dict[int, Part | RecordsError], max_bytes: int) -> list[Part]:
     """Give the parts from the first entry on, as far as they are there and no more than wanted."""
     out: list[Part] = []

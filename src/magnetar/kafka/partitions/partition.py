@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from magnetar.broker.topic import Topic
 from magnetar.kafka.partitions.chunked import ChunkedMessages
-from magnetar.kafka.partitions.conversions import Conversions, FrameOf
+from magnetar.kafka.partitions.conversions import Conversions, FrameOf, as_stored
 from magnetar.kafka.partitions.formats import (
     KAFKA,
     MIXED_KAFKA,
@@ -287,13 +287,16 @@ class Partition:
 
     async def _read(self, offset: int, max_bytes: int) -> tuple[list[Batch], int]:
         entries = await self.log.read(offset, max_bytes=max_bytes)
-        parts = await self._conversions.parts_of(entries, max_bytes, self._frame_of)
-        batches = [part.batch for part in parts]
         chunked = self._chunked
-        if parts and (any(part.piece for part in parts) or (chunked is not None and chunked.follows(offset))):
-            if chunked is None:
-                chunked = self._chunked = ChunkedMessages(self.log, self._conversions.chunked_bytes)
-            batches = await chunked.batches(offset, entries, parts, max_bytes)
+        amid_pieces = chunked is not None and chunked.follows(offset)
+        batches = None if amid_pieces else as_stored(entries)
+        if batches is None:
+            parts = await self._conversions.parts_of(entries, max_bytes, self._frame_of)
+            batches = [part.batch for part in parts]
+            if parts and (amid_pieces or any(part.piece for part in parts)):
+                if chunked is None:
+                    chunked = self._chunked = ChunkedMessages(self.log, self._conversions.chunked_bytes)
+                batches = await chunked.batches(offset, entries, parts, max_bytes)
         return batches, sum(map(len, batches))
 
     def wait(self, ring: Callable[[], None]) -> None:
