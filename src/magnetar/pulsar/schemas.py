@@ -11,7 +11,6 @@ import base64
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
 from magnetar.broker.errors import InvalidConfig
@@ -21,6 +20,7 @@ from magnetar.metadata import MetadataCorrupt, MetadataStore
 from magnetar.pulsar.errors import IncompatibleSchema
 from magnetar.pulsar.wire import pulsar_pb2 as wire
 from magnetar.schema_registry.avro_compatibility import can_read
+from magnetar.schema_registry.levels import Compatibility
 
 _ROOT = "/schemas"
 _BY_AVRO = frozenset((wire.Schema.Avro, wire.Schema.Json, wire.Schema.Protobuf))
@@ -28,8 +28,8 @@ _NO_SCHEMA = frozenset((wire.Schema.Type.Value("None"), wire.Schema.AutoConsume)
 MOST_BYTES = 1 << 20
 
 
-class Strategy(Enum):
-    """What a new version must be compatible with: (reads what older ones wrote, is read by older ones, all of them)."""
+class Strategy(Compatibility):
+    """What a new version must be to the older ones, by Pulsar's names."""
 
     UNDEFINED = "UNDEFINED"
     ALWAYS_INCOMPATIBLE = "ALWAYS_INCOMPATIBLE"
@@ -40,18 +40,6 @@ class Strategy(Enum):
     BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
     FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
     FULL_TRANSITIVE = "FULL_TRANSITIVE"
-
-    @property
-    def reads_older(self) -> bool:
-        return self.name.startswith(("BACKWARD", "FULL"))
-
-    @property
-    def is_read_by_older(self) -> bool:
-        return self.name.startswith(("FORWARD", "FULL"))
-
-    @property
-    def transitive(self) -> bool:
-        return self.name.endswith("TRANSITIVE")
 
 
 def strategy_named(name: str) -> Strategy:

@@ -5,16 +5,8 @@ from __future__ import annotations
 from enum import Enum
 
 
-class Level(Enum):
-    """What a new version must be to the older ones."""
-
-    NONE = "NONE"
-    BACKWARD = "BACKWARD"
-    BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
-    FORWARD = "FORWARD"
-    FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
-    FULL = "FULL"
-    FULL_TRANSITIVE = "FULL_TRANSITIVE"
+class Compatibility(Enum):
+    """What a new version must be to the older ones, by words that Confluent and Pulsar share."""
 
     @property
     def reads_older(self) -> bool:
@@ -30,6 +22,18 @@ class Level(Enum):
     def transitive(self) -> bool:
         """Whether that goes for all older versions, not only the latest."""
         return self.name.endswith("TRANSITIVE")
+
+
+class Level(Compatibility):
+    """What a new version must be to the older ones."""
+
+    NONE = "NONE"
+    BACKWARD = "BACKWARD"
+    BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
+    FORWARD = "FORWARD"
+    FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
+    FULL = "FULL"
+    FULL_TRANSITIVE = "FULL_TRANSITIVE"
 
 
 class Mode(Enum):

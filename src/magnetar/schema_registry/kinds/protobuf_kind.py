@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool
@@ -20,6 +16,7 @@ from google.protobuf.message import DecodeError
 
 from magnetar.schema_registry.errors import InvalidSchema
 from magnetar.schema_registry.kinds.protobuf_text import as_text
+from magnetar.schema_registry.kinds.protoc import ProtocFailed, compile_texts
 
 _F = descriptor_pb2.FieldDescriptorProto
 _MAIN = "schema.proto"
@@ -103,30 +100,10 @@ def _add_well_known(pool: descriptor_pool.DescriptorPool, name: str) -> None:
 
 def _compiled(text: str, references: Mapping[str, str]) -> descriptor_pb2.FileDescriptorProto:
     try:
-        import grpc_tools
-    except ImportError:
-        raise InvalidSchema(
-            "Invalid schema of type PROTOBUF: texts need protoc, which comes with grpcio-tools: it is not installed"
-        ) from None
-    # Google's own files lie beside the plug-in.
-    well_known = Path(grpc_tools.__file__).parent / "_proto"
-    with tempfile.TemporaryDirectory() as place:
-        for name, each in (*references.items(), (_MAIN, text)):
-            path = Path(place, name).resolve()
-            if not path.is_relative_to(Path(place).resolve()):
-                raise InvalidSchema(f"Invalid schema of type PROTOBUF: a reference leads out: {name!r}")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(each)
-        out = Path(place, ".out.desc")
-        # protoc runs apart: it ends the process on some inputs.
-        done = subprocess.run(
-            [sys.executable, "-m", "grpc_tools.protoc", f"-I{place}", f"-I{well_known}",
-             f"--descriptor_set_out={out}", _MAIN],
-            capture_output=True, text=True, check=False, timeout=60,
-        )  # fmt: skip
-        if done.returncode:
-            raise InvalidSchema(f"Invalid schema of type PROTOBUF: {done.stderr.strip()}")
-        return descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes()).file[0]
+        files = compile_texts({**references, _MAIN: text}, _MAIN).file
+    except ProtocFailed as error:
+        raise InvalidSchema(f"Invalid schema of type PROTOBUF: {error}") from None
+    return next(each for each in files if each.name == _MAIN)
 
 
 # --- what reads what -------------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ A field without presence that is not on the wire has its default, as everywhere 
 from __future__ import annotations
 
 import datetime
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from magnetar.pipeline.jobs.decode.registry import Schema
 from magnetar.pipeline.jobs.decode.wire import Undecodable
 from magnetar.schema_registry.kinds.protobuf_kind import of_base64
 from magnetar.schema_registry.kinds.protobuf_text import as_text
+from magnetar.schema_registry.kinds.protoc import compile_texts
 
 _F = FieldDescriptor
 _TYPES = {
@@ -45,38 +45,11 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 Convert = Callable[[Any], Any]
 
 
-def compile_proto(sources: dict[str, str]) -> descriptor_pb2.FileDescriptorSet:
-    """Compile ``.proto`` texts by their names, imports included; raise ``ValueError`` with protoc's words."""
-    import subprocess
-    import sys
-
-    import grpc_tools
-
-    well_known = Path(grpc_tools.__file__).parent / "_proto"
-    with tempfile.TemporaryDirectory() as place:
-        for name, text in sources.items():
-            path = Path(place, name).resolve()
-            if not path.is_relative_to(Path(place).resolve()):
-                raise ValueError(f"a schema's name leads out of its directory: {name!r}")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        out = Path(place, ".out.desc")
-        # protoc runs apart: it ends the process on some inputs.
-        done = subprocess.run(
-            [sys.executable, "-m", "grpc_tools.protoc", f"-I{place}", f"-I{well_known}", "--include_imports",
-             f"--descriptor_set_out={out}", *sources],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            raise ValueError(f"protoc refuses the schema: {done.stderr.strip()}")
-        return descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
-
-
 def of_registry(schema: Schema) -> ProtobufSchema:
     """Give a registered schema with all that it imports."""
     main = f"schema-{schema.schema_id}.proto"
     try:
-        return ProtobufSchema(compile_proto({**dict(_sources(schema)), main: _text(schema)}), main)
+        return ProtobufSchema(compile_texts({**dict(_sources(schema)), main: _text(schema)}), main)
     except ValueError as error:
         raise ValueError(f"schema {schema.schema_id}: {error}") from None
 
@@ -92,7 +65,7 @@ def of_file(path: Path) -> ProtobufSchema:
         name for name in beside if any(f'"{name}"' in text for text in wanted.values()) and name not in wanted
     ]:
         wanted |= {name: beside[name] for name in imported}
-    return ProtobufSchema(compile_proto(wanted), path.name)
+    return ProtobufSchema(compile_texts(wanted), path.name)
 
 
 def _text(schema: Schema) -> str:
