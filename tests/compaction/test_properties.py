@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -154,6 +155,17 @@ class CompactionMachine(RuleBasedStateMachine):
             log.trim(int(log.first_offset + share * (log.next_offset - log.first_offset)))
 
         self.run(trim())
+
+    @rule()
+    def retain(self) -> None:
+        log = self.world.log
+
+        async def retain() -> None:
+            log.policy = replace(POLICY, retention_ms=1000)
+            log.retain(self.world.now_ms)
+            log.policy = POLICY
+
+        self.run(retain())
 
     @rule()
     def restart(self) -> None:
