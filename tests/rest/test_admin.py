@@ -296,6 +296,17 @@ def test_messages_that_are_too_old_are_passed_over(
     assert backlog(http, topic) == 0
 
 
+def test_one_property_of_a_namespace(http: httpx.Client) -> None:
+    namespace = "/admin/v2/namespaces/public/coloured"
+    assert http.put(namespace, json={}).status_code == 204
+    assert http.put(f"{namespace}/property/colour/red").status_code == 204
+    assert http.put(f"{namespace}/property/size/big").status_code == 204
+    assert http.get(f"{namespace}/property/colour").text == "red"
+    assert http.get(f"{namespace}/properties").json() == {"colour": "red", "size": "big"}
+    assert http.delete(f"{namespace}/property/colour").text == "red"
+    assert "has no property" in refused(http.get(f"{namespace}/property/colour"), 404)
+
+
 def test_messages_count_from_when_the_topic_was_opened(http: httpx.Client, client: pulsar.Client) -> None:
     topic = "counted-in-partitions"
     assert http.put(f"{path_of(topic)}/partitions", json=3).status_code == 204

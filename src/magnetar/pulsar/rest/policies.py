@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from magnetar.broker.limits import NAMESPACE_KEYS, SIZE, decode_limits
 from magnetar.broker.namespaces import CLUSTER
-from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, RestError, Route
+from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, Reply, RestError, Route
 from magnetar.pulsar.rest.topic_policies import kind_of, quota_of
 
 
@@ -104,6 +104,30 @@ async def remove_backlog_quota(ask: Ask) -> None:
     change(ask, lambda content: content.get("backlog_quota_map", {}).pop(kind_of(ask), None))
 
 
+async def one_property(ask: Ask) -> Reply:
+    """Give one property of the namespace, as it is: Pulsar does not quote it."""
+    found = (ask.services.broker.namespaces.content(ask.namespace).get("properties") or {}).get(
+        ask.path["key"]
+    )
+    if found is None:
+        raise RestError(404, f"namespace {ask.namespace} has no property {ask.path['key']}")
+    return Reply(str(found).encode())
+
+
+async def set_one_property(ask: Ask) -> None:
+    """Set one property of the namespace."""
+    change(
+        ask, lambda content: content.setdefault("properties", {}).update({ask.path["key"]: ask.path["value"]})
+    )
+
+
+async def remove_one_property(ask: Ask) -> Reply:
+    """Take one property of the namespace away; give what it was."""
+    was = await one_property(ask)
+    change(ask, lambda content: content["properties"].pop(ask.path["key"]))
+    return was
+
+
 def change(ask: Ask, edit: Callable[[dict[str, Any]], object]) -> None:
     """Edit a namespace's JSON and put it in force."""
     broker = ask.services.broker
@@ -153,6 +177,9 @@ def _routes(policy: Policy) -> tuple[Route, ...]:
 _ROOT = "/namespaces/{tenant}/{namespace}"
 ROUTES = (
     *(route for policy in POLICIES for route in _routes(policy)),
+    Route("GET", f"{_ROOT}/property/{{key}}", one_property, Needs.tenant),
+    Route("PUT", f"{_ROOT}/property/{{key}}/{{value}}", set_one_property, Needs.tenant),
+    Route("DELETE", f"{_ROOT}/property/{{key}}", remove_one_property, Needs.tenant),
     Route("GET", f"{_ROOT}/backlogQuotaMap", backlog_quotas, Needs.tenant),
     Route("POST", f"{_ROOT}/backlogQuota", set_backlog_quota, Needs.tenant),
     Route("DELETE", f"{_ROOT}/backlogQuota", remove_backlog_quota, Needs.tenant),
