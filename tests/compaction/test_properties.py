@@ -319,3 +319,11 @@ async def test_damage_of_the_compacted_ledger_is_named_and_never_skipped() -> No
     assert world.log.compacted == compacted, "a compaction that fails changes nothing"
     assert world.log.compaction.status == "ERROR"
     assert "is damaged" in world.log.compaction.error
+
+
+@pytest.mark.parametrize("machine", [True, False])
+@pytest.mark.parametrize("codec", [Codec.none, Codec.zstd])
+def test_records_without_a_key_are_found(machine: bool, codec: Codec) -> None:
+    records = [Record(None if number % 3 == 1 else b"", b"v", (), NOW_MS) for number in range(8)]
+    with patch.object(compaction, "_loaded", {"code": compaction.machine_code() if machine else None}):
+        assert compaction.keyless_records(encode_batch(records, codec=codec)) == [1, 4, 7]

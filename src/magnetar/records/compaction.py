@@ -21,7 +21,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from magnetar.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, batches, seal
+from magnetar.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, batches, read_header, seal
 from magnetar.records.compression import Buffer, compress, decompress
 from magnetar.records.entry import Entry, broker_entry_head, decode_entry
 from magnetar.records.errors import EntryCorrupt
@@ -369,8 +369,23 @@ def _copied_rows(part: Part, keep: Any, gone: bytes, machine: Any) -> Buffer:
     return memoryview(out[:size].data)
 
 
+def keyless_records(data: Buffer) -> list[int]:
+    """Give which records of a whole Kafka batch have no key; quick once this process has loaded the kernels."""
+    header = read_header(data)
+    body = decompress(header.codec, memoryview(data)[HEADER_BYTES : header.size])
+    machine = _loaded.get("code")
+    rows = _record_rows(memoryview(body), header, machine)
+    if machine is not None:
+        return [int(row) for row in machine.np.flatnonzero(rows[:, KEY_SIZE] < 0)]
+    return [number for number, row in enumerate(rows) if row[KEY_SIZE] < 0]
+
+
+_loaded: dict[str, Any] = {}
+
+
 def machine_code() -> Any:
-    """Give the kernels, or None where numba is not installed."""
-    if find_spec("numba") is None or find_spec("numpy") is None:
-        return None
-    return import_module("magnetar.records.compaction_kernel")
+    """Give the kernels, or None where numba is not installed. They take seconds to load: never on the event loop."""
+    if "code" not in _loaded:
+        there = find_spec("numba") is not None and find_spec("numpy") is not None
+        _loaded["code"] = import_module("magnetar.records.compaction_kernel") if there else None
+    return _loaded["code"]

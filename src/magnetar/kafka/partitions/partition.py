@@ -27,11 +27,11 @@ from magnetar.records.batch import (
     LOG_APPEND_TIME,
     NO_TIMESTAMP,
     BatchHeader,
-    decode_records,
     read_header,
     recompressed,
     with_log_append_time,
 )
+from magnetar.records.compaction import keyless_records
 from magnetar.records.compression import Buffer, Codec
 from magnetar.records.entry import kafka_message_head
 from magnetar.records.errors import InvalidRecord, RecordsError
@@ -257,7 +257,7 @@ class Partition:
 
     @staticmethod
     def _check_keys(data: memoryview) -> None:
-        keyless = [index for index, record in enumerate(decode_records(data)) if record.key is None]
+        keyless = keyless_records(data)
         if keyless:
             raise KeylessRecords(keyless)
 
