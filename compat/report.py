@@ -11,6 +11,7 @@ import json
 import sys
 from pathlib import Path
 
+import halves
 from checks import CHECKS
 
 HERE = Path(__file__).resolve().parent
@@ -43,9 +44,31 @@ def page(results: dict) -> str:
     problems = failures(ours)
     if problems:
         parts += ["## What fails\n", problems]
-    parts += ["## Suites\n", SUITES, "## APIs\n", apis()]
+    parts += ["## Cross tests\n", CROSS, halves.cross(kept("cross")), "## Administration\n", ADMIN]
+    parts += [
+        halves.admin(kept("admin")),
+        "## Suites\n",
+        SUITES,
+        halves.suites(kept("suites")),
+        "## APIs\n",
+        apis(),
+    ]
     return "\n".join(parts)
 
+
+CROSS = """What each stock client writes, every client of both protocols reads (`compat/run_cross.py`). For each writer,
+entry format and codec a topic is written in batches, then message by message: keys (none, empty, text, any bytes), null
+and empty values, headers and properties (repeated, binary, null, Unicode), times, and a large value. Every reader must
+see every field as [entry formats](entry-formats.md) says, and begin again at a place in the middle. Kafka's offsets
+count from 0, and Pulsar's message ids are those that `magnetar explain` tells for each offset. `empty` are messages
+without a payload that travel alone, `chunks` large messages in pieces, and `relay` records of a Kafka client that a
+Pulsar client read and passed on. What stands in brackets fails among the same clients on Apache Kafka 4.3.1 or Apache
+Pulsar 4.0.8 too (`--peers`): a fault of the client.
+"""
+
+ADMIN = """What administrators do with Pulsar's own tools, each outcome checked: `compat/run_admin.py --magnetar`, and
+`--pulsar` for the same on Apache Pulsar 4.0.8.
+"""
 
 SUITES = """The clients' own test suites run against the broker too, each with a list of tests that must pass and an
 account of what does not, and why:
@@ -54,9 +77,17 @@ account of what does not, and why:
   [findings](../compat/suites/kafka_python/FINDINGS.md)
 - librdkafka's broker tests: [allow-list](../compat/suites/librdkafka/allowlist.txt),
   [findings](../compat/suites/librdkafka/FINDINGS.md)
+- the tests of Pulsar's Python client: [allow-list](../compat/suites/pulsar_python/allowlist.txt),
+  [findings](../compat/suites/pulsar_python/FINDINGS.md)
 
 `compat/run_suites.py --magnetar --suite kafka-python` runs one and fails if a test of its allow-list fails.
 """
+
+
+def kept(name: str) -> dict:
+    """Results of another kind of run; empty before the first."""
+    file = HERE / "results" / f"{name}.json"
+    return json.loads(file.read_text()) if file.exists() else {}
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

@@ -29,6 +29,7 @@ from broker import standalone
 from cross import records as written
 from cross.clients import KINDS, Client, Kind, Refused
 from cross.views import differences, kafka_of_kafka, kafka_of_pulsar, pulsar_of_kafka, pulsar_of_pulsar, shown
+from halves import pair_of
 from run import HERE
 
 RESULTS = HERE / "results" / "cross.json"
@@ -198,11 +199,6 @@ class Run:
                 got = reader.read(second, len(wrote))
                 problem = differences(got, [kafka_of_kafka(each) for each in wrote])
                 self.report("relay", "-", relay.kind.name, reader.kind.name, problem)
-
-
-def pair_of(found: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    """What makes one outcome the same with ours and with a peer, which has no entry formats."""
-    return found["test"], found["cell"].rpartition("/")[2], found["writer"], found["reader"]
 
 
 def named(client: Client, topic: str) -> str:

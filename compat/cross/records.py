@@ -55,7 +55,7 @@ def kafka_records(writer: str) -> list[Record]:
         kafka(b"binary", b"2", ("bytes", every_byte), ("empty", b""), ("null", None), time=T0 + 7),
         kafka("schlüssel".encode(), "größe".encode(), ("überschrift", "ä€𝄞".encode()), time=T0 + 8),
         kafka(b"early", b"3", time=1),
-        *(kafka(b"k%d" % (n % 7), b"%03d a line " % n * 20, time=T0 + n) for n in range(10, 60)),
+        *(kafka(b"k%d" % (n % 7), b"%03d a line " % n * 20, time=T0 + n) for n in range(10, 40)),
         kafka(b"big", big(BIG_KAFKA), ("size", b"%d" % BIG_KAFKA), time=T0 + 60),
         kafka(b"after", b"the big one", time=T0 + 61),
     ]
@@ -78,7 +78,7 @@ def pulsar_messages(writer: str, batched: bool) -> list[Record]:
         pulsar(bytes(range(256)), key="binary", properties={"a": "1", "b": "2", "c": "3"}, time=T0 + 6),
         pulsar(b"no event time", key="now"),
         pulsar(b"early", key="early", time=1),
-        *(pulsar(b"%03d a line " % n * 20, key=f"k{n % 7}", time=T0 + n) for n in range(10, 60)),
+        *(pulsar(b"%03d a line " % n * 20, key=f"k{n % 7}", time=T0 + n) for n in range(10, 40)),
         pulsar(big(BIG_PULSAR), key="big", properties={"size": str(BIG_PULSAR)}, time=T0 + 60),
         pulsar(b"the big one", key="after", time=T0 + 61),
     ]

@@ -1,0 +1,87 @@
+"""Tables of the compatibility page that are about both protocols: cross tests, administration, Pulsar's suite."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+NAMES = {
+    "kafka-java": "Kafka Java",
+    "librdkafka": "librdkafka",
+    "pulsar-python": "Pulsar Python/C++",
+    "pulsar-java": "Pulsar Java",
+    "pulsar-go": "Pulsar Go",
+}
+TESTS = ("records", "empty", "chunks", "relay")
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def cross(results: Mapping[str, Any]) -> str:
+    """Writers by readers: how many of their topics were read as they should be."""
+    found = results.get("magnetar", ())
+    fails_with_peers = {pair_of(each) for each in results.get("peers", ()) if not each["ok"]}
+    rows = []
+    for test in TESTS:
+        for writer in NAMES:
+            mine = [each for each in found if (each["test"], each["writer"]) == (test, writer)]
+            if mine:
+                readers = [[each for each in mine if each["reader"] == reader] for reader in NAMES]
+                rows.append(
+                    [f"{test}: {NAMES[writer]}", *(_tally(cells, fails_with_peers) for cells in readers)]
+                )
+    versions = results.get("versions", {})
+    head = ["written by, read by", *(f"{NAMES[name]} {versions.get(name, '')}".strip() for name in NAMES)]
+    return f"Last run {results.get('date', 'never')}.\n\n" + table(head, rows)
+
+
+def pair_of(found: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """What makes one outcome the same with ours and with a peer, which has no entry formats."""
+    return found["test"], found["cell"].rpartition("/")[2], found["writer"], found["reader"]
+
+
+def _tally(cells: Sequence[Mapping[str, Any]], fails_with_peers: Collection[tuple[str, ...]]) -> str:
+    if not cells:
+        return "-"
+    well = sum(each["ok"] for each in cells)
+    known = sum(not each["ok"] and pair_of(each) in fails_with_peers for each in cells)
+    failed = len(cells) - well - known
+    words = f"{well} of {len(cells)}" + (f" ({known})" if known else "")
+    return f"{words}, **{failed} fail**" if failed else words
+
+
+def admin(results: Mapping[str, Any]) -> str:
+    """Each check, on ours and on Pulsar."""
+    rows = []
+    for tool, entry in results.get("magnetar", {}).items():
+        pulsar = results.get("pulsar", {}).get(tool, {}).get("checks", {})
+        for name, check in entry["checks"].items():
+            other = "-" if name not in pulsar else _yes(pulsar[name]["ok"])
+            rows.append([f"{tool} {entry['version']}", check["meaning"], _yes(check["ok"]), other])
+    return table(["tool", "what is done and checked", "magnetar", "Pulsar 4.0.8"], rows)
+
+
+def _yes(ok: bool) -> str:
+    return "yes" if ok else "**no**"
+
+
+def suites(results: Mapping[str, Any]) -> str:
+    """The suites that ran on Pulsar and on ours, and the tests in which they differ."""
+    parts = []
+    for suite, brokers in results.items():
+        ours, theirs = (brokers.get(name, {}).get("outcomes", {}) for name in ("magnetar", "pulsar"))
+        if not ours or not theirs:
+            continue
+        passed = [sum(outcome == "passed" for outcome in each.values()) for each in (ours, theirs)]
+        parts.append(
+            f"{suite}: {passed[0]} of {len(ours)} pass on Magnetar ({brokers['magnetar']['date']}), "
+            f"{passed[1]} of {len(theirs)} on Apache Pulsar 4.0.8.\n"
+        )
+        unlike = sorted(test for test in ours.keys() | theirs.keys() if ours.get(test) != theirs.get(test))
+        rows = [[f"`{test}`", ours.get(test, "-"), theirs.get(test, "-")] for test in unlike]
+        if rows:
+            parts.append(table(["test", "Magnetar", "Pulsar 4.0.8"], rows))
+    return "\n".join(parts)
