@@ -28,7 +28,8 @@ class Catalog:
     def __init__(self, data: Path) -> None:
         self.data = data
         file = at_hand(data / "metadata.sqlite")
-        at_hand(data / "metadata.sqlite-wal")  # there if it was copied beside a running broker, or after a crash
+        # There if it was copied beside a running broker, or after a crash.
+        at_hand(data / "metadata.sqlite-wal")
         if not file.exists():
             raise FileNotFoundError(f"{data} is not a data directory of magnetar: it has no metadata.sqlite")
         self._store = SqliteStore(file, read_only=True)
