@@ -117,7 +117,7 @@ async def test_a_payload_that_cannot_be_opened_comes_marked_as_a_whole(tmp_path:
         assert (row.offset, row.headers[1].key) == (1, "pulsar.unreadable")
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 async def test_every_reader_gets_the_same(tmp_path: Path, seed: int) -> None:
     """Several producers at once, pieces that are lost or sent again, uuids used again; readers from everywhere."""
     chance = random.Random(seed)
@@ -148,7 +148,7 @@ async def test_every_reader_gets_the_same(tmp_path: Path, seed: int) -> None:
         whole = [row for row in wanted if row.key and row.key.startswith(b"key ") and len(row.headers) == 1]
         assert whole
         assert {row.value for row in whole} <= bodies
-        for offset in range(partition.log.next_offset):
+        for offset in chance.sample(range(partition.log.next_offset), 25):
             partition._chunked = None if chance.random() < 0.5 else partition._chunked
             assert await read(partition, offset, chance.choice([1, 500, 5000])) == [
                 row for row in wanted if row.offset >= offset

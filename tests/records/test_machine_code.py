@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar.records import conversion
@@ -102,11 +102,13 @@ def both(read: Any, plain: Any, data: bytes) -> None:
             assert bytes(found) == bytes(wanted)
 
 
+@settings(deadline=None)  # machine code may be compiled in the first call
 @given(pulsar_entries())
 def test_pulsar_to_kafka(entry: bytes) -> None:
     both(kafka_batch, plain_kafka_batch, entry)
 
 
+@settings(deadline=None)  # machine code may be compiled in the first call
 @given(pulsar_entries(), st.data())
 def test_damaged_bytes_meet_the_same_fate(entry: bytes, data: st.DataObject) -> None:
     damaged = bytearray(entry)
@@ -115,6 +117,7 @@ def test_damaged_bytes_meet_the_same_fate(entry: bytes, data: st.DataObject) -> 
     both(kafka_batch, plain_kafka_batch, bytes(damaged[: data.draw(st.integers(0, len(damaged)))]))
 
 
+@settings(deadline=None)  # machine code may be compiled in the first call
 @given(st.lists(records, min_size=1, max_size=5), codecs, producers, st.sampled_from([0, LOG_APPEND_TIME]))
 def test_kafka_to_pulsar_and_back(
     written: list[Record], codec: Codec, producer: tuple[int, int, int], attributes: int
@@ -129,6 +132,7 @@ def test_kafka_to_pulsar_and_back(
     both(kafka_batch, plain_kafka_batch, stored(pulsar_message(entry).framed, len(written) - 1))
 
 
+@settings(deadline=None)  # machine code may be compiled in the first call
 @given(pulsar_entries())
 def test_nothing_is_written_beyond_the_room_that_is_taken(entry: bytes) -> None:
     """Machine code checks no bounds when it writes: the room must be enough for any bytes."""
@@ -142,6 +146,7 @@ def test_nothing_is_written_beyond_the_room_that_is_taken(entry: bytes) -> None:
     assert (out[room:] == 0xAB).all()
 
 
+@settings(deadline=None)  # machine code may be compiled in the first call
 @given(st.binary(max_size=40))
 def test_utf8_is_what_python_takes(data: bytes) -> None:
     try:
