@@ -146,6 +146,26 @@ def test_the_admin_rest_takes_basic_authorization(house: BrokerProcess) -> None:
             assert asked.status_code == status
 
 
+def test_whose_method_is_not_served_is_nobody_in_particular(tmp_path: Path, users: Path) -> None:
+    """As with Pulsar: where there is an anonymous role such a client has it, and no more."""
+    settings = {
+        "authenticationEnabled": "true",
+        "authorizationEnabled": "true",
+        "superUserRoles": "root",
+        "basicAuthConf": str(users),
+        "anonymousUserRole": "anonymous",
+    }
+    told = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    with BrokerProcess(tmp_path / "data", "--pulsar", "127.0.0.1:0", *told) as process:
+        wrong = pulsar.AuthenticationBasic("root", "root's", "unknown")
+        client = pulsar.Client(
+            process.pulsar_url, authentication=wrong, operation_timeout_seconds=10, logger=None
+        )
+        with pytest.raises(pulsar.AuthorizationError):
+            client.create_producer("not-for-anybody")
+        client.close()
+
+
 def kafka(house: BrokerProcess, password: str) -> dict[str, str]:
     return {
         "bootstrap.servers": house.address,

@@ -146,6 +146,11 @@ class Authentication:
             raise AuthenticationFailed("the client has shown no certificate with a common name")
         return Principal(role, TLS)
 
+    @property
+    def takes_anonymous(self) -> bool:
+        """Whether clients that show nothing have a role."""
+        return bool(self._anonymous)
+
     def anonymous(self) -> Principal:
         """Give who clients are that show nothing, or raise `AuthenticationFailed` if they are not let in."""
         if self.enabled and not self._anonymous:

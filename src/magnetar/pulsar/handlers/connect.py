@@ -37,6 +37,9 @@ def connect(
     method = command.auth_method_name
     if not command.HasField("auth_method_name") and command.HasField("auth_method"):
         method = _LEGACY_METHODS.get(command.auth_method, "none")
+    authentication = connection.services.broker.security.authentication
+    if authentication.takes_anonymous and method not in authentication.methods:
+        method = "none"  # as with Pulsar: whose method is not served is nobody in particular
     connection.is_connecting = True
     if method == BASIC:  # passwords take time
         return _connect_later(connection, method, command)
