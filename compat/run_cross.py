@@ -14,7 +14,6 @@ status 1 when anything differs, unless the same clients differ with Kafka or Pul
 from __future__ import annotations
 
 import argparse
-import base64
 import datetime
 import json
 import subprocess
@@ -164,7 +163,7 @@ class Run:
     # ---- messages in pieces, and messages passed on ----
 
     def chunks(self, writer: Client) -> None:
-        """A message in chunks: Pulsar's clients get it whole, Kafka's its pieces, and all agree on what comes after."""
+        """A message in chunks: all clients get it whole, and agree on what comes after."""
         topic, data = f"cross-chunks-{writer.kind.name}", written.big(written.CHUNKED)
         self.create(topic, "kafka")
         messages = [written.pulsar(data, key="chunked"), written.pulsar(b"after", key="after")]
@@ -226,28 +225,9 @@ def unlike(kind: Kind, places: Sequence[Any], ids: Sequence[str]) -> str:
 
 def whole(reader: Client, topic: str, data: bytes) -> str:
     """What is wrong with a chunked message and the one after it."""
-    if reader.kind.protocol == "pulsar":
-        got = reader.read(named(reader, topic), 2)
-        wanted = [{"value": shown(written.b64(data))}, {"value": shown(written.b64(b"after"))}]
-        return differences([{"value": each["value"]} for each in got], wanted)
-    pieces = int(chunk_of(reader.read(topic, 1)[0])[1])
-    got = reader.read(topic, pieces + 1, whole=True)
-    joined = b"".join(unb64(each["value"]) for each in got[:-1])
-    if joined != data or unb64(got[-1]["value"]) != b"after" or pieces < 2:
-        return f"{len(joined)} bytes in {pieces} pieces, expected {len(data)}"
-    told = [chunk_of(each) for each in got]
-    return (
-        "" if told == [*([str(n), str(pieces)] for n in range(pieces)), []] else f"pieces are called {told}"
-    )
-
-
-def chunk_of(record: written.Record) -> list[str]:
-    """Number and count in the header of a chunk; empty for another record."""
-    return unb64(dict(record["headers"]).get("pulsar.chunk", "")).decode().split("/")[1:]
-
-
-def unb64(text: str) -> bytes:
-    return base64.b64decode(text)
+    got = reader.read(named(reader, topic), 2)
+    wanted = [{"value": shown(written.b64(data))}, {"value": shown(written.b64(b"after"))}]
+    return differences([{"value": each["value"]} for each in got], wanted)
 
 
 # ---- brokers and what they are asked ----
