@@ -58,7 +58,7 @@ def main() -> int:
     options = parser.parse_args()
 
     broker = "magnetar" if options.magnetar else "pulsar"
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    kept: dict[str, dict[str, object]] = {}
     failed = 0
     running = options.at and contextlib.nullcontext({"pulsar": options.at[0], "http": options.at[1]})
     with running or served(broker) as addresses:
@@ -66,8 +66,9 @@ def main() -> int:
             if name not in (options.tool or TOOLS) or not is_there(name):
                 continue
             tool = kind(f"http://{addresses['http']}")
-            kept = results.setdefault(broker, {}).setdefault(name, {"checks": {}})
-            kept |= {"version": tool.version, "date": datetime.datetime.now(datetime.UTC).date().isoformat()}
+            today = datetime.datetime.now(datetime.UTC).date().isoformat()
+            outcomes: dict[str, dict[str, object]] = {}
+            kept[name] = {"version": tool.version, "date": today, "checks": outcomes}
             for check in module.CHECKS + (module.ONLY_OURS if options.magnetar else ()):
                 if options.check and check.__name__ not in options.check:
                     continue
@@ -79,9 +80,11 @@ def main() -> int:
                 failed += bool(problem)
                 print(f"{'FAIL' if problem else 'ok  '} {name:13} {check.__name__:16} {problem}", flush=True)
                 meaning = " ".join((check.__doc__ or "").split())
-                kept["checks"][check.__name__] = {"ok": not problem, "detail": problem, "meaning": meaning}
+                outcomes[check.__name__] = {"ok": not problem, "detail": problem, "meaning": meaning}
             tool.close()
     if not options.at and not options.check:
+        results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        results.setdefault(broker, {}).update(kept)
         RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
     print(f"{failed} failed" if failed else "all passed")
     return 1 if failed else 0

@@ -224,10 +224,13 @@ def unlike(kind: Kind, places: Sequence[Any], ids: Sequence[str]) -> str:
 
 
 def whole(reader: Client, topic: str, data: bytes) -> str:
-    """What is wrong with a chunked message and the one after it."""
+    """What is wrong with a chunked message and the one after it; for Kafka it is where its last chunk is."""
     got = reader.read(named(reader, topic), 2)
     wanted = [{"value": shown(written.b64(data))}, {"value": shown(written.b64(b"after"))}]
-    return differences([{"value": each["value"]} for each in got], wanted)
+    problem = differences([{"value": each["value"]} for each in got], wanted)
+    if not problem and reader.kind.protocol == "kafka" and not 1 <= got[0]["place"] == got[1]["place"] - 1:
+        return f"offsets {[each['place'] for each in got]}"
+    return problem
 
 
 # ---- brokers and what they are asked ----
@@ -291,7 +294,7 @@ def on_magnetar(options: argparse.Namespace, peers: Sequence[dict[str, Any]]) ->
                 run.chunks(writer)
                 run.relay(clients["kafka-java"], writer)
             print(writer.kind.name, tally(run.found, writer.kind.name), flush=True)
-            if not options.format and not options.codec:
+            if not options.codec:
                 keep("magnetar", [each for each in run.found if each["writer"] == writer.kind.name], clients)
         return run.found
 

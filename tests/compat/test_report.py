@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 COMPAT = Path(__file__).resolve().parents[2] / "compat"
 
@@ -22,3 +23,28 @@ def test_every_check_that_a_client_reported_has_a_meaning() -> None:
         for name, entry in clients.items():
             unknown = [check for check in entry["checks"] if f'"{check}"' not in checks]
             assert unknown == [], name
+
+
+def kept(name: str) -> dict[str, Any]:
+    results: dict[str, Any] = json.loads((COMPAT / "results" / f"{name}.json").read_text())
+    return results
+
+
+def test_what_passes_on_pulsar_passes_here_or_has_a_reason() -> None:
+    findings = (COMPAT / "suites" / "pulsar_python" / "FINDINGS.md").read_text()
+    runs = kept("suites")["pulsar-python"]
+    ours, pulsar = runs["magnetar"]["outcomes"], runs["pulsar"]["outcomes"]
+    broken = [test for test, outcome in pulsar.items() if outcome == "passed" and ours.get(test) != "passed"]
+    assert [test for test in broken if test.rpartition("::")[2] not in findings] == []
+
+
+def test_cross_tests_differ_only_where_the_client_is_at_fault() -> None:
+    results = kept("cross")
+    fails_with_peers = [pair_of(each) for each in results["peers"] if not each["ok"]]
+    assert results["magnetar"]
+    assert [x for x in results["magnetar"] if not x["ok"] and pair_of(x) not in fails_with_peers] == []
+
+
+def pair_of(found: dict[str, Any]) -> tuple[str, str, str, str]:
+    """What makes an outcome the same with ours and with a peer, which has no entry formats."""
+    return found["test"], found["cell"].rpartition("/")[2], found["writer"], found["reader"]
