@@ -48,7 +48,9 @@ class PulsarProtocolHandler(ProtocolHandler):
             broker.store, self._clock, strategy_named(self._settings.schema_compatibility_strategy)
         )
         compactions = Compactions(broker, topics)
-        self.services = Services(broker, topics, schemas, GroupCursors(broker, topics), self._clock, compactions)
+        self.services = Services(
+            broker, topics, schemas, GroupCursors(broker, topics), self._clock, compactions
+        )
         broker.events.topic_deleted.append(schemas.topic_deleted)
         namespaces = broker.namespaces
 
