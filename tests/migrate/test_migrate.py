@@ -253,7 +253,7 @@ def test_a_running_broker_is_left_alone(old: OldCluster) -> None:
     lock = DirectoryLock(old.data)
     try:
         for dry_run in (False, True):
-            with pytest.raises(AdminError, match="in use by a broker"):
+            with pytest.raises(AdminError, match="in use by process"):
                 migrate(old.data, dry_run=dry_run)
     finally:
         lock.release()
