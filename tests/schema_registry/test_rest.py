@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+
+from tests.schema_registry.conftest import start
 
 STRING = json.dumps("string")
 
@@ -268,3 +272,23 @@ def test_json_compatibility(http: httpx.Client, old: Any, new: Any, fits: bool) 
         params={"verbose": True},
     ).json()
     assert said["is_compatible"] is fits, said
+
+
+@pytest.mark.parametrize(
+    ("server", "request_line"),
+    [("schema-registry", "POST /subjects/s/versions"), ("http", "PUT /admin/v2/tenants/t")],
+)
+def test_a_client_that_leaves_amid_its_request_leaves_one_line(
+    tmp_path: Path, server: str, request_line: str
+) -> None:
+    with start(tmp_path / "data", "--http", "127.0.0.1:0") as process:
+        address = process.served[server][0]
+        host, port = address.split(":")
+        with socket.create_connection((host, int(port))) as client:
+            client.sendall(f"{request_line} HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n{{".encode())
+        assert httpx.get(f"http://{address}/nowhere").status_code == 404
+        process.end()
+        told = [line for line in process.log_lines() if "the client left" in line]
+        assert len(told) == 1
+        assert request_line in told[0]
+        assert not any("Traceback" in line for line in process.log_lines())

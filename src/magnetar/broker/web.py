@@ -3,16 +3,43 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
+    from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+MOST_BODY_BYTES = 8 << 20
+_log = logging.getLogger("magnetar.web")
+
+
+class BodyTooLarge(Exception):
+    """A request's body is larger than anything asked here has reason to be."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the body is larger than {MOST_BODY_BYTES} bytes")
+
+
+async def body_of(request: Request) -> bytes:
+    """Give a request's body; raise ``BodyTooLarge``.
+
+    Raises starlette's ``ClientDisconnect``, too, which an application lets through: there is nobody left to answer.
+    """
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > MOST_BODY_BYTES:
+            raise BodyTooLarge
+        parts.append(part)
+    return b"".join(parts)
 
 
 class WebServer:
     """Serves one application. Import it only where HTTP is to be served: what it needs takes a while to load."""
 
     def __init__(self, app: ASGIApp) -> None:
+        from starlette.requests import ClientDisconnect
         from uvicorn import Config
         from uvicorn.protocols.http.h11_impl import H11Protocol
         from uvicorn.server import ServerState
@@ -26,10 +53,18 @@ class WebServer:
                 if tls is not None:
                     self.app_state["certificate"] = tls.getpeercert()
 
+        async def while_connected(scope: Scope, receive: Receive, send: Send) -> None:
+            try:
+                await app(scope, receive, send)
+            except ClientDisconnect:
+                _log.warning(
+                    "%s %s: the client left before all of it had come", scope["method"], scope["path"]
+                )
+
         self._protocol = Protocol
         self._state = ServerState()
         self._config = Config(
-            app,
+            while_connected,
             lifespan="off",
             ws="none",
             log_config=None,

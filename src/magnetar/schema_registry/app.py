@@ -10,19 +10,19 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import compile_path
 
 from magnetar.broker.auth.authentication import AuthenticationFailed
 from magnetar.broker.core import Broker
+from magnetar.broker.web import BodyTooLarge, body_of
 from magnetar.metadata import MetadataError
 from magnetar.schema_registry.ask import Ask, principal_of
 from magnetar.schema_registry.endpoints import ROUTES, Route, Text
 from magnetar.schema_registry.errors import RegistryError
 from magnetar.schema_registry.registries import Registries
 
-MOST_BODY_BYTES = 8 << 20
 _TYPE = "application/vnd.schemaregistry.v1+json"
 _log = logging.getLogger("magnetar.schema_registry")
 
@@ -40,6 +40,8 @@ class App:
         request = Request(scope, receive)
         try:
             response = _response(await self._answer(request))
+        except ClientDisconnect:
+            raise
         except Exception as error:
             response = _refused(error, request)
         await response(scope, receive, send)
@@ -57,7 +59,7 @@ class App:
         ask = Ask(
             path,
             request.query_params,
-            await _body(request),
+            await body_of(request),
             self._registries.of(tenant),
             self._locks[tenant],
             self._broker,
@@ -88,16 +90,6 @@ class App:
         )
 
 
-async def _body(request: Request) -> bytes:
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > MOST_BODY_BYTES:
-            raise RegistryError(413, f"the body is larger than {MOST_BODY_BYTES} bytes")
-        parts.append(part)
-    return b"".join(parts)
-
-
 def _response(answer: Any) -> Response:
     text = answer.text if isinstance(answer, Text) else json.dumps(answer, separators=(",", ":"))
     return Response(text.encode("utf-8", "surrogatepass"), media_type=_TYPE)
@@ -107,6 +99,8 @@ def _refused(error: Exception, request: Request) -> Response:
     headers = {}
     if isinstance(error, RegistryError):
         status, code, message = error.status, error.code, str(error)
+    elif isinstance(error, BodyTooLarge):
+        status, code, message = 413, 413, str(error)
     elif isinstance(error, AuthenticationFailed):
         status, code, message = 401, 401, "Unauthorized"
         headers["WWW-Authenticate"] = 'Basic realm="magnetar"'

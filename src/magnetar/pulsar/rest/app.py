@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 
@@ -26,6 +26,7 @@ from magnetar.broker.errors import (
     TopicExists,
     TopicNotFound,
 )
+from magnetar.broker.web import BodyTooLarge, body_of
 from magnetar.ledger.errors import LedgerError, LedgerNotFound, OffsetOutOfRange, StorageFull
 from magnetar.pulsar.errors import (
     ConsumerBusy,
@@ -41,13 +42,13 @@ from magnetar.pulsar.rest.routes import ROUTES
 from magnetar.pulsar.services import Services
 from magnetar.records.errors import RecordsError
 
-MOST_BODY_BYTES = 8 << 20
 _METHOD_ORDER = ("GET", "HEAD", "PUT", "POST", "DELETE")
 _VALUE = re.compile(r"\{(\w+)(?::\w+)?\}")
 _log = logging.getLogger("magnetar.pulsar.rest")
 
 _STATUS: dict[type[BaseException], int] = {
     AuthenticationFailed: 401,
+    BodyTooLarge: 413,
     NotAuthorized: 403,
     NamespaceNotFound: 404,
     TopicNotFound: 404,
@@ -121,7 +122,7 @@ class _View:
                 request.path_params,
                 request.query_params,
                 request.headers,
-                await _body(request),
+                await body_of(request),
                 self._services,
                 await _principal(request, self._services, route.needs),
                 self._address(),
@@ -129,18 +130,10 @@ class _View:
             )
             check(ask, route.needs)
             return _as_response(await route.endpoint(ask))
+        except ClientDisconnect:
+            raise
         except Exception as error:
             return _refused(error, request)
-
-
-async def _body(request: Request) -> bytes:
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > MOST_BODY_BYTES:
-            raise RestError(413, f"the body is larger than {MOST_BODY_BYTES} bytes")
-        parts.append(part)
-    return b"".join(parts)
 
 
 AUTH_METHOD_HEADER = "x-pulsar-auth-method-name"
