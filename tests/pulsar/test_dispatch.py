@@ -7,11 +7,12 @@ import os
 import random
 import struct
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from magnetar.broker.limits import Rate
+from magnetar.broker.limits import Limits as TopicLimits
+from magnetar.broker.limits import Quota, Rate
 from magnetar.broker.names import TopicName
 from magnetar.broker.topic import Topic
 from magnetar.ledger.cursor import Cursors, Start
@@ -19,6 +20,8 @@ from magnetar.ledger.errors import StorageFailed
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.ledger.port import Flush, LedgerPolicy, ManagedLedger
 from magnetar.metadata import MemoryStore
+from magnetar.pulsar import backlog
+from magnetar.pulsar.backlog import EVICTION
 from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.dispatch.deliveries import Conversions, Place
 from magnetar.pulsar.dispatch.key_shared import KeyShared
@@ -282,17 +285,23 @@ async def test_sticky_ranges_are_checked() -> None:
     sticky.add(Consumer(Ear(), 3, "c", -1, hash_ranges=((101, 65535),)))
 
 
-async def test_what_is_too_old_is_passed_over_by_subscriptions_and_kept_in_the_log() -> None:
-    now_ms = 1000
-    engine, store = MemoryEngine(clock=lambda: now_ms), MemoryStore()
+async def partition(clock: Callable[[], int]) -> PulsarTopic:
+    engine, store = MemoryEngine(clock=clock), MemoryStore()
     await engine.start()
     log = await engine.open("public/default/persistent/t", LedgerPolicy(flush=Flush.os, max_ledger_entries=2))
     name = TopicName("public", "default", "t")
     topic = PulsarTopic(
-        Topic(name, "t", bytes(16), 1), 0, log, store, Conversions(1 << 20), Limits(0, 0), lambda: now_ms,
+        Topic(name, "t", bytes(16), 1), 0, log, store, Conversions(1 << 20), Limits(0, 0), clock,
         deduplicates=False,
     )  # fmt: skip
     await topic.load()
+    return topic
+
+
+async def test_what_is_too_old_is_passed_over_by_subscriptions_and_kept_in_the_log() -> None:
+    now_ms = 1000
+    topic = await partition(lambda: now_ms)
+    log = topic.log
     subscription = await topic.subscription(Wanted("s", SubType.Exclusive))
     for now_ms in (1000, 2000, 3000, 4000, 5000):
         log.append((entry(b"%d" % now_ms),), messages=1, timestamp_ms=now_ms)
@@ -302,6 +311,28 @@ async def test_what_is_too_old_is_passed_over_by_subscriptions_and_kept_in_the_l
     await topic.expire(9000)
     assert (subscription.backlog, subscription.expired) == (0, 5)
     assert log.first_offset == 0
+
+
+@pytest.mark.parametrize(
+    "quota", [TopicLimits(size_quota=Quota(1, EVICTION)), TopicLimits(age_quota=Quota(1, EVICTION))]
+)
+async def test_a_quota_moves_nothing_while_a_kafka_group_reads_in_the_place_of_consumers(
+    quota: TopicLimits,
+) -> None:
+    now_ms = 1000
+    topic = await partition(lambda: now_ms)
+    linked = await topic.subscription(Wanted("linked", SubType.Exclusive))
+    other = await topic.subscription(Wanted("other", SubType.Exclusive))
+    for number in range(5):
+        topic.log.append((entry(b"%d" % number),), messages=1, timestamp_ms=now_ms)
+    topic.apply(quota)
+    linked.pause()
+    now_ms = 9000
+    await backlog.enforce(topic, now_ms)
+    assert (linked.backlog, other.backlog) == (5, 0)
+    linked.go_on()
+    await backlog.enforce(topic, now_ms)
+    assert linked.backlog == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)

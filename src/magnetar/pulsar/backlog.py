@@ -1,7 +1,7 @@
 """Backlog quotas: what happens to a topic whose slowest subscription lies too far behind, in bytes or in time.
 
-Only Pulsar's durable subscriptions count. A Kafka group is shown as one, but reads by its own rules: nobody waits for
-it, and nothing moves what it committed.
+Only Pulsar's durable subscriptions count. A Kafka group is shown as one, or reads in the place of one that is linked to
+it, but by its own rules: nobody waits for it, and nothing moves what it committed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def over_size(topic: PulsarTopic) -> Quota | None:
     quota = topic.limits.size_quota
     if quota is None or quota.limit <= 0:
         return None
-    sizes = (topic.backlog_bytes(each) for each in topic.own_subscriptions())
+    sizes = (topic.backlog_bytes(each) for each in _counted(topic))
     return quota if max(sizes, default=0) >= quota.limit else None
 
 
@@ -56,11 +56,15 @@ async def over_age(topic: PulsarTopic, now_ms: int) -> Quota | None:
     quota = topic.limits.age_quota
     if quota is None or quota.limit <= 0:
         return None
-    for subscription in topic.own_subscriptions():
+    for subscription in _counted(topic):
         stored_ms = await _oldest_ms(topic, subscription)
         if stored_ms is not None and now_ms - stored_ms > quota.limit * 1000:
             return quota
     return None
+
+
+def _counted(topic: PulsarTopic) -> list[Subscription]:
+    return [each for each in topic.own_subscriptions() if each.is_durable]
 
 
 async def _oldest_ms(topic: PulsarTopic, subscription: Subscription) -> int | None:
@@ -85,6 +89,6 @@ def _place_before(topic: PulsarTopic, most_bytes: int) -> Position | None:
 def _skip(topic: PulsarTopic, last: Position | None) -> None:
     if last is None:
         return
-    for subscription in topic.own_subscriptions():
+    for subscription in _counted(topic):
         if subscription.cursor.mark_delete_position < last:
             subscription.expired += subscription.skip_to(last)

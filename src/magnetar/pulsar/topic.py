@@ -283,9 +283,9 @@ class PulsarTopic:
         return self.bytes_behind(subscription.cursor.mark_delete_position) if subscription.backlog else 0
 
     def own_subscriptions(self) -> list[Subscription]:
-        """Give the durable subscriptions that are Pulsar's own, not a Kafka group's."""
+        """Give those that are Pulsar's to move: not a Kafka group's, nor one whose group reads in its place."""
         return [
-            each for name, each in self.subscriptions.items() if each.is_durable and not self.is_groups(name)
+            each for name, each in self.subscriptions.items() if not (self.is_groups(name) or each.paused)
         ]
 
     async def position_at(self, timestamp_ms: int) -> Position:
@@ -351,9 +351,7 @@ class PulsarTopic:
 
         Kafka's groups read by Kafka's rules: nothing moves what they committed.
         """
-        concerned = [
-            each for name, each in self.subscriptions.items() if not (self.is_groups(name) or each.paused)
-        ]
+        concerned = self.own_subscriptions()
         last = await self.last_before(older_than_ms) if concerned else None
         if last is not None:
             for subscription in concerned:
