@@ -173,7 +173,7 @@ class Broker:
                     topic = self.plan(new)
                     if topic.name in seen:
                         raise TopicExists(f"Topic '{topic.kafka_name}' already exists.")
-                    self._check_room(topic, [each for each in made if isinstance(each, Topic)])
+                    self._check_room(topic, (each for each in made if isinstance(each, Topic)))
                     if (leaving := self._catalog.leaving.get(topic.kafka_name)) is not None:
                         await self._finish_deletion(leaving)
                     seen.add(topic.name)
