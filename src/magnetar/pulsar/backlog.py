@@ -35,7 +35,7 @@ async def enforce(topic: PulsarTopic, now_ms: int) -> None:
     size, age = over_size(topic), await over_age(topic, now_ms)
     for quota in (size, age):
         if quota is not None and quota.policy != EVICTION:
-            topic.send_producers_away()
+            topic.producers.send_away()
     if size is not None and size.policy == EVICTION:
         _skip(topic, _place_before(topic, int(size.limit * _EVICT_TO)))
     if age is not None and age.policy == EVICTION:

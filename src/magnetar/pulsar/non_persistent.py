@@ -124,9 +124,7 @@ class NonPersistentTopic:
 
     def send_away(self) -> None:
         """Close all producers and consumers; their clients come back by themselves."""
-        for producer in list(self.producers.by_name.values()):
-            self.producers.remove(producer)
-            producer.sink.producer_closed(producer.producer_id)
+        self.producers.send_away()
         for name in list(self.subscriptions):
             self.unsubscribe(name)
 

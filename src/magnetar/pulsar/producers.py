@@ -74,9 +74,7 @@ class Producers:
                 raise ProducerFenced("Topic has an existing producer, and this one wants it for itself")
             self._own(producer)
         elif mode == ProducerAccessMode.ExclusiveWithFencing:
-            for other in list(self.by_name.values()):
-                self.remove(other, wake=False)
-                other.sink.producer_closed(other.producer_id)
+            self.send_away(wake=False)
             self._own(producer)
         elif self.by_name:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -118,6 +116,12 @@ class Producers:
             self._keep_epoch(self._epoch)
         producer.topic_epoch = self._epoch
         self._owner = producer
+
+    def send_away(self, *, wake: bool = True) -> None:
+        """Close all producers; their clients come back by themselves."""
+        for producer in list(self.by_name.values()):
+            self.remove(producer, wake=wake)
+            producer.sink.producer_closed(producer.producer_id)
 
     def remove(self, producer: Producer, *, wake: bool = True) -> None:
         """Let a producer go; who waits longest for the topic may get it."""

@@ -371,15 +371,9 @@ class PulsarTopic:
 
     def send_away(self, *, wake: bool = True) -> None:
         """Close all producers and consumers; their clients come back by themselves."""
-        self.send_producers_away(wake=wake)
+        self.producers.send_away(wake=wake)
         for subscription in list(self.subscriptions.values()):
             subscription.disconnect()
-
-    def send_producers_away(self, *, wake: bool = True) -> None:
-        """Close all producers; their clients come back by themselves."""
-        for producer in list(self.producers.by_name.values()):
-            self.producers.remove(producer, wake=wake)
-            producer.sink.producer_closed(producer.producer_id)
 
     def close(self) -> None:
         """Send everybody away, and keep what is to be kept."""
