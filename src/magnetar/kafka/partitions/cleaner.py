@@ -10,12 +10,15 @@ from collections.abc import Callable
 from magnetar.broker.compaction import is_due, rules_of
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import TopicNotFound
+from magnetar.broker.topic import Topic
 from magnetar.broker.values import MAX_LONG
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.ledger.errors import LedgerError
 from magnetar.metadata import MetadataError
+from magnetar.records.errors import RecordsError
 
+_FAILURES = LedgerError, MetadataError, RecordsError
 _log = logging.getLogger("magnetar.kafka")
 
 
@@ -49,7 +52,7 @@ class Cleaner:
         for partition in await self._due():
             try:
                 await partition.log.compact(rules_of(partition.topic, self._broker.settings))
-            except LedgerError as error:
+            except _FAILURES as error:
                 _log.error(
                     "compaction of %s-%d failed: %s", partition.topic.kafka_name, partition.index, error
                 )
@@ -66,10 +69,8 @@ class Cleaner:
                 if is_due(topic, log, rules, now_ms):
                     clean, dirty, _ = log.dirty_bytes(rules)
                     found.append((dirty / (clean + dirty), len(found), partition))
-            except (LedgerError, MetadataError) as error:
-                _log.error(
-                    "%s-%d cannot be looked at for compaction: %s", topic.kafka_name, partition.index, error
-                )
+            except _FAILURES as error:
+                _tell(topic, partition.index, error)
         return [partition for _, _, partition in sorted(found, reverse=True)]
 
     async def _candidates(self) -> list[Partition]:
@@ -79,10 +80,21 @@ class Cleaner:
             if not topic.config.compacted:
                 continue
             for index, name in enumerate(topic.ledger_names()):
-                summaries = self._broker.engine.summaries(name)
-                waits = topic.config.max_compaction_lag_ms < MAX_LONG and summaries
-                if waits or any(each.sealed and not each.compacted for each in summaries):
-                    with contextlib.suppress(TopicNotFound):  # deleted meanwhile
+                try:
+                    if self._has_some(topic, name):
                         found.append(await self._partitions.get(topic, index))
+                except TopicNotFound:
+                    pass  # deleted meanwhile
+                except _FAILURES as error:
+                    _tell(topic, index, error)
             await asyncio.sleep(0)
         return found
+
+    def _has_some(self, topic: Topic, name: str) -> bool:
+        summaries = self._broker.engine.summaries(name)
+        waits = topic.config.max_compaction_lag_ms < MAX_LONG and bool(summaries)
+        return waits or any(each.sealed and not each.compacted for each in summaries)
+
+
+def _tell(topic: Topic, index: int, error: Exception) -> None:
+    _log.error("%s-%d cannot be looked at for compaction: %s", topic.kafka_name, index, error)

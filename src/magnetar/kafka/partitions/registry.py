@@ -16,6 +16,8 @@ from magnetar.kafka.partitions.conversions import Conversions, FrameOf
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.partitions.read_ahead import ReadAhead
 from magnetar.ledger.errors import LedgerError
+from magnetar.metadata import MetadataError
+from magnetar.records.errors import RecordsError
 
 if TYPE_CHECKING:
     from magnetar.schema_registry.topic_schemas import TopicFrames
@@ -151,10 +153,17 @@ class Partitions:
             for index in range(topic.partitions):
                 if (topic.kafka_name, index) in self._open:
                     continue
-                ledgers = self._broker.engine.summaries(topic.name.ledger_name(index))
-                aged = ledgers and 0 <= config.retention_ms < now_ms - ledgers[0].created_ms
-                large = 0 <= config.retention_bytes < sum(ledger.size for ledger in ledgers)
-                if aged or large:
-                    with contextlib.suppress(TopicNotFound):  # deleted meanwhile
+                try:
+                    if self._is_overdue(topic, index, now_ms):
                         await self.get(topic, index)
+                except TopicNotFound:
+                    pass  # deleted meanwhile
+                except (LedgerError, MetadataError, RecordsError):
+                    _log.exception("retention of %s-%d failed", topic.kafka_name, index)
             await asyncio.sleep(0)
+
+    def _is_overdue(self, topic: Topic, index: int, now_ms: int) -> bool:
+        config = topic.config
+        ledgers = self._broker.engine.summaries(topic.name.ledger_name(index))
+        aged = bool(ledgers) and 0 <= config.retention_ms < now_ms - ledgers[0].created_ms
+        return aged or 0 <= config.retention_bytes < sum(ledger.size for ledger in ledgers)
