@@ -283,6 +283,34 @@ async def test_a_kill_at_any_step_loses_nothing(rules: CompactionRules) -> None:
     assert steps > 8
 
 
+async def test_retention_while_copies_are_read_has_no_reader_skip_a_ledger() -> None:
+    world = World()
+    await world.open()
+    for number in range(12):
+        key = b"old" if number < 3 else b"%d" % number
+        world.append([(key, b"value" if number < 9 else None)], Codec.none, pulsar=False)
+    world.append([(b"old", None)], Codec.none, pulsar=False)
+    await world.log.roll()
+    await world.log.compact(KAFKA)
+    world.append([(b"new", b"value")], Codec.none, pulsar=False)
+    first, second = world.log.ledgers()[:2]
+    assert first.compacted
+    assert second.compacted
+    read_copies = world.log._read_copies  # type: ignore[attr-defined]
+
+    async def slow(*given: object, **options: object) -> list[StoredEntry]:
+        found: list[StoredEntry] = await read_copies(*given, **options)
+        if world.log.first_offset == 0:
+            world.log.trim(second.first_offset)
+        return found
+
+    with patch.object(world.log, "_read_copies", slow):
+        entries = await world.log.read(0, max_bytes=1)
+    assert [entry.last_offset for entry in entries] == [second.first_offset]
+    assert world.engine is not None
+    await world.engine.close()
+
+
 @pytest.mark.parametrize("machine", [True, False])
 @pytest.mark.parametrize("pulsar", [True, False])
 async def test_the_plain_form_comes_to_the_same(machine: bool, pulsar: bool) -> None:

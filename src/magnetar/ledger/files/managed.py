@@ -299,27 +299,29 @@ class FilesManagedLedger(CompactingLedger):
             raise OffsetOutOfRange(f"offset {offset} is not in [{self.first_offset}, {self.next_offset}]")
         if offset >= up_to:
             return []
-        ledgers = self._info.ledgers
-        which = bisect_right(ledgers, offset, key=lambda ledger: ledger.first_offset) - 1
-        while 0 <= which < len(ledgers):
-            if ledgers[which].compacted:
-                last = ledgers[which].last_offset
+        while offset < up_to and (summary := self._holding(offset)) is not None:
+            if summary.compacted:
+                last = summary.last_offset
                 entries = await self._read_copies(offset, max_bytes=max_bytes, up_to=min(up_to, last + 1))
                 if entries:
                     return entries
-                which, offset = which + 1, max(offset, last + 1)
+                offset = last + 1
                 continue
-            summary = ledgers[which]
             try:
                 ledger = await self._ledger(summary)
-                if offset < ledger.index.next_offset:
-                    return await ledger.read(offset, max_bytes=max_bytes, up_to=up_to)
+                return await ledger.read(offset, max_bytes=max_bytes, up_to=up_to)
             except LedgerNotFound:
-                if not summary.compacted:
+                if not summary.compacted:  # else it made room for the compacted ledger meanwhile
                     raise
-                continue  # it made room for the compacted ledger meanwhile
-            which += 1
         return []
+
+    def _holding(self, offset: int) -> LedgerSummary | None:
+        """Give the ledger that holds an offset or, where a repair has left a gap, the one behind it."""
+        ledgers = self._info.ledgers
+        which = bisect_right(ledgers, offset, key=lambda ledger: ledger.first_offset) - 1
+        if which >= 0 and ledgers[which].sealed and ledgers[which].last_offset < offset:
+            which += 1
+        return ledgers[which] if 0 <= which < len(ledgers) else None
 
     async def _ledger(self, summary: LedgerSummary) -> LedgerFile:
         found = self._open_files.get(summary.ledger_id)
