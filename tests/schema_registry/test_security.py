@@ -1,12 +1,15 @@
-"""Tokens and grants at the registry: a subject stands for its topic."""
+"""Tokens, passwords and grants at the registry: a subject stands for its topic."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Iterator
 
 import httpx
 import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from tests.process import BrokerProcess
 from tests.schema_registry.conftest import registry_url
@@ -84,3 +87,72 @@ def test_grants_on_the_topic_decide(secured: BrokerProcess) -> None:
         assert http.get("/schemas").json() == []
     with asking(secured, bearer("root")) as http:
         assert http.delete("/subjects/mine-value").json() == [1]
+
+
+@pytest.fixture(scope="module")
+def with_users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A registry for users with passwords, for tokens, and a tenant beside the default one."""
+    home = tmp_path_factory.mktemp("users")
+    hashed = {
+        user: base64.b64encode(hashlib.sha1(said.encode()).digest()).decode() for user, said in USERS.items()
+    }
+    (home / "users").write_text("".join(f"{user}:{{SHA}}{text}\n" for user, text in hashed.items()))
+    settings = {
+        "authentication.enabled": "true",
+        "authorization.enabled": "true",
+        "basicAuthConf": f"file://{home}/users",
+        "token.secret.key": SECRET_URL,
+        "super.user.roles": "root",
+        "kafkaEnableMultiTenantMetadata": "true",
+        "connection.failed.authentication.delay.ms": "1",
+    }
+    given = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    addresses = ("--schema-registry", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    with BrokerProcess(home / "data", *addresses, *given) as process:
+        url = f"http://{process.served['http'][0]}/admin/v2"
+        with httpx.Client(base_url=url, auth=("root", USERS["root"])) as admin:
+            assert admin.put("/tenants/other", json={"allowedClusters": ["standalone"]}).is_success
+            admin.put("/persistent/public/default/anns/partitions", content=b"1")
+            grants = "/persistent/public/default/anns/permissions/ann"
+            assert admin.post(grants, json=["produce"]).is_success
+        yield process
+
+
+USERS = {"root": "root's", "ann": "its: mine"}
+
+
+def confluents(process: BrokerProcess, said: str) -> SchemaRegistryClient:
+    return SchemaRegistryClient(
+        {"url": registry_url(process), "basic.auth.user.info": said, "max.retries": 0}
+    )
+
+
+def test_confluents_client_comes_with_a_user_and_a_password(with_users: BrokerProcess) -> None:
+    ann = confluents(with_users, f"ann:{USERS['ann']}")
+    schema_id = ann.register_schema("anns-value", Schema(ONE, "AVRO"))
+    assert ann.get_latest_version("anns-value").schema_id == schema_id
+    with pytest.raises(SchemaRegistryError) as refused:
+        ann.register_schema("roots-value", Schema(ONE, "AVRO"))
+    assert refused.value.error_code == 40301, "the user is the role that grants are for"
+    assert confluents(with_users, "root:root's").get_subjects() == ["anns-value"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["ann:root's", "ann:", "nobody:its: mine", ":its: mine", "public:basic:ann:root's", "public:token:ann"],
+)
+def test_a_wrong_password_gets_401(with_users: BrokerProcess, said: str) -> None:
+    with pytest.raises(SchemaRegistryError) as refused:
+        confluents(with_users, said).get_subjects()
+    assert (refused.value.http_status_code, refused.value.error_code) == (401, 401)
+
+
+def test_a_user_may_name_a_tenant_and_tokens_go_on_to_do(with_users: BrokerProcess) -> None:
+    confluents(with_users, "other:basic:root:root's").register_schema("theirs-value", Schema(TWO, "AVRO"))
+    assert confluents(with_users, f"other:token:{token('root')}").get_subjects() == ["theirs-value"]
+    assert "theirs-value" not in confluents(with_users, "root:root's").get_subjects()
+    with pytest.raises(SchemaRegistryError) as refused:
+        confluents(with_users, f"other:basic:ann:{USERS['ann']}").get_subjects()
+    assert refused.value.error_code == 40301, "she has no grant in that tenant"
+    with asking(with_users, bearer("root")) as http:
+        assert http.get("/subjects").status_code == 200

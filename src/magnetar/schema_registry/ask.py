@@ -14,9 +14,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
-from magnetar.broker.auth.authentication import TLS, TOKEN, AuthenticationFailed, Principal
+from magnetar.broker.auth.authentication import BASIC, TLS, TOKEN, AuthenticationFailed, Principal
 from magnetar.broker.auth.grants import Action
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import InvalidTopic
@@ -164,37 +164,59 @@ def topic_of(subject: str, home: str) -> TopicName | None:
         return None
 
 
-def principal_of(
+async def principal_of(
     broker: Broker, headers: Mapping[str, str], certificate: Mapping[str, Any] | None
 ) -> tuple[Principal, str]:
     """Give who asks and ``tenant/namespace`` he calls home; raise ``AuthenticationFailed``.
 
     A token comes as ``Bearer``, or as in KoP by ``Basic`` with the tenant as user and ``token:<JWT>`` as password.
+    A user of ``basic.auth.conf`` comes by ``Basic`` as he is, or to a tenant with ``basic:<user>:<password>``.
     """
     authentication, naming = broker.security.authentication, broker.naming
     home = f"{naming.tenant}/{naming.namespace}"
-    scheme, _, said = headers.get("authorization", "").partition(" ")
-    user = token = ""
-    if scheme.lower() == "basic":
-        user, token = _basic(said)
-    elif scheme.lower() == "bearer":
-        token = said
-    if user and broker.settings.kafka_enable_multi_tenant_metadata:
-        home = user if "/" in user else f"{user}/{naming.namespace}"
+    methods = authentication.methods if authentication.enabled else ()
+    by_certificate = bool(certificate) and TLS in methods
+    given = _credentials(headers.get("authorization", ""), BASIC in methods, by_certificate)
+    if given.tenant and broker.settings.kafka_enable_multi_tenant_metadata:
+        home = given.tenant if "/" in given.tenant else f"{given.tenant}/{naming.namespace}"
         if home.partition("/")[0] not in broker.namespaces.tenants():
-            raise AuthenticationFailed(f"there is no tenant {user}")
+            raise AuthenticationFailed(f"there is no tenant {given.tenant}")
     if not authentication.enabled:
         return Principal("", ""), home
-    if token:
-        principal = authentication.authenticate(TOKEN, token)
-    elif certificate and TLS in authentication.methods:
+    if given.proof:
+        principal = await authentication.prove(given.method, given.proof)
+    elif by_certificate:
         principal = authentication.by_certificate(certificate)
     else:
         principal = authentication.anonymous()
     tenant = home.partition("/")[0]
-    if user and not broker.security.authorization.allows_tenant(principal.role, tenant):
+    if given.tenant and not broker.security.authorization.allows_tenant(principal.role, tenant):
         raise RegistryError(40301, f"{principal.role} has no grant in tenant {tenant}")
     return principal, home
+
+
+class _Credentials(NamedTuple):
+    """What an Authorization header says: for which tenant, if any, and what proves who it is, if anything."""
+
+    tenant: str = ""
+    method: str = ""
+    proof: str = ""
+
+
+def _credentials(header: str, knows_users: bool, by_certificate: bool) -> _Credentials:
+    scheme, _, said = header.partition(" ")
+    if scheme.lower() == "bearer":
+        return _Credentials(method=TOKEN, proof=said)
+    if scheme.lower() != "basic":
+        return _Credentials()
+    user, password = _basic(said)
+    if not knows_users or password.startswith("token:"):
+        return _Credentials(user, TOKEN, password)
+    if password.startswith("basic:"):
+        return _Credentials(user, BASIC, password.removeprefix("basic:"))
+    if not password and by_certificate:
+        return _Credentials(user)
+    return _Credentials(method=BASIC, proof=f"{user}:{password}")
 
 
 def _basic(said: str) -> tuple[str, str]:
