@@ -22,11 +22,14 @@ from magnetar.ledger.port import Flush, LedgerPolicy, ManagedLedger
 from magnetar.metadata import MemoryStore
 from magnetar.pulsar import backlog
 from magnetar.pulsar.backlog import EVICTION
+from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.dispatch.deliveries import Conversions, Place
 from magnetar.pulsar.dispatch.key_shared import KeyShared
+from magnetar.pulsar.dispatch.reading import Limits, Readings
 from magnetar.pulsar.dispatch.shared import Shared
-from magnetar.pulsar.dispatch.subscription import Limits, Readings, SingleActive, Subscription, SubType
+from magnetar.pulsar.dispatch.single_active import SingleActive
+from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.errors import ConsumerAssignError
 from magnetar.pulsar.rate_limits import RateLimit
 from magnetar.pulsar.topic import PulsarTopic, Wanted

@@ -14,8 +14,8 @@ from typing import Any
 
 from magnetar.broker.auth.authorization import Access
 from magnetar.broker.listeners import Listener
+from magnetar.pulsar.dispatch.base import AnySubscription
 from magnetar.pulsar.dispatch.consumer import Consumer
-from magnetar.pulsar.dispatch.port import AnySubscription
 from magnetar.pulsar.errors import BadCommand, PulsarError, code_for
 from magnetar.pulsar.non_persistent import NonPersistentTopic
 from magnetar.pulsar.producers import Producer

@@ -19,8 +19,9 @@ from magnetar.broker.progress import GroupIsActive, Read
 from magnetar.ledger.errors import LedgerError, OffsetOutOfRange
 from magnetar.ledger.port import Position
 from magnetar.metadata import MetadataError
+from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.consumer import words
-from magnetar.pulsar.dispatch.subscription import Subscription, SubType
+from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.errors import PulsarError
 from magnetar.pulsar.topic import PulsarTopic, Wanted
 from magnetar.pulsar.topics import PulsarTopics
@@ -95,13 +96,13 @@ class GroupCursors:
         topic.seek(subscription, place)
         if offset > first:
             remaining = (1 << (entry.last_offset - first + 1)) - (1 << (offset - first))
-            subscription.begin_within(place, words(remaining))
+            subscription.acks.begin_within(place, words(remaining))
 
     async def offset_of(self, topic: PulsarTopic, subscription: Subscription) -> int:
         """Give the offset of the first message that is not acknowledged."""
         subscription.flush_acks()
         start = max(await subscription.cursor.start_offset(), topic.log.first_offset)
-        partly = subscription.first_remaining(subscription.cursor.mark_delete_position)
+        partly = subscription.acks.first_remaining(subscription.cursor.mark_delete_position)
         return min(start + partly, topic.log.visible_offset)
 
     @staticmethod

@@ -18,9 +18,9 @@ from magnetar.broker.names import TopicName
 from magnetar.broker.topic import Topic
 from magnetar.ledger.port import Appended, Position
 from magnetar.metadata import MetadataCorrupt
+from magnetar.pulsar.dispatch.base import AnySubscription
 from magnetar.pulsar.dispatch.deliveries import Delivery
 from magnetar.pulsar.dispatch.non_persistent import NonPersistentSubscription
-from magnetar.pulsar.dispatch.port import AnySubscription
 from magnetar.pulsar.errors import ConsumerBusy, NotAllowed, SubscriptionNotFound
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.policies import TopicPolicies

@@ -15,17 +15,13 @@ from magnetar.ledger.port import Appended, ManagedLedger, Position, StoredEntry
 from magnetar.metadata import MetadataStore
 from magnetar.pulsar.deduplication import CURSOR as DEDUPLICATION_CURSOR
 from magnetar.pulsar.deduplication import Deduplication
+from magnetar.pulsar.dispatch.base import AnySubscription, SubType
 from magnetar.pulsar.dispatch.deliveries import Conversions
 from magnetar.pulsar.dispatch.key_shared import KeyShared
-from magnetar.pulsar.dispatch.port import AnySubscription
+from magnetar.pulsar.dispatch.reading import Limits, Readings
 from magnetar.pulsar.dispatch.shared import Shared
-from magnetar.pulsar.dispatch.subscription import (
-    Limits,
-    Readings,
-    SingleActive,
-    Subscription,
-    SubType,
-)
+from magnetar.pulsar.dispatch.single_active import SingleActive
+from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.errors import ConsumerBusy, NotAllowed, SubscriptionNotFound
 from magnetar.pulsar.producers import Producer, Producers
 from magnetar.pulsar.rate_limits import RateLimit, renewed

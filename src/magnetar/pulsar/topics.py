@@ -14,7 +14,7 @@ from magnetar.ledger.errors import LedgerError
 from magnetar.metadata import MetadataError
 from magnetar.pulsar import backlog
 from magnetar.pulsar.dispatch.deliveries import Conversions
-from magnetar.pulsar.dispatch.subscription import Limits
+from magnetar.pulsar.dispatch.reading import Limits
 from magnetar.pulsar.errors import NotAllowed
 from magnetar.pulsar.names import PulsarName, names_of
 from magnetar.pulsar.non_persistent import NonPersistentTopic, NonPersistentTopics

@@ -8,95 +8,63 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from itertools import chain
 
+from magnetar.pulsar.dispatch.base import AnySubscription, SubType, chosen, foremost, tell_chosen
 from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.dispatch.deliveries import Delivery, Place, sticky_hash
-from magnetar.pulsar.dispatch.key_shared import Ranges, Ring
-from magnetar.pulsar.dispatch.subscription import SubType
-from magnetar.pulsar.errors import ConsumerAssignError, ConsumerBusy, PulsarError
-from magnetar.pulsar.wire.pulsar_pb2 import ServerError
+from magnetar.pulsar.dispatch.keys import Ranges, Ring
+from magnetar.pulsar.dispatch.outbox import Outbox
 
 
-class NonPersistentSubscription:
+class NonPersistentSubscription(AnySubscription):
     """One subscription of one partition: of any type, which says who gets the next entry."""
 
-    is_durable = False
-    is_blocked = False
-    backlog = unacked = expired = 0
-
     def __init__(self, name: str, sub_type: SubType, *, sticky: bool = False) -> None:
-        self.name = name
+        super().__init__(name)
         self.sub_type = sub_type
-        self.sticky = sticky
-        self.consumers: list[Consumer] = []
-        self.properties: dict[str, str] = {}
         self.dropped_messages = 0
         """How many messages nobody had room for."""
         self._keys: Ring | Ranges = Ranges() if sticky else Ring()
         self._active: Consumer | None = None
         self._turn = 0
-        self._left_messages = self._left_bytes = 0
-        self._out: dict[Consumer, list[tuple[Delivery, int, int | None]]] = {}
+        self._outbox = Outbox()
+
+    @property
+    def is_durable(self) -> bool:
+        return False
 
     # -- consumers
 
     def check(self, consumer: Consumer) -> None:
-        if self.sub_type == SubType.Exclusive and self.consumers:
-            raise ConsumerBusy("Exclusive consumer is already connected")
-        if self.sub_type != SubType.Key_Shared:
-            return
-        if bool(consumer.hash_ranges) != self.sticky:
-            raise ConsumerAssignError(
-                "The subscription and its consumer differ in being STICKY or AUTO_SPLIT."
-            )
-        if isinstance(self._keys, Ranges):
+        super().check(consumer)
+        if self.sub_type == SubType.Key_Shared:
             self._keys.check(consumer)
 
-    def add(self, consumer: Consumer) -> None:
-        self.check(consumer)
-        self.consumers.append(consumer)
+    def _added(self, consumer: Consumer) -> None:
         if self.sub_type == SubType.Key_Shared:
             self._keys.add(consumer)
         self._activate(consumer)
 
     def remove(self, consumer: Consumer) -> None:
-        if consumer not in self.consumers:
-            return
-        self._flush()
-        self.consumers.remove(consumer)
-        self._left_messages += consumer.delivered_messages
-        self._left_bytes += consumer.delivered_bytes
+        self._outbox.send()
+        super().remove(consumer)
+
+    def _removed(self, consumer: Consumer) -> None:
         if self.sub_type == SubType.Key_Shared:
             self._keys.remove(consumer)
         self._activate(None)
 
     def _activate(self, newcomer: Consumer | None) -> None:
-        """Exclusive and failover: one consumer gets everything, one of the lowest priority level."""
+        """Exclusive and failover: one consumer gets everything."""
         if self.sub_type not in (SubType.Exclusive, SubType.Failover):
             return
-        old, self._active = self._active, None
-        if self.consumers:
-            best = min(each.priority_level for each in self.consumers)
-            equals = [each for each in self.consumers if each.priority_level == best]
-            self._active = equals[max(equals[0].partition, 0) % len(equals)]
+        old, self._active = self._active, chosen(self.consumers)
         if self.sub_type == SubType.Failover:
-            for each in self.consumers:
-                if each is newcomer or (self._active is not old and each in (old, self._active)):
-                    each.sink.active_changed(each.consumer_id, each is self._active)
+            tell_chosen(self.consumers, newcomer, old, self._active)
 
     @property
     def active_consumer(self) -> Consumer | None:
-        """Who alone gets messages, where one does."""
         return self._active
-
-    def disconnect(self) -> None:
-        for consumer in self.consumers[:]:
-            self.remove(consumer)
-            consumer.sink.consumer_closed(consumer.consumer_id)
-
-    def flow(self, consumer: Consumer, permits: int) -> None:
-        consumer.permits += permits
 
     def kick(self) -> None:
         """There is nothing to go on with."""
@@ -110,9 +78,9 @@ class NonPersistentSubscription:
             self.dropped_messages += delivery.messages
             return
         consumer.permits -= delivery.messages
-        if not self._out:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._out.setdefault(consumer, []).append((delivery, 0, None))
+        if self._outbox.is_empty:
+            asyncio.get_running_loop().call_soon(self._outbox.send)
+        self._outbox.add(consumer, delivery, 0, None)
 
     def _choose(self, delivery: Delivery) -> Consumer | None:
         if self.sub_type == SubType.Key_Shared:
@@ -122,15 +90,9 @@ class NonPersistentSubscription:
         ready = [each for each in self.consumers if each.has_room]
         if not ready:
             return None
-        best = min(each.priority_level for each in ready)
-        equals = [each for each in ready if each.priority_level == best]
+        equals = foremost(ready)
         self._turn += 1
         return equals[self._turn % len(equals)]
-
-    def _flush(self) -> None:
-        out, self._out = self._out, {}
-        for consumer, deliveries in out.items():
-            consumer.send(deliveries)
 
     # -- what there is nothing to do about
 
@@ -146,25 +108,17 @@ class NonPersistentSubscription:
         if epoch is not None:
             consumer.epoch = epoch
 
-    def check_unsubscribe(self) -> None:
-        if len(self.consumers) > 1:
-            raise PulsarError(
-                "Unconnected or shared consumer attempting to unsubscribe", ServerError.MetadataError
-            )
-
     def close(self) -> None:
-        self._flush()
+        self._outbox.send()
 
     # -- figures
 
     @property
     def delivered_messages(self) -> int:
-        return self._left_messages + sum(each.delivered_messages for each in self._ever())
+        self._outbox.send()
+        return super().delivered_messages
 
     @property
     def delivered_bytes(self) -> int:
-        return self._left_bytes + sum(each.delivered_bytes for each in self._ever())
-
-    def _ever(self) -> chain[Consumer]:
-        self._flush()
-        return chain(self.consumers)
+        self._outbox.send()
+        return super().delivered_bytes

@@ -14,9 +14,12 @@ from typing import NamedTuple
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import Position
+from magnetar.pulsar.dispatch.base import SubType, foremost
 from magnetar.pulsar.dispatch.consumer import Consumer, Pending
 from magnetar.pulsar.dispatch.deliveries import Delivery, Place
-from magnetar.pulsar.dispatch.subscription import READ_BYTES, Outbox, Readings, Subscription, SubType
+from magnetar.pulsar.dispatch.outbox import Outbox
+from magnetar.pulsar.dispatch.reading import READ_BYTES, Readings
+from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.errors import NotAllowed
 from magnetar.records.errors import RecordsError
 
@@ -46,9 +49,6 @@ class Shared(Subscription):
         self._alarm: asyncio.TimerHandle | None = None
 
     # -- consumers
-
-    def check(self, consumer: Consumer) -> None:
-        """Anybody may come."""
 
     def _added(self, consumer: Consumer) -> None:
         if len(self.consumers) == 1:
@@ -139,13 +139,13 @@ class Shared(Subscription):
                 taken[place] = replay
         if not taken:
             return True
-        generation = self._generation
+        generation = self._reading.generation
         try:
             found = await self._read_again(taken)
         except (LedgerError, RecordsError):
             self._put_back(taken)
             raise
-        if generation != self._generation:
+        if generation != self._reading.generation:
             return True
         outbox = self._new_outbox()
         stuck = False
@@ -172,7 +172,7 @@ class Shared(Subscription):
         """Read entries from the first one on, as far as one reading goes. Those that retention took are done with."""
         for place in [each for each, kept in taken.items() if kept.last_offset < self._log.first_offset]:
             del taken[place]
-            self._done(place)
+            self.acks.done(place)
         if not taken:
             return []
         first = min(kept.last_offset for kept in taken.values())
@@ -195,8 +195,7 @@ class Shared(Subscription):
         ready = [each for each in self.consumers if self._has_room(each)]
         if not ready:
             return None
-        best = min(each.priority_level for each in ready)
-        equals = [each for each in ready if each.priority_level == best]
+        equals = foremost(ready)
         self._turn += 1
         return equals[self._turn % len(equals)]
 
@@ -255,7 +254,7 @@ class Shared(Subscription):
         if place not in consumer.pending:
             owner = next((each for each in self.consumers if place in each.pending), None)
         if owner is None:
-            self._known(place)
+            self.acks.check(place)
             self._replay.pop(place, None)
         else:
             pending = owner.pending.pop(place)

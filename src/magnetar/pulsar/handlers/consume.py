@@ -11,8 +11,8 @@ from magnetar.ledger.cursor import Start
 from magnetar.ledger.errors import LedgerError
 from magnetar.pulsar.admission import check_consumer, check_subscribe_rate
 from magnetar.pulsar.connection import Consuming
+from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.consumer import Consumer, mask_of
-from magnetar.pulsar.dispatch.subscription import SubType
 from magnetar.pulsar.errors import (
     ConsumerAssignError,
     NotAllowed,

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from magnetar.pulsar.connection import Consuming
-from magnetar.pulsar.dispatch.subscription import Subscription, SubType
+from magnetar.pulsar.dispatch.base import SubType
+from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.errors import PulsarError
 from magnetar.pulsar.handlers.consume import consumer_of, place_of
 from magnetar.pulsar.handlers.route import success
@@ -45,12 +46,12 @@ async def _seek(connection: Connection, command: CommandSeek, consuming: Consumi
         position = await topic.position_at(command.message_publish_time)
     elif command.HasField("message_id"):
         position = topic.position_of(place_of(command.message_id))
-        subscription.forget_part(position)
+        subscription.acks.forget_part(position)
     else:
         raise PulsarError("Seek without a message id or a time", ServerError.MetadataError)
     topic.seek(subscription, position)
     if command.HasField("message_id") and command.message_id.ack_set:
-        subscription.begin_within(position, command.message_id.ack_set)
+        subscription.acks.begin_within(position, command.message_id.ack_set)
     connection.answer(success(command.request_id))
 
 

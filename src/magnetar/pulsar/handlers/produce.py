@@ -13,7 +13,7 @@ from magnetar.ledger.errors import LedgerError
 from magnetar.pulsar import backlog
 from magnetar.pulsar.admission import check_producer
 from magnetar.pulsar.connection import Producing, Receipt
-from magnetar.pulsar.dispatch.subscription import SubType
+from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.errors import BadCommand, NotAllowed, NotAuthorized, code_for
 from magnetar.pulsar.handlers.route import success
 from magnetar.pulsar.names import PulsarName

@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 
 from magnetar.broker.errors import TopicNotFound
 from magnetar.broker.topic import Topic
+from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.non_persistent import NonPersistentSubscription
-from magnetar.pulsar.dispatch.subscription import SubType
 from magnetar.pulsar.errors import SubscriptionNotFound
 from magnetar.pulsar.names import PulsarName, names_of
 from magnetar.pulsar.non_persistent import NonPersistentTopic, NonPersistentTopics

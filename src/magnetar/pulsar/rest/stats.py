@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from magnetar.ledger.port import LedgerSummary
+from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.consumer import Consumer
-from magnetar.pulsar.dispatch.subscription import Subscription, SubType
+from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.producers import Producer
 from magnetar.pulsar.rest.ask import Ask, Needs, Reply, Route
 from magnetar.pulsar.rest.rates import Rates

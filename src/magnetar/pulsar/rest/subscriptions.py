@@ -11,8 +11,9 @@ from typing import Any
 from magnetar.ledger.cursor import Start
 from magnetar.ledger.errors import LedgerNotFound
 from magnetar.ledger.port import Position, StoredEntry
+from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.deliveries import Conversions, Delivery
-from magnetar.pulsar.dispatch.subscription import Subscription, SubType
+from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.errors import NotAllowed, SubscriptionNotFound
 from magnetar.pulsar.rest.ask import Ask, Needs, Reply, RestError, Route
 from magnetar.pulsar.rest.topics import every, one

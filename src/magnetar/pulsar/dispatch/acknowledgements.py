@@ -1,0 +1,134 @@
+"""What a persistent subscription is done with: entries, parts of batches, and everything up to an entry.
+
+Consumers acknowledge one message at a time; the cursor takes ranges. What comes within a few milliseconds is joined.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from magnetar.ledger.cursor import Cursor
+from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.port import ManagedLedger, Position
+from magnetar.pulsar.dispatch.consumer import mask_of
+from magnetar.pulsar.dispatch.deliveries import Place
+from magnetar.pulsar.errors import PulsarError
+from magnetar.pulsar.wire.pulsar_pb2 import ServerError
+
+_DELAY_S = 0.005
+_MOST_WAITING = 1000
+_log = logging.getLogger("magnetar.pulsar")
+
+
+class Acknowledgements:
+    """Those of one subscription, on their way to its cursor."""
+
+    def __init__(self, log: ManagedLedger, cursor: Cursor, name: str, *, within_batches: bool) -> None:
+        self.partly: dict[Place, int] = cursor.partly
+        """Of batches acknowledged in part: the set of indexes that remain."""
+        self._log = log
+        self._cursor = cursor
+        self._name = name
+        self._within_batches = within_batches
+        self._waiting: list[Place] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def check(self, place: Place) -> None:
+        """Raise ``PulsarError`` unless there is, or was, such an entry."""
+        for ledger in self._log.ledgers():
+            if ledger.ledger_id == place[0]:
+                if 0 <= place[1] < ledger.entries:
+                    return
+                break
+            if place[0] < ledger.ledger_id:  # of a ledger that was let go
+                return
+        raise PulsarError(f"{self._log.name} has no entry {place[0]}:{place[1]}", ServerError.MetadataError)
+
+    def done(self, place: Place) -> None:
+        """Be done with an entry."""
+        self.partly.pop(place, None)
+        self._waiting.append(place)
+        if len(self._waiting) >= _MOST_WAITING:
+            self.flush()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_DELAY_S, self.flush)
+
+    def done_but(self, place: Place, remaining: int) -> bool:
+        """Be done with a batch but for the messages that ``remaining`` says; tell whether any of them is left."""
+        if remaining and not self._within_batches:
+            return True
+        known = self.partly.get(place)
+        remaining = remaining if known is None else known & remaining
+        if not remaining:
+            return False
+        self.check(place)
+        self.partly[place] = remaining
+        self._cursor.keep()
+        return True
+
+    def done_up_to(self, place: Place, remaining: int | None) -> None:
+        """Be done with everything up to an entry, of that one's batch with all but ``remaining``."""
+        self.check(place)
+        self.flush()
+        if remaining:
+            if self._within_batches:
+                self.partly[place] = self.partly.get(place, remaining) & remaining
+                self._cursor.keep()
+            self._cursor.mark_delete(Position(place[0], place[1] - 1))
+        else:
+            self._cursor.mark_delete(Position(*place))
+        self._forget_parts(place)
+
+    def skip_to(self, position: Position) -> None:
+        """Be done with everything up to ``position``, whoever has it."""
+        self.flush()
+        self._cursor.mark_delete(position)
+        self._forget_parts(self._cursor.mark_delete_position)
+
+    def flush(self) -> None:
+        """Have the cursor know of all of them."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            try:
+                self._cursor.delete_ranges(_runs(waiting))
+            except LedgerError as error:
+                # They are delivered again after a restart, as those are that a crash took.
+                _log.error("acknowledgements of %s on %s are not kept: %s", self._name, self._log.name, error)
+
+    # -- parts of batches
+
+    def first_remaining(self, mark: Position) -> int:
+        """Give how many messages of the entry right behind ``mark`` are done with, before the first that is not."""
+        remaining = self.partly.get((mark.ledger_id, mark.entry_id + 1), 0)
+        return (remaining & -remaining).bit_length() - 1 if remaining else 0
+
+    def forget_part(self, position: Position) -> None:
+        """Have a batch that was acknowledged in part come whole again."""
+        self.partly.pop((position.ledger_id, position.entry_id), None)
+        self._cursor.keep()
+
+    def begin_within(self, position: Position, ack_set: Sequence[int]) -> None:
+        """Begin anew inside a batch, with the messages that ``ack_set`` says remain."""
+        self.partly[position.ledger_id, position.entry_id] = mask_of(ack_set)
+        self._cursor.keep()
+
+    def _forget_parts(self, before: Place) -> None:
+        for place in [each for each in self.partly if each < before]:
+            del self.partly[place]
+
+
+def _runs(places: list[Place]) -> list[tuple[Position, Position]]:
+    """Join entries that follow each other into ranges, from first to last."""
+    places.sort()
+    runs: list[tuple[Position, Position]] = []
+    for ledger_id, entry_id in places:
+        if runs and runs[-1][1].ledger_id == ledger_id and runs[-1][1].entry_id + 1 >= entry_id:
+            runs[-1] = runs[-1][0], Position(ledger_id, entry_id)
+        else:
+            runs.append((Position(ledger_id, entry_id), Position(ledger_id, entry_id)))
+    return runs
