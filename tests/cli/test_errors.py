@@ -73,6 +73,37 @@ def test_an_error_says_what_to_do(command: str, status: int, capsys: pytest.Capt
     assert "\n  -> " in told
 
 
+NO_TABLE = "neither a path here nor a name in Spark's catalog"
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "says"),
+    [
+        ("audit orders {here}/nothing", 3, NO_TABLE),
+        ("audit orders {here} --format orc", 3, "auto, parquet, delta, iceberg"),
+        ("restore {here}/nothing orders", 1, NO_TABLE),
+    ],
+)
+def test_a_table_that_is_not_there_is_told_before_spark_starts(
+    command: str,
+    status: int,
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(
+        "magnetar.pipeline.command_session.command_session", lambda *_: pytest.fail("started")
+    )
+    data = tmp_path / "data"
+    if command.startswith("audit"):
+        data.mkdir()
+    words = [word.format(here=tmp_path) for word in command.split()]
+    assert run([*words, "--data", str(data)]) == status
+    assert says in capsys.readouterr().err
+    assert data.exists() == command.startswith("audit"), "what fails leaves nothing behind"
+
+
 @pytest.mark.usefixtures("at_broker")
 def test_errors_in_json_say_it_too(capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()

@@ -64,9 +64,11 @@ def audit(
     """
     from magnetar.pipeline.audit import Question
     from magnetar.pipeline.audit import audit as compare
+    from magnetar.pipeline.audit_table import look_for_table
     from magnetar.pipeline.command_session import command_session, progress
 
     try:
+        look_for_table(table, format_)
         where, options = _whereabouts(data, bootstrap_server)
         question = Question(
             topic,

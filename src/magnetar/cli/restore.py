@@ -68,6 +68,12 @@ def restore(
     if compression not in _CODECS:
         raise Invalid(f"there is no compression {compression!r}", f"There are: {', '.join(_CODECS)}.")
     configs = _configs(config or [])
+    from magnetar.pipeline.audit_table import TableUnreadable, look_for_table
+
+    try:
+        look_for_table(table, format_)
+    except TableUnreadable as error:
+        raise AdminError(str(error)) from error
     where = _directory(data, bootstrap_server)
     from magnetar.admin.registrar import DirectoryRegistrar
     from magnetar.pipeline.audit import Question, audit

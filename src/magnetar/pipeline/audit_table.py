@@ -21,6 +21,7 @@ _EMPTY = (
     "timestamp timestamp, timestampType int"
 )
 _URL = re.compile(r"[a-z][a-z0-9+.-]*:/")
+_NAME = re.compile(r"[\w`.-]+")
 
 
 class TableUnreadable(Exception):
@@ -34,16 +35,21 @@ class OpenTable(NamedTuple):
     format: str
 
 
-def open_table(spark: SparkSession, table: str, format: str = "auto") -> OpenTable:
-    """Open a table by path, URL or name in Spark's catalog; raise `TableUnreadable`."""
+def look_for_table(table: str, format: str = "auto") -> None:
+    """Raise `TableUnreadable` for what can be seen to be none without a session, which takes seconds to start."""
     if format not in FORMATS:
         raise TableUnreadable(f"format {format!r} is not known; there are: {', '.join(FORMATS)}")
+    if not _URL.match(table) and not Path(table).exists() and not _NAME.fullmatch(table):
+        raise _no_table(table)
+
+
+def open_table(spark: SparkSession, table: str, format: str = "auto") -> OpenTable:
+    """Open a table by path, URL or name in Spark's catalog; raise `TableUnreadable`."""
+    look_for_table(table, format)
     is_url = bool(_URL.match(table))
     if not is_url and not Path(table).exists():
-        if not re.fullmatch(r"[\w`.-]+", table) or not spark.catalog.tableExists(table):
-            raise TableUnreadable(
-                f"there is no table {table}: neither a path here nor a name in Spark's catalog"
-            )
+        if not spark.catalog.tableExists(table):
+            raise _no_table(table)
         return OpenTable(spark.table(table), "catalog")
     path = table if is_url else str(Path(table).absolute())
     found = _detected(spark, path, is_url=is_url) if format == "auto" else format
@@ -53,6 +59,10 @@ def open_table(spark: SparkSession, table: str, format: str = "auto") -> OpenTab
         raise
     except Exception as error:  # what Spark, deltalake and pyiceberg raise has no common ancestor
         raise TableUnreadable(f"{table} cannot be read as {found}: {_first_line(error)}") from error
+
+
+def _no_table(table: str) -> TableUnreadable:
+    return TableUnreadable(f"there is no table {table}: neither a path here nor a name in Spark's catalog")
 
 
 def of_topic(table: DataFrame, topic: str, table_topic: str | None) -> DataFrame:
