@@ -12,96 +12,68 @@ from magnetar.broker.values import Kind, at_least, one_of
 _POLICY = "A policy of the namespace or the topic comes first."
 
 
+def _bound(pulsar: str, doc: str, *, size: bool = False) -> int:
+    """Declare a number, or with ``size`` a size, that policies come before; 0 is no bound."""
+    return setting(
+        0,
+        Kind.LONG if size else Kind.INT,
+        f"{doc}; 0 for no bound. {_POLICY}",
+        unit="bytes" if size else "",
+        rule=at_least(0),
+        pulsar=(pulsar,),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class PulsarLimitSettings(SecuritySettings):
     """What the broker was told about limits; 0 is no bound."""
 
-    max_producers_per_topic: int = setting(
-        0,
-        Kind.INT,
-        f"Producers of Pulsar that one topic (one partition) may have; 0 for no bound. {_POLICY}",
-        rule=at_least(0),
-        pulsar=("maxProducersPerTopic",),
+    max_producers_per_topic: int = _bound(
+        "maxProducersPerTopic", "Producers of Pulsar that one topic (one partition) may have"
     )
-    max_consumers_per_topic: int = setting(
-        0,
-        Kind.INT,
-        f"Consumers of Pulsar that one topic (one partition) may have; 0 for no bound. {_POLICY}",
-        rule=at_least(0),
-        pulsar=("maxConsumersPerTopic",),
+    max_consumers_per_topic: int = _bound(
+        "maxConsumersPerTopic", "Consumers of Pulsar that one topic (one partition) may have"
     )
-    max_consumers_per_subscription: int = setting(
-        0,
-        Kind.INT,
-        f"Consumers that one subscription of one topic (one partition) may have; 0 for no bound. {_POLICY}",
-        rule=at_least(0),
-        pulsar=("maxConsumersPerSubscription",),
+    max_consumers_per_subscription: int = _bound(
+        "maxConsumersPerSubscription", "Consumers that one subscription of one topic (one partition) may have"
     )
-    max_subscriptions_per_topic: int = setting(
-        0,
-        Kind.INT,
-        f"Subscriptions that one topic (one partition) may have, Kafka's groups not counted; 0 for no bound. {_POLICY}",
-        rule=at_least(0),
-        pulsar=("maxSubscriptionsPerTopic",),
+    max_subscriptions_per_topic: int = _bound(
+        "maxSubscriptionsPerTopic",
+        "Subscriptions that one topic (one partition) may have, Kafka's groups not counted",
     )
-    max_topics_per_namespace: int = setting(
-        0,
-        Kind.INT,
-        f"Topics that one namespace may have, each partition counted, whoever makes them; 0 for no bound. {_POLICY}",
-        rule=at_least(0),
-        pulsar=("maxTopicsPerNamespace",),
+    max_topics_per_namespace: int = _bound(
+        "maxTopicsPerNamespace",
+        "Topics that one namespace may have, each partition counted, whoever makes them",
     )
-    max_publish_rate_per_topic_in_messages: int = setting(
-        0,
-        Kind.INT,
-        f"Messages that Pulsar's producers may send to a topic (a partition) in a second; 0 for no bound. {_POLICY}",
-        rule=at_least(0),
-        pulsar=("maxPublishRatePerTopicInMessages",),
+    max_publish_rate_per_topic_in_messages: int = _bound(
+        "maxPublishRatePerTopicInMessages",
+        "Messages that Pulsar's producers may send to a topic (a partition) in a second",
     )
-    max_publish_rate_per_topic_in_bytes: int = setting(
-        0,
-        Kind.LONG,
-        f"Bytes that Pulsar's producers may send to one topic (one partition) in a second; 0 for no bound. {_POLICY}",
-        unit="bytes",
-        rule=at_least(0),
-        pulsar=("maxPublishRatePerTopicInBytes",),
+    max_publish_rate_per_topic_in_bytes: int = _bound(
+        "maxPublishRatePerTopicInBytes",
+        "Bytes that Pulsar's producers may send to one topic (one partition) in a second",
+        size=True,
     )
-    dispatch_throttling_rate_per_topic_in_msg: int = setting(
-        0,
-        Kind.INT,
-        f"Messages that all consumers of one topic (one partition) are sent in a second; 0 for no bound. {_POLICY}",
-        rule=at_least(0),
-        pulsar=("dispatchThrottlingRatePerTopicInMsg",),
+    dispatch_throttling_rate_per_topic_in_msg: int = _bound(
+        "dispatchThrottlingRatePerTopicInMsg",
+        "Messages that all consumers of one topic (one partition) are sent in a second",
     )
-    dispatch_throttling_rate_per_topic_in_byte: int = setting(
-        0,
-        Kind.LONG,
-        f"Bytes that all consumers of one topic (one partition) are sent in a second; 0 for no bound. {_POLICY}",
-        unit="bytes",
-        rule=at_least(0),
-        pulsar=("dispatchThrottlingRatePerTopicInByte",),
+    dispatch_throttling_rate_per_topic_in_byte: int = _bound(
+        "dispatchThrottlingRatePerTopicInByte",
+        "Bytes that all consumers of one topic (one partition) are sent in a second",
+        size=True,
     )
-    dispatch_throttling_rate_per_subscription_in_msg: int = setting(
-        0,
-        Kind.INT,
-        f"Messages that the consumers of one subscription are sent in a second; 0 for no bound. {_POLICY}",
-        rule=at_least(0),
-        pulsar=("dispatchThrottlingRatePerSubscriptionInMsg",),
+    dispatch_throttling_rate_per_subscription_in_msg: int = _bound(
+        "dispatchThrottlingRatePerSubscriptionInMsg",
+        "Messages that the consumers of one subscription are sent in a second",
     )
-    dispatch_throttling_rate_per_subscription_in_byte: int = setting(
-        0,
-        Kind.LONG,
-        f"Bytes that the consumers of one subscription are sent in a second; 0 for no bound. {_POLICY}",
-        unit="bytes",
-        rule=at_least(0),
-        pulsar=("dispatchThrottlingRatePerSubscriptionInByte",),
+    dispatch_throttling_rate_per_subscription_in_byte: int = _bound(
+        "dispatchThrottlingRatePerSubscriptionInByte",
+        "Bytes that the consumers of one subscription are sent in a second",
+        size=True,
     )
-    subscribe_throttling_rate_per_consumer: int = setting(
-        0,
-        Kind.INT,
-        f"How often one consumer may subscribe in a period; 0 for no bound. {_POLICY}",
-        rule=at_least(0),
-        pulsar=("subscribeThrottlingRatePerConsumer",),
+    subscribe_throttling_rate_per_consumer: int = _bound(
+        "subscribeThrottlingRatePerConsumer", "How often one consumer may subscribe in a period"
     )
     subscribe_rate_period_per_consumer_in_second: int = setting(
         30,

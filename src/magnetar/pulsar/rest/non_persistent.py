@@ -19,7 +19,7 @@ from magnetar.pulsar.non_persistent import NonPersistentTopic, NonPersistentTopi
 from magnetar.pulsar.rest.ask import Ask, Needs, RestError, Route
 from magnetar.pulsar.rest.rates import Meter
 from magnetar.pulsar.rest.stats import consumer_stats, publisher_stats, together
-from magnetar.pulsar.rest.topics import bundle, grant, look_up, number_of, partitions, permissions, revoke
+from magnetar.pulsar.rest.topics import managing, number_of
 
 _meters: WeakKeyDictionary[NonPersistentTopic | NonPersistentSubscription, Meter] = WeakKeyDictionary()
 
@@ -231,8 +231,7 @@ def _refusal(what: str) -> Callable[[Ask], Awaitable[None]]:
     return refuse
 
 
-_NAMESPACE = "/non-persistent/{tenant}/{namespace}"
-_ROOT = f"{_NAMESPACE}/{{topic}}"
+_ROOT = "/non-persistent/{tenant}/{namespace}/{topic}"
 _SUB = f"{_ROOT}/subscription/{{subscription}}"
 _TENANT, _SEES = Needs.tenant, Needs.look_up
 _KEPT_ONLY = (
@@ -255,20 +254,18 @@ _KEPT_ONLY = (
     ("PUT", f"{_ROOT}/offload", "Offload"),
 )
 ROUTES = (
-    Route("GET", _NAMESPACE, topics, _TENANT),
-    Route("GET", f"{_NAMESPACE}/partitioned", partitioned_topics, _TENANT),
+    *managing(
+        "non-persistent",
+        topics=topics,
+        partitioned=partitioned_topics,
+        create=create,
+        create_partitioned=create_partitioned,
+        grow=grow,
+        delete=delete,
+        unload=unload,
+        truncate=truncate,
+    ),
     Route("GET", _ROOT, topics, _TENANT),
-    Route("PUT", _ROOT, create, _TENANT),
-    Route("DELETE", _ROOT, delete, _TENANT),
-    Route("GET", f"{_ROOT}/partitions", partitions, _SEES),
-    Route("PUT", f"{_ROOT}/partitions", create_partitioned, _TENANT),
-    Route("POST", f"{_ROOT}/partitions", grow, _TENANT),
-    Route("DELETE", f"{_ROOT}/partitions", delete, _TENANT),
-    Route("PUT", f"{_ROOT}/unload", unload, _TENANT),
-    Route("DELETE", f"{_ROOT}/truncate", truncate, _TENANT),
-    Route("GET", f"{_ROOT}/permissions", permissions, _TENANT),
-    Route("POST", f"{_ROOT}/permissions/{{role}}", grant, _TENANT),
-    Route("DELETE", f"{_ROOT}/permissions/{{role}}", revoke, _TENANT),
     Route("GET", f"{_ROOT}/stats", stats, _SEES),
     Route("GET", f"{_ROOT}/partitioned-stats", partitioned_stats, _SEES),
     Route("GET", f"{_ROOT}/internalStats", internal_stats, _SEES),
@@ -279,6 +276,4 @@ ROUTES = (
         Route(method, path, _refusal(what), Needs.consume if "subscription" in path else _SEES)
         for method, path, what in _KEPT_ONLY
     ),
-    Route("GET", "//lookup/v2/topic/non-persistent/{tenant}/{namespace}/{topic}", look_up, _SEES),
-    Route("GET", "//lookup/v2/topic/non-persistent/{tenant}/{namespace}/{topic}/bundle", bundle, _SEES),
 )

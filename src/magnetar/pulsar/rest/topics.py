@@ -8,7 +8,7 @@ from typing import Any
 from magnetar.broker.errors import TooManyTopics, TopicNotFound
 from magnetar.broker.topic import Topic
 from magnetar.pulsar.names import PulsarName, names_of
-from magnetar.pulsar.rest.ask import Ask, Needs, Reply, RestError, Route
+from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, Reply, RestError, Route
 from magnetar.pulsar.rest.namespaces import as_json, topics
 from magnetar.pulsar.topic import PulsarTopic
 
@@ -237,23 +237,54 @@ async def bundle(ask: Ask) -> Reply:
     return Reply(b"0x00000000_0xffffffff", "text/plain")
 
 
-_NAMESPACE = "/persistent/{tenant}/{namespace}"
-_ROOT = f"{_NAMESPACE}/{{topic}}"
+def managing(
+    domain: str,
+    *,
+    topics: Endpoint,
+    partitioned: Endpoint,
+    create: Endpoint,
+    create_partitioned: Endpoint,
+    grow: Endpoint,
+    delete: Endpoint,
+    unload: Endpoint,
+    truncate: Endpoint,
+) -> tuple[Route, ...]:
+    """Give the routes that topics have whether they are persistent or not; the endpoints are the domain's own."""
+    namespace = f"/{domain}/{{tenant}}/{{namespace}}"
+    topic, found_at = f"{namespace}/{{topic}}", f"//lookup/v2/topic{namespace}/{{topic}}"
+    return (
+        Route("GET", namespace, topics, _TENANT),
+        Route("GET", f"{namespace}/partitioned", partitioned, _TENANT),
+        Route("PUT", topic, create, _TENANT),
+        Route("DELETE", topic, delete, _TENANT),
+        Route("GET", f"{topic}/partitions", partitions, _SEES),
+        Route("PUT", f"{topic}/partitions", create_partitioned, _TENANT),
+        Route("POST", f"{topic}/partitions", grow, _TENANT),
+        Route("DELETE", f"{topic}/partitions", delete, _TENANT),
+        Route("PUT", f"{topic}/unload", unload, _TENANT),
+        Route("DELETE", f"{topic}/truncate", truncate, _TENANT),
+        Route("GET", f"{topic}/permissions", permissions, _TENANT),
+        Route("POST", f"{topic}/permissions/{{role}}", grant, _TENANT),
+        Route("DELETE", f"{topic}/permissions/{{role}}", revoke, _TENANT),
+        Route("GET", found_at, look_up, _SEES),
+        Route("GET", f"{found_at}/bundle", bundle, _SEES),
+    )
+
+
+_ROOT = "/persistent/{tenant}/{namespace}/{topic}"
 _TENANT, _SEES = Needs.tenant, Needs.look_up
 ROUTES = (
-    Route("GET", _NAMESPACE, topics, _TENANT),
-    Route("GET", f"{_NAMESPACE}/partitioned", partitioned_topics, _TENANT),
-    Route("PUT", _ROOT, create, _TENANT),
-    Route("DELETE", _ROOT, delete, _TENANT),
-    Route("GET", f"{_ROOT}/partitions", partitions, _SEES),
-    Route("PUT", f"{_ROOT}/partitions", create_partitioned, _TENANT),
-    Route("POST", f"{_ROOT}/partitions", grow, _TENANT),
-    Route("DELETE", f"{_ROOT}/partitions", delete, _TENANT),
-    Route("PUT", f"{_ROOT}/unload", unload, _TENANT),
-    Route("DELETE", f"{_ROOT}/truncate", truncate, _TENANT),
-    Route("GET", f"{_ROOT}/permissions", permissions, _TENANT),
-    Route("POST", f"{_ROOT}/permissions/{{role}}", grant, _TENANT),
-    Route("DELETE", f"{_ROOT}/permissions/{{role}}", revoke, _TENANT),
+    *managing(
+        "persistent",
+        topics=topics,
+        partitioned=partitioned_topics,
+        create=create,
+        create_partitioned=create_partitioned,
+        grow=grow,
+        delete=delete,
+        unload=unload,
+        truncate=truncate,
+    ),
     Route("GET", f"{_ROOT}/properties", properties, _TENANT),
     Route("PUT", f"{_ROOT}/properties", set_properties, _TENANT),
     Route("DELETE", f"{_ROOT}/properties", remove_property, _TENANT),
@@ -262,6 +293,4 @@ ROUTES = (
     Route("DELETE", f"{_ROOT}/retention", remove_retention, _TENANT),
     Route("POST", f"{_ROOT}/terminate", not_served, _TENANT),
     Route("PUT", f"{_ROOT}/offload", not_served, _TENANT),
-    Route("GET", "//lookup/v2/topic/persistent/{tenant}/{namespace}/{topic}", look_up, _SEES),
-    Route("GET", "//lookup/v2/topic/persistent/{tenant}/{namespace}/{topic}/bundle", bundle, _SEES),
 )
