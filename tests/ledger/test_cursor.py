@@ -279,6 +279,9 @@ def test_the_encoding_is_pulsars() -> None:
         + b"\x30\x07"
     )  # fmt: skip
     assert decode_cursor(encode_cursor(info)) == info
+    described = CursorInfo(Position(5, 1), properties={"a": "é"})
+    assert encode_cursor(described).endswith(b"\x42\x07" + b"\x0a\x01a" + b"\x12\x02\xc3\xa9")
+    assert decode_cursor(encode_cursor(described)) == described
     for damaged in (b"", b"\x08", b"\x10\x05\x18", encode_cursor(info)[:-9]):
         with pytest.raises(LedgerCorrupt, match="cursor c"):
             decode_cursor(damaged, name="c")

@@ -10,7 +10,7 @@ import asyncio
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -306,7 +306,7 @@ class _Migrator:
                 cursor = decode_cursor(stored.value, name=cursor_path)
                 if cursor.mark_delete.ledger_id in places:
                     place = places[cursor.mark_delete.ledger_id]
-                    moved[cursor_path] = CursorInfo(place, cursor.ranges, cursor.last_active_ms)
+                    moved[cursor_path] = replace(cursor, mark_delete=place, partly=())
         return moved
 
     # -- committed offsets

@@ -85,6 +85,8 @@ class Cursor:
         self.is_durable = save is not None
         self._log = log
         self._save = save
+        self.properties = dict(info.properties)
+        """What people say of it; whoever changes it calls `keep`."""
         self._mark = info.mark_delete
         self._deleted: dict[int, Ranges] = {}
         self._next_offset: int | None = None
@@ -178,7 +180,7 @@ class Cursor:
         self.keep()
 
     def keep(self) -> None:
-        """Have changes of `partly` made durable with the rest."""
+        """Have changes of `partly` and `properties` made durable with the rest."""
         if self._save is not None:
             self._save(self._info)  # to put it together takes long where there are many ranges
 
@@ -186,7 +188,9 @@ class Cursor:
         partly = tuple(
             (Position(*place), self.partly[place]) for place in sorted(self.partly)[:_MOST_PARTLY_KEPT]
         )
-        return CursorInfo(self._mark, tuple(self.deleted_ranges()), partly=partly)
+        return CursorInfo(
+            self._mark, tuple(self.deleted_ranges()), partly=partly, properties=dict(self.properties)
+        )
 
     # -- reading
 

@@ -2,16 +2,18 @@
 
 ManagedCursorInfo  1 cursorsLedgerId (-1: the state is here, not in a ledger), 2 markDeleteLedgerId,
                    3 markDeleteEntryId, 4 repeated MessageRange, 6 lastActive (ms),
-                   7 repeated BatchedEntryDeletionIndexInfo
+                   7 repeated BatchedEntryDeletionIndexInfo, 8 repeated StringProperty
 MessageRange       1 lowerEndpoint, 2 upperEndpoint: positions, the lower one not included
 NestedPositionInfo 1 ledgerId, 2 entryId
 BatchedEntryDeletionIndexInfo
                    1 position, 2 repeated int64: the batch indexes that are *not* done with, 64 bits each, lowest first
+StringProperty     1 name, 2 value: what people say of a subscription
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from magnetar.ledger.errors import LedgerCorrupt
@@ -33,6 +35,7 @@ class CursorInfo:
     last_active_ms: int = 0
     partly: tuple[tuple[Position, int], ...] = ()
     """Entries of which a part is done with, and the set (bit by bit) of the batch indexes that remain."""
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 def cursor_path(log: str, cursor: str) -> str:
@@ -58,6 +61,10 @@ def encode_cursor(info: CursorInfo) -> bytes:
             )
             for position, remaining in info.partly
         )
+        + b"".join(
+            message(8, message(1, key.encode()) + message(2, value.encode()))
+            for key, value in info.properties.items()
+        )
     )
 
 
@@ -66,19 +73,23 @@ def decode_cursor(data: bytes, *, name: str = "") -> CursorInfo:
     numbers: dict[int, int] = {}
     ranges = []
     partly = []
+    properties: dict[str, str] = {}
     try:
-        for field, value in fields(data):
+        for place, value in fields(data):
             if isinstance(value, int):
-                numbers[field] = signed(value)
-            elif field == 4:
+                numbers[place] = signed(value)
+            elif place == 4:
                 ends = dict(fields(value))
                 ranges.append((_decode_position(ends[1]), _decode_position(ends[2])))
-            elif field == 7:
+            elif place == 7:
                 partly.append(_decode_partly(value))
+            elif place == 8:
+                pair = dict(fields(value))
+                properties[_text(pair[1])] = _text(pair[2])
         mark_delete = Position(numbers[2], numbers[3])
-    except (CorruptBatch, KeyError, TypeError) as error:
+    except (CorruptBatch, KeyError, TypeError, UnicodeDecodeError) as error:
         raise LedgerCorrupt(f"the metadata of cursor {name} cannot be read: {error}") from None
-    return CursorInfo(mark_delete, tuple(ranges), numbers.get(6, 0), tuple(partly))
+    return CursorInfo(mark_delete, tuple(ranges), numbers.get(6, 0), tuple(partly), properties)
 
 
 def _words(remaining: int) -> list[int]:
@@ -88,10 +99,10 @@ def _words(remaining: int) -> list[int]:
 def _decode_partly(data: bytes) -> tuple[Position, int]:
     position = None
     remaining = shift = 0
-    for field, value in fields(data):
-        if field == 1:
+    for place, value in fields(data):
+        if place == 1:
             position = _decode_position(value)
-        elif field == 2 and isinstance(value, int):
+        elif place == 2 and isinstance(value, int):
             remaining |= (value & _WORD) << shift
             shift += _WORD_BITS
     if position is None:
@@ -99,10 +110,16 @@ def _decode_partly(data: bytes) -> tuple[Position, int]:
     return position, remaining
 
 
+def _text(data: int | bytes) -> str:
+    if isinstance(data, int):
+        raise TypeError("a text is due where a number stands")
+    return data.decode()
+
+
 def _position(position: Position) -> bytes:
     return number(1, position.ledger_id) + number(2, position.entry_id)
 
 
 def _decode_position(data: object) -> Position:
-    numbers = {field: signed(value) for field, value in fields(data) if isinstance(value, int)}
+    numbers = {place: signed(value) for place, value in fields(data) if isinstance(value, int)}
     return Position(numbers[1], numbers[2])

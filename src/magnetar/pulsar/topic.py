@@ -158,6 +158,17 @@ class PulsarTopic:
 
     async def subscription(self, wanted: Wanted) -> Subscription:
         """Give the subscription that a consumer asks for, made if need be; raise ``PulsarError``."""
+        found = await self._subscription(wanted)
+        if wanted.properties and not found.properties:  # as in Pulsar, the first that are given count
+            self.describe(found, wanted.properties)
+        return found
+
+    def describe(self, subscription: Subscription, properties: Mapping[str, str]) -> None:
+        """Replace a subscription's properties; they are kept at once."""
+        subscription.describe(properties)
+        self.cursors.save()
+
+    async def _subscription(self, wanted: Wanted) -> Subscription:
         if not wanted.is_group and self.is_groups(wanted.subscription):
             raise ConsumerBusy(
                 f"Subscription {wanted.subscription} is that of a Kafka group; linked.subscriptions lets both share it"
@@ -184,7 +195,7 @@ class PulsarTopic:
         if place is not None:
             self._seek(cursor, place)
         if (raced := self.subscriptions.get(wanted.subscription)) is not None and raced.consumers:
-            return await self.subscription(wanted)
+            return await self._subscription(wanted)
         return self._keep(wanted, cursor)
 
     def _check_room(self, wanted: Wanted) -> None:
@@ -204,9 +215,7 @@ class PulsarTopic:
         if found.sub_type == wanted.sub_type and same_keys:
             return found
         found.close()
-        made = self._keep(wanted, found.cursor)
-        made.properties = found.properties
-        return made
+        return self._keep(wanted, found.cursor)
 
     def _keep(self, wanted: Wanted, cursor: Cursor) -> Subscription:
         made = self._made(wanted, cursor)
@@ -223,7 +232,6 @@ class PulsarTopic:
             )
         else:
             made = SingleActive(wanted.subscription, cursor, self._readings, wanted.sub_type)
-        made.properties = dict(wanted.properties or {})
         made.rate = renewed(None, self.limits.subscription_dispatch_rate, asyncio.get_running_loop().time)
         return made
 

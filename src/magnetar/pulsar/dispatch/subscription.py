@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.errors import LedgerError
@@ -33,6 +33,7 @@ class Subscription(AnySubscription):
     def __init__(self, name: str, cursor: Cursor, readings: Readings) -> None:
         super().__init__(name)
         self.cursor = cursor
+        self.properties = cursor.properties
         self.paused = False
         """Whether somebody else reads in the place of its consumers."""
         self.abandoned_ms: int | None = None
@@ -167,6 +168,12 @@ class Subscription(AnySubscription):
         self._partly.clear()
         move()
         self.rewind()
+
+    def describe(self, properties: Mapping[str, str]) -> None:
+        """Replace its properties."""
+        self.properties.clear()
+        self.properties.update(properties)
+        self.cursor.keep()
 
     def skip_to(self, position: Position) -> int:
         """Be done with everything up to ``position``; give how many entries that were."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -32,7 +33,9 @@ async def subscriptions(ask: Ask) -> list[str]:
 
 async def create(ask: Ask) -> None:
     """Make a subscription that begins at a message id (the body), or at the end."""
-    place = _place(ask.json())
+    content = ask.json()
+    place = _place(content)
+    properties = _properties(content.get("properties") or {}) if isinstance(content, dict) else {}
     for topic in await every(ask):
         if _name(ask) in topic.subscriptions:
             raise RestError(409, "Subscription already exists for topic")
@@ -40,7 +43,9 @@ async def create(ask: Ask) -> None:
         start = Start.earliest if place == (-1, -1) else Start.latest
         exact = place if place is not None and 0 <= place[0] < _LONG_MAX else None
         try:
-            made = await topic.subscription(Wanted(_name(ask), SubType.Exclusive, start=start))
+            made = await topic.subscription(
+                Wanted(_name(ask), SubType.Exclusive, start=start, properties=properties)
+            )
         except NotAllowed as error:  # there are as many as there may be
             raise RestError(409, str(error)) from None
         if exact is not None:
@@ -60,8 +65,10 @@ async def delete(ask: Ask) -> None:
 async def skip_all(ask: Ask) -> None:
     """Have a subscription pass over everything there is."""
     for topic, subscription in await _each(ask):
-        async with _moving(ask, topic, subscription):
-            subscription.skip_to(topic.last_position())
+        last = topic.last_position()
+        if last.ledger_id >= 0:
+            async with _moving(ask, topic, subscription):
+                subscription.skip_to(last)
 
 
 async def skip(ask: Ask) -> None:
@@ -130,9 +137,9 @@ async def properties(ask: Ask) -> dict[str, str]:
 
 async def set_properties(ask: Ask) -> None:
     """Replace a subscription's properties."""
-    wanted = {str(key): str(value) for key, value in ask.object().items()}
-    for _, subscription in await _each(ask):
-        subscription.properties = dict(wanted)
+    wanted = _properties(ask.object())
+    for topic, subscription in await _each(ask):
+        topic.describe(subscription, wanted)
 
 
 async def peek(ask: Ask) -> Reply:
@@ -305,6 +312,17 @@ def _place(content: Any) -> tuple[int, int] | None:
         return int(content["ledgerId"]), int(content["entryId"])
     except (TypeError, KeyError, ValueError):
         raise RestError(400, "a message id is an object with ledgerId and entryId") from None
+
+
+def _properties(content: Any) -> dict[str, str]:
+    """Read a subscription's properties; raise ``RestError`` (400)."""
+    if not isinstance(content, dict) or not all(isinstance(each, str) for each in content.values()):
+        raise RestError(400, "a subscription's properties are an object of strings")
+    try:
+        json.dumps(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise RestError(400, f"a subscription's properties are no Unicode: {error}") from None
+    return content
 
 
 def _iso(ms: int) -> str:
