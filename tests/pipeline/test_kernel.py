@@ -214,3 +214,16 @@ def test_wrong_compression_names_the_batch() -> None:
         decoded(good, bad)
     assert isinstance(caught.value, BatchUnreadable)
     assert caught.value.batch == 1
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.none])
+def test_batches_that_unpack_to_more_than_fits_at_once_come_one_after_the_other(codec: Codec) -> None:
+    sizes = (10, 2 << 20, 2 << 20, 3 << 20, 30, 40 << 20, 50, 4 << 20, 3 << 20)
+    batches, offset = [], 0
+    for number, size in enumerate(sizes):
+        some = [Record(key=b"%d" % number, value=b"x" * (size // 2), timestamp=number) for _ in range(2)]
+        batches.append(encode_batch(some, base_offset=offset, codec=Codec.none if size == 30 else codec))
+        offset += 2
+    found = decoded(*batches)
+    assert len(found) > 3
+    assert as_rows(found) == [row for batch in batches for row in expected(batch)]

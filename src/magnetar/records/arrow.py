@@ -22,7 +22,7 @@ import pyarrow as pa
 from magnetar.records import kernel
 from magnetar.records.arrow_fields import DAMAGE, FIELDS, HEADER
 from magnetar.records.columns import numbers, same_number, same_text
-from magnetar.records.compression import Codec, decompress
+from magnetar.records.compression import Codec, decompress_into
 from magnetar.records.errors import InvalidRecord, RecordsError
 
 Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
@@ -31,6 +31,7 @@ Table: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 ANY_TIME = (-(1 << 63), (1 << 63) - 1)
 _PLACES = ("ledger_id", "entry_id", "batch_index", "publish_time")
 _INFLATED_BYTES = 5 << 20
+_INFLATED_ROOM = _INFLATED_BYTES + (1 << 20)
 _MOST_INFLATED_BYTES = 1 << 30  # of one batch: a broker has looked at it, so it is no bomb
 _WORDS = {
     kernel.Fault.CUT_SHORT: "the records are cut short",
@@ -105,32 +106,48 @@ def damage_row(
 
 
 def _inflated(stored: Bytes, batches: Table) -> Iterator[tuple[int, Bytes, Table]]:
-    """Give (number of the first, what was decompressed, the table pointing there) of some batches after the other."""
+    """Give (number of the first, what was decompressed, the table pointing there) of some batches after the other.
+
+    What was decompressed is good until the next is asked for.
+    """
     if not (batches[:, kernel.ATTRIBUTES] & 0x07).any():
         yield 0, stored[:0], batches
         return
-    batches = batches.copy()
-    parts: list[memoryview] = []
-    first = at = 0
-    for number, row in enumerate(batches):
-        if row[kernel.ATTRIBUTES] & 0x07:
-            part = _decompressed(stored, row, number)
-            row[kernel.INFLATED], row[kernel.START], row[kernel.END] = 1, at, at + len(part)
-            parts.append(part)
-            at += len(part)
-        if at >= _INFLATED_BYTES or number == len(batches) - 1:
-            whole = parts[0] if len(parts) == 1 else b"".join(parts)
-            yield first, np.frombuffer(whole, np.uint8), batches[first : number + 1]
-            parts, first, at = [], number + 1, 0
+    pointing, room = batches.copy(), _room(_INFLATED_ROOM, np.uint8)
+    first = number = at = 0
+    while number < len(batches):
+        size = 0
+        if batches[number, kernel.ATTRIBUTES] & 0x07:
+            size = _decompressed(stored, batches[number], room[at:], number)
+            if size < 0 and at == 0:
+                room = _larger(room, number)
+                continue
+            pointing[number, [kernel.INFLATED, kernel.START, kernel.END]] = 1, at, at + size
+        if size >= 0:
+            at, number = at + size, number + 1
+        if size < 0 or at >= _INFLATED_BYTES:
+            yield first, room[:at], pointing[first:number]
+            # That is decoded by now: its room serves again, unless it is that of a giant.
+            first, at = number, 0
+            room = room if len(room) == _INFLATED_ROOM else _room(_INFLATED_ROOM, np.uint8)
+    if first < number:
+        yield first, room[:at], pointing[first:]
 
 
-def _decompressed(stored: Bytes, row: Table, number: int) -> memoryview:
+def _decompressed(stored: Bytes, row: Table, room: Bytes, number: int) -> int:
+    """Decompress one batch's records; give how many bytes, or -1 if there is no room for them."""
     try:
         codec = Codec.of(int(row[kernel.ATTRIBUTES]))
-        body = stored[row[kernel.START] : row[kernel.END]].data
-        return decompress(codec, body, most_bytes=_MOST_INFLATED_BYTES)
+        size = decompress_into(codec, stored[row[kernel.START] : row[kernel.END]].data, room)
+        return -1 if size is None else size
     except RecordsError as error:
         raise BatchUnreadable(number, error) from None
+
+
+def _larger(room: Bytes, number: int) -> Bytes:
+    if len(room) >= _MOST_INFLATED_BYTES:
+        raise BatchUnreadable(number, f"records decompress to more than {len(room)} bytes")
+    return _room(min(8 * len(room), _MOST_INFLATED_BYTES), np.uint8)
 
 
 class _Decoded:

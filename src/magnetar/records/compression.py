@@ -7,12 +7,20 @@ Snappy comes in two dresses: the Java clients' (magic, then length-prefixed bloc
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from enum import IntEnum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import cramjam
 
 from magnetar.records.errors import CorruptBatch, TooMuchInside, UnsupportedCompression
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    import numpy as np
+
+    Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -62,16 +70,42 @@ def compress(codec: Codec, data: Buffer, *, level: int | None = None) -> bytes:
     return bytes(module.compress(data) if level is None else module.compress(data, level))
 
 
+def decompress_into(codec: Codec, data: Buffer, room: Bytes) -> int | None:
+    """Decompress to the beginning of ``room``; give how many bytes, or None if there are more than it has place for.
+
+    ``codec`` is one that compresses. Raises ``CorruptBatch``.
+    """
+    if codec is not Codec.snappy:
+        return _frame_into(getattr(cramjam, codec.name), data, room)
+    at = 0
+    try:
+        for block in _snappy_blocks(data):
+            size = cramjam.snappy.decompress_raw_len(block)
+            if size > len(room) - at:
+                return None
+            at += cramjam.snappy.decompress_raw_into(block, room[at:].data)
+    except cramjam.DecompressionError as error:
+        raise CorruptBatch(f"records do not decompress: {error}") from None
+    return at
+
+
+def _frame_into(module: object, data: Buffer, room: Buffer | Bytes) -> int | None:
+    try:
+        return int(module.decompress_into(data, room))  # type: ignore[attr-defined]
+    except (cramjam.DecompressionError, ValueError) as error:
+        if not _says_too_small(error):
+            raise CorruptBatch(f"records do not decompress: {error}") from None
+    return None
+
+
 def _decompress_growing(module: object, data: Buffer, most_bytes: int) -> memoryview:
     """Try into ever larger buffers: the codecs' frames do not say reliably how long they will become."""
     room = min(max(4 * len(data), 64 << 10), most_bytes)
     while True:
         out = bytearray(room)
-        try:
-            return memoryview(out)[: module.decompress_into(data, out)]  # type: ignore[attr-defined]
-        except (cramjam.DecompressionError, ValueError) as error:
-            if not _says_too_small(error):
-                raise CorruptBatch(f"records do not decompress: {error}") from None
+        size = _frame_into(module, data, out)
+        if size is not None:
+            return memoryview(out)[:size]
         if room >= most_bytes:
             raise TooMuchInside(f"records decompress to more than {most_bytes} bytes")
         room = min(room * 8, most_bytes)
@@ -83,9 +117,23 @@ def _says_too_small(error: Exception) -> bool:
 
 
 def _decompress_snappy(data: Buffer, most_bytes: int) -> bytes:
-    if bytes(data[:8]) != _XERIAL_MAGIC:
-        return _snappy_block(data, most_bytes)
     blocks = []
+    try:
+        for block in _snappy_blocks(data):
+            if cramjam.snappy.decompress_raw_len(block) > most_bytes:
+                raise TooMuchInside("records decompress to more than the limit")
+            blocks.append(bytes(cramjam.snappy.decompress_raw(block)))
+            most_bytes -= len(blocks[-1])
+    except cramjam.DecompressionError as error:
+        raise CorruptBatch(f"records do not decompress: {error}") from None
+    return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+
+
+def _snappy_blocks(data: Buffer) -> Iterator[Buffer]:
+    """Give the plain blocks of either dress."""
+    if bytes(data[:8]) != _XERIAL_MAGIC:
+        yield data
+        return
     at = _XERIAL_HEADER_BYTES
     while at < len(data):
         if at + 4 > len(data):
@@ -94,19 +142,8 @@ def _decompress_snappy(data: Buffer, most_bytes: int) -> bytes:
         at += 4
         if length < 0 or at + length > len(data):
             raise CorruptBatch("snappy block is cut short")
-        blocks.append(_snappy_block(data[at : at + length], most_bytes))
-        most_bytes -= len(blocks[-1])
+        yield data[at : at + length]
         at += length
-    return b"".join(blocks)
-
-
-def _snappy_block(data: Buffer, most_bytes: int) -> bytes:
-    try:
-        if cramjam.snappy.decompress_raw_len(data) > most_bytes:
-            raise TooMuchInside("records decompress to more than the limit")
-        return bytes(cramjam.snappy.decompress_raw(data))
-    except cramjam.DecompressionError as error:
-        raise CorruptBatch(f"records do not decompress: {error}") from None
 
 
 def _compress_snappy(data: Buffer) -> bytes:
