@@ -1,8 +1,14 @@
 # Every target makes .venv and installs what it needs by itself. `make` alone explains them.
 SHELL := /bin/bash
 BIN := .venv/bin
-PYTEST := $(BIN)/python -m pytest
+# More at a time than a small machine has cores, since tests mostly wait for brokers. Tests of one module, or one
+# class, stay together: they share what they start.
+WORKERS ?= 4
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadscope
 SOURCES := src tests tools examples benchmarks compat
+
+# Tests start hundreds of processes: compiling all modules anew in each would cost most of the time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test fast lint types format docs bench compat pins clean

@@ -201,6 +201,7 @@ def test_a_second_connect_while_a_password_is_checked_ends_the_connection(house:
 @pytest.mark.parametrize(
     "stored",
     [by_openssl("-apr1", "right"), by_openssl("-5", "right"), by_openssl("-6", "right"), by_sha1("right")],
+    ids=["apr1", "sha256", "sha512", "sha1"],  # not the hashes: salted, they would be other names each time
 )
 def test_hashes_that_other_programs_made(stored: str) -> None:
     users = Passwords("data:;base64," + base64.b64encode(f"u:{stored}".encode()).decode())
