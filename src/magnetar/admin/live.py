@@ -7,7 +7,9 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from magnetar.admin import compaction
 from magnetar.admin.adopting import adopt_all, reserve_for
+from magnetar.admin.compaction import TopicCompaction
 from magnetar.admin.errors import AdminError, NotThere
 from magnetar.admin.explain import Explained, FilePlace, explain
 from magnetar.admin.frames import place_of
@@ -117,7 +119,34 @@ class LiveBroker:
         """Make a topic of ledgers that were written under reserved ids; raise `Declined`."""
         return await adopt_all(self._services.broker, read_manifest(Path(manifest)))
 
+    # Compaction.
+
+    async def compact(self, topic: str, partitions: list[int]) -> TopicCompaction:
+        """Begin to compact these partitions, all if none is named; raise `NotThere` or `Declined`."""
+        found = await self._partitions(topic, partitions)
+        compaction.begin(self._services.broker, found[0].topic, [each.log for each in found])
+        return await self.compaction(topic, partitions)
+
+    async def compaction(self, topic: str, partitions: list[int]) -> TopicCompaction:
+        """Tell how the last compactions of these partitions went, of all if none is named."""
+        found = await self._partitions(topic, partitions)
+        return compaction.status(
+            self._services.broker,
+            found[0].topic,
+            [each.index for each in found],
+            [each.log for each in found],
+        )
+
     # Partitions.
+
+    async def _partitions(self, topic: str, partitions: list[int]) -> list[Partition]:
+        try:
+            wanted = list(range(self._services.broker.topic(topic).partitions))
+        except BrokerError as error:
+            raise NotThere(str(error), "See 'magnetar topic list'.") from error
+        if partitions:
+            wanted = sorted(set(partitions))
+        return [await self._partition(Place(topic, index)) for index in wanted]
 
     async def _partition(self, place: Place) -> Partition:
         try:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from magnetar.admin import errors
+from magnetar.admin.compaction import TopicCompaction
 from magnetar.admin.errors import AdminError, Declined, Invalid
 from magnetar.admin.explain import Explained
 from magnetar.admin.ledgers_of import PartitionLedgers
@@ -34,10 +35,13 @@ class Question:
 
 
 _PARTITION = {"topic": str, "partition": int}
+_PARTITIONS = {"topic": str, "partitions": list}
 QUESTIONS = {
     "explain": Question("explain", {**_PARTITION, "offset": int}, Explained),
     "ledgers": Question("ledgers", _PARTITION, PartitionLedgers),
     "why-partition": Question("why_partition", _PARTITION, Why),
+    "compact": Question("compact", _PARTITIONS, TopicCompaction),
+    "compaction": Question("compaction", _PARTITIONS, TopicCompaction),
     "permissions": Question("permissions", {"target": str}, GrantsOf),
     "grant": Question("grant", {"target": str, "role": str, "actions": list}, GrantsOf),
     "revoke": Question("revoke", {"target": str, "role": str}, GrantsOf),

@@ -2,9 +2,59 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
-from magnetar.ledger.port import CompactionRules, ManagedLedger
+from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.port import CompactionRules, CompactionStatus, ManagedLedger
+from magnetar.metadata import MetadataError
+from magnetar.records.errors import RecordsError
+
+_log = logging.getLogger("magnetar.compaction")
+
+
+class Compactions:
+    """Compactions that somebody asked for. Each runs beside everything else; the engine lets one run at a time."""
+
+    def __init__(self, settings: Callable[[], Settings]) -> None:
+        self._settings = settings
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    def is_running(self, log: ManagedLedger) -> bool:
+        """Whether a compaction of this log runs, whoever began it, or waits for its turn."""
+        return log.name in self._running or log.compaction.status is CompactionStatus.RUNNING
+
+    def begin(self, topic: Topic, log: ManagedLedger) -> None:
+        """Compact a log, unless that runs already; its ``compaction`` tells how it goes."""
+        if self.is_running(log):
+            return
+        log.compaction.status = CompactionStatus.RUNNING
+        self._running[log.name] = asyncio.ensure_future(self._compact(topic, log))
+        self._running[log.name].add_done_callback(lambda _: self._running.pop(log.name, None))
+
+    async def _compact(self, topic: Topic, log: ManagedLedger) -> None:
+        rules = rules_of(topic, self._settings())
+        try:
+            if rules.replaces:
+                await log.roll()  # what is to make room must be sealed
+            await log.compact(rules)
+        except Exception as error:  # whatever it is, who asked is to be told, and may ask again
+            log.compaction.status, log.compaction.error = CompactionStatus.ERROR, str(error)
+            known = isinstance(error, LedgerError | MetadataError | RecordsError)
+            _log.error("compaction of %s failed: %s", log.name, error, exc_info=None if known else error)
+
+    async def close(self) -> None:
+        """End those that run; what they had done so far does not count."""
+        tasks = list(self._running.values())
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
 
 
 def rules_of(topic: Topic, settings: Settings) -> CompactionRules:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from magnetar.broker.auth.security import Security
 from magnetar.broker.catalog import Catalog
+from magnetar.broker.compaction import Compactions
 from magnetar.broker.dynamic import DynamicSettings, check_dynamic
 from magnetar.broker.effective import Authority, with_overrides
 from magnetar.broker.errors import (
@@ -67,6 +68,7 @@ class Broker:
         self.engine = engine
         self.events = Events()
         self.progress = Progress(settings.linked_subscriptions)
+        self.compactions = Compactions(lambda: self.settings)
         self.namespaces = Namespaces(store)
         self.security = Security(settings, self.namespaces)
         self.naming = Naming(

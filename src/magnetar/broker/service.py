@@ -139,6 +139,7 @@ class BrokerService:
         """Stop serving, make everything durable, and let go of the data directory."""
         for server in self._servers:
             server.close()
+        await self.broker.compactions.close()
         for handler in reversed(self.handlers):
             await handler.close()
         await self._engine.close()

@@ -1,4 +1,4 @@
-"""``magnetar topic``: make, show, change and delete topics."""
+"""``magnetar topic``: make, show, change, compact and delete topics."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from magnetar.admin.configs import Configs, Resource, alter_configs, parse_confi
 from magnetar.admin.errors import Invalid
 from magnetar.admin.offsets import parse_spot
 from magnetar.admin.topics import TopicDetail, TopicRow, TopicsDeleted, Trimmed
+from magnetar.cli.compact import compact
 from magnetar.cli.config import config_table
 from magnetar.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -31,7 +32,8 @@ from magnetar.cli.output import give, pairs, size, table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-app = typer.Typer(help="Make, show, change and delete topics.", no_args_is_help=True)
+app = typer.Typer(help="Make, show, change, compact and delete topics.", no_args_is_help=True)
+app.command()(compact)
 
 
 @app.command()

@@ -13,7 +13,7 @@ from magnetar.broker.names import TopicName
 from magnetar.broker.pulsar_listeners import url
 from magnetar.broker.settings import Settings
 from magnetar.ledger.port import wall_clock_ms
-from magnetar.pulsar.compaction import Compactions
+from magnetar.pulsar.compaction import CompactionMonitor
 from magnetar.pulsar.group_cursors import GroupCursors
 from magnetar.pulsar.schemas import Schemas, strategy_named
 from magnetar.pulsar.server import PulsarServer
@@ -47,10 +47,8 @@ class PulsarProtocolHandler(ProtocolHandler):
         schemas = Schemas(
             broker.store, self._clock, strategy_named(self._settings.schema_compatibility_strategy)
         )
-        compactions = Compactions(broker, topics)
-        self.services = Services(
-            broker, topics, schemas, GroupCursors(broker, topics), self._clock, compactions
-        )
+        self.services = Services(broker, topics, schemas, GroupCursors(broker, topics), self._clock)
+        self._compactions = CompactionMonitor(broker, topics)
         broker.events.topic_deleted.append(schemas.topic_deleted)
         namespaces = broker.namespaces
 
@@ -61,7 +59,7 @@ class PulsarProtocolHandler(ProtocolHandler):
         schemas.strategy_of = strategy_of
         self._server = PulsarServer(self.services, self._settings)
         topics.start()
-        compactions.start()
+        self._compactions.start()
         self._server.start()
 
     def new_connection(self, listener: Listener) -> asyncio.BaseProtocol:
@@ -89,6 +87,6 @@ class PulsarProtocolHandler(ProtocolHandler):
         if self._web is not None:
             self._web.close()
         await self.services.groups.synchronise()
-        await self.services.compactions.close()
+        await self._compactions.close()
         await self.services.topics.close()
         self._server.close()

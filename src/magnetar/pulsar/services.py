@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from magnetar.broker.core import Broker
-from magnetar.pulsar.compaction import Compactions
 from magnetar.pulsar.group_cursors import GroupCursors
 from magnetar.pulsar.schemas import Schemas
 from magnetar.pulsar.topics import PulsarTopics
@@ -24,7 +23,6 @@ class Services:
     schemas: Schemas
     groups: GroupCursors
     clock: Callable[[], int]
-    compactions: Compactions
     _names: Iterator[int] = field(default_factory=itertools.count)
     _started: int = 0
 

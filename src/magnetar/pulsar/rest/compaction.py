@@ -11,11 +11,11 @@ THRESHOLD = "compaction.threshold"
 async def begin(ask: Ask) -> None:
     """Begin to compact a topic, all of its partitions."""
     topics = await every(ask)
-    compactions = ask.services.compactions
-    if any(compactions.is_running(topic) for topic in topics):
+    compactions = ask.services.broker.compactions
+    if any(compactions.is_running(topic.log) for topic in topics):
         raise RestError(409, "Compaction already in progress")
     for topic in topics:
-        compactions.begin(topic)
+        compactions.begin(topic.topic, topic.log)
 
 
 async def status(ask: Ask) -> dict[str, str]:
