@@ -18,7 +18,7 @@ def session(cores: int) -> SparkSession:
     """Start Spark on so many cores; one that runs ends before."""
     from pyspark.sql import SparkSession
 
-    import magnetar.pipeline.slices  # noqa: F401  (its machine code is made once per machine, not once per run)
+    import magnetar.pipeline.slice_reader  # noqa: F401  (its machine code is made once per machine, not once per run)
 
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     running = SparkSession.getActiveSession()

@@ -19,7 +19,7 @@ pytestmark = [
 MB = 1 << 20
 READ = """
 import sys
-import magnetar.pipeline.slices
+import magnetar.pipeline.slice_reader
 from magnetar.pipeline.options import parse_options
 from magnetar.pipeline.plan import Plan, ask_of
 

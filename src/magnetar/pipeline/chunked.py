@@ -15,23 +15,11 @@ from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
 from magnetar.ledger.files.layout import FRAME_BYTES, HEADER_BYTES
 from magnetar.pipeline.frames import ENTRY_ID, FOREIGN, FRAME_AT, LAST_OFFSET
 from magnetar.pipeline.mapped import MappedLedger
+from magnetar.pipeline.slices import ChunkedLog
 from magnetar.records import kernel
 from magnetar.records.arrow import Table
 from magnetar.records.chunks import Chunks, Gets, nothing, piece_in, whole
 from magnetar.records.errors import EntryCorrupt
-
-EARLIER_LEDGERS = 64
-
-
-class ChunkedLog(NamedTuple):
-    """What a slice has to know of its log: the bound, the first offset that is there, and the ledgers before."""
-
-    most_bytes: int
-    first_offset: int
-    earlier: tuple[int, ...] = ()
-
-
-NEVER = ChunkedLog(0, 0)
 
 
 class _Place(NamedTuple):

@@ -7,11 +7,9 @@ from pathlib import Path
 
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.pipeline.catalog import Catalog, PartitionLog
-from magnetar.pipeline.chunked import EARLIER_LEDGERS, ChunkedLog
 from magnetar.pipeline.options import SourceOptions, TopicPartition
 from magnetar.pipeline.port import Ask, Reader, Slice, SliceSize, TopicInfo, Visible
-from magnetar.pipeline.slices import LedgerSlice
-from magnetar.pipeline.transactions import first_undecided
+from magnetar.pipeline.slices import EARLIER_LEDGERS, ChunkedLog, LedgerSlice
 from magnetar.pipeline.watermarks import ask_broker, broker_address
 
 
@@ -49,6 +47,8 @@ class LedgerReader(Reader):
         log = self.logs[which]
         end = log.next_offset()
         if committed:
+            from magnetar.pipeline.transactions import first_undecided
+
             undecided = first_undecided(self._data, log.ledger_ids)
             end = end if undecided is None else max(undecided, log.first_offset)
         return Visible(log.first_offset, end)

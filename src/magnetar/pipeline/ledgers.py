@@ -1,7 +1,7 @@
 """One ledger as Spark's driver sees it: where in its file which offsets lie.
 
-Sealed ledgers bring their index. Of an open one the index covers the beginning at most; the frames behind it are
-walked here. Spark reads files and never changes one: recovery is the broker's.
+Sealed ledgers bring their index. Of an open one it may cover the beginning only; `magnetar.pipeline.ledger_walk`
+walks the frames behind it then. Spark reads files and never changes one: recovery is the broker's.
 """
 
 from __future__ import annotations
@@ -9,21 +9,18 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left, bisect_right
 from pathlib import Path
-from typing import NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
 from magnetar.ledger.files.layout import HEADER_BYTES, index_path
-from magnetar.ledger.files.sparse import POINT_EVERY_BYTES, SparseIndex
+from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.ledger.port import LedgerSummary
-from magnetar.pipeline.formats import in_kafka_format
-from magnetar.pipeline.frames import FRAME_AT, LAST_OFFSET, WORDS, FrameFault, Walk
 from magnetar.pipeline.mapped import MappedLedger
 from magnetar.pipeline.object_store import at_hand
 from magnetar.pipeline.port import SliceSize
-from magnetar.records import kernel
-from magnetar.records.arrow import BatchUnreadable, Table, arrow_batches
+
+if TYPE_CHECKING:
+    from magnetar.pipeline.ledger_walk import LedgerWalk
 
 
 class Cut(NamedTuple):
@@ -51,7 +48,8 @@ class LedgerMap:
         """The offset before which it counts: of a compacted ledger the end of what it replaced."""
         self.index = self._stored_index(max(summary.first_offset, 0))
         if not summary.sealed:
-            self._walk_open(live=live)
+            if self.index.end < len(self._file()):
+                self._walk().to_the_end(live=live)
         elif self.index.next_offset != summary.last_offset + 1:
             self._walk_sealed(summary)
 
@@ -104,44 +102,12 @@ class LedgerMap:
         """Give the offset of the first record of ``timestamp_ms`` or later, or None if there is none."""
         if self.index.max_timestamp < timestamp_ms:
             return None
-        at, entry_id = self.index.before_time(timestamp_ms)
-        while at < self.index.end:
-            walk = self._file().walk(at, entry_id, self.index.end, verify=True)
-            young = walk.rows[walk.rows[:, kernel.MAX_TIME] >= timestamp_ms]
-            for number in range(len(young)):
-                found = self._first_at(young[number : number + 1], timestamp_ms)
-                if found is not None:
-                    return found
-            at, entry_id = walk.at, walk.entry_id
-            if walk.fault:
-                later = self._file().next_whole_frame(at, entry_id) if self._skip_damage else None
-                if later is None:
-                    raise self._file().fault(walk)
-                at, entry_id = later
-        return None
+        return self._walk().offset_at_time(timestamp_ms)
 
-    def _first_at(self, row: Table, timestamp_ms: int) -> int | None:
-        """Give the offset of the first record of ``timestamp_ms`` or later in one entry."""
-        try:
-            times = timestamp_ms, (1 << 63) - 1
-            for data, rows in in_kafka_format(self._file().data, row):
-                for batch in arrow_batches(
-                    data,
-                    rows,
-                    topic="",
-                    partition=0,
-                    low=0,
-                    high=1 << 62,
-                    columns=("offset",),
-                    times_ms=times,
-                ):
-                    return int(batch.column(0)[0].as_py())
-        except BatchUnreadable as error:
-            if not self._skip_damage:
-                raise self._file().damage(
-                    int(row[0, kernel.ENTRY_ID]), int(row[0, FRAME_AT]), error
-                ) from None
-        return None
+    def _walk(self) -> LedgerWalk:
+        from magnetar.pipeline.ledger_walk import LedgerWalk  # most need none: its kernel takes long to load
+
+        return LedgerWalk(self._file(), self.index, skip_damage=self._skip_damage)
 
     def _file(self) -> MappedLedger:
         if self._mapped is None:
@@ -158,16 +124,12 @@ class LedgerMap:
 
     def _walk_sealed(self, summary: LedgerSummary) -> None:
         try:
-            fault = self._extend(verify=True)
-            if self.index.next_offset == summary.last_offset + 1 and not self._skip_damage:
-                return
-            why = WORDS[fault] if fault else f"offset {summary.last_offset} is missing behind it"
-            if not self._skip_damage:
-                raise self._file().damage(self.index.entries, self.index.end, why)
+            self._walk().up_to(summary.last_offset)
         except (LedgerNotFound, LedgerCorrupt):
             if not self._skip_damage:
                 raise
-        self._leave_to_tasks(summary)
+        if self._skip_damage:
+            self._leave_to_tasks(summary)
 
     def _leave_to_tasks(self, summary: LedgerSummary) -> None:
         """Have the index cover all that should be there: whoever reads it finds out what is not."""
@@ -179,44 +141,3 @@ class LedgerMap:
             index.times.insert(0, -1)
         index.next_offset, index.end = summary.last_offset + 1, max(summary.size, index.end)
         index.max_timestamp = max(summary.max_timestamp, index.max_timestamp)
-
-    def _walk_open(self, *, live: bool) -> None:
-        fault = self._extend(verify=not live)
-        if not fault or live:
-            return
-        later = self._file().next_whole_frame(self.index.end, self.index.entries - 1)
-        if later is not None:
-            why = f"{WORDS[fault]}, and whole entries follow it at byte {later[0]}"
-            raise self._file().damage(self.index.entries, self.index.end, why)
-
-    def _extend(self, *, verify: bool) -> FrameFault:
-        """Take all whole frames behind the index's end into it; give what ended the walk."""
-        file = self._file()
-        while self.index.end < len(file):
-            walk = file.walk(self.index.end, self.index.entries, verify=verify)
-            if len(walk.rows):
-                _add(self.index, walk)
-            if walk.fault:
-                later = file.next_whole_frame(walk.at, walk.entry_id) if self._skip_damage else None
-                if later is None:
-                    return walk.fault
-                self.index.end, self.index.entries = later
-        return FrameFault.NONE
-
-
-def _add(index: SparseIndex, walk: Walk) -> None:
-    """Note many frames at once; the points lie as if they had been added one by one, give or take a frame."""
-    rows = walk.rows
-    places, times = rows[:, FRAME_AT], np.maximum.accumulate(rows[:, kernel.MAX_TIME])
-    at = 0
-    while at < len(rows):
-        if not index.positions or places[at] - index.positions[-1] >= POINT_EVERY_BYTES:
-            index.positions.append(int(places[at]))
-            index.entry_ids.append(index.entries + at)
-            index.offsets.append(int(rows[at, kernel.BASE_OFFSET]))
-            index.times.append(max(index.max_timestamp, int(times[at - 1])) if at else index.max_timestamp)
-        at = max(at + 1, int(np.searchsorted(places, index.positions[-1] + POINT_EVERY_BYTES)))
-    index.end = walk.at
-    index.entries += len(rows)
-    index.next_offset = int(rows[-1, LAST_OFFSET]) + 1
-    index.max_timestamp = max(index.max_timestamp, int(times[-1]))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import mmap
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
 from magnetar.ledger.files.layout import FRAME_BYTES, HEADER_BYTES, check_header, ledger_path
-from magnetar.pipeline.frames import WORDS, Walk, walk_frames
 from magnetar.pipeline.object_store import at_hand
-from magnetar.records.arrow import Bytes
+
+if TYPE_CHECKING:
+    from magnetar.pipeline.frames import Walk
+    from magnetar.records.arrow import Bytes
 
 _ENTRY_BEGINS = b"\x0e\x02\x00\x00"
 _DONE_WITH = getattr(mmap, "MADV_DONTNEED", None)
@@ -42,6 +45,8 @@ class MappedLedger:
         verify: bool, most_rows: int = _MANY, most_bytes: int = _MANY,
     ) -> Walk:  # fmt: skip
         """Give the frames from ``at`` on, which must be that of ``entry_id``; see `walk_frames`."""
+        from magnetar.pipeline.frames import walk_frames  # its kernel takes a second to load
+
         stop = len(self.data) if end is None else min(end, len(self.data))
         return walk_frames(
             self.data, at, stop, ledger_id=self.ledger_id, entry_id=entry_id, verify=verify,
@@ -78,4 +83,6 @@ class MappedLedger:
 
     def fault(self, walk: Walk) -> LedgerCorrupt:
         """Give the error for what ended a walk."""
+        from magnetar.pipeline.frames import WORDS
+
         return self.damage(walk.entry_id, walk.at, WORDS[walk.fault])

@@ -162,7 +162,6 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
         from magnetar.pipeline.plan import Plan
         from magnetar.pipeline.slices import settle
 
-        settle()
         plan = Plan(self._options)
         pieces = plan.slices(plan.starts(), plan.ends(), self._scope)
         if self._options.data is not None:
@@ -170,6 +169,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
 
             hold_for_a_while(self._options, pieces)
         plan.close()
+        settle()  # now that all is loaded, a kernel too if the plan needed one
         return pieces
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
