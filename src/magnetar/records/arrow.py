@@ -266,7 +266,12 @@ class _Strings:
     def array(self, kind: pa.DataType, count: int, size: int, nulls: int) -> pa.Array:
         """Give the first ``count`` of them, ``size`` bytes in all."""
         bits = pa.py_buffer(self.bits) if nulls else None
-        buffers = [bits, pa.py_buffer(self.ends), pa.py_buffer(self.data[: int(size)])]
+        data = self.data[: int(size)]
+        if 4 * len(data) < len(self.data):
+            data = (
+                data.copy()
+            )  # little of much room: who keeps the column, as a writer of files does, need not keep that
+        buffers = [bits, pa.py_buffer(self.ends), pa.py_buffer(data)]
         return pa.Array.from_buffers(kind, count, buffers, int(nulls))
 
 

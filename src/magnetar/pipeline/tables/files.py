@@ -30,7 +30,7 @@ _POSITIONS = frozenset(
         "publish_time",
     )
 )
-_ROW_GROUP_BYTES = 32 << 20
+_ROW_GROUP_BYTES = 16 << 20
 _ROW_GROUP_ROWS = 1 << 20
 CODECS = ("snappy", "zstd", "lz4", "gzip", "none")
 _NAME = re.compile(r"(?P<order>.+)-(?P<attempt>[0-9a-f]{12})-[0-9a-f]{8}\.parquet")
