@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 COLUMNS = ("key", "value", "partition", "offset", "timestamp")
+_WARM_UPS = 2
 _COMMITS = 4  # by the direct writer, where it follows a topic step by step
 
 
@@ -161,8 +162,14 @@ def measure_topic(
     *,
     warm_up: bool,
 ) -> None:
-    """Read one topic every way, first ours, then Kafka's, and again; a round to warm up is left out."""
+    """Read one topic every way, first ours, then Kafka's, and again; a round to warm up is left out.
+
+    ``warm_up`` says that the session is new: the JVM compiles until the third time or so that either source is read.
+    """
     readers = Readers(spark, ours, theirs, scratch)
+    for _ in range(_WARM_UPS if warm_up else 0):
+        for server in (ours, theirs):
+            readers.to_noop(server, topic)
     ways: list[tuple[str, Callable[[Server, Topic], None], Callable[[Server, Topic], None]]] = [
         ("to noop", readers.to_noop, readers.to_noop),
         ("to Parquet", readers.to_parquet, readers.to_parquet),
@@ -173,7 +180,7 @@ def measure_topic(
     ]
     usage = Usage((ours.pid, theirs.pid))
     done: dict[str, tuple[float, float]] = {}
-    for number in range(0 if warm_up else 1, rounds + 1):
+    for number in range(rounds + 1):
         done.clear()
         for what, our_way, their_way in ways:
             for server, way in ((ours, our_way), (theirs, their_way)):
