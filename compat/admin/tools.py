@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from processes import let_go
 from run import HERE, HOME
 
 sys.path.insert(0, str(HERE.parent))
@@ -56,13 +57,7 @@ class PulsarAdmin:
 
     def close(self) -> None:
         """End the JVM."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        let_go(self._process)
 
 
 class Pulsarctl:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from uuid import uuid4
 
 import pulsar
@@ -11,6 +13,17 @@ import pytest
 from tests.process import BrokerProcess
 
 PULSAR = ("--pulsar", "127.0.0.1:0")
+
+
+@contextmanager
+def serving(home: Path, *settings: str) -> Iterator[BrokerProcess]:
+    """Start a broker for Pulsar's clients and the admin REST, with these settings (``name=value``).
+
+    A module whose tests need one of their own has its fixture ``pulsar_broker`` give it: ``client`` then talks to that.
+    """
+    given = [word for setting in settings for word in ("--set", setting)]
+    with BrokerProcess(home / "data", *PULSAR, "--http", "127.0.0.1:0", *given) as process:
+        yield process
 
 
 @pytest.fixture(scope="session")

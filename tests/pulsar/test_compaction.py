@@ -8,39 +8,19 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
 import pulsar
 import pytest
 
 from tests.process import BrokerProcess
-from tests.pulsar.conftest import connect
-
-PULSAR = ("--pulsar", "127.0.0.1:0", "--http", "127.0.0.1:0")
+from tests.pulsar.conftest import connect, serving
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    settings = (
-        "--set",
-        "brokerServiceCompactionMonitorIntervalInSeconds=1",
-        "--set",
-        "log.cleaner.backoff.ms=200",
-    )
-    with BrokerProcess(tmp_path_factory.mktemp("compaction") / "data", *PULSAR, *settings) as process:
+def pulsar_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    settings = ("brokerServiceCompactionMonitorIntervalInSeconds=1", "log.cleaner.backoff.ms=200")
+    with serving(tmp_path_factory.mktemp("compaction"), *settings) as process:
         yield process
-
-
-@pytest.fixture
-def client(broker: BrokerProcess) -> Iterator[pulsar.Client]:
-    made = connect(broker)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def topic() -> str:
-    return f"persistent://public/default/c-{uuid4().hex[:12]}"
 
 
 def ask(broker: BrokerProcess, method: str, topic: str, path: str, body: object = None) -> Any:
@@ -91,7 +71,7 @@ def pairs(messages: list[pulsar.Message]) -> list[tuple[str, bytes]]:
 
 @pytest.mark.parametrize("batching", [False, True])
 def test_a_compacted_reader_gets_the_newest_of_each_key(
-    broker: BrokerProcess, client: pulsar.Client, topic: str, batching: bool
+    pulsar_broker: BrokerProcess, client: pulsar.Client, topic: str, batching: bool
 ) -> None:
     producer = client.create_producer(topic, batching_enabled=batching, batching_max_publish_delay_ms=50)
     ids: dict[tuple[str, bytes], list[pulsar.MessageId]] = {}
@@ -104,7 +84,7 @@ def test_a_compacted_reader_gets_the_newest_of_each_key(
         )
     producer.flush()
     producer.send(b"", partition_key="k1")  # deletes
-    compact(broker, topic)
+    compact(pulsar_broker, topic)
     assert pairs(read(client, topic)) == [("k0", b"v16"), ("k2", b"v18"), ("k3", b"v19")]
     assert len(read(client, topic, compacted=False)) == 21, "the history stays"
     for message in read(client, topic):
@@ -115,30 +95,30 @@ def test_a_compacted_reader_gets_the_newest_of_each_key(
         )  # fmt: skip
     producer.send(b"new", partition_key="k2")
     assert pairs(read(client, topic)) == [("k0", b"v16"), ("k2", b"v18"), ("k3", b"v19"), ("k2", b"new")]
-    compact(broker, topic)
+    compact(pulsar_broker, topic)
     assert pairs(read(client, topic)) == [("k0", b"v16"), ("k3", b"v19"), ("k2", b"new")]
 
 
 def test_a_deletion_at_the_end_leaves_no_reader_waiting(
-    broker: BrokerProcess, client: pulsar.Client, topic: str
+    pulsar_broker: BrokerProcess, client: pulsar.Client, topic: str
 ) -> None:
     producer = client.create_producer(topic)
     producer.send(b"1", partition_key="a")
     producer.send(b"", partition_key="a")
-    compact(broker, topic)
+    compact(pulsar_broker, topic)
     assert read(client, topic) == []
-    assert ask(broker, "GET", topic, "internalStats")["compactedLedger"]["entries"] == 0
+    assert ask(pulsar_broker, "GET", topic, "internalStats")["compactedLedger"]["entries"] == 0
 
 
 def test_a_subscription_goes_on_behind_what_it_acknowledged(
-    broker: BrokerProcess, client: pulsar.Client, topic: str
+    pulsar_broker: BrokerProcess, client: pulsar.Client, topic: str
 ) -> None:
     producer = client.create_producer(topic)
     options = {"is_read_compacted": True, "initial_position": pulsar.InitialPosition.Earliest}
     client.subscribe(topic, "s", **options).close()
     for number in range(12):
         producer.send(b"%d" % number, partition_key=f"k{number % 5}")
-    compact(broker, topic)
+    compact(pulsar_broker, topic)
     consumer = client.subscribe(topic, "s", **options)
     got = []
     for _ in range(5):
@@ -147,9 +127,9 @@ def test_a_subscription_goes_on_behind_what_it_acknowledged(
         consumer.acknowledge(message)
     assert got == [b"7", b"8", b"9", b"10", b"11"]
     consumer.close()
-    stats = ask(broker, "GET", topic, "stats")
+    stats = ask(pulsar_broker, "GET", topic, "stats")
     while stats["subscriptions"]["s"]["msgBacklog"]:  # what was compacted away is nobody's to acknowledge
-        stats = ask(broker, "GET", topic, "stats")
+        stats = ask(pulsar_broker, "GET", topic, "stats")
     assert stats["compaction"]["lastCompactionRemovedEventCount"] == 7
     producer.send(b"12", partition_key="k0")
     consumer = client.subscribe(topic, "s", **options)
@@ -159,10 +139,12 @@ def test_a_subscription_goes_on_behind_what_it_acknowledged(
     consumer.close()
 
 
-def test_a_reader_begins_where_it_is_told(broker: BrokerProcess, client: pulsar.Client, topic: str) -> None:
+def test_a_reader_begins_where_it_is_told(
+    pulsar_broker: BrokerProcess, client: pulsar.Client, topic: str
+) -> None:
     producer = client.create_producer(topic)
     ids = [producer.send(b"%d" % number, partition_key=f"k{number % 3}") for number in range(9)]
-    compact(broker, topic)
+    compact(pulsar_broker, topic)
     assert [message.data() for message in read(client, topic, ids[2])] == [b"6", b"7", b"8"], "compacted away"
     assert [message.data() for message in read(client, topic, ids[6])] == [b"7", b"8"]
     assert read(client, topic, pulsar.MessageId.latest) == []
@@ -174,13 +156,13 @@ def test_only_one_consumer_may_read_what_is_compacted(client: pulsar.Client, top
 
 
 def test_a_table_view_holds_the_newest_values(
-    broker: BrokerProcess, client: pulsar.Client, topic: str
+    pulsar_broker: BrokerProcess, client: pulsar.Client, topic: str
 ) -> None:
     producer = client.create_producer(topic)
     for number in range(10):
         producer.send(b"v%d" % number, partition_key=f"k{number % 3}")
     producer.send(b"", partition_key="k0")
-    compact(broker, topic)
+    compact(pulsar_broker, topic)
     view = client.create_table_view(topic)
     assert {key: view.get(key) for key in ("k0", "k1", "k2")} == {"k0": None, "k1": b"v7", "k2": b"v8"}
     producer.send(b"again", partition_key="k0")
@@ -190,27 +172,27 @@ def test_a_table_view_holds_the_newest_values(
     view.close()
 
 
-def test_a_threshold_begins_it(broker: BrokerProcess, client: pulsar.Client, topic: str) -> None:
+def test_a_threshold_begins_it(pulsar_broker: BrokerProcess, client: pulsar.Client, topic: str) -> None:
     producer = client.create_producer(topic)
-    assert ask(broker, "GET", topic, "compactionThreshold") is None
-    ask(broker, "POST", topic, "compactionThreshold", 500)
-    assert ask(broker, "GET", topic, "compactionThreshold") == 500
+    assert ask(pulsar_broker, "GET", topic, "compactionThreshold") is None
+    ask(pulsar_broker, "POST", topic, "compactionThreshold", 500)
+    assert ask(pulsar_broker, "GET", topic, "compactionThreshold") == 500
     for number in range(20):
         producer.send(b"%d" % number, partition_key="k")
-    wait_for_compaction(broker, topic)
-    ask(broker, "DELETE", topic, "compactionThreshold")
+    wait_for_compaction(pulsar_broker, topic)
+    ask(pulsar_broker, "DELETE", topic, "compactionThreshold")
     while pairs(read(client, topic)) != [("k", b"19")]:  # it may have begun before the last was sent
-        compact(broker, topic)
-    inside = ask(broker, "GET", topic, "internalStats")
+        compact(pulsar_broker, topic)
+    inside = ask(pulsar_broker, "GET", topic, "internalStats")
     assert inside["compactedLedger"]["entries"] == 1
     assert inside["cursors"]["__compaction"]["markDeletePosition"] == inside["lastConfirmedEntry"]
 
 
-def test_messages_without_a_key_go(broker: BrokerProcess, client: pulsar.Client, topic: str) -> None:
+def test_messages_without_a_key_go(pulsar_broker: BrokerProcess, client: pulsar.Client, topic: str) -> None:
     producer = client.create_producer(topic)
     producer.send(b"keyless")
     producer.send(b"1", partition_key="a")
-    compact(broker, topic)
+    compact(pulsar_broker, topic)
     assert pairs(read(client, topic)) == [("a", b"1")]
 
 
@@ -218,9 +200,9 @@ def test_messages_without_a_key_go(broker: BrokerProcess, client: pulsar.Client,
 def test_what_is_compacted_is_there_after_a_crash(
     client: pulsar.Client, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    data = tmp_path_factory.mktemp("crash") / "data"
+    home = tmp_path_factory.mktemp("crash")
     topic = "persistent://public/default/crashed"
-    with BrokerProcess(data, *PULSAR) as process:
+    with serving(home) as process:
         mine = connect(process)
         producer = mine.create_producer(topic)
         for number in range(10):
@@ -228,7 +210,7 @@ def test_what_is_compacted_is_there_after_a_crash(
         compact(process, topic)
         process.kill()
         mine.close()
-    with BrokerProcess(data, *PULSAR) as process:
+    with serving(home) as process:
         mine = connect(process)
         assert pairs(read(mine, topic)) == [("k0", b"8"), ("k1", b"9")]
         mine.close()
