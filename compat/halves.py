@@ -69,19 +69,25 @@ def _yes(ok: bool) -> str:
 
 
 def suites(results: Mapping[str, Any]) -> str:
-    """The suites that ran on Pulsar and on ours, and the tests in which they differ."""
+    """How the suites went on ours and, where they ran there, on Pulsar, and the tests in which both differ."""
     parts = []
     for suite, brokers in results.items():
         ours, theirs = (brokers.get(name, {}).get("outcomes", {}) for name in ("magnetar", "pulsar"))
-        if not ours or not theirs:
+        if not ours:
             continue
-        passed = [sum(outcome == "passed" for outcome in each.values()) for each in (ours, theirs)]
-        parts.append(
-            f"{suite}: {passed[0]} of {len(ours)} pass on Magnetar ({brokers['magnetar']['date']}), "
-            f"{passed[1]} of {len(theirs)} on Apache Pulsar 4.0.8.\n"
-        )
+        told = f"{suite}: {_passed(ours)} on Magnetar ({brokers['magnetar']['date']})"
+        if not theirs:
+            parts.append(f"{told}.\n")
+            continue
+        parts.append(f"{told}, {_passed(theirs)} on Apache Pulsar 4.0.8.\n")
         unlike = sorted(test for test in ours.keys() | theirs.keys() if ours.get(test) != theirs.get(test))
         rows = [[f"`{test}`", ours.get(test, "-"), theirs.get(test, "-")] for test in unlike]
         if rows:
             parts.append(table(["test", "Magnetar", "Pulsar 4.0.8"], rows))
     return "\n".join(parts)
+
+
+def _passed(outcomes: Mapping[str, str]) -> str:
+    passed = sum(outcome == "passed" for outcome in outcomes.values())
+    skipped = sum(outcome == "skipped" for outcome in outcomes.values())
+    return f"{passed} of {len(outcomes)} pass" + (f" ({skipped} skip themselves)" if skipped else "")

@@ -63,8 +63,7 @@ see every field as [entry formats](entry-formats.md) says, and begin again at a 
 count from 0, and Pulsar's message ids are those that `magnetar explain` tells for each offset. `empty` are messages
 without a payload that travel alone, `chunks` large messages in pieces, and `relay` records of a Kafka client that a
 Pulsar client read and passed on. What stands in brackets fails among the same clients on Apache Kafka 4.3.1 or Apache
-Pulsar 4.0.8 too (`--peers`): a fault of the client. What Pulsar's producers send is stored alike whatever the format
-says; a row that counts 5 is of format `kafka` alone.
+Pulsar 4.0.8 too (`--peers`): a fault of the client.
 """
 
 ADMIN = """What administrators do with Pulsar's own tools, each outcome checked: `compat/run_admin.py --magnetar`, and
