@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from magnetar.broker.limits import Limits as TopicLimits
-from magnetar.broker.limits import Quota, Rate
+from magnetar.broker.limits import Persistence, Quota, Rate
 from magnetar.broker.names import TopicName
 from magnetar.broker.topic import Topic
 from magnetar.ledger.cursor import Cursors, Start
 from magnetar.ledger.errors import StorageFailed
 from magnetar.ledger.memory import MemoryEngine
-from magnetar.ledger.port import Flush, LedgerPolicy, ManagedLedger
+from magnetar.ledger.port import Flush, LedgerPolicy, ManagedLedger, Position
 from magnetar.metadata import MemoryStore
 from magnetar.pulsar import backlog
 from magnetar.pulsar.backlog import EVICTION
@@ -299,6 +299,28 @@ async def partition(clock: Callable[[], int]) -> PulsarTopic:
     )  # fmt: skip
     await topic.load()
     return topic
+
+
+@pytest.mark.parametrize(("rate", "interval_ms"), [(0.5, 1000), (1.0, 1000), (4.0, 250), (0.0, 100)])
+async def test_cursors_are_kept_as_often_as_persistence_says(rate: float, interval_ms: int) -> None:
+    now_ms = 1000
+    topic = await partition(lambda: now_ms)
+    subscription = await topic.subscription(Wanted("s", SubType.Exclusive))
+    for number in range(3):
+        topic.log.append((entry(b"%d" % number),), messages=1, timestamp_ms=now_ms)
+    topic.apply(TopicLimits(persistence=Persistence(mark_delete_rate=rate)))
+
+    def kept() -> int:
+        return Cursors(topic.log, topic._store).open("s").mark_delete_position.entry_id
+
+    before, first = kept(), topic.log.ledgers()[0].ledger_id
+    now_ms += interval_ms - 1
+    subscription.cursor.mark_delete(Position(first, 0))
+    assert kept() == before
+    now_ms += 1
+    subscription.cursor.mark_delete(Position(first, 1))
+    assert kept() == 1
+    await topic.log.close()
 
 
 async def test_what_is_too_old_is_passed_over_by_subscriptions_and_kept_in_the_log() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -313,6 +314,69 @@ def test_the_slowest_subscription_passes_over_what_is_too_much(
     assert nothing_comes(late)
 
 
+# -- when, and how often it is kept
+
+
+@pytest.mark.parametrize("whose", ["put", "put_topic"])
+def test_delays_are_bounded_and_switched_off(
+    house: BrokerProcess, client: pulsar.Client, room: Room, whose: str
+) -> None:
+    """A namespace's policy and a topic's do the same: longer delays are refused, or nothing waits at all."""
+    put = getattr(room, whose)
+    consumer = client.subscribe(room.topic, "s", ConsumerType.Shared)
+    producer = client.create_producer(room.topic, batching_enabled=False)
+    put("delayedDelivery", {"tickTime": 1, "active": True, "maxDeliveryDelayInMillis": 60_000})
+    producer.send(b"waits", deliver_after=timedelta(seconds=50))
+    with raw.Raw(house) as other:  # a stock client of C++ sends again and again what it is refused
+        other.ask(raw.producer(room.topic))
+        answer = other.ask(raw.send(), raw.entry(b"too long", deliver_at_time=1 + 60_001))
+        assert answer.send_error.error == ServerError.NotAllowedError
+        assert "60000 milliseconds" in answer.send_error.message
+    until(lambda: room.stats()["subscriptions"]["s"]["msgDelayed"] == 1)
+    assert nothing_comes(consumer)
+    put("delayedDelivery", {"tickTime": 1, "active": False, "maxDeliveryDelayInMillis": 0})
+    producer.send(b"would", deliver_after=timedelta(hours=9))
+    assert sorted(receive(consumer, 2)) == [b"waits", b"would"]
+    own = room.http.get(f"{room.path}/delayedDelivery")
+    assert own.status_code == (200 if whose == "put_topic" else 204)
+    applied = {"applied": "true"}
+    assert room.http.get(f"{room.path}/delayedDelivery", params=applied).json()["active"] is False
+
+
+def test_persistence_is_the_topics_before_it_is_the_namespaces(room: Room) -> None:
+    persistence = {
+        "bookkeeperEnsemble": 2,
+        "bookkeeperWriteQuorum": 2,
+        "bookkeeperAckQuorum": 1,
+        "managedLedgerMaxMarkDeleteRate": 7.5,
+    }
+    room.put("persistence", persistence)
+    room.put_topic("persistence", persistence | {"bookkeeperAckQuorum": 2})
+    applied = room.http.get(f"{room.path}/persistence", params={"applied": "true"}).json()
+    assert applied == persistence | {"bookkeeperAckQuorum": 2}
+    assert room.http.delete(f"{room.path}/persistence").status_code == 204
+    applied = room.http.get(f"{room.path}/persistence", params={"applied": "true"}).json()
+    assert applied == persistence
+    assert room.http.post(f"{room.path}/persistence", json={"bookkeeperEnsemble": 1}).status_code == 412
+    fewer = persistence | {"bookkeeperAckQuorum": 3}
+    assert room.http.post(f"{room.path}/persistence", json=fewer).status_code == 412
+
+
+def test_what_nobody_uses_may_be_marked(room: Room) -> None:
+    inactive = {
+        "inactiveTopicDeleteMode": "delete_when_subscriptions_caught_up",
+        "maxInactiveDurationSeconds": 600,
+        "deleteWhileInactive": True,
+    }
+    room.put("inactiveTopicPolicies", inactive | {"maxInactiveDurationSeconds": 5})
+    room.put_topic("inactiveTopicPolicies", inactive)
+    wrong = inactive | {"inactiveTopicDeleteMode": "at_dawn"}
+    assert (
+        "delete_when_no_subscriptions"
+        in room.http.post(f"{room.path}/inactiveTopicPolicies", json=wrong).json()["reason"]
+    )
+
+
 # -- what cannot be, and what is remembered
 
 
@@ -325,6 +389,8 @@ def test_the_slowest_subscription_passes_over_what_is_too_much(
         ("dispatchRate", {"dispatchThrottlingRateInMsg": 1, "relativeToPublishRate": True}, 412),
         ("backlogQuota", {"limitSize": 1, "policy": "panic"}, 412),
         ("backlogQuota", {"limitSize": "x", "policy": "producer_exception"}, 412),
+        ("delayedDelivery", {"active": "yes"}, 412),
+        ("persistence", {"bookkeeperEnsemble": 1, "bookkeeperWriteQuorum": 2, "bookkeeperAckQuorum": 1}, 412),
     ],
 )
 def test_what_cannot_be_is_refused(room: Room, policy: str, value: Any, status: int) -> None:

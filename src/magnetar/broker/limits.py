@@ -7,7 +7,7 @@ and a topic's; `NAMESPACE_KEYS` and `TOPIC_KEYS` are all that is read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
@@ -39,6 +39,32 @@ class Quota(NamedTuple):
     policy: str = QUOTA_POLICIES[0]
 
 
+class DelayedDelivery(NamedTuple):
+    """Whether messages may wait for their time, and for how long at most; 0 for no bound."""
+
+    active: bool = True
+    tick_ms: int = 1000
+    """Kept and shown only: messages come to the millisecond."""
+    max_delay_ms: int = 0
+
+
+class Persistence(NamedTuple):
+    """How often a second a cursor is kept. The numbers of copies are kept and shown only: a ledger is on one broker."""
+
+    ensemble: int = 1
+    write_quorum: int = 1
+    ack_quorum: int = 1
+    mark_delete_rate: float = 1.0
+
+
+class InactiveTopics(NamedTuple):
+    """Whether Pulsar would delete what nobody uses; kept and shown only."""
+
+    mode: str = "delete_when_no_subscriptions"
+    after_s: int = 60
+    delete: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one authority says; None leaves it to the next one."""
@@ -60,6 +86,9 @@ class Limits:
     """How often one consumer may subscribe."""
     size_quota: Quota | None = None
     age_quota: Quota | None = None
+    delayed_delivery: DelayedDelivery | None = None
+    persistence: Persistence | None = None
+    inactive_topics: InactiveTopics | None = None
 
     def over(self, below: Limits) -> Limits:
         """Give what is in force where ``below`` says the rest."""
@@ -81,6 +110,9 @@ NAMESPACE_KEYS = {
     "subscriptionDispatchRate": "subscription_dispatch_rate",
     "clusterSubscribeRate": "subscribe_rate",
     "backlog_quota_map": "quotas",
+    "delayed_delivery_policies": "delayed_delivery",
+    "persistence": "persistence",
+    "inactive_topic_policies": "inactive_topics",
 }
 TOPIC_KEYS = {
     "maxProducerPerTopic": "max_producers",
@@ -96,6 +128,9 @@ TOPIC_KEYS = {
     "subscriptionDispatchRate": "subscription_dispatch_rate",
     "subscribeRate": "subscribe_rate",
     "backLogQuotaMap": "quotas",
+    "delayedDelivery": "delayed_delivery",
+    "persistence": "persistence",
+    "inactiveTopicPolicies": "inactive_topics",
 }
 _RATES = {
     "publish_rate": ("publishThrottlingRateInMsg", "publishThrottlingRateInByte"),
@@ -119,6 +154,12 @@ def decode_limits(content: Mapping[str, Any], keys: Mapping[str, str], *, strict
             found |= _quotas(key, value)
         elif name in _RATES:
             found[name] = _rate(key, value, *_RATES[name], strict=strict)
+        elif name in _OBJECTS:
+            try:
+                found[name] = _OBJECTS[name](key, value)
+            except InvalidPolicy:  # what is there was once kept without a look
+                if strict:
+                    raise
         else:
             number = _number(key, value, 0 if strict else None)
             if number >= 0:
@@ -165,3 +206,54 @@ def _quotas(key: str, value: Any) -> dict[str, Quota]:
         limit = next((quota[each] for each in limits if quota.get(each) is not None), 0)
         found[name] = Quota(max(_number(limits[0], limit), 0), policy)
     return found
+
+
+def _delayed_delivery(key: str, value: Any) -> DelayedDelivery:
+    said = _object(key, value)
+    return DelayedDelivery(
+        _flag(f"{key}.active", said.get("active", False)),
+        _number(f"{key}.tickTime", said.get("tickTime", 1000), 0),
+        _number(f"{key}.maxDeliveryDelayInMillis", said.get("maxDeliveryDelayInMillis") or 0, 0),
+    )
+
+
+def _persistence(key: str, value: Any) -> Persistence:
+    said = _object(key, value)
+    names = ("bookkeeperEnsemble", "bookkeeperWriteQuorum", "bookkeeperAckQuorum")
+    ensemble, written, acked = (_number(f"{key}.{name}", said.get(name), 1) for name in names)
+    if not ensemble >= written >= acked:
+        raise InvalidPolicy(
+            f"{key}: Bookkeeper Ensemble ({ensemble}) >= WriteQuorum ({written}) >= AckQuorum ({acked}) must hold"
+        )
+    rate = said.get("managedLedgerMaxMarkDeleteRate", 0)
+    if not isinstance(rate, int | float) or isinstance(rate, bool):
+        raise InvalidPolicy(f"{key}.managedLedgerMaxMarkDeleteRate must be a number, not {rate!r}")
+    return Persistence(ensemble, written, acked, float(rate))
+
+
+def _inactive_topics(key: str, value: Any) -> InactiveTopics:
+    said, modes = _object(key, value), ("delete_when_no_subscriptions", "delete_when_subscriptions_caught_up")
+    mode = said.get("inactiveTopicDeleteMode") or modes[0]
+    if mode not in modes:
+        raise InvalidPolicy(f"{key}.inactiveTopicDeleteMode is one of {', '.join(modes)}, not {mode!r}")
+    after_s = _number(f"{key}.maxInactiveDurationSeconds", said.get("maxInactiveDurationSeconds"), 1)
+    return InactiveTopics(mode, after_s, _flag(f"{key}.deleteWhileInactive", said.get("deleteWhileInactive")))
+
+
+_OBJECTS: dict[str, Callable[[str, Any], Any]] = {
+    "delayed_delivery": _delayed_delivery,
+    "persistence": _persistence,
+    "inactive_topics": _inactive_topics,
+}
+
+
+def _object(key: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidPolicy(f"{key} must be an object, not {value!r}")
+    return value
+
+
+def _flag(key: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidPolicy(f"{key} must be true or false, not {value!r}")
+    return value

@@ -83,6 +83,20 @@ class PulsarLimitSettings(SecuritySettings):
         rule=at_least(1),
         pulsar=("subscribeRatePeriodPerConsumerInSecond",),
     )
+    delayed_delivery_enabled: bool = setting(
+        True,
+        Kind.BOOLEAN,
+        f"Whether messages of Pulsar's producers may wait for their time; else they come at once. {_POLICY}",
+        pulsar=("delayedDeliveryEnabled",),
+    )
+    delayed_delivery_max_delay_in_millis: int = setting(
+        0,
+        Kind.LONG,
+        f"How long a message may ask to wait; producers of others are told so. 0 for no bound. {_POLICY}",
+        unit="ms",
+        rule=at_least(0),
+        pulsar=("delayedDeliveryMaxDelayInMillis",),
+    )
     backlog_quota_default_limit_bytes: int = setting(
         -1,
         Kind.LONG,

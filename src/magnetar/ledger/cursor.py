@@ -312,7 +312,7 @@ class Cursors:
         self._log = log
         self._metadata = metadata
         self._clock = clock
-        self._save_interval_ms = save_interval_ms
+        self.save_interval_ms = save_interval_ms
         self._open: dict[str, Cursor] = {}
         self._versions: dict[str, int] = {}
         self._due: dict[str, Callable[[], CursorInfo]] = {}
@@ -371,7 +371,7 @@ class Cursors:
         if self._open.get(name) is None:
             raise LedgerFenced(f"cursor {name} of {self._log.name} was deleted")
         self._due[name] = info
-        if self._clock() - self._saved_ms.get(name, 0) >= self._save_interval_ms:
+        if self._clock() - self._saved_ms.get(name, 0) >= self.save_interval_ms:
             self._write(name, info())
 
     def _write(self, name: str, info: CursorInfo) -> None:

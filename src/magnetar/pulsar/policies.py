@@ -11,7 +11,16 @@ from collections.abc import Callable
 from typing import Any
 
 from magnetar.broker.core import Broker
-from magnetar.broker.limits import TOPIC_KEYS, Limits, Quota, Rate, decode_limits
+from magnetar.broker.limits import (
+    TOPIC_KEYS,
+    DelayedDelivery,
+    InactiveTopics,
+    Limits,
+    Persistence,
+    Quota,
+    Rate,
+    decode_limits,
+)
 from magnetar.broker.names import TopicName
 from magnetar.broker.topic import Topic
 
@@ -108,4 +117,9 @@ def _defaults(broker: Broker) -> Limits:
         ),
         Quota(settings.backlog_quota_default_limit_bytes, policy),
         Quota(settings.backlog_quota_default_limit_second, policy),
+        DelayedDelivery(
+            settings.delayed_delivery_enabled, max_delay_ms=settings.delayed_delivery_max_delay_in_millis
+        ),
+        Persistence(),
+        InactiveTopics(),
     )

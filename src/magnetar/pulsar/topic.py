@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from magnetar.broker.limits import Limits as TopicLimits
+from magnetar.broker.limits import Persistence
 from magnetar.broker.topic import Topic
 from magnetar.ledger.cursor import Cursor, Cursors, Start
 from magnetar.ledger.port import Appended, ManagedLedger, Position, StoredEntry
@@ -29,6 +30,7 @@ from magnetar.records.entry import index_of
 from magnetar.records.pulsar_entries import Sent
 
 CURSOR_SAVE_MS = 1000
+_LEAST_CURSOR_SAVE_MS = 100  # each time costs a transaction of the metadata store
 _READER_RETURNS_MS = 60_000  # after a seek it is sent away, and comes back at once unless it died
 _EPOCHS = "/pulsar/topic-epochs"
 _log = logging.getLogger("magnetar.pulsar")
@@ -92,6 +94,8 @@ class PulsarTopic:
         self.limits = TopicLimits()
         """What its policies bound; see `apply`."""
         self.publish_rate: RateLimit | None = None
+        self.max_delay_ms = 0
+        """How long a message may ask to wait; 0 for no bound."""
         self.subscribed: dict[tuple[str, str, int], tuple[float, int]] = {}
         """By consumer: since when, and how often, it has subscribed."""
         if policies is not None:
@@ -106,6 +110,11 @@ class PulsarTopic:
             policies.max_unacked_per_consumer or 0, policies.max_unacked_per_subscription or 0
         )
         self.publish_rate = renewed(self.publish_rate, policies.publish_rate, now)
+        delayed, persistence = policies.delayed_delivery, policies.persistence
+        self._readings.delays = delayed is None or delayed.active
+        self.max_delay_ms = delayed.max_delay_ms if delayed is not None else 0
+        if persistence is not None:
+            self.cursors.save_interval_ms = _save_interval_ms(persistence)
         self._readings.rate = renewed(self._readings.rate, policies.dispatch_rate, now)
         for subscription in self.subscriptions.values():
             subscription.rate = renewed(subscription.rate, policies.subscription_dispatch_rate, now)
@@ -386,3 +395,10 @@ class PulsarTopic:
         self.send_away(wake=False)
         for subscription in list(self.subscriptions.values()):
             subscription.close()
+
+
+def _save_interval_ms(persistence: Persistence) -> int:
+    """Give after how long a changed cursor is kept; at the latest it is once a second."""
+    rate = persistence.mark_delete_rate
+    wanted = int(1000 / rate) if rate > 0 else 0  # 0 is Pulsar's "as often as it changes"
+    return min(max(wanted, _LEAST_CURSOR_SAVE_MS), CURSOR_SAVE_MS)

@@ -40,6 +40,8 @@ class Readings:
     """Whether acknowledgements of a part of a batch count."""
     rate: RateLimit | None = None
     """How fast all subscriptions together may be sent messages."""
+    delays: bool = True
+    """Whether messages wait for their time."""
 
 
 class ReadAhead:

@@ -213,7 +213,7 @@ class Shared(Subscription):
     def _is_early(self, delivery: Delivery) -> bool:
         """Keep an entry whose time has not come."""
         when = delivery.metadata.deliver_at_time
-        if when <= self._readings.clock():
+        if when <= self._readings.clock() or not self._readings.delays:
             return False
         heapq.heappush(self._delayed, (when, delivery.place, delivery.last_offset))
         self._set_alarm()
@@ -221,7 +221,7 @@ class Shared(Subscription):
 
     def _wake_delayed(self) -> None:
         now_ms = self._readings.clock()
-        while self._delayed and self._delayed[0][0] <= now_ms:
+        while self._delayed and (self._delayed[0][0] <= now_ms or not self._readings.delays):
             _, place, last_offset = heapq.heappop(self._delayed)
             self._again_later(place, Replay(last_offset, self._hash_of(place)))
         self._set_alarm()

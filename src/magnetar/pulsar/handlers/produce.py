@@ -133,6 +133,7 @@ def send(connection: Connection, command: CommandSend, entry: memoryview) -> Non
         if isinstance(topic, NonPersistentTopic):
             _pass_on(connection, command, sent, metadata, producing)
         else:
+            _check_delay(metadata, topic.max_delay_ms)
             _store(connection, command, sent, topic, made)
         if topic.publish_rate is not None:
             topic.publish_rate.spend(sent.messages, len(sent.framed))
@@ -159,6 +160,11 @@ def _check_metadata(sent: Sent) -> MessageMetadata:
     if isinstance(metadata.producer_name, bytes) or isinstance(metadata.partition_key, bytes):
         raise InvalidRecord("a producer name or key that is not UTF-8")
     return metadata
+
+
+def _check_delay(metadata: MessageMetadata, most_ms: int) -> None:
+    if most_ms and metadata.deliver_at_time - metadata.publish_time > most_ms:
+        raise NotAllowed(f"Exceeds max allowed delivery delay of {most_ms} milliseconds")
 
 
 def _check_size(connection: Connection, entry: memoryview, most: int | None) -> None:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from magnetar.broker.limits import AGE, SIZE, TOPIC_KEYS, Limits, Quota, Rate, decode_limits
+from magnetar.broker.limits import (
+    AGE,
+    SIZE,
+    TOPIC_KEYS,
+    DelayedDelivery,
+    InactiveTopics,
+    Limits,
+    Persistence,
+    Quota,
+    Rate,
+    decode_limits,
+)
 from magnetar.pulsar.policies import TopicPolicies
 from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, RestError, Route
 from magnetar.pulsar.rest.topics import found
@@ -41,6 +52,34 @@ def _subscribe(rate: Rate | None) -> dict[str, Any]:
     return {"subscribeThrottlingRatePerConsumer": rate.messages, "ratePeriodInSecond": rate.period_s}
 
 
+def _delayed(said: DelayedDelivery | None) -> dict[str, Any]:
+    said = said or DelayedDelivery()
+    return {
+        "tickTime": said.tick_ms,
+        "active": said.active,
+        "maxDeliveryDelayInMillis": said.max_delay_ms,
+    }
+
+
+def _persistence(said: Persistence | None) -> dict[str, Any]:
+    said = said or Persistence()
+    return {
+        "bookkeeperEnsemble": said.ensemble,
+        "bookkeeperWriteQuorum": said.write_quorum,
+        "bookkeeperAckQuorum": said.ack_quorum,
+        "managedLedgerMaxMarkDeleteRate": said.mark_delete_rate,
+    }
+
+
+def _inactive(said: InactiveTopics | None) -> dict[str, Any]:
+    said = said or InactiveTopics()
+    return {
+        "inactiveTopicDeleteMode": said.mode,
+        "maxInactiveDurationSeconds": said.after_s,
+        "deleteWhileInactive": said.delete,
+    }
+
+
 POLICIES = (
     Policy("maxProducers", "maxProducerPerTopic", lambda limits: limits.max_producers),
     Policy("maxConsumers", "maxConsumerPerTopic", lambda limits: limits.max_consumers),
@@ -70,6 +109,13 @@ POLICIES = (
         lambda limits: _dispatch(limits.subscription_dispatch_rate),
     ),
     Policy("subscribeRate", "subscribeRate", lambda limits: _subscribe(limits.subscribe_rate)),
+    Policy("delayedDelivery", "delayedDelivery", lambda limits: _delayed(limits.delayed_delivery)),
+    Policy("persistence", "persistence", lambda limits: _persistence(limits.persistence)),
+    Policy(
+        "inactiveTopicPolicies",
+        "inactiveTopicPolicies",
+        lambda limits: _inactive(limits.inactive_topics),
+    ),
 )
 
 
