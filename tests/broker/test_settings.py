@@ -49,6 +49,7 @@ kopAllowedNamespaces=${tenant}/${namespace}
 brokerServicePort=6650
 zookeeperServers=
 managedLedgerDefaultEnsembleSize=1
+zooKeeperSessionTimeoutMillis=30000
 """
 
 
@@ -89,9 +90,11 @@ def test_pulsars_and_kops_file_is_taken_as_it_is(tmp_path: Path) -> None:
     # Pulsar's 0 deletes what all subscriptions have read, which Kafka's clients do not expect.
     assert (settings.log_retention_ms, settings.log_retention_bytes) == (604800000, -1)
     assert settings.kop_allowed_namespaces == ("${tenant}/${namespace}",)
-    assert loaded.ignored == ("brokerServicePort", "managedLedgerDefaultEnsembleSize")
+    assert settings.broker_service_port == "6650"
+    assert loaded.ignored == ("managedLedgerDefaultEnsembleSize", "zooKeeperSessionTimeoutMillis")
     assert loaded.warning() == (
-        "2 settings have no meaning here and are ignored: brokerServicePort, managedLedgerDefaultEnsembleSize"
+        "2 settings have no meaning here and are ignored: "
+        "managedLedgerDefaultEnsembleSize, zooKeeperSessionTimeoutMillis"
     )
 
 

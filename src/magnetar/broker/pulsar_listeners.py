@@ -17,22 +17,19 @@ _SCHEMES = {name: scheme for scheme, name in (BINARY | WEB).items()}
 _URL = re.compile(
     r"(?:(?P<scheme>[a-z+]+)://)?(?:\[(?P<six>[0-9A-Fa-f:.%]*)\]|(?P<host>[^\[\]/:]*)):(?P<port>\d{1,5})/?"
 )
-_DEFAULT_HOST = "127.0.0.1"
 
 
 def parse_pulsar_listeners(settings: Settings) -> tuple[Listener, ...]:
     """Give where the binary protocol is to be served, or raise `InvalidConfig`; none where nothing is set."""
-    served = list(settings.pulsar_listeners)
-    if settings.broker_service_port_tls:
-        served.append(f"pulsar+ssl://{_host(served)}:{settings.broker_service_port_tls}")
+    ports = settings.broker_service_port, settings.broker_service_port_tls
+    served = _with_ports(settings.pulsar_listeners, ports, BINARY, settings)
     return _listeners("pulsar", served, settings.pulsar_advertised_listeners, BINARY, settings)
 
 
 def parse_web_listeners(settings: Settings) -> tuple[Listener, ...]:
     """Give where the admin REST is to be served, or raise `InvalidConfig`; none where nothing is set."""
-    served = list(settings.http_listeners)
-    if settings.web_service_port_tls:
-        served.append(f"https://{_host(served)}:{settings.web_service_port_tls}")
+    ports = settings.web_service_port, settings.web_service_port_tls
+    served = _with_ports(settings.http_listeners, ports, WEB, settings)
     return _listeners("http", served, settings.http_advertised_listeners, WEB, settings)
 
 
@@ -51,6 +48,20 @@ def url(listener: Listener) -> str:
     return f"{_SCHEMES[listener.name]}://{listener.advertised}"
 
 
+def _with_ports(
+    listeners: Sequence[str], ports: tuple[str, str], schemes: dict[str, str], settings: Settings
+) -> list[str]:
+    """Add what Pulsar's files say by ports alone: the plain one where no listeners are given, and that for TLS."""
+    (plain, encrypted), (port, tls_port) = schemes, ports
+    served = list(listeners)
+    host = _host(served[0] if served else f"{plain}://{_bracketed(settings.bind_address)}:0")
+    if port and not served:
+        served.append(f"{plain}://{host}:{port}")
+    if tls_port:
+        served.append(f"{encrypted}://{host}:{tls_port}")
+    return served
+
+
 def _listeners(
     part: str, served: Sequence[str], told: Sequence[str], schemes: dict[str, str], settings: Settings
 ) -> tuple[Listener, ...]:
@@ -60,7 +71,9 @@ def _listeners(
         )
     binds = [_parsed(f"{part}.listeners", text, schemes) for text in served]
     tell = [_parsed(f"{part}.advertised.listeners", text, schemes)[1] for text in told]
-    tell = tell or [Endpoint(reachable(bind.host), bind.port) for _, bind in binds]
+    tell = tell or [
+        Endpoint(settings.advertised_address or reachable(bind.host), bind.port) for _, bind in binds
+    ]
     return tuple(
         _listener(schemes[scheme], scheme in ("pulsar+ssl", "https"), bind, advertised, settings)
         for (scheme, bind), advertised in zip(binds, tell, strict=True)
@@ -83,8 +96,12 @@ def _parsed(setting: str, text: str, schemes: dict[str, str]) -> tuple[str, Endp
     return scheme, Endpoint(match["six"] if match["six"] is not None else match["host"], int(match["port"]))
 
 
-def _host(served: Sequence[str]) -> str:
-    match = _URL.fullmatch(served[0]) if served else None
-    if match is None:
-        return _DEFAULT_HOST
+def _host(served: str) -> str:
+    match = _URL.fullmatch(served)
+    if match is None:  # an error, which `_parsed` tells
+        return ""
     return f"[{match['six']}]" if match["six"] is not None else match["host"]
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host

@@ -36,6 +36,30 @@ class PulsarSettings(PulsarLimitSettings):
         Kind.LIST,
         "Addresses of the admin REST that clients are told, in the order of http.listeners.",
     )
+    broker_service_port: str = setting(
+        "",
+        Kind.STRING,
+        "Port on bind.address to serve Pulsar's binary protocol on where pulsar.listeners (--pulsar) says nothing; "
+        "empty for none.",
+    )
+    web_service_port: str = setting(
+        "",
+        Kind.STRING,
+        "Port on bind.address to serve Pulsar's admin REST on where http.listeners (--http) says nothing; empty for "
+        "none.",
+    )
+    bind_address: str = setting(
+        "127.0.0.1",
+        Kind.STRING,
+        "Host on which broker.service.port, web.service.port and their TLS twins are served; 0.0.0.0 for all "
+        "interfaces.",
+    )
+    advertised_address: str = setting(
+        "",
+        Kind.STRING,
+        "Host that Pulsar's clients and tools are told where no advertised listeners are given; empty for the one "
+        "served on.",
+    )
     pulsar_max_message_size: int = setting(
         5 * _MB,
         Kind.INT,

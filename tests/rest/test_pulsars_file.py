@@ -1,0 +1,60 @@
+"""Pulsar's own broker.conf says by ports where its clients are served; what the command line says comes first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from magnetar.broker.errors import InvalidConfig
+from magnetar.broker.pulsar_listeners import parse_pulsar_listeners, parse_web_listeners, url
+from magnetar.broker.settings import Settings
+from tests.process import BrokerProcess
+from tests.pulsar.conftest import connect
+
+FILE = """
+brokerServicePort=0
+brokerServicePortTls=
+webServicePort=0
+webServicePortTls=
+bindAddress=127.0.0.1
+bindAddresses=
+advertisedAddress=localhost
+"""
+
+
+def test_a_broker_conf_says_where_pulsars_clients_are_served(tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text(FILE)
+    with BrokerProcess(tmp_path / "data", "--config", str(file)) as broker:
+        assert broker.served["pulsar"][0].startswith("localhost:")
+        assert "ignored" not in broker.log.read_text()
+        with httpx.Client(base_url=f"http://{broker.served['http'][0]}", timeout=30) as http:
+            assert http.get("/admin/v2/clusters/standalone").json()["brokerServiceUrl"] == broker.pulsar_url
+        client = connect(broker)
+        client.create_producer("t").send(b"there")
+        client.close()
+
+
+def test_listeners_come_before_ports() -> None:
+    ports = {"broker_service_port": "6650", "web_service_port": "8080"}
+    given = Settings(
+        pulsar_listeners=("pulsar://127.0.0.1:7000",), http_listeners=("http://[::1]:80",), **ports
+    )  # type: ignore[arg-type]
+    assert [url(each) for each in parse_pulsar_listeners(given)] == ["pulsar://127.0.0.1:7000"]
+    assert [url(each) for each in parse_web_listeners(given)] == ["http://[::1]:80"]
+    alone = Settings(bind_address="::1", broker_service_port_tls="6651", **ports)  # type: ignore[arg-type]
+    assert [url(each) for each in parse_pulsar_listeners(alone)] == [
+        "pulsar://[::1]:6650",
+        "pulsar+ssl://[::1]:6651",
+    ]
+    everywhere = Settings(bind_address="0.0.0.0", advertised_address="broker.example", **ports)  # type: ignore[arg-type]
+    (found,) = parse_web_listeners(everywhere)
+    assert (found.bind.host, url(found)) == ("0.0.0.0", "http://broker.example:8080")
+
+
+@pytest.mark.parametrize("port", ["many", "70000", "-1"])
+def test_a_port_that_is_none_is_named(port: str) -> None:
+    with pytest.raises(InvalidConfig, match=port):
+        parse_pulsar_listeners(Settings(broker_service_port=port))
