@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.cli import forked
+
 MAGNETAR = Path(sys.executable).with_name("magnetar")
 
 
@@ -41,16 +43,8 @@ class Operator:
         self._environment = {**os.environ, "MAGNETAR_BOOTSTRAP_SERVER": bootstrap}
 
     def run(self, *arguments: str | Path, stdin: str = "", **variables: str) -> Ran:
-        done = subprocess.run(
-            [MAGNETAR, *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env=self._environment | variables,
-            check=False,
-        )
-        return Ran(done.returncode, done.stdout, done.stderr)
+        texts = [str(argument) for argument in arguments]
+        return Ran(*forked.run(texts, stdin, self._environment | variables, 60))
 
     def ok(self, *arguments: str | Path, stdin: str = "") -> str:
         """Run what must succeed, and give what it said."""
