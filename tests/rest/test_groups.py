@@ -114,6 +114,42 @@ def test_a_group_is_listed_reset_and_deleted_by_pulsars_tools(
     assert committed(house, topic, topic) < 0
 
 
+def test_what_is_cleared_namespace_wide_is_committed_for_groups(
+    http: httpx.Client, house: BrokerProcess, client: pulsar.Client
+) -> None:
+    assert http.put("/admin/v2/tenants/cleared", json={}).status_code == 204
+    assert http.put("/admin/v2/namespaces/cleared/ns").status_code == 204
+    topics = ["cleared/ns/one", "cleared/ns/two"]
+    for topic in topics:
+        produce(house, topic, 0, 10)
+    client.subscribe(f"persistent://{topics[0]}", "pulsars", initial_position=pulsar.InitialPosition.Earliest)
+    consumer = consumer_of(house, "g")
+    consumer.subscribe(topics)
+    read(consumer, 1)
+    consumer.commit(offsets=[TopicPartition(topic, 0, 3) for topic in topics], asynchronous=False)
+
+    def backlogs() -> list[int | None]:
+        def of(topic: str, name: str) -> int | None:
+            found = http.get(f"/admin/v2/persistent/{topic}/stats").json()["subscriptions"].get(name)
+            return None if found is None else int(found["msgBacklog"])
+
+        return [of(topics[0], "g"), of(topics[1], "g"), of(topics[0], "pulsars")]
+
+    eventually(backlogs, [7, 7, 10])
+    refused = http.post("/admin/v2/namespaces/cleared/ns/clearBacklog")
+    assert (refused.status_code, "has members" in refused.json()["reason"]) == (412, True)
+    assert http.post("/admin/v2/namespaces/cleared/ns/unsubscribe/g").status_code == 412
+    assert backlogs() == [7, 7, 10]
+    assert http.post("/admin/v2/namespaces/cleared/ns/clearBacklog/pulsars").status_code == 204
+    assert backlogs() == [7, 7, 0]
+    consumer.close()
+    eventually(lambda: http.post("/admin/v2/namespaces/cleared/ns/clearBacklog/g").status_code, 204)
+    assert [committed(house, "g", topic) for topic in topics] == [10, 10]
+    assert backlogs() == [0, 0, 0]
+    assert http.post("/admin/v2/namespaces/cleared/ns/unsubscribe/g").status_code == 204
+    assert [committed(house, "g", topic) < 0 for topic in topics] == [True, True]
+
+
 def test_a_group_that_kafka_deletes_is_gone_for_pulsar(
     http: httpx.Client, house: BrokerProcess, topic: str
 ) -> None:

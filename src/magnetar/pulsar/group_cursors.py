@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from urllib.parse import quote
 
 from magnetar.broker.core import Broker
@@ -156,6 +158,16 @@ class GroupCursors:
                 task.add_done_callback(self._urgent.discard)
 
     # -- what operators do to a group's cursor
+
+    @asynccontextmanager
+    async def moving(self, topic: PulsarTopic, subscription: Subscription) -> AsyncIterator[None]:
+        """A Kafka group of that name, if there is one, has no members, and goes on from where its cursor then is.
+
+        Raises `GroupIsActive`.
+        """
+        self.check(topic, subscription.name)
+        yield
+        await self.moved(topic, subscription)
 
     async def moved(self, topic: PulsarTopic, subscription: Subscription) -> None:
         """An operator moved a cursor: its group goes on from there; raise `GroupIsActive`."""

@@ -118,19 +118,30 @@ async def revoke_subscription(ask: Ask) -> None:
 
 
 async def clear_backlog(ask: Ask) -> None:
-    """Have one subscription, or all, of all topics pass over everything there is."""
-    wanted = ask.path.get("subscription")
-    async for topic in all_topics(ask):
-        for name, subscription in topic.subscriptions.items():
-            if wanted in (None, name):
-                subscription.skip_to(topic.last_position())
+    """Have one subscription, or all, of all topics pass over everything there is; groups that read refuse it."""
+    wanted, groups = ask.path.get("subscription"), ask.services.groups
+    concerned = [
+        (topic, subscription)
+        async for topic in all_topics(ask)
+        for name, subscription in topic.subscriptions.items()
+        if wanted in (None, name) and topic.last_position().ledger_id >= 0
+    ]
+    for topic, subscription in concerned:  # before anything is moved
+        groups.check(topic, subscription.name)
+    for topic, subscription in concerned:
+        async with groups.moving(topic, subscription):
+            subscription.skip_to(topic.last_position())
 
 
 async def unsubscribe(ask: Ask) -> None:
     """End a subscription on all topics of a namespace."""
-    async for topic in all_topics(ask):
-        if ask.path["subscription"] in topic.subscriptions:
-            topic.unsubscribe(ask.path["subscription"])
+    name, groups = ask.path["subscription"], ask.services.groups
+    having = [topic async for topic in all_topics(ask) if name in topic.subscriptions]
+    for topic in having:  # before anything is ended
+        groups.check(topic, name)
+    for topic in having:
+        await groups.deleted(topic, name)
+        topic.unsubscribe(name)
 
 
 async def all_topics(ask: Ask) -> AsyncIterator[PulsarTopic]:

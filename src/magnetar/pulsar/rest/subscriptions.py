@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from magnetar.ledger.cursor import Start
@@ -67,7 +66,7 @@ async def skip_all(ask: Ask) -> None:
     for topic, subscription in await _each(ask):
         last = topic.last_position()
         if last.ledger_id >= 0:
-            async with _moving(ask, topic, subscription):
+            async with ask.services.groups.moving(topic, subscription):
                 subscription.skip_to(last)
 
 
@@ -79,14 +78,14 @@ async def skip(ask: Ask) -> None:
         raise RestError(412, "the number of messages must be greater than 0")
     last = await _nth_open(topic, subscription, wanted)
     if last is not None:
-        async with _moving(ask, topic, subscription):
+        async with ask.services.groups.moving(topic, subscription):
             subscription.skip_to(Position(last.ledger_id, last.entry_id))
 
 
 async def reset_to_time(ask: Ask) -> None:
     """Have a subscription begin again with the first message published at that time (ms) or later."""
     for topic, subscription in await _each(ask):
-        async with _moving(ask, topic, subscription):
+        async with ask.services.groups.moving(topic, subscription):
             topic.seek(subscription, await topic.position_at(ask.number("timestamp")))
 
 
@@ -103,7 +102,7 @@ async def reset_to_position(ask: Ask) -> None:
         position = topic.end()
     else:
         position = topic.position_of((place[0], place[1] + bool(content.get("isExcluded"))))
-    async with _moving(ask, topic, subscription):
+    async with ask.services.groups.moving(topic, subscription):
         topic.seek(subscription, position)
 
 
@@ -116,7 +115,7 @@ async def expire(ask: Ask) -> None:
 async def expire_all(ask: Ask) -> None:
     """Have all subscriptions pass over messages that are older than so many seconds."""
     for topic in await every(ask):
-        for subscription in topic.subscriptions.values():
+        for subscription in list(topic.subscriptions.values()):
             await _expire(ask, topic, subscription)
 
 
@@ -126,7 +125,7 @@ async def expire_to_position(ask: Ask) -> None:
     place = _place(ask.json())
     if place is None:
         raise RestError(412, "the body must hold ledgerId and entryId")
-    async with _moving(ask, topic, subscription):
+    async with ask.services.groups.moving(topic, subscription):
         subscription.expired += subscription.skip_to(Position(*place))
 
 
@@ -226,16 +225,8 @@ async def _one(ask: Ask) -> tuple[PulsarTopic, Subscription]:
 async def _expire(ask: Ask, topic: PulsarTopic, subscription: Subscription) -> None:
     last = await topic.last_before(ask.services.clock() - ask.number("seconds") * 1000)
     if last is not None and subscription.cursor.mark_delete_position < last:
-        async with _moving(ask, topic, subscription):
+        async with ask.services.groups.moving(topic, subscription):
             subscription.expired += subscription.skip_to(last)
-
-
-@asynccontextmanager
-async def _moving(ask: Ask, topic: PulsarTopic, subscription: Subscription) -> AsyncIterator[None]:
-    """A Kafka group of that name, if there is one, has no members, and goes on from where its cursor then is."""
-    ask.services.groups.check(topic, subscription.name)
-    yield
-    await ask.services.groups.moved(topic, subscription)
 
 
 async def _nth_open(
