@@ -252,6 +252,35 @@ def test_partitions_are_remembered_topics_and_messages_are_not(tmp_path: Path) -
         client.close()
 
 
+def test_prometheus_sees_them_too(client: pulsar.Client, http: httpx.Client, topic: str) -> None:
+    full = client.subscribe(topic, "full", receiver_queue_size=1)
+    producer = client.create_producer(topic, batching_enabled=False)
+
+    def figure(name: str, subscription: str = "") -> float | None:
+        for line in http.get("/metrics").text.splitlines():
+            if line.startswith(name + "{") and f'topic="{topic}"' in line and subscription in line:
+                return float(line.rpartition(" ")[2])
+        return None
+
+    assert figure("pulsar_producers_count") == figure("pulsar_subscriptions_count") == 1
+    assert (figure("pulsar_consumers_count"), figure("pulsar_storage_size")) == (1, 0)
+    while not all(
+        figure(name, said)
+        for name, said in (
+            ("pulsar_rate_in", ""),
+            ("pulsar_throughput_out", ""),
+            ("pulsar_subscription_msg_rate_out", 'subscription="full"'),
+            ("pulsar_subscription_msg_drop_rate", 'subscription="full"'),
+        )
+    ):
+        producer.send(b"some are dropped")
+        full.receive(1000)
+        producer.send(b"1")
+        producer.send(b"2")
+    assert figure("pulsar_subscription_back_log", 'subscription="full"') == 0
+    full.close()
+
+
 def test_the_setting_must_be_true_or_false(tmp_path: Path) -> None:
     with pytest.raises(BrokerDidNotStart, match="enable"):
         BrokerProcess(tmp_path / "data", *PULSAR, "--set", "enableNonPersistentTopics=perhaps")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from magnetar.broker.errors import TopicNotFound
 from magnetar.broker.topic import Topic
@@ -17,11 +16,9 @@ from magnetar.pulsar.errors import SubscriptionNotFound
 from magnetar.pulsar.names import PulsarName, names_of
 from magnetar.pulsar.non_persistent import NonPersistentTopic, NonPersistentTopics
 from magnetar.pulsar.rest.ask import Ask, Needs, RestError, Route
-from magnetar.pulsar.rest.rates import Meter
+from magnetar.pulsar.rest.rates import Rates
 from magnetar.pulsar.rest.stats import consumer_stats, publisher_stats, together
 from magnetar.pulsar.rest.topics import managing, number_of
-
-_meters: WeakKeyDictionary[NonPersistentTopic | NonPersistentSubscription, Meter] = WeakKeyDictionary()
 
 
 def found(ask: Ask) -> Topic:
@@ -163,14 +160,7 @@ async def internal_stats(ask: Ask) -> dict[str, Any]:
 
 def topic_stats(topic: NonPersistentTopic) -> dict[str, Any]:
     """Give what Pulsar's ``NonPersistentTopicStats`` has, and ``msgDropCounter``; counters are since it was opened."""
-    counters = (
-        topic.messages_in,
-        topic.bytes_in,
-        topic.delivered_messages,
-        topic.delivered_bytes,
-        topic.dropped_messages,
-    )
-    rates = _meters.setdefault(topic, Meter(counters)).per_second(counters)
+    counters, rates = Rates.of_fleeting(topic)
     return {
         "msgRateIn": rates[0],
         "msgThroughputIn": rates[1],
@@ -197,12 +187,7 @@ def topic_stats(topic: NonPersistentTopic) -> dict[str, Any]:
 
 
 def _subscription(subscription: NonPersistentSubscription) -> dict[str, Any]:
-    counters = (
-        subscription.delivered_messages,
-        subscription.delivered_bytes,
-        subscription.dropped_messages,
-    )
-    rates = _meters.setdefault(subscription, Meter(counters)).per_second(counters)
+    counters, rates = Rates.of_fleeting_subscription(subscription)
     active = subscription.active_consumer
     return {
         "msgRateOut": rates[0],

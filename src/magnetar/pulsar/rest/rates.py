@@ -6,7 +6,9 @@ import time
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+from magnetar.pulsar.dispatch.non_persistent import NonPersistentSubscription
 from magnetar.pulsar.dispatch.subscription import Subscription
+from magnetar.pulsar.non_persistent import NonPersistentTopic
 from magnetar.pulsar.topic import PulsarTopic
 
 LEAST_S = 1.0
@@ -48,8 +50,16 @@ class Meter:
         return tuple((after - was) / passed for after, was in zip(counters, before, strict=True))
 
 
+class Counted(NamedTuple):
+    """Counters since they were begun, and each per second."""
+
+    total: tuple[int, ...]
+    per_second: tuple[float, ...]
+
+
 _topics: WeakKeyDictionary[PulsarTopic, Meter] = WeakKeyDictionary()
 _subscriptions: WeakKeyDictionary[Subscription, Meter] = WeakKeyDictionary()
+_fleeting: WeakKeyDictionary[NonPersistentTopic | NonPersistentSubscription, Meter] = WeakKeyDictionary()
 
 
 class Rates:
@@ -79,3 +89,25 @@ class Rates:
         meter = _subscriptions.setdefault(subscription, Meter(counters))
         now = meter.per_second(counters)
         return SubscriptionRates(now[0], now[1], *counters)
+
+    @staticmethod
+    def of_fleeting(topic: NonPersistentTopic) -> Counted:
+        """Give messages and bytes in, messages and bytes out, and messages dropped of a non-persistent partition."""
+        counters = (
+            topic.messages_in,
+            topic.bytes_in,
+            topic.delivered_messages,
+            topic.delivered_bytes,
+            topic.dropped_messages,
+        )
+        return Counted(counters, _fleeting.setdefault(topic, Meter(counters)).per_second(counters))
+
+    @staticmethod
+    def of_fleeting_subscription(subscription: NonPersistentSubscription) -> Counted:
+        """Give messages and bytes sent, and messages dropped, of a subscription of such a topic."""
+        counters = (
+            subscription.delivered_messages,
+            subscription.delivered_bytes,
+            subscription.dropped_messages,
+        )
+        return Counted(counters, _fleeting.setdefault(subscription, Meter(counters)).per_second(counters))

@@ -277,8 +277,9 @@ async def metrics(ask: Ask) -> Reply:
 
     from magnetar.pulsar.rest.metrics import TopicCollector
 
+    topics = ask.services.topics
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(TopicCollector(ask.services.topics.all_open()))
+    registry.register(TopicCollector(topics.all_open(), topics.non_persistent.all_open()))
     return Reply(generate_latest(registry), "text/plain; version=0.0.4; charset=utf-8")
 
 
