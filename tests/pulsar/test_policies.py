@@ -22,7 +22,7 @@ from magnetar.pulsar.rate_limits import RateLimit
 from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, ServerError
 from tests.process import BrokerProcess
 from tests.pulsar import raw
-from tests.pulsar.conftest import PULSAR, connect
+from tests.pulsar.conftest import serving
 from tests.pulsar.test_client import WAIT_MS, nothing_comes, numbers, receive, send
 
 _numbers = itertools.count()
@@ -30,25 +30,14 @@ EARLIEST = pulsar.InitialPosition.Earliest
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+def pulsar_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     settings = (
-        *("--http", "127.0.0.1:0", "--set", "group.initial.rebalance.delay.ms=0"),
-        *(
-            "--set",
-            "backlogQuotaCheckIntervalInSeconds=1",
-            "--set",
-            "message.expiry.check.interval.seconds=1",
-        ),
+        "group.initial.rebalance.delay.ms=0",
+        "backlogQuotaCheckIntervalInSeconds=1",
+        "message.expiry.check.interval.seconds=1",
     )
-    with BrokerProcess(tmp_path_factory.mktemp("policies") / "data", *PULSAR, *settings) as process:
+    with serving(tmp_path_factory.mktemp("policies"), *settings) as process:
         yield process
-
-
-@pytest.fixture
-def client(house: BrokerProcess) -> Iterator[pulsar.Client]:
-    made = connect(house)
-    yield made
-    made.close()
 
 
 class Room:
@@ -90,8 +79,8 @@ class Room:
 
 
 @pytest.fixture
-def room(house: BrokerProcess) -> Iterator[Room]:
-    with httpx.Client(base_url=f"http://{house.served['http'][0]}", timeout=30) as http:
+def room(pulsar_broker: BrokerProcess) -> Iterator[Room]:
+    with httpx.Client(base_url=f"http://{pulsar_broker.served['http'][0]}", timeout=30) as http:
         yield Room(http)
 
 
@@ -153,7 +142,7 @@ def test_a_topic_says_it_for_itself_and_follows_its_namespace_again(
 
 
 def test_topics_of_a_namespace_are_counted_whoever_makes_them(
-    client: pulsar.Client, room: Room, house: BrokerProcess
+    client: pulsar.Client, room: Room, pulsar_broker: BrokerProcess
 ) -> None:
     room.put("maxTopicsPerNamespace", 3)
     root = f"/admin/v2/persistent/{room.namespace}"
@@ -163,7 +152,7 @@ def test_topics_of_a_namespace_are_counted_whoever_makes_them(
     assert room.http.put(f"{root}/more").status_code == 409
     assert room.http.put(f"{root}/more/partitions", json=2).status_code == 412
     assert room.http.post(f"{root}/two/partitions", json=3).status_code == 412
-    admin = AdminClient({"bootstrap.servers": house.address})
+    admin = AdminClient({"bootstrap.servers": pulsar_broker.address})
     made = admin.create_topics([NewTopic(f"{room.namespace}/more", 1)])
     with pytest.raises(KafkaException, match="POLICY_VIOLATION"):
         next(iter(made.values())).result()
@@ -185,10 +174,10 @@ def test_a_consumer_may_hold_so_many_unacknowledged(client: pulsar.Client, room:
     assert receive(consumer, 2) == numbers(2, 4)
 
 
-def test_so_many_bytes_a_message_may_have(house: BrokerProcess, room: Room) -> None:
+def test_so_many_bytes_a_message_may_have(pulsar_broker: BrokerProcess, room: Room) -> None:
     """The Python client would send what is refused so again and again: this one says it once."""
     room.put_topic("maxMessageSize", 1000)
-    with raw.Raw(house) as client:
+    with raw.Raw(pulsar_broker) as client:
         client.ask(raw.producer(room.topic))
         assert client.ask(raw.send(), raw.entry(bytes(900))).type == BaseCommand.SEND_RECEIPT
         answer = client.ask(raw.send(sequence_id=1), raw.entry(bytes(1100)))
@@ -290,12 +279,14 @@ def test_producers_wait_or_fail_while_the_backlog_is_too_large(
 
 @pytest.mark.parametrize("kind", ["size", "age"])
 def test_the_slowest_subscription_passes_over_what_is_too_much(
-    client: pulsar.Client, room: Room, house: BrokerProcess, kind: str
+    client: pulsar.Client, room: Room, pulsar_broker: BrokerProcess, kind: str
 ) -> None:
     client.subscribe(room.topic, "slow").close()
     send(client, room.topic, [bytes(1000)] * 20, batching_enabled=False)
     kafka = f"{room.namespace}/t"
-    group = KafkaConsumer({"bootstrap.servers": house.address, "group.id": f"g-{room.namespace[-2:]}"})
+    group = KafkaConsumer(
+        {"bootstrap.servers": pulsar_broker.address, "group.id": f"g-{room.namespace[-2:]}"}
+    )
     group.commit(offsets=[TopicPartition(kafka, 0, 3)], asynchronous=False)
     until(lambda: len(room.stats()["subscriptions"]) == 2)
     if kind == "size":
@@ -319,7 +310,7 @@ def test_the_slowest_subscription_passes_over_what_is_too_much(
 
 @pytest.mark.parametrize("whose", ["put", "put_topic"])
 def test_delays_are_bounded_and_switched_off(
-    house: BrokerProcess, client: pulsar.Client, room: Room, whose: str
+    pulsar_broker: BrokerProcess, client: pulsar.Client, room: Room, whose: str
 ) -> None:
     """A namespace's policy and a topic's do the same: longer delays are refused, or nothing waits at all."""
     put = getattr(room, whose)
@@ -327,7 +318,7 @@ def test_delays_are_bounded_and_switched_off(
     producer = client.create_producer(room.topic, batching_enabled=False)
     put("delayedDelivery", {"tickTime": 1, "active": True, "maxDeliveryDelayInMillis": 60_000})
     producer.send(b"waits", deliver_after=timedelta(seconds=50))
-    with raw.Raw(house) as other:  # a stock client of C++ sends again and again what it is refused
+    with raw.Raw(pulsar_broker) as other:  # a stock client of C++ sends again and again what it is refused
         other.ask(raw.producer(room.topic))
         answer = other.ask(raw.send(), raw.entry(b"too long", deliver_at_time=1 + 60_001))
         assert answer.send_error.error == ServerError.NotAllowedError
@@ -429,16 +420,15 @@ def test_what_older_pulsars_wrote_for_unset_is_no_limit() -> None:
 
 
 def test_a_topics_policies_survive_a_crash_and_go_with_the_topic(tmp_path: Any) -> None:
-    arguments = (*PULSAR, "--http", "127.0.0.1:0")
     path = "/admin/v2/persistent/public/default/t"
-    with BrokerProcess(tmp_path / "data", *arguments) as process:
+    with serving(tmp_path) as process:
         with httpx.Client(base_url=f"http://{process.served['http'][0]}", timeout=30) as http:
             http.put(path)
             assert http.post(f"{path}/messageTTL", params={"messageTTL": "5"}).status_code == 204
             assert http.post(f"{path}/deduplicationEnabled", json=True).status_code == 204
         process.kill()
     with (
-        BrokerProcess(tmp_path / "data", *arguments) as process,
+        serving(tmp_path) as process,
         httpx.Client(base_url=f"http://{process.served['http'][0]}", timeout=30) as http,
     ):
         assert http.get(f"{path}/messageTTL").json() == 5
@@ -450,17 +440,17 @@ def test_a_topics_policies_survive_a_crash_and_go_with_the_topic(tmp_path: Any) 
 
 
 def test_a_groups_committed_offset_is_not_moved_by_the_age_of_messages(
-    house: BrokerProcess, client: pulsar.Client, room: Room
+    pulsar_broker: BrokerProcess, client: pulsar.Client, room: Room
 ) -> None:
     """Pulsar's TTL acts on subscriptions. A Kafka group that was away for long reads on where it was."""
     kafka = f"{room.namespace}/t"
     client.subscribe(room.topic, "pulsars").close()
-    producer = KafkaProducer({"bootstrap.servers": house.address, "linger.ms": 0})
+    producer = KafkaProducer({"bootstrap.servers": pulsar_broker.address, "linger.ms": 0})
     for number in range(5):
         producer.produce(kafka, b"%d" % number)
         producer.flush()
     settings = {
-        "bootstrap.servers": house.address,
+        "bootstrap.servers": pulsar_broker.address,
         "group.id": f"away-{room.namespace[-2:]}",
         "auto.offset.reset": "error",
     }
