@@ -4,7 +4,7 @@ BIN := .venv/bin
 # More at a time than a small machine has cores, since tests mostly wait for brokers. Tests of one module, or one
 # class, stay together: they share what they start.
 WORKERS ?= 4
-PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadscope
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadscope --no-loadscope-reorder
 SOURCES := src tests tools examples benchmarks compat
 
 # Tests start hundreds of processes: compiling all modules anew in each would cost most of the time.
@@ -30,8 +30,8 @@ demo: .venv/installed ## 336,776 real flights: a Kafka client, our broker, a Spa
 test: .venv/installed lint types ## everything that must pass, slow tests too
 	@$(PYTEST)
 
-fast: .venv/installed lint types ## the same without the slow tests, in a few minutes
-	@$(PYTEST) -m "not slow and not spark"
+fast: .venv/installed lint types ## the same without the slow tests, and with fewer random worlds, in a few minutes
+	@MAGNETAR_SEEDS=$${MAGNETAR_SEEDS:-100} MAGNETAR_FLIPS=$${MAGNETAR_FLIPS:-100} $(PYTEST) -m "not slow and not spark"
 
 lint: .venv/installed ## style and the import contracts
 	@$(BIN)/ruff check $(wildcard $(SOURCES))

@@ -12,9 +12,26 @@ from hypothesis import settings
 from tests.process import BrokerProcess
 
 # At a desk every run tries other examples; a change is not to be held up by what it did not touch.
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# Nothing is timed: other workers keep the machine busy.
+settings.register_profile("desk", deadline=None)
+settings.register_profile("ci", derandomize=True, deadline=None)
+settings.load_profile("ci" if os.environ.get("CI") else "desk")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Have workers begin with the modules that take longest, lest one of them be busy when all others are done."""
+    if not hasattr(config, "workerinput"):
+        return
+    rank: dict[Path, int] = {}
+    for item in items:
+        rank[item.path] = min(rank.get(item.path, 3), _rank({mark.name for mark in item.iter_markers()}))
+    items.sort(key=lambda item: rank[item.path])
+
+
+def _rank(marks: set[str]) -> int:
+    if "timeout" in marks:  # those that need more than the usual limit
+        return 0
+    return 1 if "spark" in marks else 2 if "slow" in marks else 3
 
 
 @pytest.fixture(scope="session")

@@ -174,16 +174,16 @@ def test_a_session_ends_with_its_token(secured: Secured) -> None:
 
 def test_a_session_goes_on_once_the_client_has_authenticated_again(secured: Secured) -> None:
     with secured.wire() as wire:
-        authenticated(wire, f"token:{expiring(1.2, 'root')}")
+        authenticated(wire, f"token:{expiring(3, 'root')}")
         assert authenticated(wire, f"token:{expiring(60, 'root')}").error_code == 0
-        time.sleep(1.3)
+        time.sleep(3.1)
         assert wire.ask(MetadataRequest(topics=[])).brokers
 
 
 def test_even_an_ended_session_may_be_renewed(secured: Secured) -> None:
     with secured.wire() as wire:
-        authenticated(wire, f"token:{expiring(1.1, 'root')}")
-        time.sleep(1.2)
+        authenticated(wire, f"token:{expiring(3, 'root')}")
+        time.sleep(3.1)
         assert authenticated(wire, f"token:{token('root')}").error_code == 0
         assert wire.ask(MetadataRequest(topics=[])).brokers
 
