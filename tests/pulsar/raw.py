@@ -20,7 +20,7 @@ def frame(command: BaseCommand, entry: bytes = b"") -> bytes:
 
 def entry(payload: bytes = b"hello", **metadata: object) -> bytes:
     """A message as producers frame it, with its checksum."""
-    said = MessageMetadata(producer_name="raw", sequence_id=0, publish_time=1, **metadata)  # type: ignore[arg-type]
+    said = MessageMetadata(**{"producer_name": "raw", "sequence_id": 0, "publish_time": 1, **metadata})  # type: ignore[arg-type]
     head = said.SerializeToString()
     body = struct.pack(">I", len(head)) + head + payload
     return b"\x0e\x01" + struct.pack(">I", crc32c(body)) + body

@@ -163,6 +163,8 @@ class ManagedLedger(ABC):
     """Called after ``visible_offset`` or ``first_offset`` moved."""
     watchers: list[Callable[[], None]]
     """Called then too: a log has one owner, and others may read along."""
+    letting_go: list[Callable[[], None]]
+    """Called before compacted ledgers take the place of history: what is only known from entries must be kept now."""
     compaction: CompactionReport
     attach: Callable[[], bytes] | None
     """Asked, at every checkpoint, for the bytes to keep as ``attachment``."""

@@ -2,8 +2,9 @@
 
 It is kept as Pulsar keeps it, in the cursor ``pulsar.dedup``: its mark-delete position tells up to where the entries
 are counted, and its properties (field 5 of ManagedCursorInfo: LongProperty 1 name, 2 value) hold a number per producer.
-After a crash the entries behind it are read again. Only what is durable is kept there: a number whose entry a power
-loss took would make the broker drop that message when it is sent again.
+After a crash the entries behind it are read again; before compaction takes entries away it is kept anew. Only what is
+durable is kept there: a number whose entry a power loss took would make the broker drop that message when it is sent
+again.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Deduplication:
             ledger = ledgers.get(mark.ledger_id)
             if ledger is not None and 0 <= mark.entry_id < ledger.entries:
                 offset = await self._log.offset_behind(mark)
-            else:
+            elif not ledgers or mark.ledger_id >= min(ledgers):  # entries that were counted are lost
                 self._pushed.clear()
         while entries := await self._log.read(offset, max_bytes=1 << 20):
             for entry in entries:

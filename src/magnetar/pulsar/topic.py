@@ -101,6 +101,7 @@ class PulsarTopic:
         if policies is not None:
             self.apply(policies)
         log.watchers.append(self._grown)
+        log.letting_go.append(self._keep_sequence_ids)
 
     def apply(self, policies: TopicLimits) -> None:
         """Have policies take effect."""
@@ -382,6 +383,11 @@ class PulsarTopic:
         if self.dedup is not None:
             self.dedup.save()
 
+    def _keep_sequence_ids(self) -> None:
+        """Compaction takes entries away that producers might send again after a crash."""
+        if self.dedup is not None:
+            self.dedup.save()
+
     def send_away(self, *, wake: bool = True) -> None:
         """Close all producers and consumers; their clients come back by themselves."""
         self.producers.send_away(wake=wake)
@@ -392,6 +398,7 @@ class PulsarTopic:
         """Send everybody away, and keep what is to be kept."""
         with contextlib.suppress(ValueError):
             self.log.watchers.remove(self._grown)
+            self.log.letting_go.remove(self._keep_sequence_ids)
         self.send_away(wake=False)
         for subscription in list(self.subscriptions.values()):
             subscription.close()

@@ -71,6 +71,7 @@ class CompactingLedger(ManagedLedger):
 
     def _begin(self) -> None:
         self.compaction = CompactionReport()
+        self.letting_go = []
         self._compacting = asyncio.Lock()
         self._sealing = None
 
@@ -311,6 +312,12 @@ class CompactingLedger(ManagedLedger):
             if each.compacted or (rules.replaces and each.sealed and each.last_offset <= draft.horizon_offset)
         ]
         before = [replace(each) for each in replaced]
+        if replaced:
+            try:
+                self._before_letting_go()
+            except BaseException:
+                self._drop(plan.ledger_id)
+                raise
         info.compacted = Compacted(summary, draft.horizon, draft.horizon_offset)
         info.properties.pop(COMPACTING, None)
         for each in replaced:
@@ -340,6 +347,8 @@ class CompactingLedger(ManagedLedger):
             if each.sealed and not each.compacted and each.last_offset <= compacted.horizon_offset
         ]
         before = [replace(each) for each in gone]
+        if gone:
+            self._before_letting_go()
         for each in gone:
             each.compacted, each.size = True, 0
         if gone:
@@ -352,6 +361,10 @@ class CompactingLedger(ManagedLedger):
                 raise
             self._let_files_go([each.ledger_id for each in gone])
         return bool(gone)
+
+    def _before_letting_go(self) -> None:
+        for keep in self.letting_go:
+            keep()
 
     def _let_files_go(self, ledger_ids: list[int]) -> None:
         for ledger_id in ledger_ids:
