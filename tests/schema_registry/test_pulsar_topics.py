@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import random
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,6 +82,28 @@ def test_each_version_has_its_id_and_pulsar_sees_its_own_bytes(
     assert [http.get(f"/subjects/{topic}-value/versions/{each}").json()["id"] for each in (1, 2)] == ids
     reader = pulsar_client.create_reader(topic, pulsar.MessageId.earliest)
     assert [reader.read_next(10_000).data() for _ in values] == [value[5:] for value in values]
+
+
+@pytest.mark.parametrize("codec", ["NONE", "ZSTD"])
+def test_a_message_in_pieces_is_framed_once(broker: BrokerProcess, pulsar_client: Any, codec: str) -> None:
+    topic = f"flights-in-pieces-{codec}"
+    producer = pulsar_client.create_producer(
+        topic,
+        schema=AvroSchema(Flight),
+        batching_enabled=False,
+        chunking_enabled=True,
+        compression_type=getattr(pulsar.CompressionType, codec),
+    )
+    # Of random letters, so that it takes several pieces however well it is compressed.
+    long = base64.b64encode(random.Random(7).randbytes(6 << 20)).decode()
+    rows = [Flight(carrier=text, number=number) for number, text in enumerate(("before", long, "after"))]
+    ids = [producer.send(row) for row in rows]
+    assert ids[1].entry_id() > ids[0].entry_id() + 1, "it was sent in pieces"
+    read = AvroDeserializer(SchemaRegistryClient({"url": registry_url(broker)}))
+    values = consumed(broker, topic, len(rows))
+    assert [read(value, value_of(topic)) for value in values] == [
+        {"carrier": row.carrier, "number": row.number} for row in rows
+    ]
 
 
 def test_json(broker: BrokerProcess, pulsar_client: Any) -> None:

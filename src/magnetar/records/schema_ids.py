@@ -36,13 +36,14 @@ def frame_of(schema_id: int | None) -> bytes:
     return b"" if schema_id is None else _FRAME.pack(0, schema_id)
 
 
-def schema_version(entry: Buffer) -> bytes | None:
+def schema_version(entry: Buffer, *, whole: bool = False) -> bytes | None:
     """Give the version of the topic's schema that a Pulsar producer named for an entry's messages.
 
-    None where there is none, or where the payload is no message as such: a chunk, a marker, something encrypted.
+    None where there is none, or where the payload is no message as such: a chunk, a marker, something encrypted. A
+    chunk counts if it stands for the ``whole`` message.
     """
     message = decode_entry(entry).message
-    foreign = message.encryption_keys or message.is_chunk or message.marker_type is not None
+    foreign = message.encryption_keys or (message.is_chunk and not whole) or message.marker_type is not None
     if message.entry_format != "pulsar" or foreign:
         return None
     return message.schema_version or None

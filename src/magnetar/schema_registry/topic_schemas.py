@@ -52,10 +52,13 @@ class TopicFrames:
         self._registries = registries
         self._known: dict[tuple[bytes, bytes], Frame | None] = {}
 
-    def of(self, topic: Topic, entry: StoredEntry) -> Frame | None:
-        """Give the frame of an entry's records, or None if they are to stay as they are."""
+    def of(self, topic: Topic, entry: StoredEntry, *, whole: bool = False) -> Frame | None:
+        """Give the frame of an entry's records, or None if they are to stay as they are.
+
+        A piece of a larger message has one only where it stands for the ``whole``.
+        """
         try:
-            version = schema_version(entry.data)
+            version = schema_version(entry.data, whole=whole)
         except RecordsError:
             return None  # whoever converts it will say what is wrong
         if version is None:

@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from magnetar.kafka.partitions.conversions import Part
+from magnetar.kafka.partitions.conversions import FrameOf, Part
 from magnetar.kafka.partitions.formats import Batch
 from magnetar.ledger.errors import OffsetOutOfRange
 from magnetar.ledger.port import ManagedLedger, StoredEntry
 from magnetar.records.batch import read_header
 from magnetar.records.chunks import Chunks, Gets, Piece, piece_in, whole
-from magnetar.records.pulsar_plain import plain_kafka_batch
+from magnetar.records.pulsar_plain import UnreadableBatch, plain_kafka_batch
+
+if TYPE_CHECKING:
+    from magnetar.records.schema_ids import Frame
 
 _READERS = 16
 _FIRST_STEP = 8
@@ -35,8 +38,9 @@ class _Seen(NamedTuple):
 class ChunkedMessages:
     """What consumers of one partition know of messages under way, by the offset that each fetches next."""
 
-    def __init__(self, log: ManagedLedger, most_bytes: int) -> None:
+    def __init__(self, log: ManagedLedger, most_bytes: int, frame_of: FrameOf | None = None) -> None:
         self._log = log
+        self._frame_of = frame_of
         self._most_bytes = most_bytes
         self._known: OrderedDict[int, Chunks[int]] = OrderedDict()
 
@@ -92,7 +96,8 @@ class ChunkedMessages:
         if gets is Gets.WHOLE:
             pieces = await self._pieces(places[:-1])
             if pieces is not None:
-                return await loop.run_in_executor(None, whole, entry.data, pieces), chunks
+                frame = None if self._frame_of is None else self._frame_of(entry, whole=True)
+                return await loop.run_in_executor(None, _whole, entry.data, pieces, frame), chunks
         return await loop.run_in_executor(None, plain_kafka_batch, entry.data), chunks
 
     async def _pieces(self, offsets: Sequence[int]) -> list[memoryview] | None:
@@ -140,3 +145,12 @@ class ChunkedMessages:
             low = entries[-1].last_offset + 1
             await asyncio.sleep(0)  # other clients wait meanwhile
         return found
+
+
+def _whole(last: memoryview, pieces: Sequence[memoryview], frame: Frame | None) -> Batch:
+    batch = whole(last, pieces)
+    if frame is None or isinstance(batch, UnreadableBatch):
+        return batch
+    from magnetar.records.schema_ids import framed
+
+    return framed(batch, frame)

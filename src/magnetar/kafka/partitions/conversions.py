@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from magnetar.kafka.partitions.formats import Batch
 from magnetar.ledger.port import StoredEntry
@@ -32,8 +32,13 @@ _INLINE_BYTES = 64 << 10  # more than this is converted in a thread, while the e
 _COPIED_INLINE_BYTES = 2 << 20  # unless it is little more than a copy: that takes well under a millisecond
 _MOST_TOLD = 1000
 
-FrameOf: TypeAlias = "Callable[[StoredEntry], Frame | None]"
-"""What is to stand before the keys and values of an entry's records."""
+
+class FrameOf(Protocol):
+    """What is to stand before the keys and values of an entry's records."""
+
+    def __call__(self, entry: StoredEntry, *, whole: bool = False) -> Frame | None:
+        """Tell it of one entry; a piece of a message has none unless it stands for the ``whole``."""
+        ...
 
 
 class Part(NamedTuple):

@@ -295,7 +295,9 @@ class Partition:
             batches = [part.batch for part in parts]
             if parts and (amid_pieces or any(part.piece for part in parts)):
                 if chunked is None:
-                    chunked = self._chunked = ChunkedMessages(self.log, self._conversions.chunked_bytes)
+                    chunked = self._chunked = ChunkedMessages(
+                        self.log, self._conversions.chunked_bytes, self._frame_of
+                    )
                 batches = await chunked.batches(offset, entries, parts, max_bytes)
         return batches, sum(map(len, batches))
 

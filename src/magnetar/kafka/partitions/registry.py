@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
@@ -98,7 +99,7 @@ class Partitions:
 
     def _frame_of(self, topic: Topic) -> FrameOf | None:
         frames = self._frames
-        return None if frames is None else lambda entry: frames.of(topic, entry)
+        return None if frames is None else partial(frames.of, topic)
 
     def size_of(self, topic: Topic, index: int) -> int:
         """Give the bytes that a partition takes on disk."""
