@@ -35,6 +35,7 @@ def pulsar_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPr
         "group.initial.rebalance.delay.ms=0",
         "backlogQuotaCheckIntervalInSeconds=1",
         "message.expiry.check.interval.seconds=1",
+        "brokerDeleteInactiveTopicsFrequencySeconds=1",
     )
     with serving(tmp_path_factory.mktemp("policies"), *settings) as process:
         yield process
@@ -353,7 +354,41 @@ def test_persistence_is_the_topics_before_it_is_the_namespaces(room: Room) -> No
     assert room.http.post(f"{room.path}/persistence", json=fewer).status_code == 412
 
 
-def test_what_nobody_uses_may_be_marked(room: Room) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["delete_when_no_subscriptions", "delete_when_subscriptions_caught_up"])
+def test_what_nobody_uses_is_deleted_once_nothing_is_in_it(
+    client: pulsar.Client, room: Room, mode: str
+) -> None:
+    other = f"persistent://{room.namespace}/other"
+    client.create_producer(other).send(b"kept")  # which retention has not taken
+    consumer = client.subscribe(room.topic, "s")
+    producer = client.create_producer(room.topic)
+    room.put(
+        "inactiveTopicPolicies",
+        {"inactiveTopicDeleteMode": mode, "maxInactiveDurationSeconds": 1, "deleteWhileInactive": True},
+    )
+
+    def is_there() -> bool:
+        return room.http.get(f"{room.path}/stats").status_code == 200
+
+    time.sleep(3)
+    assert is_there(), "it has a producer and a consumer"
+    producer.send(b"1")
+    producer.close()
+    consumer.close()
+    time.sleep(3)
+    assert room.backlog("s") == 1, "somebody will want it"
+    assert room.http.post(f"{room.path}/subscription/s/skip_all").status_code == 204
+    assert room.http.delete(f"{room.path}/truncate").status_code == 204
+    if mode == "delete_when_no_subscriptions":
+        time.sleep(3)
+        assert is_there(), "it has a subscription"
+        assert room.http.delete(f"{room.path}/subscription/s").status_code == 204
+    until(lambda: not is_there())
+    assert room.http.get(f"/admin/v2/persistent/{room.namespace}").json() == [other]
+
+
+def test_what_may_be_said_of_topics_that_nobody_uses(room: Room) -> None:
     inactive = {
         "inactiveTopicDeleteMode": "delete_when_subscriptions_caught_up",
         "maxInactiveDurationSeconds": 600,

@@ -57,10 +57,13 @@ class Persistence(NamedTuple):
     mark_delete_rate: float = 1.0
 
 
-class InactiveTopics(NamedTuple):
-    """Whether Pulsar would delete what nobody uses; kept and shown only."""
+NO_SUBSCRIPTIONS, CAUGHT_UP = "delete_when_no_subscriptions", "delete_when_subscriptions_caught_up"
 
-    mode: str = "delete_when_no_subscriptions"
+
+class InactiveTopics(NamedTuple):
+    """Whether a topic is deleted that nobody has used for so many seconds."""
+
+    mode: str = NO_SUBSCRIPTIONS
     after_s: int = 60
     delete: bool = False
 
@@ -232,10 +235,12 @@ def _persistence(key: str, value: Any) -> Persistence:
 
 
 def _inactive_topics(key: str, value: Any) -> InactiveTopics:
-    said, modes = _object(key, value), ("delete_when_no_subscriptions", "delete_when_subscriptions_caught_up")
-    mode = said.get("inactiveTopicDeleteMode") or modes[0]
-    if mode not in modes:
-        raise InvalidPolicy(f"{key}.inactiveTopicDeleteMode is one of {', '.join(modes)}, not {mode!r}")
+    said = _object(key, value)
+    mode = said.get("inactiveTopicDeleteMode") or NO_SUBSCRIPTIONS
+    if mode not in (NO_SUBSCRIPTIONS, CAUGHT_UP):
+        raise InvalidPolicy(
+            f"{key}.inactiveTopicDeleteMode is {NO_SUBSCRIPTIONS} or {CAUGHT_UP}, not {mode!r}"
+        )
     after_s = _number(f"{key}.maxInactiveDurationSeconds", said.get("maxInactiveDurationSeconds"), 1)
     return InactiveTopics(mode, after_s, _flag(f"{key}.deleteWhileInactive", said.get("deleteWhileInactive")))
 

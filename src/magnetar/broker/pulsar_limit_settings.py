@@ -97,6 +97,14 @@ class PulsarLimitSettings(SecuritySettings):
         rule=at_least(0),
         pulsar=("delayedDeliveryMaxDelayInMillis",),
     )
+    broker_delete_inactive_topics_frequency_seconds: int = setting(
+        60,
+        Kind.INT,
+        "How often topics are looked for that nobody uses, and whose policy (inactiveTopicPolicies) has them deleted.",
+        unit="seconds",
+        rule=at_least(1),
+        pulsar=("brokerDeleteInactiveTopicsFrequencySeconds",),
+    )
     backlog_quota_default_limit_bytes: int = setting(
         -1,
         Kind.LONG,

@@ -15,6 +15,7 @@ from magnetar.broker.settings import Settings
 from magnetar.ledger.port import wall_clock_ms
 from magnetar.pulsar.compaction import CompactionMonitor
 from magnetar.pulsar.group_cursors import GroupCursors
+from magnetar.pulsar.inactive import InactiveTopicsSweep
 from magnetar.pulsar.schemas import Schemas, strategy_named
 from magnetar.pulsar.server import PulsarServer
 from magnetar.pulsar.services import Services
@@ -49,6 +50,7 @@ class PulsarProtocolHandler(ProtocolHandler):
         )
         self.services = Services(broker, topics, schemas, GroupCursors(broker, topics), self._clock)
         self._compactions = CompactionMonitor(broker, topics)
+        InactiveTopicsSweep(broker, topics, self._clock)
         broker.events.topic_deleted.append(schemas.topic_deleted)
         namespaces = broker.namespaces
 

@@ -42,7 +42,7 @@ POLICIES = (
     Policy("persistence", "persistence", dict, honoured=True),
     Policy("subscriptionExpirationTime", "subscription_expiration_time_minutes", int),
     Policy("delayedDelivery", "delayed_delivery_policies", dict, honoured=True),
-    Policy("inactiveTopicPolicies", "inactive_topic_policies", dict),
+    Policy("inactiveTopicPolicies", "inactive_topic_policies", dict, honoured=True),
     Policy("maxProducersPerTopic", "max_producers_per_topic", int, honoured=True),
     Policy("maxConsumersPerTopic", "max_consumers_per_topic", int, honoured=True),
     Policy("maxConsumersPerSubscription", "max_consumers_per_subscription", int, honoured=True),

@@ -1,0 +1,78 @@
+"""Topics that nobody uses are deleted where a policy says so: Pulsar's ``inactiveTopicPolicies``.
+
+A topic is in use while anything is stored in it that retention has not taken, while Pulsar's producers or consumers are
+connected, and while it has subscriptions (Kafka's groups that committed are some); with
+``delete_when_subscriptions_caught_up`` only while one of them is behind. As in Pulsar, only topics that somebody has
+opened since the broker began are looked at. Kafka's clients that are connected and idle are not seen.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from magnetar.broker.core import Broker
+from magnetar.broker.errors import BrokerError
+from magnetar.broker.limits import CAUGHT_UP, InactiveTopics
+from magnetar.broker.topic import Topic
+from magnetar.ledger.errors import LedgerError
+from magnetar.metadata import MetadataError
+from magnetar.pulsar.topic import PulsarTopic
+from magnetar.pulsar.topics import PulsarTopics
+from magnetar.records.errors import RecordsError
+
+_log = logging.getLogger("magnetar.pulsar")
+
+
+class InactiveTopicsSweep:
+    """Looks at open topics now and then."""
+
+    def __init__(self, broker: Broker, topics: PulsarTopics, clock: Callable[[], int]) -> None:
+        self._broker = broker
+        self._topics = topics
+        self._clock = clock
+        self._since_ms: dict[bytes, int] = {}
+        """By topic id: since when nobody has been seen to use it."""
+        self._rounds = 0
+        topics.each_second.append(self._each_second)
+
+    async def _each_second(self) -> None:
+        self._rounds += 1
+        if self._rounds % self._broker.settings.broker_delete_inactive_topics_frequency_seconds == 0:
+            await self.sweep()
+
+    async def sweep(self) -> None:
+        """Delete what has not been used for as long as its policy says."""
+        open_topics = {each.topic.topic_id: each.topic for each in self._topics.all_open()}
+        before, self._since_ms = self._since_ms, {}
+        for topic_id, topic in open_topics.items():
+            try:
+                await self._look_at(topic, before.get(topic_id))
+            except (LedgerError, MetadataError, BrokerError, RecordsError) as error:
+                _log.error("whether topic %s is used cannot be told: %s", topic.name, error)
+
+    async def _look_at(self, topic: Topic, since_ms: int | None) -> None:
+        policy = self._topics.policies.limits(topic).inactive_topics
+        if policy is None or not policy.delete or topic.internal or topic.deleted:
+            return
+        partitions = [await self._topics.open(topic, index) for index in range(topic.partitions)]
+        if any(_is_used(each, policy) for each in partitions):
+            return
+        now_ms = self._clock()
+        since_ms = now_ms if since_ms is None else since_ms
+        if now_ms - since_ms < policy.after_s * 1000:
+            self._since_ms[topic.topic_id] = since_ms
+            return
+        _log.info("topic %s is deleted: nobody has used it for %d s", topic.name, policy.after_s)
+        await self._broker.delete_topic(topic.kafka_name)
+
+
+def _is_used(partition: PulsarTopic, policy: InactiveTopics) -> bool:
+    subscriptions = partition.subscriptions.values()
+    return bool(
+        partition.log.next_offset > partition.log.first_offset
+        or partition.producers.by_name
+        or partition.producers.waiting
+        or any(each.consumers for each in subscriptions)
+        or (any(each.backlog for each in subscriptions) if policy.mode == CAUGHT_UP else subscriptions)
+    )
