@@ -17,6 +17,11 @@ settings.register_profile("desk", deadline=None)
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
+# Spark's JVMs live for a test or two: optimizing what they run, and collecting garbage in parallel, would take twice
+# the CPU time of the work itself. Processes that tests start inherit this.
+for opts in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
+    os.environ.setdefault(opts, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Have workers begin with the modules that take longest, lest one of them be busy when all others are done."""
