@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from magnetar.kafka.context import Software
 from magnetar.kafka.fetch_sessions import Ask
 from magnetar.kafka.handlers.fetch import fetch
 from magnetar.kafka.partitions.partition import Partition
@@ -41,6 +42,7 @@ async def test_an_append_during_the_first_read_is_not_missed() -> None:
     ask = Ask("t", bytes(16), FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20))
     context: Any = SimpleNamespace(
         access=None,
+        software=Software(),
         kafka=SimpleNamespace(
             fetch_sessions=SimpleNamespace(resolve=lambda request: (None, [ask], 0)),
             partitions=SimpleNamespace(opened=lambda name, topic_id, index: partition),

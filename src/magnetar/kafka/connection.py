@@ -15,7 +15,7 @@ from typing import Any
 from magnetar.broker.auth import AuthenticationFailed
 from magnetar.broker.listeners import Listener
 from magnetar.kafka.authorization import guarded
-from magnetar.kafka.context import RequestContext, Services
+from magnetar.kafka.context import RequestContext, Services, Software
 from magnetar.kafka.eager import Eager
 from magnetar.kafka.handlers import ROUTE_BY_KEY, Route
 from magnetar.kafka.handlers.api_versions import unsupported_version
@@ -87,6 +87,7 @@ class Conversation:
         self._catching_up = False
         self._ready: list[Buffer] = []  # answers, in parts, that go out together
         self.client_id = ""
+        self.software = Software()
 
     @property
     def busy(self) -> bool:
@@ -179,6 +180,7 @@ class Conversation:
             self._listener,
             self._login,
             self._access,
+            self.software,
         )
         answer = Answer(header, size, context)
         self._answers.append(answer)

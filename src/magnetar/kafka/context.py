@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from magnetar.broker.auth import Access
@@ -34,6 +34,14 @@ class Services:
 
 
 @dataclass(slots=True)
+class Software:
+    """What a connection's client says it is, in ApiVersions (KIP-511); empty if it says nothing."""
+
+    name: str = ""
+    version: str = ""
+
+
+@dataclass(slots=True)
 class RequestContext:
     """One request's circumstances. ``client_host`` begins with a slash, as Kafka shows it."""
 
@@ -46,5 +54,7 @@ class RequestContext:
     """How the client authenticated; None where nobody needs to."""
     access: Access | None = None
     """What the client may do; None if that is everything."""
+    software: Software = field(default_factory=Software)
+    """The same for all requests of a connection."""
     placed: bool = False
     """Set by Produce once all its batches have their place in the logs: then the next request may begin."""

@@ -1,0 +1,31 @@
+"""How much of a partition one answer holds depends on what the client says it is (decision 12)."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar.kafka.wire.messages.api_versions_request import ApiVersionsRequest
+from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from magnetar.records.batch import Record, encode_batch
+from tests.hostile.client import Wire, fetch, produce
+from tests.process import BrokerProcess
+
+BATCH = encode_batch([Record(None, bytes(60_000), [], 0, 0)])
+
+
+@pytest.mark.parametrize(
+    ("software", "most"), [("", 512 << 10), ("librdkafka", 512 << 10), ("apache-kafka-java", 1 << 20)]
+)
+def test_the_java_client_gets_as_much_as_it_asks_for_by_default(
+    broker: BrokerProcess, software: str, most: int
+) -> None:
+    topic = f"sizes-{software or 'none'}"
+    with Wire(broker.host_and_port) as wire:
+        if software:
+            wire.ask(ApiVersionsRequest(client_software_name=software, client_software_version="4.3.1"), 3)
+        topics = [MetadataRequestTopic(name=topic)]
+        wire.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=True), 12)
+        for _ in range(25):
+            assert produce(wire, topic, BATCH).error_code == 0
+        size = len(fetch(wire, topic, 0).records)
+    assert most - len(BATCH) < size <= most
