@@ -1,10 +1,11 @@
 # Every target makes .venv and installs what it needs by itself. `make` alone explains them.
 SHELL := /bin/bash
 BIN := .venv/bin
-# More at a time than a small machine has cores, since tests mostly wait for brokers. Tests of one module, or one
-# class, stay together: they share what they start.
-WORKERS ?= 4
-PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadscope --no-loadscope-reorder
+# Tests of one module, or one class, stay together: they share what they start. Most wait for brokers, so that four
+# are right for two cores; but Spark gives a Python worker ten seconds to start, which more than two Sparks may use up.
+WORKERS ?= 2
+FAST_WORKERS ?= 4
+PYTEST := $(BIN)/python -m pytest --dist loadscope --no-loadscope-reorder --numprocesses
 SOURCES := src tests tools examples benchmarks compat
 
 # Tests start hundreds of processes: compiling all modules anew in each would cost most of the time.
@@ -28,10 +29,10 @@ demo: .venv/installed ## 336,776 real flights: a Kafka client, our broker, a Spa
 	@$(BIN)/python examples/flights/demo.py
 
 test: .venv/installed lint types ## everything that must pass, slow tests too
-	@$(PYTEST)
+	@$(PYTEST) $(WORKERS)
 
 fast: .venv/installed lint types ## the same without the slow tests, and with fewer random worlds, in a few minutes
-	@MAGNETAR_SEEDS=$${MAGNETAR_SEEDS:-100} MAGNETAR_FLIPS=$${MAGNETAR_FLIPS:-100} $(PYTEST) -m "not slow and not spark"
+	@MAGNETAR_SEEDS=$${MAGNETAR_SEEDS:-100} MAGNETAR_FLIPS=$${MAGNETAR_FLIPS:-100} $(PYTEST) $(FAST_WORKERS) -m "not slow and not spark"
 
 lint: .venv/installed ## style and the import contracts
 	@$(BIN)/ruff check $(wildcard $(SOURCES))
