@@ -99,7 +99,7 @@ async def test_retention_may_take_the_place_away(house: House) -> None:
     """Retention takes sealed ledgers; what was kept of those that are gone still counts."""
     house.send("a", 0, 5)
     house.topic.save()
-    place = house.topic.last_position()
+    place = house.topic.places.last()
     for _ in range(4):
         house.log.append((entry(b"v", producer_name="z"),), messages=1, timestamp_ms=1000)
     await house.log.roll()

@@ -39,7 +39,7 @@ async def enforce(topic: PulsarTopic, now_ms: int) -> None:
     if size is not None and size.policy == EVICTION:
         _skip(topic, _place_before(topic, int(size.limit * _EVICT_TO)))
     if age is not None and age.policy == EVICTION:
-        _skip(topic, await topic.last_before(now_ms - age.limit * 1000))
+        _skip(topic, await topic.places.last_before(now_ms - age.limit * 1000))
 
 
 def over_size(topic: PulsarTopic) -> Quota | None:

@@ -12,7 +12,7 @@ from magnetar.broker.limits import Limits as TopicLimits
 from magnetar.broker.limits import Persistence
 from magnetar.broker.topic import Topic
 from magnetar.ledger.cursor import Cursor, Cursors, Start
-from magnetar.ledger.port import Appended, ManagedLedger, Position, StoredEntry
+from magnetar.ledger.port import Appended, ManagedLedger, Position
 from magnetar.metadata import MetadataStore
 from magnetar.pulsar.deduplication import CURSOR as DEDUPLICATION_CURSOR
 from magnetar.pulsar.deduplication import Deduplication
@@ -24,9 +24,9 @@ from magnetar.pulsar.dispatch.shared import Shared
 from magnetar.pulsar.dispatch.single_active import SingleActive
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.errors import ConsumerBusy, NotAllowed, SubscriptionNotFound
+from magnetar.pulsar.places import Places
 from magnetar.pulsar.producers import Producer, Producers
 from magnetar.pulsar.rate_limits import RateLimit, renewed
-from magnetar.records.entry import index_of
 from magnetar.records.pulsar_entries import Sent
 
 CURSOR_SAVE_MS = 1000
@@ -76,6 +76,7 @@ class PulsarTopic:
         self.index = index
         self.partition = index if topic.partitions > 1 else -1
         self.log = log
+        self.places = Places(log)
         self.cursors = Cursors(log, store, clock=clock, save_interval_ms=CURSOR_SAVE_MS)
         self.opened_with = (log.next_offset, sum(ledger.size for ledger in log.ledgers()))
         """Messages and bytes that it had had when it was opened; counters of what came in start here."""
@@ -253,74 +254,24 @@ class PulsarTopic:
     async def _start(self, wanted: Wanted) -> Position | None:
         """Give where a new subscription begins, if it says so more exactly than first or last."""
         if wanted.rollback_ms:
-            return await self.position_at(self._clock() - wanted.rollback_ms)
+            return await self.places.at(self._clock() - wanted.rollback_ms)
         if wanted.start_place is None:
             return None
-        return self.position_of(wanted.start_place)
+        return self.places.of(wanted.start_place)
 
-    # -- places
-
-    def position_of(self, place: tuple[int, int]) -> Position:
-        """Give the entry that a client names, or the nearest one behind it that there is or will be."""
-        ledgers = self.log.ledgers()
-        if not ledgers:
-            return Position(-1, 0)
-        for ledger in ledgers:
-            if place[0] < ledger.ledger_id:
-                return Position(ledger.ledger_id, 0)
-            if place[0] == ledger.ledger_id and place[1] < ledger.entries:
-                return Position(ledger.ledger_id, max(place[1], 0))
-        return self.end()
-
-    def end(self) -> Position:
-        """Give the place right behind the last entry."""
-        ledgers = self.log.ledgers()
-        return Position(ledgers[-1].ledger_id, ledgers[-1].entries) if ledgers else Position(-1, 0)
-
-    def last_position(self) -> Position:
-        """Give the place of the last entry."""
-        end = self.end()
-        return Position(end.ledger_id, end.entry_id - 1)
-
-    def bytes_behind(self, mark: Position) -> int:
-        """Give about how many bytes lie behind a position: of its own ledger the share of the entries."""
-        size = 0
-        for ledger in self.log.ledgers():
-            if ledger.ledger_id > mark.ledger_id:
-                size += ledger.size
-            elif ledger.ledger_id == mark.ledger_id and ledger.entries:
-                size += ledger.size * max(ledger.entries - mark.entry_id - 1, 0) // ledger.entries
-        return size
+    # -- moving
 
     def backlog_bytes(self, subscription: Subscription) -> int:
         """Give about how many bytes a subscription has not acknowledged."""
-        return self.bytes_behind(subscription.cursor.mark_delete_position) if subscription.backlog else 0
+        return (
+            self.places.bytes_behind(subscription.cursor.mark_delete_position) if subscription.backlog else 0
+        )
 
     def own_subscriptions(self) -> list[Subscription]:
         """Give those that are Pulsar's to move: not a Kafka group's, nor one whose group reads in its place."""
         return [
             each for name, each in self.subscriptions.items() if not (self.is_groups(name) or each.paused)
         ]
-
-    async def position_at(self, timestamp_ms: int) -> Position:
-        """Give the first entry that was stored at that time or later, or the end."""
-        found = await self.log.find_first(lambda entry: index_of(entry.data).broker_timestamp >= timestamp_ms)
-        return self.end() if found is None else Position(found.ledger_id, found.entry_id)
-
-    async def last_entry(self, *, compacted: bool = False) -> StoredEntry | None:
-        """Give the last entry that may be read, by readers of what is compacted or by any, or None."""
-        log, copies = self.log, self.log.compacted
-        last = log.visible_offset - 1
-        entries = []
-        if last >= log.first_offset and not (
-            compacted and copies is not None and copies.horizon_offset >= last
-        ):
-            entries = await log.read(last, max_bytes=1)
-        if entries or copies is None or not copies.ledger.entries or copies.horizon_offset < last:
-            return entries[-1] if entries else None
-        if compacted or copies.ledger.last_offset >= log.first_offset:
-            entries = await log.read_compacted(copies.ledger.last_offset, max_bytes=1)
-        return entries[-1] if entries else None
 
     @staticmethod
     def _seek(cursor: Cursor, position: Position) -> None:
@@ -355,18 +306,13 @@ class PulsarTopic:
         if self.subscriptions.get(subscription.name) is subscription:
             del self.subscriptions[subscription.name]
 
-    async def last_before(self, timestamp_ms: int) -> Position | None:
-        """Give the place of the last entry that was stored before that time, or None if there are no ledgers."""
-        position = await self.position_at(timestamp_ms)
-        return None if position.ledger_id < 0 else Position(position.ledger_id, position.entry_id - 1)
-
     async def expire(self, older_than_ms: int) -> None:
         """Have subscriptions pass over what is older and nobody acknowledged (message TTL).
 
         Kafka's groups read by Kafka's rules: nothing moves what they committed.
         """
         concerned = self.own_subscriptions()
-        last = await self.last_before(older_than_ms) if concerned else None
+        last = await self.places.last_before(older_than_ms) if concerned else None
         if last is not None:
             for subscription in concerned:
                 if subscription.cursor.mark_delete_position < last:

@@ -43,9 +43,9 @@ async def _seek(connection: Connection, command: CommandSeek, consuming: Consumi
         return
     assert isinstance(subscription, Subscription)
     if command.HasField("message_publish_time"):
-        position = await topic.position_at(command.message_publish_time)
+        position = await topic.places.at(command.message_publish_time)
     elif command.HasField("message_id"):
-        position = topic.position_of(place_of(command.message_id))
+        position = topic.places.of(place_of(command.message_id))
         subscription.acks.forget_part(position)
     else:
         raise PulsarError("Seek without a message id or a time", ServerError.MetadataError)
@@ -83,7 +83,7 @@ async def _last_message_id(
 
 async def fill_last_message_id(filled: MessageIdData, topic: PulsarTopic, *, compacted: bool = False) -> None:
     """Write the id of a topic's last message, as a reader of what is compacted sees it or any; -1:-1 for none."""
-    last = await topic.last_entry(compacted=compacted)
+    last = await topic.places.last_entry(compacted=compacted)
     filled.partition = topic.partition
     if last is None:
         filled.ledgerId = filled.entryId = _UINT64

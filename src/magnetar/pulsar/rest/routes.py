@@ -5,6 +5,7 @@ from __future__ import annotations
 from magnetar.pulsar.rest import (
     cluster,
     compaction,
+    messages,
     namespaces,
     non_persistent,
     policies,
@@ -32,6 +33,7 @@ _PARTS = (
     topic_policies,
     non_persistent,
     subscriptions,
+    messages,
     stats,
     schemas,
 )

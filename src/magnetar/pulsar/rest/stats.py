@@ -95,7 +95,7 @@ def subscription_stats(subscription: Subscription, topic: PulsarTopic) -> dict[s
         "messageAckRate": 0.0,
         "msgBacklog": subscription.backlog,
         "msgBacklogNoDelayed": subscription.backlog - subscription.delayed,
-        "backlogSize": topic.bytes_behind(subscription.cursor.mark_delete_position),
+        "backlogSize": topic.places.bytes_behind(subscription.cursor.mark_delete_position),
         "blockedSubscriptionOnUnackedMsgs": subscription.is_blocked,
         "msgDelayed": subscription.delayed,
         "unackedMessages": subscription.unacked,

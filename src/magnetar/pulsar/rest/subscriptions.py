@@ -1,25 +1,20 @@
-"""Subscriptions: listed, made, ended, moved; their messages looked at, passed over, expired."""
+"""Subscriptions: listed, made, ended, moved; their messages passed over, expired."""
 
 from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from magnetar.ledger.cursor import Start
-from magnetar.ledger.errors import LedgerNotFound
 from magnetar.ledger.port import Position, StoredEntry
 from magnetar.pulsar.dispatch.base import SubType
-from magnetar.pulsar.dispatch.deliveries import Conversions, Delivery
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.errors import NotAllowed, SubscriptionNotFound
-from magnetar.pulsar.rest.ask import Ask, Needs, Reply, RestError, Route
+from magnetar.pulsar.rest.ask import Ask, Needs, RestError, Route
 from magnetar.pulsar.rest.topics import every, one
 from magnetar.pulsar.topic import PulsarTopic, Wanted
-from magnetar.records.compression import Buffer
-from magnetar.records.pulsar_compression import decompress_payload
 
 _LONG_MAX = (1 << 63) - 1
 _NOT_A_HEADER = re.compile(r"[^\x20-\x7e]")
@@ -33,7 +28,7 @@ async def subscriptions(ask: Ask) -> list[str]:
 async def create(ask: Ask) -> None:
     """Make a subscription that begins at a message id (the body), or at the end."""
     content = ask.json()
-    place = _place(content)
+    place = message_id(content)
     properties = _properties(content.get("properties") or {}) if isinstance(content, dict) else {}
     for topic in await every(ask):
         if _name(ask) in topic.subscriptions:
@@ -48,7 +43,7 @@ async def create(ask: Ask) -> None:
         except NotAllowed as error:  # there are as many as there may be
             raise RestError(409, str(error)) from None
         if exact is not None:
-            topic.seek(made, topic.position_of(exact))
+            topic.seek(made, topic.places.of(exact))
 
 
 async def delete(ask: Ask) -> None:
@@ -64,7 +59,7 @@ async def delete(ask: Ask) -> None:
 async def skip_all(ask: Ask) -> None:
     """Have a subscription pass over everything there is."""
     for topic, subscription in await _each(ask):
-        last = topic.last_position()
+        last = topic.places.last()
         if last.ledger_id >= 0:
             async with ask.services.groups.moving(topic, subscription):
                 subscription.skip_to(last)
@@ -72,11 +67,11 @@ async def skip_all(ask: Ask) -> None:
 
 async def skip(ask: Ask) -> None:
     """Have a subscription pass over so many messages (entries, as Pulsar counts here)."""
-    topic, subscription = await _one(ask)
+    topic, subscription = await one_subscription(ask)
     wanted = ask.number("count")
     if wanted <= 0:
         raise RestError(412, "the number of messages must be greater than 0")
-    last = await _nth_open(topic, subscription, wanted)
+    last = await nth_open(topic, subscription, wanted)
     if last is not None:
         async with ask.services.groups.moving(topic, subscription):
             subscription.skip_to(Position(last.ledger_id, last.entry_id))
@@ -86,22 +81,22 @@ async def reset_to_time(ask: Ask) -> None:
     """Have a subscription begin again with the first message published at that time (ms) or later."""
     for topic, subscription in await _each(ask):
         async with ask.services.groups.moving(topic, subscription):
-            topic.seek(subscription, await topic.position_at(ask.number("timestamp")))
+            topic.seek(subscription, await topic.places.at(ask.number("timestamp")))
 
 
 async def reset_to_position(ask: Ask) -> None:
     """Have a subscription begin again at a message id; with ``isExcluded`` behind it."""
-    topic, subscription = await _one(ask)
+    topic, subscription = await one_subscription(ask)
     content = ask.object()
-    place = _place(content)
+    place = message_id(content)
     if place is None:
         raise RestError(412, "the body must hold ledgerId and entryId")
     if place == (-1, -1):
-        position = topic.position_of((-1, -1))
+        position = topic.places.of((-1, -1))
     elif place[0] >= _LONG_MAX:
-        position = topic.end()
+        position = topic.places.end()
     else:
-        position = topic.position_of((place[0], place[1] + bool(content.get("isExcluded"))))
+        position = topic.places.of((place[0], place[1] + bool(content.get("isExcluded"))))
     async with ask.services.groups.moving(topic, subscription):
         topic.seek(subscription, position)
 
@@ -121,8 +116,8 @@ async def expire_all(ask: Ask) -> None:
 
 async def expire_to_position(ask: Ask) -> None:
     """Have a subscription pass over everything up to a message id."""
-    topic, subscription = await _one(ask)
-    place = _place(ask.json())
+    topic, subscription = await one_subscription(ask)
+    place = message_id(ask.json())
     if place is None:
         raise RestError(412, "the body must hold ledgerId and entryId")
     async with ask.services.groups.moving(topic, subscription):
@@ -141,65 +136,6 @@ async def set_properties(ask: Ask) -> None:
         topic.describe(subscription, wanted)
 
 
-async def peek(ask: Ask) -> Reply:
-    """Give the nth message (entry) that a subscription has not acknowledged, without acknowledging it."""
-    topic, subscription = await _one(ask)
-    entry = await _nth_open(topic, subscription, max(ask.number("position"), 1), exactly=True)
-    if entry is None:
-        raise RestError(404, "Message not found")
-    return await _message(entry)
-
-
-async def message(ask: Ask) -> Reply:
-    """Give the message (entry) at a ledger and an entry id."""
-    topic = await one(ask)
-    return await _message(await _entry(topic, ask.number("ledger"), ask.number("entry")))
-
-
-async def examine(ask: Ask) -> Reply:
-    """Give the nth message (entry) from the topic's beginning or end."""
-    topic = await one(ask)
-    number, at_start = (
-        max(ask.number("messagePosition", 1), 1),
-        ask.query.get("initialPosition") == "earliest",
-    )
-    ledgers = topic.log.ledgers()
-    total = sum(ledger.entries for ledger in ledgers)
-    place = number - 1 if at_start else total - number
-    for ledger in ledgers:
-        if 0 <= place < ledger.entries:
-            return await _message(await _entry(topic, ledger.ledger_id, place))
-        place -= ledger.entries
-    raise RestError(404, "Could not examine messages: there are not so many")
-
-
-async def id_at(ask: Ask) -> dict[str, int]:
-    """Give the id of the first message published at that time (ms) or later."""
-    topic = await one(ask)
-    position = await topic.position_at(ask.number("timestamp"))
-    return {"ledgerId": position.ledger_id, "entryId": position.entry_id, "partitionIndex": topic.partition}
-
-
-async def last_message_id(ask: Ask) -> dict[str, int]:
-    """Give the id of the topic's last message."""
-    topic = await one(ask)
-    entry = await topic.last_entry()
-    if entry is None:
-        return {"ledgerId": -1, "entryId": -1, "partitionIndex": topic.partition}
-    (delivery,) = await Conversions(0).deliveries([entry])
-    found = {"ledgerId": entry.ledger_id, "entryId": entry.entry_id, "partitionIndex": topic.partition}
-    if not delivery.metadata.HasField("num_messages_in_batch"):
-        return found
-    return found | {"batchIndex": delivery.messages - 1, "batchSize": delivery.messages}
-
-
-async def backlog_size(ask: Ask) -> Reply:
-    """Give how many bytes lie behind a message id."""
-    topic = await one(ask)
-    ledger_id, entry_id = _place(ask.json()) or (-1, -1)
-    return Reply(str(topic.bytes_behind(Position(ledger_id, max(entry_id, 0) - 1))).encode())
-
-
 def _name(ask: Ask) -> str:
     return ask.path["subscription"]
 
@@ -215,7 +151,7 @@ async def _each(ask: Ask) -> list[tuple[PulsarTopic, Subscription]]:
     return found
 
 
-async def _one(ask: Ask) -> tuple[PulsarTopic, Subscription]:
+async def one_subscription(ask: Ask) -> tuple[PulsarTopic, Subscription]:
     topic = await one(ask)
     if _name(ask) not in topic.subscriptions:
         raise SubscriptionNotFound(f"Subscription {_name(ask)} not found")
@@ -223,13 +159,13 @@ async def _one(ask: Ask) -> tuple[PulsarTopic, Subscription]:
 
 
 async def _expire(ask: Ask, topic: PulsarTopic, subscription: Subscription) -> None:
-    last = await topic.last_before(ask.services.clock() - ask.number("seconds") * 1000)
+    last = await topic.places.last_before(ask.services.clock() - ask.number("seconds") * 1000)
     if last is not None and subscription.cursor.mark_delete_position < last:
         async with ask.services.groups.moving(topic, subscription):
             subscription.expired += subscription.skip_to(last)
 
 
-async def _nth_open(
+async def nth_open(
     topic: PulsarTopic, subscription: Subscription, number: int, *, exactly: bool = False
 ) -> StoredEntry | None:
     """Give the nth entry that is not done with; if there are fewer the last one, or with ``exactly`` None."""
@@ -249,53 +185,7 @@ async def _nth_open(
     return last
 
 
-async def _entry(topic: PulsarTopic, ledger_id: int, entry_id: int) -> StoredEntry:
-    try:
-        return await topic.log.entry(Position(ledger_id, entry_id))
-    except LedgerNotFound:
-        raise RestError(404, "Message not found: the ledger or the entry is not there") from None
-
-
-async def _message(entry: StoredEntry) -> Reply:
-    """Lay an entry out as Pulsar's admin does: its payload, not compressed, and headers that describe it."""
-    (delivery,) = await Conversions(0).deliveries([entry])
-    metadata = delivery.metadata
-    headers = {
-        "X-Pulsar-Message-ID": f"{entry.ledger_id}:{entry.entry_id}",
-        "X-Pulsar-publish-time": _iso(metadata.publish_time),
-        "X-Pulsar-Base64-encoded": "false",
-    }
-    if metadata.event_time:
-        headers["X-Pulsar-event-time"] = _iso(metadata.event_time)
-    if metadata.HasField("num_messages_in_batch"):
-        headers["X-Pulsar-num-batch-message"] = str(metadata.num_messages_in_batch)
-        headers["X-Pulsar-batch-size"] = str(metadata.uncompressed_size)
-    for name, text in (
-        ("producer-name", metadata.producer_name),
-        ("sequence-id", str(metadata.sequence_id)),
-        ("partition-key", metadata.partition_key),
-    ):
-        if text:
-            headers[f"X-Pulsar-{name}"] = text
-    if metadata.HasField("null_value"):
-        headers["X-Pulsar-null-value"] = str(metadata.null_value).lower()
-    for pair in metadata.properties:
-        headers[f"X-Pulsar-PROPERTY-{pair.key}"] = pair.value
-    safe = {_NOT_A_HEADER.sub("?", key): _NOT_A_HEADER.sub("?", text) for key, text in headers.items()}
-    return Reply(bytes(_payload(delivery)), "application/octet-stream", safe)
-
-
-def _payload(delivery: Delivery) -> Buffer:
-    body = memoryview(delivery.body)
-    at = 6 if bytes(body[:2]) == b"\x0e\x01" else 0
-    start = at + 4 + int.from_bytes(body[at : at + 4], "big")
-    metadata = delivery.metadata
-    if not metadata.compression or metadata.encryption_keys:
-        return body[start:]
-    return decompress_payload(int(metadata.compression), body[start:], metadata.uncompressed_size)
-
-
-def _place(content: Any) -> tuple[int, int] | None:
+def message_id(content: Any) -> tuple[int, int] | None:
     """Read a message id as Pulsar's admin sends it; None where there is none."""
     if content is None or content == {}:
         return None
@@ -316,10 +206,6 @@ def _properties(content: Any) -> dict[str, str]:
     return content
 
 
-def _iso(ms: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms / 1000)) + f".{ms % 1000:03d}Z"
-
-
 _ROOT = "/persistent/{tenant}/{namespace}/{topic}"
 _SUB = f"{_ROOT}/subscription/{{subscription}}"
 _TABLE: tuple[tuple[str, str, Callable[[Ask], Awaitable[Any]]], ...] = (
@@ -335,12 +221,6 @@ _TABLE: tuple[tuple[str, str, Callable[[Ask], Awaitable[Any]]], ...] = (
     ("POST", f"{_ROOT}/all_subscription/expireMessages/{{seconds}}", expire_all),
     ("GET", f"{_SUB}/properties", properties),
     ("PUT", f"{_SUB}/properties", set_properties),
-    ("GET", f"{_SUB}/position/{{position}}", peek),
-    ("GET", f"{_ROOT}/ledger/{{ledger}}/entry/{{entry}}", message),
-    ("GET", f"{_ROOT}/examinemessage", examine),
-    ("GET", f"{_ROOT}/messageid/{{timestamp}}", id_at),
-    ("GET", f"{_ROOT}/lastMessageId", last_message_id),
-    ("PUT", f"{_ROOT}/backlogSize", backlog_size),
 )
 ROUTES = tuple(
     Route(method, path, endpoint, Needs.consume if "subscription" in path else Needs.look_up)

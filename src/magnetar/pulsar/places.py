@@ -1,0 +1,72 @@
+"""Places in one partition as Pulsar's clients name them: by message id, by time, first and last."""
+
+from __future__ import annotations
+
+from magnetar.ledger.port import ManagedLedger, Position, StoredEntry
+from magnetar.records.entry import index_of
+
+
+class Places:
+    """Those of one log."""
+
+    def __init__(self, log: ManagedLedger) -> None:
+        self._log = log
+
+    def of(self, place: tuple[int, int]) -> Position:
+        """Give the entry that a client names, or the nearest one behind it that there is or will be."""
+        ledgers = self._log.ledgers()
+        if not ledgers:
+            return Position(-1, 0)
+        for ledger in ledgers:
+            if place[0] < ledger.ledger_id:
+                return Position(ledger.ledger_id, 0)
+            if place[0] == ledger.ledger_id and place[1] < ledger.entries:
+                return Position(ledger.ledger_id, max(place[1], 0))
+        return self.end()
+
+    def end(self) -> Position:
+        """Give the place right behind the last entry."""
+        ledgers = self._log.ledgers()
+        return Position(ledgers[-1].ledger_id, ledgers[-1].entries) if ledgers else Position(-1, 0)
+
+    def last(self) -> Position:
+        """Give the place of the last entry."""
+        end = self.end()
+        return Position(end.ledger_id, end.entry_id - 1)
+
+    def bytes_behind(self, mark: Position) -> int:
+        """Give about how many bytes lie behind a position: of its own ledger the share of the entries."""
+        size = 0
+        for ledger in self._log.ledgers():
+            if ledger.ledger_id > mark.ledger_id:
+                size += ledger.size
+            elif ledger.ledger_id == mark.ledger_id and ledger.entries:
+                size += ledger.size * max(ledger.entries - mark.entry_id - 1, 0) // ledger.entries
+        return size
+
+    async def at(self, timestamp_ms: int) -> Position:
+        """Give the first entry that was stored at that time or later, or the end."""
+        found = await self._log.find_first(
+            lambda entry: index_of(entry.data).broker_timestamp >= timestamp_ms
+        )
+        return self.end() if found is None else Position(found.ledger_id, found.entry_id)
+
+    async def last_entry(self, *, compacted: bool = False) -> StoredEntry | None:
+        """Give the last entry that may be read, by readers of what is compacted or by any, or None."""
+        log, copies = self._log, self._log.compacted
+        last = log.visible_offset - 1
+        entries = []
+        if last >= log.first_offset and not (
+            compacted and copies is not None and copies.horizon_offset >= last
+        ):
+            entries = await log.read(last, max_bytes=1)
+        if entries or copies is None or not copies.ledger.entries or copies.horizon_offset < last:
+            return entries[-1] if entries else None
+        if compacted or copies.ledger.last_offset >= log.first_offset:
+            entries = await log.read_compacted(copies.ledger.last_offset, max_bytes=1)
+        return entries[-1] if entries else None
+
+    async def last_before(self, timestamp_ms: int) -> Position | None:
+        """Give the place of the last entry that was stored before that time, or None if there are no ledgers."""
+        position = await self.at(timestamp_ms)
+        return None if position.ledger_id < 0 else Position(position.ledger_id, position.entry_id - 1)

@@ -1,0 +1,138 @@
+"""Messages (entries, as Pulsar's admin counts) looked at: by their place, by their time, from either end."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from magnetar.ledger.errors import LedgerNotFound
+from magnetar.ledger.port import Position, StoredEntry
+from magnetar.pulsar.dispatch.deliveries import Conversions, Delivery
+from magnetar.pulsar.rest.ask import Ask, Needs, Reply, RestError, Route
+from magnetar.pulsar.rest.subscriptions import message_id, nth_open, one_subscription
+from magnetar.pulsar.rest.topics import one
+from magnetar.pulsar.topic import PulsarTopic
+from magnetar.records.compression import Buffer
+from magnetar.records.pulsar_compression import decompress_payload
+
+_NOT_A_HEADER = re.compile(r"[^\x20-\x7e]")
+
+
+async def peek(ask: Ask) -> Reply:
+    """Give the nth message (entry) that a subscription has not acknowledged, without acknowledging it."""
+    topic, subscription = await one_subscription(ask)
+    entry = await nth_open(topic, subscription, max(ask.number("position"), 1), exactly=True)
+    if entry is None:
+        raise RestError(404, "Message not found")
+    return await _message(entry)
+
+
+async def message(ask: Ask) -> Reply:
+    """Give the message (entry) at a ledger and an entry id."""
+    topic = await one(ask)
+    return await _message(await _entry(topic, ask.number("ledger"), ask.number("entry")))
+
+
+async def examine(ask: Ask) -> Reply:
+    """Give the nth message (entry) from the topic's beginning or end."""
+    topic = await one(ask)
+    number, at_start = (
+        max(ask.number("messagePosition", 1), 1),
+        ask.query.get("initialPosition") == "earliest",
+    )
+    ledgers = topic.log.ledgers()
+    total = sum(ledger.entries for ledger in ledgers)
+    place = number - 1 if at_start else total - number
+    for ledger in ledgers:
+        if 0 <= place < ledger.entries:
+            return await _message(await _entry(topic, ledger.ledger_id, place))
+        place -= ledger.entries
+    raise RestError(404, "Could not examine messages: there are not so many")
+
+
+async def id_at(ask: Ask) -> dict[str, int]:
+    """Give the id of the first message published at that time (ms) or later."""
+    topic = await one(ask)
+    position = await topic.places.at(ask.number("timestamp"))
+    return {"ledgerId": position.ledger_id, "entryId": position.entry_id, "partitionIndex": topic.partition}
+
+
+async def last_message_id(ask: Ask) -> dict[str, int]:
+    """Give the id of the topic's last message."""
+    topic = await one(ask)
+    entry = await topic.places.last_entry()
+    if entry is None:
+        return {"ledgerId": -1, "entryId": -1, "partitionIndex": topic.partition}
+    (delivery,) = await Conversions(0).deliveries([entry])
+    found = {"ledgerId": entry.ledger_id, "entryId": entry.entry_id, "partitionIndex": topic.partition}
+    if not delivery.metadata.HasField("num_messages_in_batch"):
+        return found
+    return found | {"batchIndex": delivery.messages - 1, "batchSize": delivery.messages}
+
+
+async def backlog_size(ask: Ask) -> Reply:
+    """Give how many bytes lie behind a message id."""
+    topic = await one(ask)
+    ledger_id, entry_id = message_id(ask.json()) or (-1, -1)
+    return Reply(str(topic.places.bytes_behind(Position(ledger_id, max(entry_id, 0) - 1))).encode())
+
+
+async def _entry(topic: PulsarTopic, ledger_id: int, entry_id: int) -> StoredEntry:
+    try:
+        return await topic.log.entry(Position(ledger_id, entry_id))
+    except LedgerNotFound:
+        raise RestError(404, "Message not found: the ledger or the entry is not there") from None
+
+
+async def _message(entry: StoredEntry) -> Reply:
+    """Lay an entry out as Pulsar's admin does: its payload, not compressed, and headers that describe it."""
+    (delivery,) = await Conversions(0).deliveries([entry])
+    metadata = delivery.metadata
+    headers = {
+        "X-Pulsar-Message-ID": f"{entry.ledger_id}:{entry.entry_id}",
+        "X-Pulsar-publish-time": _iso(metadata.publish_time),
+        "X-Pulsar-Base64-encoded": "false",
+    }
+    if metadata.event_time:
+        headers["X-Pulsar-event-time"] = _iso(metadata.event_time)
+    if metadata.HasField("num_messages_in_batch"):
+        headers["X-Pulsar-num-batch-message"] = str(metadata.num_messages_in_batch)
+        headers["X-Pulsar-batch-size"] = str(metadata.uncompressed_size)
+    for name, text in (
+        ("producer-name", metadata.producer_name),
+        ("sequence-id", str(metadata.sequence_id)),
+        ("partition-key", metadata.partition_key),
+    ):
+        if text:
+            headers[f"X-Pulsar-{name}"] = text
+    if metadata.HasField("null_value"):
+        headers["X-Pulsar-null-value"] = str(metadata.null_value).lower()
+    for pair in metadata.properties:
+        headers[f"X-Pulsar-PROPERTY-{pair.key}"] = pair.value
+    safe = {_NOT_A_HEADER.sub("?", key): _NOT_A_HEADER.sub("?", text) for key, text in headers.items()}
+    return Reply(bytes(_payload(delivery)), "application/octet-stream", safe)
+
+
+def _payload(delivery: Delivery) -> Buffer:
+    body = memoryview(delivery.body)
+    at = 6 if bytes(body[:2]) == b"\x0e\x01" else 0
+    start = at + 4 + int.from_bytes(body[at : at + 4], "big")
+    metadata = delivery.metadata
+    if not metadata.compression or metadata.encryption_keys:
+        return body[start:]
+    return decompress_payload(int(metadata.compression), body[start:], metadata.uncompressed_size)
+
+
+def _iso(ms: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms / 1000)) + f".{ms % 1000:03d}Z"
+
+
+_ROOT = "/persistent/{tenant}/{namespace}/{topic}"
+ROUTES = (
+    Route("GET", f"{_ROOT}/subscription/{{subscription}}/position/{{position}}", peek, Needs.consume),
+    Route("GET", f"{_ROOT}/ledger/{{ledger}}/entry/{{entry}}", message, Needs.look_up),
+    Route("GET", f"{_ROOT}/examinemessage", examine, Needs.look_up),
+    Route("GET", f"{_ROOT}/messageid/{{timestamp}}", id_at, Needs.look_up),
+    Route("GET", f"{_ROOT}/lastMessageId", last_message_id, Needs.look_up),
+    Route("PUT", f"{_ROOT}/backlogSize", backlog_size, Needs.look_up),
+)
