@@ -4,7 +4,6 @@ that ``magnetar`` itself starts so is for tests that start it (``Operator.start`
 
 from __future__ import annotations
 
-import io
 import multiprocessing
 import os
 import sys
@@ -65,4 +64,4 @@ def _stream(number: int, place: Path, mode: str) -> TextIO:
     )
     os.dup2(opened, number)
     os.close(opened)
-    return io.open(number, mode, closefd=False, errors="backslashreplace" if number == 2 else "strict")  # noqa: UP020
+    return open(number, mode, closefd=False, errors="backslashreplace" if number == 2 else "strict")
