@@ -273,6 +273,8 @@ def test_what_a_namespace_says_of_schemas_is_in_force(http: httpx.Client, topic:
     root = f"/admin/v2/schemas/public/schemas/{topic}"
     one = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
     other = one.replace('"a"', '"b"')
+    assert http.get(strategy).json() == "UNDEFINED"
+    assert "ALWAYS_COMPATIBLE" in refused(http.put(strategy, json="NOW_AND_THEN"), 412)
     assert http.put(strategy, json="ALWAYS_COMPATIBLE").status_code == 204
     for text in (one, other):
         assert http.post(f"{root}/schema", json={"type": "AVRO", "schema": text}).status_code == 200

@@ -10,6 +10,7 @@ from magnetar.broker.limits import NAMESPACE_KEYS, SIZE, decode_limits
 from magnetar.broker.namespaces import CLUSTER
 from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, Reply, RestError, Route
 from magnetar.pulsar.rest.topic_policies import kind_of, quota_of
+from magnetar.pulsar.schemas import strategy_named
 
 
 class Policy(NamedTuple):
@@ -143,6 +144,8 @@ def _routes(policy: Policy) -> tuple[Route, ...]:
         content = ask.services.broker.namespaces.content(ask.namespace)
         if policy.key == "replication_clusters":
             return content.get(policy.key) or [CLUSTER]
+        if policy.key == "schema_compatibility_strategy":
+            return content.get(policy.key) or "UNDEFINED"  # pulsar-admin fails at none
         value = content.get(policy.key)
         return value.get(CLUSTER, value) if policy.key in _PER_CLUSTER and value is not None else value
 
@@ -153,6 +156,8 @@ def _routes(policy: Policy) -> tuple[Route, ...]:
             raise RestError(400, f"{policy.path} must be {policy.kind}, not {json.dumps(value)}")
         if policy.key == "replication_clusters" and value != [CLUSTER]:
             raise RestError(403, f"there is one cluster, {CLUSTER}: geo-replication is not served")
+        if policy.key == "schema_compatibility_strategy":
+            strategy_named(value)
         if policy.key in NAMESPACE_KEYS:
             decode_limits({policy.path: value}, {policy.path: NAMESPACE_KEYS[policy.key]}, strict=True)
         kept = {CLUSTER: value} if policy.key in _PER_CLUSTER else value
