@@ -30,9 +30,10 @@ from magnetar.pulsar.dispatch.reading import Limits, Readings
 from magnetar.pulsar.dispatch.shared import Shared
 from magnetar.pulsar.dispatch.single_active import SingleActive
 from magnetar.pulsar.dispatch.subscription import Subscription
+from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.errors import ConsumerAssignError
 from magnetar.pulsar.rate_limits import RateLimit
-from magnetar.pulsar.topic import PulsarTopic, Wanted
+from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.wire.frames import read_frame
 from magnetar.records.compression import Buffer
 from tests.pulsar.raw import entry

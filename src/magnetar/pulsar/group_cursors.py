@@ -24,8 +24,9 @@ from magnetar.metadata import MetadataError
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.consumer import words
 from magnetar.pulsar.dispatch.subscription import Subscription
+from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.errors import PulsarError
-from magnetar.pulsar.topic import PulsarTopic, Wanted
+from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.topics import PulsarTopics
 from magnetar.records.errors import RecordsError
 

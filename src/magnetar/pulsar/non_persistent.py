@@ -21,12 +21,12 @@ from magnetar.metadata import MetadataCorrupt
 from magnetar.pulsar.dispatch.base import AnySubscription
 from magnetar.pulsar.dispatch.deliveries import Delivery
 from magnetar.pulsar.dispatch.non_persistent import NonPersistentSubscription
+from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.errors import ConsumerBusy, NotAllowed, SubscriptionNotFound
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.policies import TopicPolicies
 from magnetar.pulsar.producers import Producer, Producers
 from magnetar.pulsar.rate_limits import RateLimit, renewed
-from magnetar.pulsar.topic import Wanted
 from magnetar.pulsar.wire.pulsar_pb2 import MessageMetadata
 from magnetar.records.pulsar_entries import Sent
 

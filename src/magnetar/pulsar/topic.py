@@ -6,23 +6,20 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from magnetar.broker.limits import Limits as TopicLimits
 from magnetar.broker.limits import Persistence
 from magnetar.broker.topic import Topic
-from magnetar.ledger.cursor import Cursor, Cursors, Start
+from magnetar.ledger.cursor import Cursor, Cursors
 from magnetar.ledger.port import Appended, ManagedLedger, Position
 from magnetar.metadata import MetadataStore
 from magnetar.pulsar.deduplication import CURSOR as DEDUPLICATION_CURSOR
 from magnetar.pulsar.deduplication import Deduplication
 from magnetar.pulsar.dispatch.base import AnySubscription, SubType
 from magnetar.pulsar.dispatch.deliveries import Conversions
-from magnetar.pulsar.dispatch.key_shared import KeyShared
 from magnetar.pulsar.dispatch.reading import Limits, Readings
-from magnetar.pulsar.dispatch.shared import Shared
-from magnetar.pulsar.dispatch.single_active import SingleActive
 from magnetar.pulsar.dispatch.subscription import Subscription
+from magnetar.pulsar.dispatch.wanted import Wanted, is_as_wanted, subscription_of
 from magnetar.pulsar.errors import ConsumerBusy, NotAllowed, SubscriptionNotFound
 from magnetar.pulsar.places import Places
 from magnetar.pulsar.producers import Producer, Producers
@@ -34,25 +31,6 @@ _LEAST_CURSOR_SAVE_MS = 100  # each time costs a transaction of the metadata sto
 _READER_RETURNS_MS = 60_000  # after a seek it is sent away, and comes back at once unless it died
 _EPOCHS = "/pulsar/topic-epochs"
 _log = logging.getLogger("magnetar.pulsar")
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a consumer asks for when it subscribes."""
-
-    subscription: str
-    sub_type: SubType
-    durable: bool = True
-    start: Start = Start.latest
-    start_place: tuple[int, int] | None = None
-    """For a subscription that is not durable: the entry to begin with."""
-    rollback_ms: int = 0
-    create: bool = True
-    sticky: bool = False
-    any_order: bool = False
-    properties: Mapping[str, str] | None = None
-    is_group: bool = False
-    """Whether it is to follow a Kafka group of that name."""
 
 
 class PulsarTopic:
@@ -219,11 +197,7 @@ class PulsarTopic:
 
     def _as_wanted(self, found: Subscription, wanted: Wanted) -> Subscription:
         """A subscription without consumers becomes what the next one asks for."""
-        same_keys = not isinstance(found, KeyShared) or (found.sticky, wanted.sub_type) == (
-            wanted.sticky,
-            SubType.Key_Shared,
-        )
-        if found.sub_type == wanted.sub_type and same_keys:
+        if is_as_wanted(found, wanted):
             return found
         found.close()
         return self._keep(wanted, found.cursor)
@@ -234,15 +208,7 @@ class PulsarTopic:
         return made
 
     def _made(self, wanted: Wanted, cursor: Cursor) -> Subscription:
-        made: Subscription
-        if wanted.sub_type == SubType.Shared:
-            made = Shared(wanted.subscription, cursor, self._readings)
-        elif wanted.sub_type == SubType.Key_Shared:
-            made = KeyShared(
-                wanted.subscription, cursor, self._readings, sticky=wanted.sticky, any_order=wanted.any_order
-            )
-        else:
-            made = SingleActive(wanted.subscription, cursor, self._readings, wanted.sub_type)
+        made = subscription_of(wanted, cursor, self._readings)
         made.rate = renewed(None, self.limits.subscription_dispatch_rate, asyncio.get_running_loop().time)
         return made
 

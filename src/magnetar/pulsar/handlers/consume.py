@@ -13,6 +13,7 @@ from magnetar.pulsar.admission import check_consumer, check_subscribe_rate
 from magnetar.pulsar.connection import Consuming
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.consumer import Consumer, mask_of
+from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.errors import (
     ConsumerAssignError,
     NotAllowed,
@@ -22,7 +23,6 @@ from magnetar.pulsar.errors import (
 )
 from magnetar.pulsar.handlers.route import success
 from magnetar.pulsar.names import PulsarName
-from magnetar.pulsar.topic import Wanted
 from magnetar.pulsar.wire.pulsar_pb2 import (
     BaseCommand,
     CommandAck,

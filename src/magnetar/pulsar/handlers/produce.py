@@ -14,12 +14,13 @@ from magnetar.pulsar import backlog
 from magnetar.pulsar.admission import check_producer
 from magnetar.pulsar.connection import Producing, Receipt
 from magnetar.pulsar.dispatch.base import SubType
+from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.errors import BadCommand, NotAllowed, NotAuthorized, code_for
 from magnetar.pulsar.handlers.route import success
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.non_persistent import NonPersistentTopic
 from magnetar.pulsar.producers import Producer
-from magnetar.pulsar.topic import PulsarTopic, Wanted
+from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.wire import encode
 from magnetar.pulsar.wire.pulsar_pb2 import (
     BaseCommand,

@@ -11,10 +11,11 @@ from magnetar.ledger.cursor import Start
 from magnetar.ledger.port import Position, StoredEntry
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.subscription import Subscription
+from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.errors import NotAllowed, SubscriptionNotFound
 from magnetar.pulsar.rest.ask import Ask, Needs, RestError, Route
 from magnetar.pulsar.rest.topics import every, one
-from magnetar.pulsar.topic import PulsarTopic, Wanted
+from magnetar.pulsar.topic import PulsarTopic
 
 _LONG_MAX = (1 << 63) - 1
 _NOT_A_HEADER = re.compile(r"[^\x20-\x7e]")
