@@ -24,7 +24,11 @@ class BrokerProcess:
         self.log = data.parent / f"{data.name}.log"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                command(data, *arguments, kafka=kafka), stdout=subprocess.PIPE, stderr=log, text=True
+                command(data, *arguments, kafka=kafka),
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=environment(),
             )
         self.served = self._wait_until_ready()
         self.addresses = self.served["kafka"]
@@ -106,6 +110,12 @@ class BrokerDidNotStart(Exception):
         super().__init__(f"exit status {status}: {complaint}")
         self.status = status
         self.complaint = complaint
+
+
+def environment() -> dict[str, str]:
+    """Give the environment without what speaks to tests: a broker takes all of ``MAGNETAR_`` for settings."""
+    ours = ("MAGNETAR_SEED", "MAGNETAR_SEEDS", "MAGNETAR_FLIPS", "MAGNETAR_KILLS")
+    return {name: value for name, value in os.environ.items() if name not in ours}
 
 
 def command(data: Path, *arguments: str, kafka: str | None = "127.0.0.1:0") -> Sequence[str | Path]:
