@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -204,6 +205,7 @@ def _timed(
     way: Callable[[Server, Topic], None], server: Server, topic: Topic, usage: Usage
 ) -> tuple[float, float]:
     """Give seconds, and the processor's seconds of Spark, its workers and the broker."""
+    os.sync()  # what was written before is not to hold this up
     cpu = usage.cpu_seconds() + server.cpu_seconds()
     began = time.perf_counter()
     way(server, topic)
