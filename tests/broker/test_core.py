@@ -50,6 +50,21 @@ async def test_a_topic_is_found_by_every_form_of_its_name_and_its_id() -> None:
     assert broker.get("elsewhere") is None
 
 
+async def test_a_topic_that_is_used_after_all_when_its_turn_comes_is_not_deleted() -> None:
+    broker = await started()
+    topic = await broker.create_topic("flights", 1)
+    used = [False]
+    async with broker._gate:  # other topics are made or deleted
+        deletion = asyncio.ensure_future(broker.delete_unused_topic("flights", lambda: used[0]))
+        await asyncio.sleep(0.01)
+        used[0] = True
+    assert not await deletion
+    assert broker.get("flights") is topic
+    used[0] = False
+    assert await broker.delete_unused_topic("flights", lambda: used[0])
+    assert broker.get("flights") is None
+
+
 async def test_topics_of_other_namespaces_keep_their_long_name() -> None:
     broker = await started()
     topic = await broker.create_topic("acme/shop/orders", 1)

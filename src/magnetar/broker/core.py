@@ -83,7 +83,7 @@ class Broker:
         self._catalog = Catalog(store, self.naming)
         self._base: dict[str, TopicConfig] = {}
         self._gate = asyncio.Lock()
-        self._deletions: set[asyncio.Task[None]] = set()
+        self._deletions: set[asyncio.Task[bool]] = set()
 
     async def start(self) -> None:
         """Read everything that is stored, and finish what a crash interrupted."""
@@ -266,12 +266,18 @@ class Broker:
         It is gone for everybody at once; should the broker die before its ledgers are deleted, the next start
         deletes them.
         """
-        topic = self.topic(name)
+        await self._deleted(self.topic(name), lambda: False)
+
+    async def delete_unused_topic(self, name: str, is_used: Callable[[], bool]) -> bool:
+        """Do as `delete_topic` unless the topic is used, which is asked at the last moment; tell whether it did."""
+        return await self._deleted(self.topic(name), is_used)
+
+    async def _deleted(self, topic: Topic, is_used: Callable[[], bool]) -> bool:
         # Whoever asked may go away; what has begun is finished all the same.
-        deletion = asyncio.create_task(self._delete(topic))
+        deletion = asyncio.create_task(self._delete(topic, is_used))
         self._deletions.add(deletion)
         deletion.add_done_callback(self._deletions.discard)
-        await asyncio.shield(deletion)
+        return await asyncio.shield(deletion)
 
     def grow_topic(self, name: str, partitions: int, *, validate_only: bool = False) -> Topic:
         """Give a topic more partitions, to be ``partitions`` in all; raise `TopicNotFound` or `InvalidPartitions`."""
@@ -329,14 +335,17 @@ class Broker:
             for created in self.events.topic_created:
                 created(topic)
 
-    async def _delete(self, topic: Topic) -> None:
+    async def _delete(self, topic: Topic, is_used: Callable[[], bool]) -> bool:
         async with self._gate:
             if topic.deleted:
                 raise TopicNotFound(f"topic {topic.kafka_name} does not exist")
+            if is_used():
+                return False
             self._catalog.hide(topic)
             for gone in self.events.topic_deleted:
                 await gone(topic)
             await self._finish_deletion(topic)
+            return True
 
     async def _finish_deletion(self, topic: Topic) -> None:
         for ledger in topic.ledger_names():

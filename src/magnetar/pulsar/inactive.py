@@ -56,15 +56,19 @@ class InactiveTopicsSweep:
         if policy is None or not policy.delete or topic.internal or topic.deleted:
             return
         partitions = [await self._topics.open(topic, index) for index in range(topic.partitions)]
-        if any(_is_used(each, policy) for each in partitions):
+
+        def is_used() -> bool:
+            return any(_is_used(each, policy) for each in partitions)
+
+        if is_used():
             return
         now_ms = self._clock()
         since_ms = now_ms if since_ms is None else since_ms
         if now_ms - since_ms < policy.after_s * 1000:
             self._since_ms[topic.topic_id] = since_ms
             return
-        _log.info("topic %s is deleted: nobody has used it for %d s", topic.name, policy.after_s)
-        await self._broker.delete_topic(topic.kafka_name)
+        if await self._broker.delete_unused_topic(topic.kafka_name, is_used):
+            _log.info("topic %s was deleted: nobody had used it for %d s", topic.name, policy.after_s)
 
 
 def _is_used(partition: PulsarTopic, policy: InactiveTopics) -> bool:
