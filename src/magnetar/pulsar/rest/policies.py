@@ -20,6 +20,10 @@ class Policy(NamedTuple):
     key: str
     type: type
     honoured: bool = False
+    unset: Any = None
+    """What is shown where nothing is set."""
+    check: Callable[[Any], object] | None = None
+    """Raises why a value of the right type may not be set."""
 
     @property
     def kind(self) -> str:
@@ -33,13 +37,27 @@ class Policy(NamedTuple):
         }[self.type]
 
 
+def _check_clusters(value: list[Any]) -> None:
+    if value != [CLUSTER]:
+        raise RestError(403, f"there is one cluster, {CLUSTER}: geo-replication is not served")
+
+
 POLICIES = (
     Policy("retention", "retention_policies", dict, honoured=True),
     Policy("messageTTL", "message_ttl_in_seconds", int, honoured=True),
     Policy("deduplication", "deduplicationEnabled", bool, honoured=True),
-    Policy("schemaCompatibilityStrategy", "schema_compatibility_strategy", str, honoured=True),
+    Policy(
+        "schemaCompatibilityStrategy",
+        "schema_compatibility_strategy",
+        str,
+        honoured=True,
+        unset="UNDEFINED",  # pulsar-admin fails at none
+        check=strategy_named,
+    ),
     Policy("properties", "properties", dict, honoured=True),
-    Policy("replication", "replication_clusters", list, honoured=True),
+    Policy(
+        "replication", "replication_clusters", list, honoured=True, unset=[CLUSTER], check=_check_clusters
+    ),
     Policy("persistence", "persistence", dict, honoured=True),
     Policy("subscriptionExpirationTime", "subscription_expiration_time_minutes", int),
     Policy("delayedDelivery", "delayed_delivery_policies", dict, honoured=True),
@@ -142,11 +160,9 @@ def _routes(policy: Policy) -> tuple[Route, ...]:
 
     async def read(ask: Ask) -> Any:
         content = ask.services.broker.namespaces.content(ask.namespace)
-        if policy.key == "replication_clusters":
-            return content.get(policy.key) or [CLUSTER]
-        if policy.key == "schema_compatibility_strategy":
-            return content.get(policy.key) or "UNDEFINED"  # pulsar-admin fails at none
         value = content.get(policy.key)
+        if not value and policy.unset is not None:
+            return policy.unset
         return value.get(CLUSTER, value) if policy.key in _PER_CLUSTER and value is not None else value
 
     async def write(ask: Ask) -> None:
@@ -154,10 +170,8 @@ def _routes(policy: Policy) -> tuple[Route, ...]:
         is_of_type = isinstance(value, policy.type) and (policy.type is bool or not isinstance(value, bool))
         if not is_of_type:
             raise RestError(400, f"{policy.path} must be {policy.kind}, not {json.dumps(value)}")
-        if policy.key == "replication_clusters" and value != [CLUSTER]:
-            raise RestError(403, f"there is one cluster, {CLUSTER}: geo-replication is not served")
-        if policy.key == "schema_compatibility_strategy":
-            strategy_named(value)
+        if policy.check is not None:
+            policy.check(value)
         if policy.key in NAMESPACE_KEYS:
             decode_limits({policy.path: value}, {policy.path: NAMESPACE_KEYS[policy.key]}, strict=True)
         kept = {CLUSTER: value} if policy.key in _PER_CLUSTER else value
