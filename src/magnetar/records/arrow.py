@@ -116,16 +116,17 @@ def _inflated(stored: Bytes, batches: Table) -> Iterator[tuple[int, Bytes, Table
     pointing, room = batches.copy(), _room(_INFLATED_ROOM, np.uint8)
     first = number = at = 0
     while number < len(batches):
-        size = 0
+        size: int | None = 0
         if batches[number, kernel.ATTRIBUTES] & 0x07:
             size = _decompressed(stored, batches[number], room[at:], number)
-            if size < 0 and at == 0:
+            if size is None and at == 0:
                 room = _larger(room, number)
                 continue
-            pointing[number, [kernel.INFLATED, kernel.START, kernel.END]] = 1, at, at + size
-        if size >= 0:
+            if size is not None:
+                pointing[number, [kernel.INFLATED, kernel.START, kernel.END]] = 1, at, at + size
+        if size is not None:
             at, number = at + size, number + 1
-        if size < 0 or at >= _INFLATED_BYTES:
+        if size is None or at >= _INFLATED_BYTES:
             yield first, room[:at], pointing[first:number]
             # That is decoded by now: its room serves again, unless it is that of a giant.
             first, at = number, 0
@@ -134,12 +135,11 @@ def _inflated(stored: Bytes, batches: Table) -> Iterator[tuple[int, Bytes, Table
         yield first, room[:at], pointing[first:]
 
 
-def _decompressed(stored: Bytes, row: Table, room: Bytes, number: int) -> int:
-    """Decompress one batch's records; give how many bytes, or -1 if there is no room for them."""
+def _decompressed(stored: Bytes, row: Table, room: Bytes, number: int) -> int | None:
+    """Decompress one batch's records; give how many bytes, or None if there is no room for them."""
     try:
         codec = Codec.of(int(row[kernel.ATTRIBUTES]))
-        size = decompress_into(codec, stored[row[kernel.START] : row[kernel.END]].data, room)
-        return -1 if size is None else size
+        return decompress_into(codec, stored[row[kernel.START] : row[kernel.END]].data, room)
     except RecordsError as error:
         raise BatchUnreadable(number, error) from None
 
@@ -267,10 +267,10 @@ class _Strings:
         """Give the first ``count`` of them, ``size`` bytes in all."""
         bits = pa.py_buffer(self.bits) if nulls else None
         data = self.data[: int(size)]
-        if 4 * len(data) < len(self.data):
-            data = (
-                data.copy()
-            )  # little of much room: who keeps the column, as a writer of files does, need not keep that
+        if 4 * len(data) < len(
+            self.data
+        ):  # whoever keeps the column, as a writer of files does, need not keep the room
+            data = data.copy()
         buffers = [bits, pa.py_buffer(self.ends), pa.py_buffer(data)]
         return pa.Array.from_buffers(kind, count, buffers, int(nulls))
 

@@ -16,11 +16,7 @@ import cramjam
 from magnetar.records.errors import CorruptBatch, TooMuchInside, UnsupportedCompression
 
 if TYPE_CHECKING:
-    from typing import Any
-
-    import numpy as np
-
-    Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
+    from magnetar.records.arrow import Bytes
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 

@@ -23,7 +23,6 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext) -> 
             if _SOFTWARE.fullmatch(word) is None:
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.software.name = request.client_software_name
-        context.software.version = request.client_software_version
     return ApiVersionsResponse(api_keys=served())
 
 
