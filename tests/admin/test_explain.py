@@ -241,6 +241,10 @@ async def test_many_questions_on_one_connection(house: House) -> None:
         b'{"ask": "explain", "topic": 1, "partition": 0, "offset": 0}\n',
         b'{"ask": "explain", "topic": "t", "partition": true, "offset": 0}\n',
         b'{"ask": "why-group", "group": "g", "more": 1}\n',
+        b'{"ask": "compact", "topic": "t", "partitions": ["0"]}\n',
+        b'{"ask": "compact", "topic": "t", "partitions": [true]}\n',
+        b'{"ask": "compact", "topic": "t", "partitions": 0}\n',
+        b"[" * 60_000 + b"\n",
         b"\xff\xfe\n",
     ],
 )

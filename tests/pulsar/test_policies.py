@@ -405,6 +405,8 @@ def test_what_may_be_said_of_topics_that_nobody_uses(room: Room) -> None:
 
 # -- what cannot be, and what is remembered
 
+ONE_COPY = {"bookkeeperEnsemble": 1, "bookkeeperWriteQuorum": 1, "bookkeeperAckQuorum": 1}
+
 
 @pytest.mark.parametrize(
     ("policy", "value", "status"),
@@ -417,6 +419,8 @@ def test_what_may_be_said_of_topics_that_nobody_uses(room: Room) -> None:
         ("backlogQuota", {"limitSize": "x", "policy": "producer_exception"}, 412),
         ("delayedDelivery", {"active": "yes"}, 412),
         ("persistence", {"bookkeeperEnsemble": 1, "bookkeeperWriteQuorum": 2, "bookkeeperAckQuorum": 1}, 412),
+        ("persistence", ONE_COPY | {"managedLedgerMaxMarkDeleteRate": "often"}, 412),
+        ("persistence", ONE_COPY | {"managedLedgerMaxMarkDeleteRate": 10**400}, 412),
     ],
 )
 def test_what_cannot_be_is_refused(room: Room, policy: str, value: Any, status: int) -> None:

@@ -340,6 +340,8 @@ def test_metrics_are_pulsars(http: httpx.Client, client: pulsar.Client, topic: s
         ("PUT", "/admin/v2/tenants/t", b"{", 400),
         ("PUT", "/admin/v2/tenants/t", b"[]", 400),
         ("PUT", "/admin/v2/tenants/t", b"\xff", 400),
+        ("PUT", "/admin/v2/tenants/t", b"[" * 200_000, 400),
+        ("PUT", "/admin/v2/tenants/t", b'{"adminRoles": NaN}', 400),
         ("PUT", "/admin/v2/persistent/public/default/x/partitions", b'"many"', 406),
         ("GET", "/admin/v2/persistent/public/default/none/stats", b"", 404),
         ("POST", "/admin/v2/persistent/public/default/none/subscription/s/skip/x", b"", 404),

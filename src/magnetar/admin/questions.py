@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from magnetar.admin import errors
 from magnetar.admin.compaction import TopicCompaction
@@ -35,7 +35,7 @@ class Question:
 
 
 _PARTITION = {"topic": str, "partition": int}
-_PARTITIONS = {"topic": str, "partitions": list}
+_PARTITIONS = {"topic": str, "partitions": list[int]}
 QUESTIONS = {
     "explain": Question("explain", {**_PARTITION, "offset": int}, Explained),
     "ledgers": Question("ledgers", _PARTITION, PartitionLedgers),
@@ -43,10 +43,10 @@ QUESTIONS = {
     "compact": Question("compact", _PARTITIONS, TopicCompaction),
     "compaction": Question("compaction", _PARTITIONS, TopicCompaction),
     "permissions": Question("permissions", {"target": str}, GrantsOf),
-    "grant": Question("grant", {"target": str, "role": str, "actions": list}, GrantsOf),
+    "grant": Question("grant", {"target": str, "role": str, "actions": list[str]}, GrantsOf),
     "revoke": Question("revoke", {"target": str, "role": str}, GrantsOf),
-    "restrict": Question("restrict", {"namespace": str, "subscription": str, "roles": list}, GrantsOf),
-    "set-admins": Question("set_admins", {"tenant": str, "roles": list}, tuple[str, ...]),
+    "restrict": Question("restrict", {"namespace": str, "subscription": str, "roles": list[str]}, GrantsOf),
+    "set-admins": Question("set_admins", {"tenant": str, "roles": list[str]}, tuple[str, ...]),
     "why-group": Question("why_group", {"group": str}, Why),
     "reserve-ledgers": Question("reserve_ledgers", {"manifest": str}, Reserved),
     "adopt-ledgers": Question("adopt_ledgers", {"manifest": str}, Adopted),
@@ -68,12 +68,19 @@ def _parse(line: bytes) -> tuple[Question, dict[str, object]]:
     try:
         given = json.loads(line)
         question = QUESTIONS[given.pop("ask")]
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise Invalid(f"not a question: {error!r}", f"Known are {', '.join(QUESTIONS)}.") from error
     takes = question.takes
-    if given.keys() != takes.keys() or any(type(given[name]) is not kind for name, kind in takes.items()):
+    if given.keys() != takes.keys() or not all(_is(given[name], kind) for name, kind in takes.items()):
         raise Invalid(f"it takes {', '.join(f'{name} ({kind.__name__})' for name, kind in takes.items())}")
     return question, given
+
+
+def _is(value: object, kind: type) -> bool:
+    """Tell whether a value is of a kind, in a list each of its elements; of these, true is no number."""
+    if of := get_args(kind):
+        return isinstance(value, list) and all(type(each) is of[0] for each in value)
+    return type(value) is kind
 
 
 def ask_line(ask: str, given: Mapping[str, object]) -> bytes:

@@ -7,6 +7,7 @@ and a topic's; `NAMESPACE_KEYS` and `TOPIC_KEYS` are all that is read.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
@@ -229,7 +230,7 @@ def _persistence(key: str, value: Any) -> Persistence:
             f"{key}: Bookkeeper Ensemble ({ensemble}) >= WriteQuorum ({written}) >= AckQuorum ({acked}) must hold"
         )
     rate = said.get("managedLedgerMaxMarkDeleteRate", 0)
-    if not isinstance(rate, int | float) or isinstance(rate, bool):
+    if not isinstance(rate, int | float) or isinstance(rate, bool) or not abs(rate) <= sys.float_info.max:
         raise InvalidPolicy(f"{key}.managedLedgerMaxMarkDeleteRate must be a number, not {rate!r}")
     return Persistence(ensemble, written, acked, float(rate))
 

@@ -67,8 +67,8 @@ class Ask:
         if not self.body.strip():
             return default
         try:
-            return json.loads(self.body)
-        except ValueError as error:
+            return json.loads(self.body, parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
             raise RestError(400, f"the body is not JSON: {error}") from None
 
     def object(self) -> dict[str, Any]:
@@ -101,6 +101,10 @@ class Ask:
         """Give a boolean of the query."""
         text = self.query.get(name)
         return default if text is None else text.lower() == "true"
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no number")
 
 
 class Address(NamedTuple):
