@@ -29,6 +29,7 @@ def session(log: Path) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.session.timeZone": "UTC",
+        "spark.python.unix.domain.socket.enabled": "true",
         "spark.driver.memory": "2g",
     }
     builder = SparkSession.builder.master("local[2]").appName("flights")

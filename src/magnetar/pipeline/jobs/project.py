@@ -55,6 +55,7 @@ spark.sql.catalogImplementation                 hive
 spark.hadoop.javax.jdo.option.ConnectionURL     jdbc:derby:;databaseName=$directory/metastore;create=true
 spark.driver.extraJavaOptions                   -Dderby.stream.error.file=$directory/metastore.log
 spark.sql.shuffle.partitions                    16
+spark.python.unix.domain.socket.enabled         true
 spark.ui.enabled                                false
 spark.ui.showConsoleProgress                    false
 $more""")
