@@ -31,39 +31,40 @@ class Sizes(NamedTuple):
 
 def measure(codec: str, ours: Magnetar, theirs: Kafka, samples: Samples, scratch: Path, sizes: Sizes) -> None:
     """Fill both brokers with the same topics of one codec, and read them in every way."""
-    from benchmarks import spark_read  # the other stages need no Spark
-    from benchmarks.spark_session import session
+    from benchmarks import spark_measures, spark_read  # the other stages need no Spark
+    from benchmarks.spark_reading import Reading
 
-    scratch.mkdir(parents=True, exist_ok=True)
     some = spark_read.topics(codec, sizes.records_100, sizes.records_1k)
     _fill(some, (ours, theirs), scratch)
-    spark = session(2)
-    for topic in some:
-        warm_up = topic is some[0]
-        spark_read.measure_topic(spark, ours, theirs, topic, samples, scratch, sizes.rounds, warm_up=warm_up)
+    with Reading(ours, scratch, 2) as our_reading, Reading(theirs, scratch, 2) as their_reading:
+        for reading in (our_reading, their_reading):
+            reading.warm_up(some[0])
+        for topic in some:
+            spark_measures.measure_topic(our_reading, their_reading, topic, samples, sizes.rounds)
 
 
 def measure_parts(ours: Magnetar, theirs: Kafka, samples: Samples, scratch: Path, sizes: Sizes) -> None:
     """Read little of a topic, and a topic of one partition on one core and on two."""
-    from benchmarks import spark_filters, spark_read
+    from benchmarks import spark_filters, spark_measures, spark_read
     from benchmarks.spark_session import session
 
-    scratch.mkdir(parents=True, exist_ok=True)
     one = spark_read.Topic("spark-one-partition", 100, "none", sizes.records_100, partitions=1)
     large = spark_read.Topic("spark-large", 100, "none", sizes.records_large)
     _fill([one], (ours, theirs), scratch)
+    spark_measures.measure_cores(ours, theirs, one, samples, scratch, sizes.rounds)
     print(f"filling {large.name}, {large.records:,} records", flush=True)
     spark_filters.fill(ours, large)
     os.sync()
     spark = session(2)
     for topic, name in ((one, "a topic"), (large, "a large topic")):
         spark_filters.measure(spark, ours, topic, name, samples, scratch, sizes.rounds)
-    spark_read.measure_cores(ours, theirs, one, samples, scratch, sizes.rounds)
+    spark.stop()
 
 
 def _fill(topics: Sequence[Topic], servers: Sequence[Server], scratch: Path) -> None:
     from benchmarks import spark_read
 
+    scratch.mkdir(parents=True, exist_ok=True)
     for topic in topics:
         print(f"filling {topic.name}, {topic.records:,} records", flush=True)
         for server in servers:

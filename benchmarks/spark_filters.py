@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.peers.magnetar import Magnetar
 from benchmarks.samples import Samples
-from benchmarks.spark_read import COLUMNS, Readers, Topic
+from benchmarks.spark_read import COLUMNS, Readers, Source, Topic
 from benchmarks.thin import ThinClient
 from magnetar.kafka.wire.messages.produce_request import (
     PartitionProduceData,
@@ -61,11 +61,11 @@ def measure(
     spark: SparkSession, ours: Magnetar, topic: Topic, name: str, samples: Samples, scratch: Path, rounds: int
 ) -> None:
     """Read all of a topic, then 1 % by offset and by time, and nothing; a first round warms up."""
-    readers = Readers(spark, ours, None, scratch)  # type: ignore[arg-type]
+    readers = Readers(spark, Source.of(ours), scratch)
 
     def where(condition: str) -> DataFrame:
         # Spark remembers pushed filters with a frame, so each query has its own (decision 17).
-        source = readers.source(ours, topic.name).option("pushFilters", "true")
+        source = readers.source(topic.name).option("pushFilters", "true")
         return source.load().select(*COLUMNS).where(condition)
 
     with ThinClient.to(ours.address) as client:

@@ -1,4 +1,4 @@
-"""One Spark session with both sources in it, and what its processes use: the JVM, executor too, and Python."""
+"""A Spark session, and what its processes use: the JVM, executor too, and Python."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def session(cores: int) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.python.unix.domain.socket.enabled": "true",  # as docs/spark-source.md advises
         "spark.log.level": "ERROR",
     }
     builder = SparkSession.builder.master(f"local[{cores}]").appName("benchmarks")
@@ -40,10 +41,7 @@ def session(cores: int) -> SparkSession:
 
 
 class Usage:
-    """Processor time of this process and all that it started except the brokers, and the memory of Python workers."""
-
-    def __init__(self, without: tuple[int, ...]) -> None:
-        self._without = without
+    """Processor time of this process and all that it started, and the memory of Python workers."""
 
     def cpu_seconds(self) -> float:
         """Give the time used so far by the processes that are there now, and those of their children that ended."""
@@ -80,10 +78,8 @@ class Usage:
     def _pids(self) -> list[int]:
         found, left = [], [os.getpid()]
         while left:
-            pid = left.pop()
-            if pid not in self._without:
-                found.append(pid)
-                left += _children(pid)
+            found.append(left.pop())
+            left += _children(found[-1])
         return found
 
 

@@ -1,0 +1,73 @@
+"""How fast Spark reads a topic, from our ledgers and from Kafka by its own connector, in turn."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks.peers.server import Server
+from benchmarks.samples import Samples
+from benchmarks.spark_bars import cores_measure, measure
+from benchmarks.spark_read import Topic
+from benchmarks.spark_reading import Figures, Reading
+
+WAYS = (
+    # ours, and Kafka's to hold it against
+    ("to noop", "to_noop", "to_noop"),
+    ("to Parquet", "to_parquet", "to_parquet"),
+    ("to Parquet by the direct writer", "direct", "to_parquet"),
+    ("to Parquet by the direct writer, flushed to disk", "direct_flushed", "to_parquet"),
+    ("AvailableNow to Parquet", "available_now", "available_now"),
+    ("AvailableNow by the direct writer", "direct_available_now", "available_now"),
+)
+
+
+def measure_topic(ours: Reading, theirs: Reading, topic: Topic, samples: Samples, rounds: int) -> None:
+    """Read one topic every way, ours and then Kafka's, and again; a round to warm up is left out."""
+    gigabytes = topic.records * topic.size / 1e9
+    for number in range(rounds + 1):
+        done: dict[str, Figures] = {}
+        for what, our_way, their_way in WAYS:
+            figures = {ours.server: ours.read(our_way, topic)}
+            if their_way not in done:
+                done[their_way] = theirs.read(their_way, topic)
+            figures[theirs.server] = done[their_way]  # one of Kafka's stands against several of ours
+            if not number:
+                continue
+            for server, (seconds, cpu) in figures.items():
+                samples.add(measure(what, topic.size, topic.codec), server, topic.records / seconds)
+                unit = "CPU s per GB"
+                samples.add(measure(what, topic.size, topic.codec, unit), server, cpu / gigabytes)
+    samples.add("Spark, memory of a Python worker, MB", ours.server, ours.worker_mb())
+
+
+def measure_cores(
+    ours: Server, theirs: Server, topic: Topic, samples: Samples, scratch: Path, rounds: int
+) -> None:
+    """Read a topic of one partition with two cores and with one: of Spark's, and of the machine's.
+
+    With one core of Spark (``local[1]``) the JVM and its Python worker still use two of the machine.
+    """
+    first = {min(os.sched_getaffinity(0))}
+    kinds: dict[str, tuple[int, set[int] | None]] = {
+        "2": (2, None),
+        "1 of Spark's": (1, None),
+        "1 of the machine's": (1, first),
+    }
+    for server in (ours, theirs):
+        best = dict.fromkeys(kinds, float("inf"))
+        with ExitStack() as running:
+            readings = {
+                kind: running.enter_context(Reading(server, scratch, cores, processors))
+                for kind, (cores, processors) in kinds.items()
+            }
+            for reading in readings.values():
+                reading.warm_up(topic)
+            for _ in range(rounds + 1):
+                for kind, reading in readings.items():
+                    best[kind] = min(best[kind], reading.read("to_noop", topic).seconds)
+        for kind, seconds in best.items():
+            samples.add(f"Spark, one partition, cores: {kind}, rows/s", server.name, topic.records / seconds)
+            if kind != "2":
+                samples.add(cores_measure(kind), server.name, seconds / best["2"])
