@@ -12,6 +12,8 @@ from benchmarks.spark_bars import cores_measure, measure
 from benchmarks.spark_read import Topic
 from benchmarks.spark_reading import Figures, Reading
 
+_LEFT_OUT = 2  # rounds of each way
+
 WAYS = (
     # ours, and Kafka's to hold it against
     ("to noop", "to_noop", "to_noop"),
@@ -24,18 +26,22 @@ WAYS = (
 
 
 def measure_topic(ours: Reading, theirs: Reading, topic: Topic, samples: Samples, rounds: int) -> None:
-    """Read one topic every way, ours and then Kafka's, and again; a round to warm up is left out."""
+    """Read one topic way by way, ours and then Kafka's, and again.
+
+    The first rounds of each way are left out: what the JVM compiled for another way it throws away and compiles anew.
+    """
     gigabytes = topic.records * topic.size / 1e9
-    for number in range(rounds + 1):
-        done: dict[str, Figures] = {}
-        for what, our_way, their_way in WAYS:
-            figures = {ours.server: ours.read(our_way, topic)}
-            if their_way not in done:
-                done[their_way] = theirs.read(their_way, topic)
-            figures[theirs.server] = done[their_way]  # one of Kafka's stands against several of ours
-            if not number:
-                continue
-            for server, (seconds, cpu) in figures.items():
+    known: dict[str, list[Figures]] = {}
+    for what, our_way, their_way in WAYS:
+        figures: dict[str, list[Figures]] = {ours.server: [], theirs.server: []}
+        for _ in range(_LEFT_OUT + rounds):
+            figures[ours.server].append(ours.read(our_way, topic))
+            if their_way not in known:
+                figures[theirs.server].append(theirs.read(their_way, topic))
+        # Kafka has one way where we have several: it stands against each.
+        figures[theirs.server] = known.setdefault(their_way, figures[theirs.server])
+        for server, found in figures.items():
+            for seconds, cpu in found[_LEFT_OUT:]:
                 samples.add(measure(what, topic.size, topic.codec), server, topic.records / seconds)
                 unit = "CPU s per GB"
                 samples.add(measure(what, topic.size, topic.codec, unit), server, cpu / gigabytes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -43,8 +44,11 @@ def session(cores: int) -> SparkSession:
 class Usage:
     """Processor time of this process and all that it started, and the memory of Python workers."""
 
+    def __init__(self) -> None:
+        self._workers: dict[int, int] = {}
+
     def cpu_seconds(self) -> float:
-        """Give the time used so far by the processes that are there now, and those of their children that ended."""
+        """Give the time used so far by the processes that are there now, and by those that ended."""
         # One that ends while we look is missing for an instant; time that was used is never less afterwards.
         return max(self._cpu_seconds() for _ in range(3))
 
@@ -54,12 +58,24 @@ class Usage:
         for pid in self._pids():
             try:
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                own, with_children = sum(map(int, fields[11:13])), sum(map(int, fields[11:15]))
             except FileNotFoundError:
                 continue
-            ticks += sum(
-                map(int, fields[11:15])
-            )  # its own in user and system mode, its dead children's in both
-        return ticks / os.sysconf("SC_CLK_TCK")
+            if self._forgets_children(int(fields[1])):
+                self._workers[pid] = own
+            else:
+                ticks += with_children
+        return (ticks + sum(self._workers.values())) / os.sysconf("SC_CLK_TCK")
+
+    @staticmethod
+    def _forgets_children(pid: int) -> bool:
+        """Tell whether a process ignores its children's end, as Spark's daemon does: their time is in nobody's."""
+        try:
+            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        except FileNotFoundError:
+            return False
+        ignored = next(line for line in lines if line.startswith("SigIgn:"))
+        return bool(int(ignored.split()[1], 16) >> (signal.SIGCHLD - 1) & 1)
 
     def worker_mb(self) -> float:
         """Give the most memory that one of the Python workers ever had that are there now."""
