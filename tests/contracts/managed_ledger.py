@@ -10,6 +10,8 @@ import pytest
 
 from magnetar.ledger.errors import LedgerClosed, LedgerNotFound, OffsetOutOfRange, StorageFull
 from magnetar.ledger.port import Flush, LedgerEngine, LedgerPolicy, ManagedLedger, Position
+from magnetar.records.batch import UNKNOWN_TIME
+from magnetar.records.entry import kafka_message_head
 from tests.ledger.entries import NOW_MS, append, append_durably, batch, payload, read_all
 
 NAME = "public/default/persistent/t-partition-0"
@@ -178,6 +180,23 @@ class ManagedLedgerContract:
         log.retain(house.now_ms)
         log.retain(house.now_ms + 5000)  # an empty ledger is never replaced by another
         assert len(log.ledgers()) == 3
+
+    async def test_a_sealed_ledger_knows_its_earliest_time_if_every_append_told_it(
+        self, house: House
+    ) -> None:
+        log = await house.open(max_ledger_entries=3)
+        for number in range(7):
+            told = {} if number == 4 else {"earliest_ms": NOW_MS - number}
+            message = [kafka_message_head(NOW_MS, 1), batch(b"x")]
+            appended = log.append(message, messages=1, timestamp_ms=NOW_MS, **told)
+            if appended.durable is not None:
+                await appended.durable
+        await settled(log, 3)
+        due = [NOW_MS - 2, UNKNOWN_TIME, UNKNOWN_TIME]
+        assert [each.min_timestamp for each in log.ledgers()] == due
+        await house.reopen()
+        log = await house.open(max_ledger_entries=3)
+        assert [each.min_timestamp for each in log.ledgers()] == due
 
     # -- finding
 

@@ -153,7 +153,8 @@ def test_mixed_kafka_counts_anew_what_a_client_counted_wrongly(codec: Codec) -> 
     batch = memoryview(miscounted(codec))
     with pytest.raises(InvalidRecord):
         check_batch(batch)
-    data, header = with_relative_offsets(batch)
+    data, header, earliest_ms = with_relative_offsets(batch)
+    assert earliest_ms == min(row.timestamp for row in decode_records(data))
     assert [(row.offset, row.value) for row in decode_records(data)] == [(n, b"%d" % n) for n in range(4)]
     assert (header.records_count, header.last_offset_delta) == (4, 3)
     right = memoryview(encode_batch([Record(b"k", b"v", (), NOW)] * 3, codec=codec))
@@ -277,7 +278,7 @@ async def test_a_draft_of_format_kafka_is_stored_as_it_came(tmp_path: Path) -> N
         partition = await house.topic()
         batch = encode_batch([Record(b"k", b"v", (), NOW)])
         draft = await partition.check(memoryview(batch))
-        assert draft == Draft(memoryview(batch), read_header(batch))
+        assert draft == Draft(memoryview(batch), read_header(batch), earliest_ms=NOW)
         durable = partition.produce(draft).durable
         assert durable is not None
         await durable

@@ -23,13 +23,15 @@ POLICY = LedgerPolicy(max_ledger_bytes=8_000)
 
 
 @asynccontextmanager
-async def opened(data: Path, store: MemoryStore) -> AsyncIterator[ManagedLedger]:
+async def opened(
+    data: Path, store: MemoryStore, policy: LedgerPolicy = POLICY
+) -> AsyncIterator[ManagedLedger]:
     """Give the log of the one partition there is; all is closed behind the block."""
     store.put("/admin/partitioned-topics/public/default/persistent/t", json.dumps({"partitions": 1}).encode())
     engine = FilesEngine(data, store, RealDisk())
     await engine.start()
     try:
-        yield await engine.open(Naming().parse("t").ledger_name(0), POLICY)
+        yield await engine.open(Naming().parse("t").ledger_name(0), policy)
     finally:
         await engine.close()
 

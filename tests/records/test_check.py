@@ -7,14 +7,30 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.records.batch import HEADER_BYTES, Record, encode_batch, read_header, seal
-from magnetar.records.check import check_batch, check_records
+from magnetar.records.batch import (
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    UNKNOWN_TIME,
+    Record,
+    encode_batch,
+    read_header,
+    seal,
+    with_log_append_time,
+)
+from magnetar.records.check import check_and_open, check_batch, check_records
+from magnetar.records.compression import Codec
 from magnetar.records.errors import CorruptBatch, InvalidRecord
+
+FAR = 1 << 48  # a timestamp delta of seven bytes is within this of 0
 
 
 def naive(body: bytes, count: int) -> bool:
-    """Read record by record, by the words of Kafka's format alone."""
-    at = 0
+    return naive_least(body, count) is not None
+
+
+def naive_least(body: bytes, count: int) -> int | None:
+    """Read record by record, by the words of Kafka's format alone: the least timestamp delta; None is no records."""
+    at, least = 0, 1 << 99
 
     def number(end: int, most_bytes: int = 5) -> int:
         nonlocal at
@@ -41,31 +57,34 @@ def naive(body: bytes, count: int) -> bool:
             length = number(len(body))
             end = at + length
             if length < 0 or end > len(body):
-                return False
+                return None
             at += 1  # attributes
-            number(end, 10)
+            least = min(least, number(end, 10))
             if number(end) != delta:
-                return False
+                return None
             field(end)
             field(end)
             headers = number(end)
             if headers < 0:
-                return False
+                return None
             for _ in range(headers):
                 field(end, nullable=False)
                 field(end)
             if at != end:
-                return False
+                return None
     except ValueError:
-        return False
-    return at == len(body)
+        return None
+    return least if at == len(body) else None
 
 
 def accepted(body: bytes, count: int) -> bool:
+    """Tell whether the records are; their least timestamp delta must be right, or out of all bounds if it is."""
     try:
-        check_records(memoryview(body), count)
+        found = check_records(memoryview(body), count)
     except (InvalidRecord, CorruptBatch):
         return False
+    least = naive_least(body, count)
+    assert least is None or found == least or found < min(least, -FAR)
     return True
 
 
@@ -146,3 +165,55 @@ def test_long_runs_with_wide_deltas() -> None:
         sealed = seal(read_header(batch), bytes(body))
         assert accepted(sealed[HEADER_BYTES:], len(records)) == naive(bytes(body), len(records))
         body[at] ^= 0x40
+
+
+def times(random: Random) -> list[int]:
+    """Times of records of one shape as clocks tell them: steady, one before the other, going back, and far apart."""
+    found = [random.choice((1_700_000_000_000, 0, -1, 5))]
+    for _ in range(random.randrange(1, 5)):
+        spread = random.choice((0, 1, 30, 64, 5000, 8192, 1 << 20, 1 << 34, FAR // 2))
+        back = random.choice((0, 0, spread, spread // 3))
+        steady = random.random() < 0.5
+        now = found[0] if random.random() < 0.5 else found[-1]
+        for number in range(random.choice((1, 4, 5, 60, 150))):
+            found.append(now + (number * spread // 150 if steady else random.randint(-back, spread)))
+    return found
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.randoms(use_true_random=False), st.sampled_from((Codec.none, Codec.lz4)))
+def test_the_earliest_time_is_found(random: Random, codec: Codec) -> None:
+    key, value = random.choice((None, b"k")), bytes(random.choice((0, 100)))
+    stamps = times(random)
+    batch = encode_batch([Record(key, value, (), stamp) for stamp in stamps], codec=codec)
+    found = check_and_open(memoryview(batch))[2]
+    if max(stamps) - stamps[0] < FAR and stamps[0] - min(stamps) < FAR:
+        assert found == min(stamps)
+    else:
+        assert found <= min(stamps)
+
+
+def test_one_late_record_back_in_time_is_seen_wherever_it_is() -> None:
+    for width, step in ((1, 0), (2, 2), (2, 40), (3, 9000), (5, 1 << 27)):
+        for place in (1, 2, 5, 63, 64, 65, 99):
+            stamps = [
+                1_700_000_000_000 + (number * step if width > 1 else number // 3) for number in range(100)
+            ]
+            stamps[place] = stamps[0] - (abs(stamps[place] - stamps[0]) or 7)
+            batch = encode_batch([Record(None, b"v" * 50, (), stamp) for stamp in stamps])
+            assert check_and_open(memoryview(batch))[2] == stamps[place], (width, place)
+
+
+def test_the_earliest_time_is_never_later_than_what_the_head_says() -> None:
+    now = 1_700_000_000_000
+    batch = encode_batch([Record(None, b"v", (), now + number) for number in range(9)])
+    header = read_header(batch)
+    modest = seal(header._replace(max_timestamp=now - 5), batch[HEADER_BYTES:])
+    assert check_and_open(memoryview(modest))[2] == now - 5
+    stamped = memoryview(with_log_append_time(batch, header, now + 99))
+    assert read_header(stamped).attributes & LOG_APPEND_TIME
+    assert check_and_open(stamped)[2] == now + 99
+    far = seal(header._replace(base_timestamp=(1 << 63) - 4), batch[HEADER_BYTES:])
+    assert check_and_open(memoryview(far))[2] == UNKNOWN_TIME  # base and delta run over
+    none = encode_batch([Record(None, b"v", (), -1) for _ in range(9)])
+    assert check_and_open(memoryview(none))[2] == -1

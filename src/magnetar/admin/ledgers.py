@@ -359,6 +359,7 @@ class _Judge:
             list(getattr(index, name)) == list(getattr(due, name)[:count])
             for name in ("positions", "entry_ids", "offsets", "times")
         )
+        same &= self._found.runs[0].bears_out(index)
         if index.end < due.end:
             return same
         return same and (index.entries, index.next_offset, index.max_timestamp) == (

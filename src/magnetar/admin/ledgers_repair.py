@@ -243,7 +243,7 @@ class _Mender:
         due = found.runs[0].index
         try:
             index, attachment = SparseIndex.decode(kept.read_bytes(), kept)
-            if _is_part_of(index, due):
+            if _is_part_of(index, due) and found.runs[0].bears_out(index):
                 return
         except FileNotFoundError:
             attachment = b""

@@ -4,9 +4,10 @@
     LedgerInfo         1 ledgerId, 2 entries, 3 size, 4 timestamp, 6 repeated KeyValue (properties)
     KeyValue           1 key, 2 value
 
-Sealed ledgers carry the properties ``first_index``, ``last_index`` and ``max_timestamp``; one without
-``last_index`` has to be recovered from its file. ``compacted`` marks those whose files are gone because the compacted
-ledger holds what is left of them; that one stands in the property ``compacted_ledger``, as JSON.
+Sealed ledgers carry the properties ``first_index``, ``last_index``, ``max_timestamp`` and, where it is known,
+``min_timestamp``; one without ``last_index`` has to be recovered from its file. ``compacted`` marks those whose files
+are gone because the compacted ledger holds what is left of them; that one stands in the property ``compacted_ledger``,
+as JSON.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from urllib.parse import quote
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.port import Compacted, LedgerSummary, Position
 from magnetar.ledger.protobuf import fields, message, number
+from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.errors import CorruptBatch
 
 ROOT = "/managed-ledgers"
@@ -81,6 +83,8 @@ def _encode_ledger(ledger: LedgerSummary) -> bytes:
     if ledger.sealed:
         entries, size = ledger.entries, ledger.size
         properties |= {"last_index": str(ledger.last_offset), "max_timestamp": str(ledger.max_timestamp)}
+        if ledger.min_timestamp != UNKNOWN_TIME:
+            properties["min_timestamp"] = str(ledger.min_timestamp)
     if ledger.compacted:
         properties[_IS_COMPACTED] = "1"
     numbers = ((1, ledger.ledger_id), (2, entries), (3, size), (4, ledger.created_ms))
@@ -102,6 +106,7 @@ def _decode_ledger(data: object) -> LedgerSummary:
         entries=numbers.get(2, 0),
         size=numbers.get(3, 0),
         max_timestamp=int(properties.get("max_timestamp", -1)),
+        min_timestamp=int(properties.get("min_timestamp", UNKNOWN_TIME)),
         created_ms=numbers.get(4, 0),
         sealed="last_index" in properties,
         compacted=_IS_COMPACTED in properties,

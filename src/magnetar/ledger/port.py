@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.compression import Buffer
 
 
@@ -86,6 +87,8 @@ class LedgerSummary:
     sealed: bool = False
     compacted: bool = False
     """Whether its own file is gone, and what is left of it is in the compacted ledger. ``size`` is of that."""
+    min_timestamp: int = UNKNOWN_TIME
+    """A time that no message of a sealed ledger is earlier than; `UNKNOWN_TIME` where nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +173,19 @@ class ManagedLedger(ABC):
     """Asked, at every checkpoint, for the bytes to keep as ``attachment``."""
 
     @abstractmethod
-    def append(self, message: Sequence[Buffer], *, messages: int, timestamp_ms: int) -> Appended:
+    def append(
+        self,
+        message: Sequence[Buffer],
+        *,
+        messages: int,
+        timestamp_ms: int,
+        earliest_ms: int = UNKNOWN_TIME,
+    ) -> Appended:
         """Write one entry of so many messages, the latest of ``timestamp_ms``; offsets are given here.
 
-        ``message`` is all that follows the broker's entry metadata. Raises ``StorageFull`` with nothing
-        written, ``StorageFailed`` or ``LedgerClosed``.
+        No message is earlier than ``earliest_ms``, which only helps to find them by time; `UNKNOWN_TIME` if whoever
+        appends does not know. ``message`` is all that follows the broker's entry metadata. Raises ``StorageFull`` with
+        nothing written, ``StorageFailed`` or ``LedgerClosed``.
         """
 
     @abstractmethod

@@ -101,11 +101,17 @@ class PartitionLog:
         return max(last.last_offset + 1 if last.sealed else self.map(last).next_offset, self.first_offset)
 
     def overlapping(
-        self, low: int, high: int, *, earliest_ms: int | None = None, only: Collection[int] | None = None
+        self,
+        low: int,
+        high: int,
+        *,
+        times_ms: tuple[int, int] | None = None,
+        only: Collection[int] | None = None,
     ) -> Iterator[LedgerMap]:
         """Give the ledgers that hold some of ``[low, high)``; raise ``LedgerCorrupt`` where offsets are missing.
 
-        Left out are those all of whose records are before ``earliest_ms``, and those that are not ``only`` wanted.
+        Left out are those none of whose records is of ``times_ms``, as far as it is known, and those that are not
+        ``only`` wanted.
         """
         expected = None
         for ledger in self._ledgers:
@@ -120,7 +126,7 @@ class PartitionLog:
                 continue
             if only is not None and ledger.ledger_id not in only:
                 continue
-            if earliest_ms is not None and ledger.sealed and ledger.max_timestamp < earliest_ms:
+            if times_ms is not None and ledger.sealed and not _may_be_of(ledger, times_ms):
                 continue
             yield self.map(ledger)
             # One that a broker has just left for the next may not be noted as sealed yet.
@@ -147,6 +153,11 @@ class PartitionLog:
             if self._copies_until is not None and ledger is self._ledgers[0]:
                 found.until = self._copies_until
         return found
+
+
+def _may_be_of(ledger: LedgerSummary, times_ms: tuple[int, int]) -> bool:
+    """Tell whether a sealed ledger may have records of a time; both ends are included."""
+    return ledger.max_timestamp >= times_ms[0] and ledger.min_timestamp <= times_ms[1]
 
 
 def _readable(info: ManagedLedgerInfo) -> tuple[list[LedgerSummary], int | None]:

@@ -62,7 +62,6 @@ class LedgerReader(Reader):
             raise LedgerCorrupt(
                 f"{which}: the files end at offset {log.next_offset()}, and {high} was promised"
             )
-        earliest = None if ask.times_ms is None else ask.times_ms[0]
         ids = log.ledger_ids
         most_chunked = self._options.chunked_bytes
         return [
@@ -76,8 +75,8 @@ class LedgerReader(Reader):
                     tuple(ids[: ids.index(ledger.ledger_id)][-EARLIER_LEDGERS:]),
                 ),
             )
-            for ledger in log.overlapping(low, high, earliest_ms=earliest, only=ask.ledgers)
-            for cut in ledger.cuts(low, high, size, earliest)
+            for ledger in log.overlapping(low, high, times_ms=ask.times_ms, only=ask.ledgers)
+            for cut in ledger.cuts(low, high, size, ask.times_ms)
         ]  # fmt: skip
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from magnetar.pipeline.frames import FRAME_AT, LAST_OFFSET, WORDS, FrameFault, W
 from magnetar.pipeline.mapped import MappedLedger
 from magnetar.records import kernel
 from magnetar.records.arrow import BatchUnreadable, Table, arrow_batches
+from magnetar.records.batch import UNKNOWN_TIME
 
 
 class LedgerWalk:
@@ -101,6 +102,10 @@ def _add(index: SparseIndex, walk: Walk) -> None:
     """Note many frames at once; the points lie as if they had been added one by one, give or take a frame."""
     rows = walk.rows
     places, times = rows[:, FRAME_AT], np.maximum.accumulate(rows[:, kernel.MAX_TIME])
+    if index.positions and places[0] - index.positions[-1] < POINT_EVERY_BYTES:
+        index.earliest[-1] = (
+            UNKNOWN_TIME  # of what follows only the heads were read, which name the latest time
+        )
     at = 0
     while at < len(rows):
         if not index.positions or places[at] - index.positions[-1] >= POINT_EVERY_BYTES:
@@ -108,6 +113,7 @@ def _add(index: SparseIndex, walk: Walk) -> None:
             index.entry_ids.append(index.entries + at)
             index.offsets.append(int(rows[at, kernel.BASE_OFFSET]))
             index.times.append(max(index.max_timestamp, int(times[at - 1])) if at else index.max_timestamp)
+            index.earliest.append(UNKNOWN_TIME)
         at = max(at + 1, int(np.searchsorted(places, index.positions[-1] + POINT_EVERY_BYTES)))
     index.end = walk.at
     index.entries += len(rows)

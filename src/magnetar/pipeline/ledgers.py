@@ -18,9 +18,13 @@ from magnetar.ledger.port import LedgerSummary
 from magnetar.pipeline.mapped import MappedLedger
 from magnetar.pipeline.object_store import at_hand
 from magnetar.pipeline.port import SliceSize
+from magnetar.records.batch import UNKNOWN_TIME
 
 if TYPE_CHECKING:
     from magnetar.pipeline.ledger_walk import LedgerWalk
+
+
+_LEAST_HOLE = 0.25  # of a slice: to pass over less takes about as long as to begin a task
 
 
 class Cut(NamedTuple):
@@ -58,21 +62,43 @@ class LedgerMap:
         """The offset behind the last whole entry."""
         return self.index.next_offset
 
-    def cuts(self, low: int, high: int, size: SliceSize, earliest_ms: int | None = None) -> list[Cut]:
-        """Cut what this ledger holds of ``[low, high)`` into even parts; leave out what is before ``earliest_ms``."""
+    def cuts(
+        self, low: int, high: int, size: SliceSize, times_ms: tuple[int, int] | None = None
+    ) -> list[Cut]:
+        """Cut what this ledger holds of ``[low, high)`` into even parts; leave out what is of no time in ``times_ms``.
+
+        What is left out before and behind all that is wanted is as much as the index tells of; in between it is only
+        what is large, or slices would be many and small.
+        """
         index = self.index
         if not index.positions:
             return []
-        if earliest_ms is not None:
-            if index.max_timestamp < earliest_ms:
-                return []
-            point = bisect_left(index.entry_ids, index.before_time(earliest_ms)[1])
-            low = max(low, index.offsets[point])
         low, high = max(low, index.offsets[0]), min(high, index.next_offset, self.until)
-        if low >= high:
+        parts = [(low, high)] if times_ms is None else self._of_time(times_ms, size)
+        found = []
+        for start, end in parts:
+            start, end = max(start, low), min(end, high)
+            if start < end:
+                edges = [start, *self._edges(start, end, size), end]
+                found += [self._cut(*pair) for pair in itertools.pairwise(edges)]
+        return found
+
+    def _of_time(self, times_ms: tuple[int, int], size: SliceSize) -> list[tuple[int, int]]:
+        """Give the ranges of offsets in which times of ``times_ms`` may be, none of them near to another."""
+        index, (earliest_ms, latest_ms) = self.index, times_ms
+        if index.max_timestamp < earliest_ms:
             return []
-        edges = [low, *self._edges(low, high, size), high]
-        return [self._cut(start, end) for start, end in itertools.pairwise(edges)]
+        first = bisect_left(index.entry_ids, index.before_time(earliest_ms)[1])
+        ends, beyond = [*index.positions[1:], index.end], [*index.offsets[1:], index.next_offset]
+        runs: list[tuple[int, int]] = []
+        for point in range(first, len(ends)):
+            if index.earliest[point] > latest_ms:
+                continue
+            if runs and index.positions[point] - ends[runs[-1][1]] < size.about_bytes * _LEAST_HOLE:
+                runs[-1] = runs[-1][0], point
+            else:
+                runs.append((point, point))
+        return [(index.offsets[begin], beyond[last]) for begin, last in runs]
 
     def _edges(self, low: int, high: int, size: SliceSize) -> list[int]:
         """Give the offsets inside of ``[low, high)`` at which to cut."""
@@ -139,5 +165,7 @@ class LedgerMap:
             index.entry_ids.insert(0, 0)
             index.offsets.insert(0, summary.first_offset)
             index.times.insert(0, -1)
+            index.earliest.insert(0, UNKNOWN_TIME)
+        index.earliest[-1] = UNKNOWN_TIME
         index.next_offset, index.end = summary.last_offset + 1, max(summary.size, index.end)
         index.max_timestamp = max(summary.max_timestamp, index.max_timestamp)

@@ -30,7 +30,7 @@ _NEEDED = ("partition", "offset", "value", "timestamp")
 _COLUMNS = ("partition", "offset", "key", "value", "headers", "timestamp", "timestampType")
 _MADE = (
     "ledger_id long, partition int, first_offset long, last_offset long, entries long, size long, "
-    "max_timestamp long, records long"
+    "max_timestamp long, records long, min_timestamp long"
 )
 
 
@@ -269,6 +269,7 @@ def _logs(made: Iterable[Made]) -> dict[int, list[LedgerSummary]]:
                 each.max_timestamp,
                 time.time_ns() // 1_000_000,
                 sealed=True,
+                min_timestamp=each.min_timestamp,
             )
         )
     return logs

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 BATCH_BYTES = 256 << 10
 _MOST_DELTA = (1 << 31) - 2
+_NO_RECORD = (1 << 63) - 1  # the earliest time where there is none
 _WRITE_BYTES = 4 << 20
 
 
@@ -58,6 +59,7 @@ class Made(NamedTuple):
     size: int
     max_timestamp: int
     records: int
+    min_timestamp: int
 
 
 def write_piece(
@@ -86,7 +88,7 @@ def write_piece(
     index = ledger.index
     return Made(
         piece.ledger_id, piece.partition, piece.low, index.next_offset - 1, index.entries, index.end,
-        index.max_timestamp, ledger.records,
+        index.max_timestamp, ledger.records, index.min_timestamp,
     )  # fmt: skip
 
 
@@ -101,7 +103,7 @@ class _Ledger:
         self._codec = codec
         self._now_ms = now_ms
         self._next = piece.low
-        self._waiting: bytes | None = None
+        self._waiting: tuple[bytes, int] | None = None
         self._write(encode_header(piece.ledger_id, now_ms))
 
     def add(self, rows: pa.RecordBatch) -> None:
@@ -116,7 +118,9 @@ class _Ledger:
             for batch, count in columns.batches_of(
                 np.arange(first, stop), target_bytes=BATCH_BYTES, codec=self._codec
             ):
-                self._put(placed(batch, at, int(times[first]) if kinds[first] else None), at)
+                at_first = at - int(offsets[first]) + first
+                earliest = int(times[at_first : at_first + count].min())
+                self._put(placed(batch, at, int(times[first]) if kinds[first] else None), at, earliest)
                 at += count
         self.records += len(offsets)
         self._next = int(offsets[-1]) + 1 if len(offsets) else self._next
@@ -134,25 +138,25 @@ class _Ledger:
                 "'magnetar audit' names all such"
             )
 
-    def _put(self, batch: bytes, base_offset: int) -> None:
+    def _put(self, batch: bytes, base_offset: int, earliest_ms: int) -> None:
         self._flush(base_offset)
-        self._waiting = batch
+        self._waiting = batch, earliest_ms
 
     def _flush(self, until: int) -> None:
         """Write the batch that waits so that it reaches to ``until``, and batches without records for the rest."""
         at = self.index.next_offset
         if self._waiting is not None:
-            header = read_header(self._waiting)
+            (batch, earliest_ms), self._waiting = self._waiting, None
+            header = read_header(batch)
             reach = min(until - 1 - at, _MOST_DELTA)
-            batch, self._waiting = self._waiting, None
             if reach > header.last_offset_delta:
                 batch = seal(header._replace(last_offset_delta=reach), memoryview(batch)[HEADER_BYTES:])
-            self._append(batch)
+            self._append(batch, earliest_ms)
         while self.index.next_offset < until:
             at = self.index.next_offset
-            self._append(gap(at, min(until - at, _MOST_DELTA + 1)))
+            self._append(gap(at, min(until - at, _MOST_DELTA + 1)), _NO_RECORD)
 
-    def _append(self, batch: bytes) -> None:
+    def _append(self, batch: bytes, earliest_ms: int) -> None:
         header = read_header(batch)
         messages = header.last_offset_delta + 1
         head = broker_entry_head(self._now_ms, header.last_offset)
@@ -160,7 +164,7 @@ class _Ledger:
         length = len(head) + len(batch)
         self._write(frame_head(self._piece.ledger_id, self.index.entries, head, [batch], length))
         self._write(batch)
-        self.index.add(FRAME_BYTES + length, messages, header.max_timestamp)
+        self.index.add(FRAME_BYTES + length, messages, header.max_timestamp, earliest_ms)
 
 
 def placed(batch: bytes, base_offset: int, append_time: int | None) -> bytes:

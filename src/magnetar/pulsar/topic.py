@@ -137,7 +137,12 @@ class PulsarTopic:
 
     def publish(self, producer: Producer, sent: Sent) -> Appended:
         """Store what a producer sent; raise ``LedgerError``."""
-        appended = self.log.append((sent.framed,), messages=sent.messages, timestamp_ms=sent.timestamp_ms)
+        appended = self.log.append(
+            (sent.framed,),
+            messages=sent.messages,
+            timestamp_ms=sent.timestamp_ms,
+            earliest_ms=sent.earliest_ms,
+        )
         self.last_durable = appended.durable
         producer.messages += sent.messages
         producer.bytes += len(sent.framed)

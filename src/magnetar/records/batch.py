@@ -39,6 +39,8 @@ CONTROL = 0x20
 NO_PRODUCER = -1
 NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
+UNKNOWN_TIME = -(1 << 63)
+"""Stands for an earliest timestamp that nobody knows: no timestamp is earlier."""
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _LENGTH_OFFSET = 12  # the length field counts from behind itself

@@ -3,11 +3,24 @@
 Producers mostly send runs of records of one shape. For such a run the same field lies at the same distance from
 record to record, so a strided slice of the batch holds that field of the whole run, and one comparison in C checks
 it. Records that fall out of the run are walked singly, so any batch is checked in full; only the price differs.
+
+On the way the earliest timestamp is found: the batch's head tells the latest one only.
 """
 
 from __future__ import annotations
 
-from magnetar.records.batch import CONTROL, HEADER_BYTES, BatchHeader, check_crc, read_header
+from array import array
+from sys import byteorder
+
+from magnetar.records.batch import (
+    CONTROL,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    UNKNOWN_TIME,
+    BatchHeader,
+    check_crc,
+    read_header,
+)
 from magnetar.records.compression import MOST_DECOMPRESSED_BYTES, Codec, decompress
 from magnetar.records.errors import CorruptBatch, InvalidRecord, TooMuchInside
 from magnetar.records.varint import decode_zigzag
@@ -16,6 +29,15 @@ _CONTINUED = bytes(range(0x80, 0x100))  # bytes of a varint that more bytes foll
 _MANY_RECORDS = 5000
 _HURRIED_BYTES = 2 << 20
 _FEW = 4  # a run this short is not worth the slices
+_EVEN = bytes(range(0, 256, 2))  # last bytes of zigzag codes of numbers that are not negative
+_ORDER = bytes(
+    ((code >> 1) ^ -(code & 1)) + 64 & 0xFF for code in range(256)
+)  # what codes of one byte say, + 64
+_PARITY = bytes(code & 1 for code in range(256))
+_MOST_WIDTH = 7  # bytes of a timestamp delta: such a one is within 4,000 years
+_MOST_TIME = 1 << 55  # who reckons with later times, or with earlier than the negative of it, may run over
+_FAR, _NONE_YET = -(1 << 62), 1 << 62
+_NO_RUN = 0, b""
 
 
 class TakesLong(Exception):
@@ -30,8 +52,11 @@ def check_batch(data: memoryview, *, hurried: bool = False) -> BatchHeader:
     return check_and_open(data, hurried=hurried)[0]
 
 
-def check_and_open(data: memoryview, *, hurried: bool = False) -> tuple[BatchHeader, memoryview]:
-    """Do as `check_batch`, and give the records too, decompressed."""
+def check_and_open(data: memoryview, *, hurried: bool = False) -> tuple[BatchHeader, memoryview, int]:
+    """Do as `check_batch`, and give the records too, decompressed, and the earliest timestamp of them (ms).
+
+    That is `UNKNOWN_TIME` where times are so far apart that nobody means them, and never later than ``max_timestamp``.
+    """
     header = read_header(data)
     if len(data) > header.size:
         raise InvalidRecord("a partition's records must be exactly one batch")
@@ -54,32 +79,53 @@ def check_and_open(data: memoryview, *, hurried: bool = False) -> tuple[BatchHea
             if hurried:
                 raise TakesLong from None
             raise
-    check_records(body, count)
-    return header, body
+    least = check_records(body, count)
+    base, latest = header.base_timestamp, header.max_timestamp
+    if header.attributes & LOG_APPEND_TIME:
+        return header, body, latest
+    if least <= -_MOST_TIME or not -_MOST_TIME < base < _MOST_TIME:
+        return header, body, UNKNOWN_TIME
+    earliest = base + least
+    return header, body, earliest if earliest < latest else latest
 
 
-def check_records(records: memoryview, count: int) -> None:
-    """Raise ``InvalidRecord`` unless ``records`` holds exactly ``count`` well-formed ones with deltas 0, 1, 2 ..."""
+def check_records(records: memoryview, count: int) -> int:
+    """Raise ``InvalidRecord`` unless ``records`` holds exactly ``count`` well-formed ones with deltas 0, 1, 2 ...
+
+    Gives the least timestamp delta; `_FAR` where one is out of all bounds.
+    """
     body = bytes(records)  # indexing and strided slices of bytes are far quicker than a view's
     at = delta = misses = 0
+    least = _NONE_YET
     try:
         while delta < count:
             shape = _check_one(body, at, delta)
+            if shape[7] < least:
+                least = shape[7]
             at += shape[0]
             delta += 1
             if misses < 3 and count - delta >= _FEW:
-                run = _run_length(body, at, delta, count - delta, shape)
-                at += run * shape[0]
-                delta += run
-                misses = 0 if run else misses + 1
+                run, lowest = _run_of(body, at, delta, count - delta, shape)
+                if run:
+                    # Nearly always time does not go back in it.
+                    if least > 0 or lowest.translate(None, _EVEN):
+                        least = min(least, _least_time(body, at, run, shape))
+                    at += run * shape[0]
+                    delta += run
+                    misses = 0
+                else:
+                    misses += 1
     except (IndexError, CorruptBatch):
         raise InvalidRecord("a record is cut short") from None
     if at != len(body):
         raise InvalidRecord(f"{len(body) - at} bytes follow the last record")
+    return least
 
 
-def _check_one(body: bytes, start: int, delta: int) -> tuple[int, int, int, int, int, int, int]:
+def _check_one(body: bytes, start: int, delta: int) -> tuple[int, int, int, int, int, int, int, int]:
     """Check one record; give its shape: its size, and where in it lie the body, the offset delta, key, value, headers.
+
+    Behind these come the number of headers and the timestamp delta.
 
     The one-byte case of each number is written out: this runs for every record that falls out of a run.
     """
@@ -91,7 +137,13 @@ def _check_one(body: bytes, start: int, delta: int) -> tuple[int, int, int, int,
     end = first + length
     if length < 6 or end > len(body):
         raise InvalidRecord("a record claims more bytes than its batch holds")
-    offset_at = first + 2 if body[first + 1] < 0x80 else decode_zigzag(body, first + 1, most_bytes=10)[1]
+    time = body[first + 1]
+    if time < 0x80:
+        time, offset_at = (time >> 1) ^ -(time & 1), first + 2
+    else:
+        time, offset_at = decode_zigzag(body, first + 1, most_bytes=10)
+        if offset_at - first - 1 > _MOST_WIDTH:
+            time = _FAR
     number = body[offset_at]
     if number < 0x80:
         number, key_at = (number >> 1) ^ -(number & 1), offset_at + 1
@@ -118,6 +170,7 @@ def _check_one(body: bytes, start: int, delta: int) -> tuple[int, int, int, int,
         value_at - start,
         headers_at - start,
         headers,
+        time,
     )
 
 
@@ -146,16 +199,19 @@ def _skip_bytes(body: bytes, at: int, end: int) -> int:
     return at if length == -1 else at + length
 
 
-def _run_length(body: bytes, at: int, delta: int, most: int, shape: tuple[int, ...]) -> int:
-    """Give how many of the next ``most`` records surely have the shape of the one before ``at``."""
-    stride, first, offset_at, key_at, value_at, headers_at, headers = shape
+def _run_of(body: bytes, at: int, delta: int, most: int, shape: tuple[int, ...]) -> tuple[int, bytes]:
+    """Give how many of the next ``most`` records surely have the shape of the one before ``at``.
+
+    And the lowest bytes of their timestamp deltas, perhaps with some that follow.
+    """
+    stride, first, offset_at, key_at, value_at, headers_at, headers, _ = shape
     count = min(most, (len(body) - at) // stride)
     offset_bytes = key_at - offset_at
     if headers or offset_bytes > 2:
-        return 0  # headers differ too easily, and so long a batch has its runs elsewhere
+        return _NO_RUN  # headers differ too easily, and so long a batch has its runs elsewhere
     count = min(count, (64 if offset_bytes == 1 else 8192) - delta)
     if count < _FEW:
-        return 0
+        return _NO_RUN
     before, stop = at - stride, at + (count - 1) * stride + 1
     for place in (0, key_at, value_at, headers_at):
         while True:  # every byte of the varint that begins there
@@ -164,35 +220,63 @@ def _run_length(body: bytes, at: int, delta: int, most: int, shape: tuple[int, .
             if column.count(byte) != count:
                 count = len(column) - len(column.lstrip(bytes((byte,))))
                 if count < _FEW:
-                    return 0
+                    return _NO_RUN
                 stop = at + (count - 1) * stride + 1
             place += 1
             if byte < 0x80:
                 break
-    count = _same_width(body, at, stride, first + 1, offset_at, count)
-    return _counting(body, at, stride, offset_at, offset_bytes, delta, count) if count >= _FEW else 0
+    count, lowest = _same_width(body, at, stride, first + 1, offset_at, count)
+    if count < _FEW or not _counts_on(body, at, stride, offset_at, offset_bytes, delta, count):
+        return _NO_RUN
+    return count, lowest
 
 
-def _same_width(body: bytes, at: int, stride: int, start: int, end: int, count: int) -> int:
-    """Give for how many records the varint at ``start`` ends right before ``end``."""
+def _same_width(body: bytes, at: int, stride: int, start: int, end: int, count: int) -> tuple[int, bytes]:
+    """Give for how many records the varint at ``start`` ends right before ``end``, and their first bytes, or more."""
+    lowest = b""
     for place in range(start, end):
         column = body[at + place : at + (count - 1) * stride + place + 1 : stride]
+        lowest = lowest or column
         if place < end - 1:
             count = len(column) - len(column.lstrip(_CONTINUED))
         elif not column.isascii():
             count = next(i for i, byte in enumerate(column) if byte >= 0x80)
         if count < _FEW:
-            return 0
-    return count
+            break
+    return count, lowest
 
 
-def _counting(body: bytes, at: int, stride: int, offset_at: int, width: int, delta: int, count: int) -> int:
-    """Give for how many records the offset deltas go on by one: 0 or all ``count``."""
+def _counts_on(body: bytes, at: int, stride: int, offset_at: int, width: int, delta: int, count: int) -> bool:
+    """Tell whether the offset deltas of so many records go on by one."""
     for place in range(width):
         column = body[at + offset_at + place : at + (count - 1) * stride + offset_at + place + 1 : stride]
         if column != _DELTA_COLUMNS[width][place][delta : delta + count]:
-            return 0
-    return count
+            return False
+    return True
+
+
+def _least_time(body: bytes, at: int, count: int, shape: tuple[int, ...]) -> int:
+    """Give the least timestamp delta of a run of ``count`` records from ``at`` on; `_FAR` if one has no bounds."""
+    stride, start = shape[0], at + shape[1] + 1
+    reach = (count - 1) * stride + 1
+    lowest, width = body[start : start + reach : stride], at + shape[2] - start
+    if width == 1:
+        return min(lowest.translate(_ORDER)) - 64
+    if width > _MOST_WIDTH:
+        return _FAR
+    # The bytes of each number as they lie there, and above them whether it is negative: the largest of the words that
+    # this makes is the least number if any is negative, else the smallest is. All bits that go on are alike.
+    codes = bytearray(8 * count)
+    for place in range(width):
+        codes[place::8] = body[start + place : start + place + reach : stride]
+    codes[7::8] = lowest.translate(_PARITY)
+    words = array("Q", codes)
+    if byteorder == "big":
+        words.byteswap()
+    word = max(words)
+    if not word >> 56:
+        word = min(words)
+    return decode_zigzag(word.to_bytes(8, "little"), 0, most_bytes=_MOST_WIDTH)[0]
 
 
 def _delta_columns() -> dict[int, tuple[bytes, ...]]:

@@ -8,23 +8,26 @@ is not touched. The mark on the entry says ``mixed_kafka``; its payload is a rec
 from __future__ import annotations
 
 from magnetar.records.batch import HEADER_BYTES, BatchHeader, check_crc, read_header, seal
-from magnetar.records.check import check_batch
+from magnetar.records.check import check_and_open
 from magnetar.records.compression import compress, decompress
 from magnetar.records.errors import InvalidRecord
 from magnetar.records.mapping import decode_record, encode_record
 from magnetar.records.varint import decode_zigzag
 
 
-def with_relative_offsets(data: memoryview, *, hurried: bool = False) -> tuple[memoryview, BatchHeader]:
-    """Give the batch to store, with its header; raise ``RecordsError`` for one that is damaged beyond its counting.
+def with_relative_offsets(data: memoryview, *, hurried: bool = False) -> tuple[memoryview, BatchHeader, int]:
+    """Give the batch to store, its header and its earliest timestamp, as `check_and_open` does.
+
+    Raises ``RecordsError`` for one that is damaged beyond its counting.
 
     ``hurried`` raises ``TakesLong`` rather than spend more than a few milliseconds.
     """
     try:
-        return data, check_batch(data, hurried=hurried)
+        header, _, earliest_ms = check_and_open(data, hurried=hurried)
     except InvalidRecord:
-        rewritten = memoryview(_counted_anew(data))
-    return rewritten, check_batch(rewritten, hurried=hurried)
+        data = memoryview(_counted_anew(data))
+        header, _, earliest_ms = check_and_open(data, hurried=hurried)
+    return data, header, earliest_ms
 
 
 def _counted_anew(data: memoryview) -> bytes:

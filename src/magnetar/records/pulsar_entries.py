@@ -22,24 +22,33 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.compression import Buffer
 from magnetar.records.conversion import kafka_batch, pulsar_message
 from magnetar.records.crc import crc32c
 from magnetar.records.errors import CorruptBatch, EntryCorrupt, InvalidRecord
-from magnetar.records.pulsar_metadata import BATCH_PROPERTY, FORMAT_PROPERTY, MessageMetadata, decode_metadata
+from magnetar.records.pulsar_metadata import (
+    BATCH_PROPERTY,
+    FORMAT_PROPERTY,
+    TIMESTAMP_PROPERTY,
+    MessageMetadata,
+    decode_metadata,
+)
 from magnetar.records.pulsar_plain import CHECKSUM, PulsarMessage, count_of
 
 _SIZE = struct.Struct(">I")
+_MOST_TIME = 1 << 55  # who reckons with later times may run over
 _RESERVED = (FORMAT_PROPERTY.encode(), BATCH_PROPERTY)
 
 
 class Sent(NamedTuple):
-    """What a Pulsar producer sent, checked. Append ``framed`` with these ``messages`` and ``timestamp_ms``."""
+    """What a Pulsar producer sent, checked. Append ``framed`` with the other numbers: see ``ManagedLedger.append``."""
 
     framed: memoryview
     metadata: MessageMetadata
     messages: int
     timestamp_ms: int
+    earliest_ms: int = UNKNOWN_TIME
 
 
 def open_send(framed: Buffer, *, num_messages: int | None = None) -> Sent:
@@ -66,7 +75,15 @@ def open_send(framed: Buffer, *, num_messages: int | None = None) -> Sent:
     if reserved:
         raise InvalidRecord(f"the property {reserved[0].decode()} is the broker's own")
     latest = metadata.event_time if metadata.event_time > 0 else metadata.publish_time
-    return Sent(view, metadata, messages, latest)
+    return Sent(view, metadata, messages, latest, _earliest(metadata, latest))
+
+
+def _earliest(metadata: MessageMetadata, latest_ms: int) -> int:
+    """Give the time of a message that comes alone; what times a batch has only its payload tells."""
+    alone = not metadata.batched and 0 <= latest_ms < _MOST_TIME
+    if not alone or any(name == TIMESTAMP_PROPERTY for name, _ in metadata.properties):
+        return UNKNOWN_TIME
+    return latest_ms
 
 
 def _checked(view: memoryview) -> int:

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from magnetar.ledger.port import StoredEntry
 from magnetar.records.batch import BatchHeader, read_header
-from magnetar.records.check import TakesLong, check_and_open, check_batch
+from magnetar.records.check import TakesLong, check_and_open
 from magnetar.records.compression import Buffer, Codec
 from magnetar.records.entry import decode_entry, kafka_payload_at
 from magnetar.records.mixed_kafka import with_relative_offsets
@@ -19,10 +19,14 @@ _INLINE_RECORDS = 1000
 
 
 class Checked(NamedTuple):
-    """A producer's batch that may be stored, its header, and its records where they are at hand decompressed."""
+    """A producer's batch that may be stored, its header, the earliest timestamp (ms) of its records, and these.
+
+    ``body`` has them decompressed, if that may be of use.
+    """
 
     data: memoryview
     header: BatchHeader
+    earliest_ms: int
     body: memoryview | None = None
 
 
@@ -36,11 +40,13 @@ async def checked(data: memoryview, entry_format: str) -> Checked:
 
 
 def _check(data: memoryview, *, hurried: bool = False) -> Checked:
-    return Checked(data, check_batch(data, hurried=hurried))
+    header, _, earliest_ms = check_and_open(data, hurried=hurried)
+    return Checked(data, header, earliest_ms)
 
 
 def _check_and_open(data: memoryview, *, hurried: bool = False) -> Checked:
-    return Checked(data, *check_and_open(data, hurried=hurried))
+    header, body, earliest_ms = check_and_open(data, hurried=hurried)
+    return Checked(data, header, earliest_ms, body)
 
 
 def _check_mixed(data: memoryview, *, hurried: bool = False) -> Checked:
@@ -51,7 +57,7 @@ async def pulsar_framed(batch: Checked, now_ms: int, codec: Codec) -> Buffer:
     """Give what a batch is stored as in format ``pulsar``, behind the broker's entry metadata."""
     from magnetar.records.conversion import framed_batch  # most brokers never convert anything
 
-    data, header, body = batch
+    data, header, _, body = batch
     size = len(data if body is None else body)
     if size <= _INLINE_BYTES and header.records_count <= _INLINE_RECORDS:
         return framed_batch(data, header, now_ms, codec, body)

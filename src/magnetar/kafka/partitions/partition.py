@@ -26,6 +26,7 @@ from magnetar.ledger.port import ManagedLedger
 from magnetar.records.batch import (
     LOG_APPEND_TIME,
     NO_TIMESTAMP,
+    UNKNOWN_TIME,
     BatchHeader,
     read_header,
     recompressed,
@@ -67,12 +68,16 @@ class Produced(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A producer's batch, checked: as it will be stored or, for format ``pulsar``, with ``framed`` to be stored."""
+    """A producer's batch, checked: as it will be stored or, for format ``pulsar``, with ``framed`` to be stored.
+
+    ``earliest_ms`` is the earliest timestamp of its records as they were sent.
+    """
 
     data: memoryview
     header: BatchHeader
     entry_format: str = KAFKA
     framed: Buffer | None = None
+    earliest_ms: int = UNKNOWN_TIME
 
 
 class Refusal(NamedTuple):
@@ -162,14 +167,14 @@ class Partition:
         if entry_format == PULSAR and batch.header.is_transactional:
             entry_format = KAFKA  # who reads committed records only must see what belongs together
         if entry_format != PULSAR:
-            return Draft(batch.data, batch.header, entry_format)
+            return Draft(batch.data, batch.header, entry_format, earliest_ms=batch.earliest_ms)
         now_ms, header = self._clock(), batch.header
         if config.log_append_time:
             data = memoryview(with_log_append_time(batch.data, header, now_ms))
-            batch = batch._replace(data=data, header=read_header(data))
+            batch = batch._replace(data=data, header=read_header(data), earliest_ms=now_ms)
         codec = header.codec if config.compression_type == "producer" else self._codec()
         framed = await pulsar_framed(batch, now_ms, codec)
-        return Draft(batch.data, batch.header, entry_format, framed)
+        return Draft(batch.data, batch.header, entry_format, framed, batch.earliest_ms)
 
     def produce(self, draft: Draft) -> Produced:
         """Append one checked batch of a producer; raise ``RecordsError``, ``ProducerRefused`` or ``LedgerError``."""
@@ -178,7 +183,7 @@ class Partition:
             kept = self.producers.check(header)
             if kept is not None:
                 return self._repeated(header, kept)
-        now_ms = self._clock()
+        now_ms, earliest_ms = self._clock(), draft.earliest_ms
         append_time = NO_TIMESTAMP
         if config.compacted:
             self._check_keys(draft.data)
@@ -187,37 +192,49 @@ class Partition:
             if append_time == NO_TIMESTAMP:
                 self._check_timestamps(header, now_ms)
             latest = header.max_timestamp if header.max_timestamp > 0 else now_ms
-            base_offset, durable = self._append((draft.framed,), header, latest, now_ms)
+            base_offset, durable = self._append((draft.framed,), header, latest, earliest_ms, now_ms)
         else:
             data = draft.data
             if config.log_append_time:
-                append_time = now_ms
+                append_time = earliest_ms = now_ms
                 data = memoryview(with_log_append_time(data, header, now_ms))
                 header = read_header(data)
             else:
                 self._check_timestamps(header, now_ms)
             if config.compression_type != "producer":
                 data, header = self._recompressed(data, header)
-            base_offset, durable = self.append(data, header, now_ms, mixed=draft.entry_format == MIXED_KAFKA)
+            base_offset, durable = self.append(
+                data, header, now_ms, earliest_ms=earliest_ms, mixed=draft.entry_format == MIXED_KAFKA
+            )
         if header.producer_id >= 0:
             self.producers.add(header, base_offset)
         return Produced(base_offset, append_time, durable)
 
     def append(
-        self, data: memoryview, header: BatchHeader, now_ms: int, *, mixed: bool = False
+        self,
+        data: memoryview,
+        header: BatchHeader,
+        now_ms: int,
+        *,
+        earliest_ms: int = UNKNOWN_TIME,
+        mixed: bool = False,
     ) -> tuple[int, asyncio.Future[None] | None]:
         """Write one batch with the fields filled in that the broker owns."""
         head = kafka_message_head(now_ms, header.last_offset_delta + 1, mixed=mixed) + _OWNED.pack(
             self.log.next_offset, header.length, LEADER_EPOCH
         )
-        return self._append((head, data[_OWNED.size :]), header, header.max_timestamp, now_ms)
+        message = (head, data[_OWNED.size :])
+        return self._append(message, header, header.max_timestamp, earliest_ms, now_ms)
 
     def _append(
-        self, message: Sequence[Buffer], header: BatchHeader, timestamp_ms: int, now_ms: int
+        self, message: Sequence[Buffer], header: BatchHeader, timestamp_ms: int, earliest_ms: int, now_ms: int
     ) -> tuple[int, asyncio.Future[None] | None]:
         try:
             _, base_offset, durable = self.log.append(
-                message, messages=header.last_offset_delta + 1, timestamp_ms=timestamp_ms
+                message,
+                messages=header.last_offset_delta + 1,
+                timestamp_ms=timestamp_ms,
+                earliest_ms=earliest_ms,
             )
         except LedgerError as error:
             self._refusal = Refusal(now_ms, error)

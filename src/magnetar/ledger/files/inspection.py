@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import le
 
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.files.layout import FRAME, FRAME_BYTES, HEADER_BYTES, Frame, is_header, read_frame
@@ -12,16 +13,37 @@ from magnetar.records.entry import decode_entry, latest_timestamp
 from magnetar.records.errors import RecordsError
 
 _ENTRY_MAGIC = b"\x0e\x02\x00\x00"
+_NO_LIMIT = (1 << 63) - 1
 
 
 @dataclass(slots=True)
 class Run:
-    """Whole entries one behind the other. ``index`` ends where they end, with the id of the next entry."""
+    """Whole entries one behind the other. ``index`` ends where they end, with the id of the next entry.
+
+    It knows of no earliest times, which only who opens every record can tell; ``limits`` are times that those of its
+    points cannot be later than.
+    """
 
     start: int
     first_entry: int
     first_offset: int
     index: SparseIndex
+    limits: list[int] = field(default_factory=list)
+
+    def add(self, frame_bytes: int, messages: int, latest_ms: int) -> None:
+        """Take in one more entry."""
+        self.index.add(frame_bytes, messages, latest_ms)
+        if len(self.limits) < len(self.index.positions):
+            self.limits.append(_NO_LIMIT)
+        if 0 <= latest_ms < self.limits[-1]:  # without a time there may be no records either
+            self.limits[-1] = latest_ms
+
+    def bears_out(self, index: SparseIndex) -> bool:
+        """Tell whether the earliest times of an index with the same points can be right."""
+        whole = len(index.positions) - (
+            index.end < self.index.end
+        )  # something may lie behind its last point since
+        return all(map(le, index.earliest[: max(whole, 0)], self.limits))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +106,7 @@ def inspect(data: memoryview, ledger_id: int, first_offset: int) -> Inspection:
         last, messages, latest = _facts(frame)
         if last - messages + 1 != run.index.next_offset:
             found.gaps.append((frame.at, frame.entry_id, run.index.next_offset))
-        run.index.add(FRAME_BYTES + len(frame.entry), last + 1 - run.index.next_offset, latest)
+        run.add(FRAME_BYTES + len(frame.entry), last + 1 - run.index.next_offset, latest)
 
 
 def frames(data: memoryview, ledger_id: int, start: int, entry_id: int, until: int) -> Iterator[Frame]:

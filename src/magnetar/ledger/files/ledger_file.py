@@ -94,7 +94,9 @@ class LedgerFile:
                 disk.remove(path)
             raise as_storage_error(error) from error
 
-    def append(self, head: bytes, rest: list[Buffer], *, messages: int, timestamp_ms: int) -> Written:
+    def append(
+        self, head: bytes, rest: list[Buffer], *, messages: int, timestamp_ms: int, earliest_ms: int
+    ) -> Written:
         """Write one entry (``head`` then ``rest``) at the end; a failed write leaves the ledger as it was."""
         index = self.index
         at, entry_id = index.end, index.entries
@@ -105,7 +107,7 @@ class LedgerFile:
         except OSError as error:
             self._cut(at)
             raise as_storage_error(error) from error
-        index.add(FRAME_BYTES + length, messages, timestamp_ms)
+        index.add(FRAME_BYTES + length, messages, timestamp_ms, earliest_ms)
         return Written(entry_id, at, FRAME_BYTES + length, parts)
 
     def _cut(self, size: int) -> None:

@@ -35,6 +35,7 @@ from magnetar.ledger.port import (
     StoredEntry,
 )
 from magnetar.metadata.errors import BadVersion, MetadataError, NotFound
+from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.compression import Buffer
 from magnetar.records.entry import broker_entry_head, decode_entry, latest_timestamp
 
@@ -118,7 +119,14 @@ class FilesManagedLedger(CompactingLedger):
 
     # -- appending ---------------------------------------------------------------------------------------------
 
-    def append(self, message: Sequence[Buffer], *, messages: int, timestamp_ms: int) -> Appended:
+    def append(
+        self,
+        message: Sequence[Buffer],
+        *,
+        messages: int,
+        timestamp_ms: int,
+        earliest_ms: int = UNKNOWN_TIME,
+    ) -> Appended:
         assert messages > 0
         if self._closed is not None:
             raise self._closed
@@ -132,10 +140,13 @@ class FilesManagedLedger(CompactingLedger):
             self.save()  # from here on a power loss of this boot may tear what is written
         for interceptor in engine.interceptors:
             message = interceptor.before_append(self, message, messages)
+            earliest_ms = UNKNOWN_TIME  # it may have put in other messages
         base_offset = self.next_offset
         last_offset = base_offset + messages - 1
         head = broker_entry_head(now_ms, last_offset)
-        written = writer.append(head, list(message), messages=messages, timestamp_ms=timestamp_ms)
+        written = writer.append(
+            head, list(message), messages=messages, timestamp_ms=timestamp_ms, earliest_ms=earliest_ms
+        )
         self.next_offset = last_offset + 1
         position = Position(writer.ledger_id, written.entry_id)
         durable = None

@@ -211,6 +211,7 @@ def describe(summary: LedgerSummary, index: SparseIndex) -> None:
     """Fill in what is known of a ledger that will not change any more."""
     summary.entries, summary.size = index.entries, index.end
     summary.last_offset, summary.max_timestamp = index.next_offset - 1, index.max_timestamp
+    summary.min_timestamp = index.min_timestamp
     summary.sealed = True
 
 

@@ -4,7 +4,7 @@ On disk (``.index`` beside the ledger) it is also the ledger's checkpoint: the f
 whole when it was written, so recovery reads on from there. All numbers big-endian:
 
     offset  size  field
-         0     8  magic "MGINDEX1"
+         0     8  magic "MGINDEX2"
          8     8  ledger id
         16     8  end: bytes of the ledger's file that are covered
         24     8  entries covered
@@ -12,9 +12,12 @@ whole when it was written, so recovery reads on from there. All numbers big-endi
         40     8  latest timestamp in them, ms
         48     8  number of points, p
         56     8  bytes of attachment, a
-        64  32*p  points: position, entry id, first offset, latest timestamp before it
+        64  40*p  points: position, entry id, first offset, latest timestamp before it, earliest one from it to the next
              a    attachment: what the log's owner keeps with a checkpoint
              4    CRC32C of all before
+
+An earliest timestamp may be earlier than any that is there, never later; `UNKNOWN_TIME` says nothing at all. Files
+with the magic "MGINDEX1" have no such column.
 """
 
 from __future__ import annotations
@@ -27,17 +30,20 @@ from pathlib import Path
 
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.files.layout import HEADER_BYTES
+from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.crc import crc32c
 
 POINT_EVERY_BYTES = 32 << 10
-_MAGIC = b"MGINDEX1"
+_MAGIC = b"MGINDEX2"
+_COLUMNS = {_MAGIC: 5, b"MGINDEX1": 4}
 _HEAD = struct.Struct(">8sQQQQqQQ")
 
 
 class SparseIndex:
-    """Grows with every append; answers where to begin to read. Points are kept as four flat arrays."""
+    """Grows with every append; answers where to begin to read. Points are kept as five flat arrays."""
 
     __slots__ = (
+        "earliest",
         "end",
         "entries",
         "entry_ids",
@@ -59,14 +65,25 @@ class SparseIndex:
         self.entry_ids = array("q")
         self.offsets = array("q")
         self.times = array("q")
+        self.earliest = array("q")
 
-    def add(self, frame_bytes: int, messages: int, timestamp_ms: int) -> None:
-        """Note one more entry at the end."""
+    @property
+    def min_timestamp(self) -> int:
+        """A time that no message is earlier than; `UNKNOWN_TIME` if that cannot be told."""
+        return min(self.earliest, default=UNKNOWN_TIME)
+
+    def add(
+        self, frame_bytes: int, messages: int, timestamp_ms: int, earliest_ms: int = UNKNOWN_TIME
+    ) -> None:
+        """Note one more entry at the end, its latest timestamp, and one that none of its messages is earlier than."""
         if not self.positions or self.end - self.positions[-1] >= POINT_EVERY_BYTES:
             self.positions.append(self.end)
             self.entry_ids.append(self.entries)
             self.offsets.append(self.next_offset)
             self.times.append(self.max_timestamp)
+            self.earliest.append(earliest_ms)
+        elif earliest_ms < self.earliest[-1]:
+            self.earliest[-1] = earliest_ms
         self.end += frame_bytes
         self.entries += 1
         self.next_offset += messages
@@ -100,9 +117,10 @@ class SparseIndex:
 
     def encode(self, attachment: bytes = b"") -> bytes:
         """Give the bytes of the index file."""
-        points = array("q", [0]) * (4 * len(self.positions))
-        for place, column in enumerate((self.positions, self.entry_ids, self.offsets, self.times)):
-            points[place::4] = column
+        columns = (self.positions, self.entry_ids, self.offsets, self.times, self.earliest)
+        points = array("q", [0]) * (len(columns) * len(self.positions))
+        for place, column in enumerate(columns):
+            points[place :: len(columns)] = column
         if sys.byteorder == "little":
             points.byteswap()
         head = _HEAD.pack(
@@ -118,14 +136,17 @@ class SparseIndex:
         if len(data) < _HEAD.size + 4 or struct.unpack(">I", data[-4:])[0] != crc32c(memoryview(data)[:-4]):
             raise LedgerCorrupt(f"{path}: the index is damaged")
         magic, ledger_id, end, entries, next_offset, latest, count, size = _HEAD.unpack_from(data)
-        if magic != _MAGIC or len(data) != _HEAD.size + 32 * count + size + 4:
+        width = _COLUMNS.get(magic, 0)
+        points_end = _HEAD.size + 8 * width * count
+        if not width or len(data) != points_end + size + 4:
             raise LedgerCorrupt(f"{path}: this is no index, or one of another version")
         index = cls(ledger_id, 0)
         index.end, index.entries, index.next_offset, index.max_timestamp = end, entries, next_offset, latest
-        points = array("q", data[_HEAD.size : _HEAD.size + 32 * count])
+        points = array("q", data[_HEAD.size : points_end])
         if sys.byteorder == "little":
             points.byteswap()
         index.positions, index.entry_ids, index.offsets, index.times = (
-            points[place::4] for place in range(4)
+            points[place::width] for place in range(4)
         )
-        return index, data[_HEAD.size + 32 * count : -4]
+        index.earliest = points[4::width] if width > 4 else array("q", [UNKNOWN_TIME]) * count
+        return index, data[points_end:-4]

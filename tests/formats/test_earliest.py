@@ -1,0 +1,96 @@
+"""What the broker tells its storage of the earliest time of a batch is what readers find, in every format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from magnetar.records.batch import HEADER_BYTES as HEAD
+from magnetar.records.batch import (
+    LOG_APPEND_TIME,
+    UNKNOWN_TIME,
+    Record,
+    decode_records,
+    encode_batch,
+    read_header,
+    seal,
+)
+from magnetar.records.entry import broker_entry_head
+from magnetar.records.pulsar_entries import open_send, to_kafka
+from magnetar.records.pulsar_metadata import TIMESTAMP_PROPERTY, MessageMetadata, encode_metadata
+from magnetar.records.pulsar_plain import framed_message
+from tests.admin.house import House
+
+NOW = 1_700_000_000_000
+TIMES = {
+    "in order": [NOW, NOW + 1, NOW + 5],
+    "out of order": [NOW, NOW - 300, NOW + 900],
+    "without time": [-1, -1],
+    "partly without": [NOW, -1, NOW],
+    "the first is the last": [NOW, NOW - 1, NOW - 2, NOW - 3, NOW - 4, NOW - 5, NOW - 6],
+}
+
+
+@pytest.mark.parametrize("entry_format", ["kafka", "mixed_kafka", "pulsar"])
+@pytest.mark.parametrize("stamped", [False, True])
+async def test_readers_find_nothing_earlier(tmp_path: Path, entry_format: str, stamped: bool) -> None:
+    async with House(tmp_path / "data") as house:
+        partition = await house.topic()
+        config = {"message_timestamp_type": "LogAppendTime"} if stamped else {}
+        partition.topic.config = type(partition.topic.config)(entry_format=entry_format, **config)
+        for times in TIMES.values():
+            index = partition.log._writer.index if partition.log._writer else None  # type: ignore[attr-defined]
+            if index is not None:
+                index.earliest[-1] = (1 << 63) - 1  # so that it tells what comes now
+            batch = encode_batch([Record(b"k", b"v", (), time) for time in times])
+            base_offset, _, durable = partition.produce(await partition.check(memoryview(batch)))
+            if durable is not None:
+                await durable
+            found = [
+                record
+                for part in (await partition.read(base_offset, 1 << 20))[0]
+                for record in decode_records(part)
+            ]
+            index = partition.log._writer.index  # type: ignore[attr-defined]
+            earliest = min(record.timestamp for record in found)
+            assert index.earliest[-1] == earliest
+            assert stamped or earliest == min(times)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(0, 2) | st.integers(NOW - 9, NOW + 9) | st.integers(0, (1 << 63) - 1),
+    st.integers(0, 2) | st.integers(NOW - 9, NOW + 9),
+    st.sampled_from(((), ((TIMESTAMP_PROPERTY, b"-5"),), ((b"a", b"b"),))),
+    st.booleans(),
+)
+def test_a_message_of_pulsar_that_comes_alone_has_one_time(
+    event_time: int, publish_time: int, properties: tuple[tuple[bytes, bytes], ...], encrypted: bool
+) -> None:
+    metadata = MessageMetadata(
+        producer_name=b"p", publish_time=publish_time, event_time=event_time, properties=properties,
+        encryption_keys=(b"\x0a\x01k\x12\x01v",) if encrypted else (),
+    )  # fmt: skip
+    sent = open_send(framed_message(encode_metadata(metadata), b"payload", 1).framed)
+    (record,) = decode_records(to_kafka(broker_entry_head(NOW, 0) + bytes(sent.framed)))
+    assert sent.earliest_ms <= record.timestamp
+    if not properties and event_time < 1 << 55:
+        assert sent.earliest_ms == record.timestamp
+
+
+def test_what_times_a_batch_of_pulsar_has_is_not_looked_into() -> None:
+    metadata = MessageMetadata(producer_name=b"p", publish_time=NOW, num_messages_in_batch=1, batched=True)
+    sent = open_send(framed_message(encode_metadata(metadata), b"\0\0\0\2\x18\0" + b"", 1).framed)
+    assert sent.earliest_ms == UNKNOWN_TIME
+
+
+async def test_a_producer_that_says_it_is_the_brokers_time_is_taken_at_its_word(tmp_path: Path) -> None:
+    async with House(tmp_path / "data") as house:
+        partition = await house.topic()
+        batch = encode_batch([Record(b"k", b"v", (), NOW + 99) for _ in range(9)])
+        header = read_header(batch)._replace(attributes=LOG_APPEND_TIME, max_timestamp=NOW + 7)
+        draft = await partition.check(memoryview(seal(header, batch[HEAD:])))
+        assert draft.earliest_ms == NOW + 7
