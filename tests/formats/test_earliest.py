@@ -94,3 +94,16 @@ async def test_a_producer_that_says_it_is_the_brokers_time_is_taken_at_its_word(
         header = read_header(batch)._replace(attributes=LOG_APPEND_TIME, max_timestamp=NOW + 7)
         draft = await partition.check(memoryview(seal(header, batch[HEAD:])))
         assert draft.earliest_ms == NOW + 7
+
+
+async def test_a_time_of_more_than_64_bits_is_cut_as_protobuf_has_it(tmp_path: Path) -> None:
+    metadata = b"\x0a\x01p\x10\x00\x18" + b"\xff" * 9 + b"\x7f"
+    sent = open_send(framed_message(metadata, bytes(40_000), 1).framed)
+    assert (sent.metadata.publish_time, sent.earliest_ms) == (-1, UNKNOWN_TIME)
+    async with House(tmp_path / "data") as house:
+        log = (await house.topic()).log
+        for _ in range(3):  # each begins a point of the index
+            durable = log.append((sent.framed,), messages=1, timestamp_ms=sent.timestamp_ms).durable
+            assert durable is not None
+            await durable
+        assert log.next_offset == 3

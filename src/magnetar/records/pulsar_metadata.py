@@ -188,6 +188,7 @@ def _take(values: dict[str, bytes | int | bool], name: str, value: int | memoryv
     elif name in _BOOLS:
         values[name] = bool(value)
     else:
+        value &= _INT64 - 1  # ten bytes could say more, and whoever reads protobuf lets go of it
         values[name] = value - _INT64 if value >= _INT64 >> 1 else value
 
 
