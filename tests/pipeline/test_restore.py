@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -17,6 +18,9 @@ from magnetar.admin.errors import AdminError
 from magnetar.admin.ledgers import verify
 from magnetar.admin.registrar import DirectoryRegistrar
 from magnetar.cli.app import run_app
+from magnetar.ledger.files import sparse
+from magnetar.ledger.files.layout import index_path
+from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.pipeline.audit import Question, audit
 from magnetar.pipeline.restore import Order, Restored, restore
 from magnetar.pipeline.restore_ledgers import Piece, RowUnfit, write_piece
@@ -175,6 +179,28 @@ def test_what_no_topic_can_hold_is_refused(spark: Any, bronze: Path, tmp_path: P
     assert rebuilt(spark, bronze, tmp_path / "data").records == len(rows)
     with pytest.raises(AdminError, match="already exists"):
         rebuilt(spark, bronze, tmp_path / "data")
+
+
+def test_the_index_knows_the_earliest_times(
+    bronze: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sparse, "POINT_EVERY_BYTES", 500)
+    rows = rows_of(bronze).filter(pc.field("partition") == 0).sort_by("offset").combine_chunks()
+    last = rows["offset"][-1].as_py()
+    # What is behind the last record takes some batches without any.
+    piece = Piece(0, 0, last + 10_000_000_000, 5)
+    made = write_piece(tmp_path, piece, rows.to_batches(), codec=Codec.none, now_ms=NOW_MS)
+    path = index_path(tmp_path, 5)
+    index, _ = SparseIndex.decode(path.read_bytes(), path)
+    assert len(index.positions) > 15
+    for low, high, earliest in zip(
+        index.offsets, [*index.offsets[1:], index.next_offset], index.earliest, strict=True
+    ):
+        among = (pc.field("offset") >= low) & (pc.field("offset") < high)
+        times = rows.filter(among)["timestamp"].to_pylist()
+        due = min((round(time.timestamp() * 1000) for time in times), default=(1 << 63) - 1)
+        assert earliest == due, (low, high)
+    assert made.min_timestamp == index.min_timestamp == min(index.earliest)
 
 
 def test_a_task_that_fails_leaves_no_ledger(tmp_path: Path) -> None:
