@@ -210,3 +210,31 @@ async def test_a_hole_in_the_middle_is_left_out_if_it_is_large(tmp_path: Path) -
     found, size = read(tmp_path, NOW_MS, NOW_MS + 1, 64 << 20)
     assert found == due
     assert size > 30_000
+
+
+@pytest.mark.parametrize("ledger_bytes", [6_000, 1 << 30])
+async def test_the_edges_of_what_is_wanted_belong_to_it(tmp_path: Path, ledger_bytes: int) -> None:
+    store = MemoryStore()
+    rows = await steady(tmp_path, store, LedgerPolicy(max_ledger_bytes=ledger_bytes))
+    for number in range(0, 200, 3):
+        for low, high in ((10 * number, 10 * number + 1), (10 * number - 5, 10 * number + 1)):
+            low, high = NOW_MS + low, NOW_MS + high
+            due = [row for row in rows if low <= row[1] < high]
+            assert due
+            assert read(tmp_path, low, high, 1)[0] == due
+
+
+async def test_what_came_behind_a_checkpoint_may_be_older(tmp_path: Path) -> None:
+    store = MemoryStore()
+    async with opened(tmp_path, store, LedgerPolicy()) as log:
+        await append(log, [NOW_MS + 1000] * 3)
+        log.checkpoint()  # type: ignore[attr-defined]
+        for _ in range(400):
+            if any(tmp_path.rglob("*.index")):
+                break
+            await asyncio.sleep(0.005)
+        rows = await append(log, [NOW_MS])
+        keep(tmp_path, store)
+        (path,) = tmp_path.rglob("*.index")
+        assert SparseIndex.decode(path.read_bytes(), path)[0].min_timestamp == NOW_MS + 1000
+        assert read(tmp_path, NOW_MS, NOW_MS + 1, 1)[0] == rows

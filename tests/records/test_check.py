@@ -20,6 +20,7 @@ from magnetar.records.batch import (
 from magnetar.records.check import check_and_open, check_batch, check_records
 from magnetar.records.compression import Codec
 from magnetar.records.errors import CorruptBatch, InvalidRecord
+from magnetar.records.mapping import RawRecord, encode_record
 
 FAR = 1 << 48  # a timestamp delta of seven bytes is within this of 0
 
@@ -202,6 +203,19 @@ def test_one_late_record_back_in_time_is_seen_wherever_it_is() -> None:
             stamps[place] = stamps[0] - (abs(stamps[place] - stamps[0]) or 7)
             batch = encode_batch([Record(None, b"v" * 50, (), stamp) for stamp in stamps])
             assert check_and_open(memoryview(batch))[2] == stamps[place], (width, place)
+
+
+def test_a_batch_whose_base_is_no_records_time() -> None:
+    base = 1_700_000_000_000
+    for first, step in ((1, 0), (60, -1), (300, -2), (9000, 7), (1 << 21, -9), (-5, -1)):
+        times = [base + first + step * (number % 7) for number in range(30)]
+        body = b"".join(
+            encode_record(RawRecord(number, time, None, b"v" * 20, b"\0"), base)
+            for number, time in enumerate(times)
+        )
+        header = read_header(encode_batch([Record(None, b"v", (), base)] * 30))
+        batch = seal(header._replace(max_timestamp=max(times)), body)
+        assert check_and_open(memoryview(batch))[2] == min(times)
 
 
 def test_the_earliest_time_is_never_later_than_what_the_head_says() -> None:

@@ -103,9 +103,7 @@ def _add(index: SparseIndex, walk: Walk) -> None:
     rows = walk.rows
     places, times = rows[:, FRAME_AT], np.maximum.accumulate(rows[:, kernel.MAX_TIME])
     if index.positions and places[0] - index.positions[-1] < POINT_EVERY_BYTES:
-        index.earliest[-1] = (
-            UNKNOWN_TIME  # of what follows only the heads were read, which name the latest time
-        )
+        index.earliest[-1] = UNKNOWN_TIME  # what follows is not opened, and heads name the latest time only
     at = 0
     while at < len(rows):
         if not index.positions or places[at] - index.positions[-1] >= POINT_EVERY_BYTES:
