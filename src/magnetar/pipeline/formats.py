@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from magnetar.pipeline.compiler_pages import let_go_of_compiler
 from magnetar.pipeline.frames import FOREIGN, LAST_OFFSET
 from magnetar.records import kernel
 from magnetar.records.arrow import BatchUnreadable, Bytes, Table
@@ -41,10 +43,9 @@ def in_kafka_format(
     if not rows[:, FOREIGN].any():
         yield data, rows
         return
-    from magnetar.records.conversion import use_machine_code  # most topics need none of it
-    from magnetar.records.joined import kafka_rows
+    from magnetar.records.joined import kafka_rows  # most topics need none of it
 
-    use_machine_code()
+    _load()
     foreign = np.flatnonzero(rows[:, FOREIGN])
     begin = 0
     for first, stop, stored, heads in kafka_rows(
@@ -54,6 +55,14 @@ def in_kafka_format(
         # Entries in format ``kafka`` come with the foreign one before them, the first of all with the one behind.
         yield _together(data, rows, begin, end, stored, foreign[first:stop], heads, chunked)
         begin = end
+
+
+@cache
+def _load() -> None:
+    from magnetar.records.conversion import use_machine_code
+
+    use_machine_code()
+    let_go_of_compiler()
 
 
 def _together(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from magnetar.pipeline.compiler_pages import let_go_of_compiler
 from magnetar.pipeline.port import Ask, Slice
 
 if TYPE_CHECKING:
@@ -61,9 +62,10 @@ def read_slice(piece: Slice, columns: Sequence[str]) -> Iterator[pa.RecordBatch]
 
 @cache
 def settle() -> None:
-    """Take what was imported out of the garbage collector's sight.
+    """Take what was imported out of the garbage collector's sight, and the compiler out of memory.
 
     Spark's workers collect garbage after every task, and after every query that they planned. That takes 70 ms with
     all that numba brings along, which is longer than half a slice takes to decode.
     """
     gc.freeze()
+    let_go_of_compiler()

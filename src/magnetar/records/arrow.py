@@ -266,13 +266,14 @@ class _Strings:
     def array(self, kind: pa.DataType, count: int, size: int, nulls: int) -> pa.Array:
         """Give the first ``count`` of them, ``size`` bytes in all."""
         bits = pa.py_buffer(self.bits) if nulls else None
-        data = self.data[: int(size)]
-        if 4 * len(data) < len(
-            self.data
-        ):  # whoever keeps the column, as a writer of files does, need not keep the room
-            data = data.copy()
-        buffers = [bits, pa.py_buffer(self.ends), pa.py_buffer(data)]
+        ends, data = _without_room(self.ends, count + 1), _without_room(self.data, int(size))
+        buffers = [bits, pa.py_buffer(ends), pa.py_buffer(data)]
         return pa.Array.from_buffers(kind, count, buffers, int(nulls))
+
+
+def _without_room(taken: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
+    """Give the first ``count``: whoever keeps the column, as a writer of files does, need not keep much more room."""
+    return taken[:count].copy() if 4 * count < len(taken) else taken[:count]
 
 
 def _bits(count: int) -> Bytes:

@@ -11,6 +11,7 @@ import re
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +31,7 @@ _POSITIONS = frozenset(
         "publish_time",
     )
 )
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROW_GROUP_BYTES = 16 << 20
 _ROW_GROUP_ROWS = 1 << 20
 CODECS = ("snappy", "zstd", "lz4", "gzip", "none")
@@ -198,9 +200,23 @@ def column_stats(footer: Any) -> dict[str, Any]:
             if "." in name or stats is None or not stats.has_min_max:
                 broken.add(name)
                 continue
-            low, high, nulls = found.get(name, (stats.min, stats.max, 0))
-            found[name] = [min(low, stats.min), max(high, stats.max), nulls + stats.null_count]
+            try:
+                least, greatest = _bounds(stats)
+            except OverflowError:  # times that no calendar of Python's reaches
+                broken.add(name)
+                continue
+            low, high, nulls = found.get(name, (least, greatest, 0))
+            found[name] = [min(low, least), max(high, greatest), nulls + stats.null_count]
     return {name: each for name, each in found.items() if name not in broken}
+
+
+def _bounds(stats: Any) -> tuple[Any, Any]:
+    """Give the least and the greatest of a column's values, as Python has them."""
+    kind = str(stats.logical_type)
+    if kind.startswith("Timestamp(isAdjustedToUTC=true, timeUnit=microseconds"):
+        # What pyarrow would make of these imports pandas where it is installed.
+        return _EPOCH + timedelta(microseconds=stats.min_raw), _EPOCH + timedelta(microseconds=stats.max_raw)
+    return stats.min, stats.max
 
 
 def write_files(
@@ -240,6 +256,14 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def no_rows(schema: pa.Schema) -> pa.Table:
+    """Give a table of these columns that is empty.
+
+    ``schema.empty_table()`` would import pandas where it is installed: 40 MB in each of Spark's workers.
+    """
+    return pa.Table.from_arrays([pa.nulls(0, each.type) for each in schema], schema=schema)
+
+
 def order_of(topic: str, partition: int, offset: int) -> str:
     """Give what a file's name begins with, so that names sort by offset."""
     return f"part-{re.sub(r'[^A-Za-z0-9_.]', '_', topic)}-{partition:05d}-{offset:019d}"
@@ -257,5 +281,5 @@ def _leaves(schema: pa.Schema) -> list[str]:
 
 def _empty_file(schema: pa.Schema) -> pa.BufferReader:
     sink = pa.BufferOutputStream()
-    pq.write_table(schema.empty_table(), sink)
+    pq.write_table(no_rows(schema), sink)
     return pa.BufferReader(sink.getvalue())

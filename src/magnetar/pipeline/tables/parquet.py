@@ -38,7 +38,7 @@ import pyarrow.parquet as pq
 
 from magnetar.pipeline.options import Offsets
 from magnetar.pipeline.tables.errors import TableError
-from magnetar.pipeline.tables.files import DataFile, Layout
+from magnetar.pipeline.tables.files import DataFile, Layout, no_rows
 from magnetar.pipeline.tables.place import Place
 from magnetar.pipeline.tables.schema import plain_schema
 from magnetar.pipeline.tables.table import Commit, CommitInfo, Table, lost_race, positions_of
@@ -157,7 +157,7 @@ class ParquetTable(Table):
         """Write a file without rows, and give its line."""
         name = f"columns-{uuid.uuid4().hex[:12]}.parquet"
         path = self.place.directory / name
-        pq.write_table(schema.empty_table(), path)
+        pq.write_table(no_rows(schema), path)
         self.place.sync([name])
         return self._line(name, path.stat().st_size)
 
