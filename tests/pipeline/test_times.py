@@ -46,8 +46,12 @@ async def append(
     codec: Codec = Codec.none,
     stamp: int | None = None,
     known: bool = True,
+    published: int | None = None,
 ) -> list[Row]:
-    """Append one batch as a broker does; give its rows. ``stamp`` is the broker's own time for all of them."""
+    """Append one batch as a broker does; give its rows. ``stamp`` is the broker's own time for all of them.
+
+    A batch that was ``published`` is for the index what one of a Pulsar client is: nobody looked at its messages.
+    """
     base = log.next_offset
     records = [Record(b"k", b"v" * 20, (), time) for time in times]
     batch = encode_batch(records, base_offset=base, codec=codec)
@@ -56,7 +60,8 @@ async def append(
     header, _, earliest_ms = check_and_open(memoryview(batch))
     appended = log.append(
         [kafka_message_head(NOW_MS, len(records)), batch], messages=len(records),
-        timestamp_ms=header.max_timestamp, earliest_ms=earliest_ms if known else UNKNOWN_TIME,
+        timestamp_ms=header.max_timestamp if published is None else published,
+        earliest_ms=earliest_ms if known and published is None else UNKNOWN_TIME,
     )  # fmt: skip
     if appended.durable is not None:
         await appended.durable
@@ -185,6 +190,24 @@ async def test_what_is_too_young_is_not_looked_at(tmp_path: Path, ledger_bytes: 
     found, size = read(tmp_path, low, high, 1)
     assert found == due
     assert ledger_bytes == 6_000 or size > whole // 2
+
+
+@pytest.mark.parametrize("ledger_bytes", [6_000, 1 << 30])
+async def test_messages_later_than_their_batch_was_published_are_not_left_out(
+    tmp_path: Path, ledger_bytes: int
+) -> None:
+    store, later = MemoryStore(), NOW_MS + 1_000_000
+    async with opened(tmp_path, store, LedgerPolicy(max_ledger_bytes=ledger_bytes)) as log:
+        for number in range(200):
+            times = [NOW_MS + 10 * number + each for each in range(5)]
+            if number == 50:
+                due = await append(log, [later] * 5, published=NOW_MS + 500)
+            else:
+                await append(log, times)
+    keep(tmp_path, store)
+    found, size = read(tmp_path, later, later + 1, 1)
+    assert found == due
+    assert 0 < size < 5_000
 
 
 async def test_whole_ledgers_are_left_out_without_a_look_at_their_index(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from magnetar.pipeline.ledgers import LedgerMap
 from magnetar.pipeline.object_store import at_hand
 from magnetar.pipeline.options import TopicPartition
 from magnetar.pipeline.port import TopicInfo
+from magnetar.records.batch import UNKNOWN_TIME
 
 _TOPICS = "/admin/partitioned-topics/"
 _NAMING = Naming()
@@ -157,6 +158,8 @@ class PartitionLog:
 
 def _may_be_of(ledger: LedgerSummary, times_ms: tuple[int, int]) -> bool:
     """Tell whether a sealed ledger may have records of a time; both ends are included."""
+    if ledger.min_timestamp == UNKNOWN_TIME:
+        return True  # the latest may be that of a batch of Pulsar's, whose messages have times of their own
     return ledger.max_timestamp >= times_ms[0] and ledger.min_timestamp <= times_ms[1]
 
 

@@ -15,6 +15,10 @@ from magnetar.records import kernel
 from magnetar.records.arrow import BatchUnreadable, Table, arrow_batches
 from magnetar.records.batch import UNKNOWN_TIME
 
+# A walk sees each batch's head: what the latest time is it knows (of Pulsar's it says that it may be any), the
+# earliest one not.
+_ANY_TIME = UNKNOWN_TIME + 1
+
 
 class LedgerWalk:
     """Walks one ledger, and takes what it finds behind the index into the index. ``skip_damage``: it is no error."""
@@ -103,7 +107,7 @@ def _add(index: SparseIndex, walk: Walk) -> None:
     rows = walk.rows
     places, times = rows[:, FRAME_AT], np.maximum.accumulate(rows[:, kernel.MAX_TIME])
     if index.positions and places[0] - index.positions[-1] < POINT_EVERY_BYTES:
-        index.earliest[-1] = UNKNOWN_TIME  # what follows is not opened, and heads name the latest time only
+        index.earliest[-1] = min(index.earliest[-1], _ANY_TIME)
     at = 0
     while at < len(rows):
         if not index.positions or places[at] - index.positions[-1] >= POINT_EVERY_BYTES:
@@ -111,7 +115,7 @@ def _add(index: SparseIndex, walk: Walk) -> None:
             index.entry_ids.append(index.entries + at)
             index.offsets.append(int(rows[at, kernel.BASE_OFFSET]))
             index.times.append(max(index.max_timestamp, int(times[at - 1])) if at else index.max_timestamp)
-            index.earliest.append(UNKNOWN_TIME)
+            index.earliest.append(_ANY_TIME)
         at = max(at + 1, int(np.searchsorted(places, index.positions[-1] + POINT_EVERY_BYTES)))
     index.end = walk.at
     index.entries += len(rows)

@@ -86,13 +86,13 @@ class LedgerMap:
     def _of_time(self, times_ms: tuple[int, int], size: SliceSize) -> list[tuple[int, int]]:
         """Give the ranges of offsets in which times of ``times_ms`` may be, none of them near to another."""
         index, (earliest_ms, latest_ms) = self.index, times_ms
-        if index.max_timestamp < earliest_ms:
-            return []
-        first = bisect_left(index.entry_ids, index.before_time(earliest_ms)[1])
         ends, beyond = [*index.positions[1:], index.end], [*index.offsets[1:], index.next_offset]
+        latest = [*index.times[1:], index.max_timestamp]  # of all up to the end of each point's entries
         runs: list[tuple[int, int]] = []
-        for point in range(first, len(ends)):
-            if index.earliest[point] > latest_ms:
+        for point, earliest in enumerate(index.earliest):
+            # Where the earliest time is not known the latest may be that of a batch of Pulsar's, whose messages have
+            # times of their own.
+            if earliest != UNKNOWN_TIME and (latest[point] < earliest_ms or earliest > latest_ms):
                 continue
             if runs and index.positions[point] - ends[runs[-1][1]] < size.about_bytes * _LEAST_HOLE:
                 runs[-1] = runs[-1][0], point
