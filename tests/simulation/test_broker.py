@@ -313,9 +313,9 @@ def many_worlds(count: int) -> None:
 
 
 @pytest.fixture(autouse=True)
-def quiet() -> None:
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
     for name in ("magnetar.kafka", "magnetar.ledger", "asyncio"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+        caplog.set_level(logging.CRITICAL, logger=name)  # until the test ends: others listen to these
 
 
 def test_no_acknowledged_record_is_lost_doubled_or_moved() -> None:

@@ -21,7 +21,7 @@ FIRST = int(os.environ.get("MAGNETAR_SEED", SEED))
 
 
 @pytest.fixture(autouse=True)
-def small_house(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_house(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Make everything small, so that little data meets every boundary."""
     monkeypatch.setattr(journal, "SEGMENT_BYTES", 12 * 4096)
     monkeypatch.setattr(journal, "ROUND_BYTES", 4 * 4096)
@@ -30,7 +30,7 @@ def small_house(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(managed, "CHECKPOINT_ENTRIES", 15)
     monkeypatch.setattr(sparse, "POINT_EVERY_BYTES", 700)
     monkeypatch.setattr(ledger_file, "POINT_EVERY_BYTES", 700)
-    logging.getLogger("magnetar.ledger").setLevel(logging.CRITICAL)
+    caplog.set_level(logging.CRITICAL, logger="magnetar.ledger")
 
 
 def one_world(seed: int, *, failing_flushes: bool = False) -> None:
