@@ -7,8 +7,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from magnetar.pipeline.checkpoints import clear_unbegun
+
 
 def main(address: str, directory: Path) -> None:
+    clear_unbegun(directory / "checkpoint")  # a kill while Spark wrote down its first batch stops it otherwise
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")

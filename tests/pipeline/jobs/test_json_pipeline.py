@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
+from tests.pipeline.test_checkpoints import unfinished
 from tests.process import BrokerProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -65,9 +66,13 @@ def test_json_to_tables_in_two_runs(broker: BrokerProcess, tmp_path: Path) -> No
         "--schema",
         "id int, what string, cups int",
     )
+    flow = project / "storage" / "_checkpoints" / "orders_bronze" / "orders_bronze" / "0"
+    begun = unfinished(flow, 0)  # as by a kill of an earlier run
     first = magnetar("run", project)
     assert first["records"] == 9
     assert first["lag"] == 0
+    assert (flow / "offsets" / "0").exists()
+    assert not begun.exists()
     assert first["dead_letters"] == 6
     bronze = rows(project, "orders_bronze")
     assert sorted(row["offset"] for row in bronze) == list(range(9))

@@ -43,17 +43,28 @@ def storage_of(project: ProjectSpec) -> Path:
     """Give where Spark keeps the checkpoints; raise `SpecError` for what is no local directory."""
     from urllib.parse import unquote, urlsplit
 
+    url = _storage(project)
+    if not has_local_storage(project):
+        path = project.directory / SPARK_SPEC_FILE
+        raise SpecError(f"{path}: storage is {url}; progress is read from local checkpoints only")
+    return Path(unquote(urlsplit(url).path))
+
+
+def has_local_storage(project: ProjectSpec) -> bool:
+    """Tell whether Spark keeps the checkpoints in a directory; raise `SpecError` where its file does not say."""
+    from urllib.parse import urlsplit
+
+    return urlsplit(_storage(project)).scheme in ("", "file")
+
+
+def _storage(project: ProjectSpec) -> str:
     import yaml
 
     path = project.directory / SPARK_SPEC_FILE
     try:
-        url = str(yaml.safe_load(path.read_text())["storage"])
+        return str(yaml.safe_load(path.read_text())["storage"])
     except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
         raise SpecError(f"{path}: storage cannot be read: {error!r}") from None
-    parts = urlsplit(url)
-    if parts.scheme not in ("", "file"):
-        raise SpecError(f"{path}: storage is {url}; progress is read from local checkpoints only")
-    return Path(unquote(parts.path))
 
 
 def committed(project: ProjectSpec, topic: TopicSpec) -> dict[int, int] | None:
