@@ -20,7 +20,7 @@ help: ## explain the targets
 		while IFS=$$'\t' read -r name text; do printf '  \033[1mmake %-8s\033[0m %s\n' "$$name" "$$text"; done
 	@printf '\n  New here?  make demo  shows it with real data;  make test  checks it.\n\n'
 
-.venv/installed: constraints.txt pyproject.toml tools/install.sh
+.venv/installed: constraints.txt pyproject.toml tools/install.sh bin/magnetar-python
 	@tools/install.sh
 
 install: .venv/installed ## make .venv with all that is needed, and nothing else

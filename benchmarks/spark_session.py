@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.peers.spark_connector import connector_jars
+from magnetar.pipeline.worker_python import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +21,7 @@ def session(cores: int) -> SparkSession:
 
     import magnetar.pipeline.slice_reader  # noqa: F401  (its machine code is made once per machine, not once per run)
 
-    os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": worker_python()}
     running = SparkSession.getActiveSession()
     if running is not None:
         running.stop()

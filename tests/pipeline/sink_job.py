@@ -11,7 +11,7 @@ from magnetar.pipeline.checkpoints import clear_unbegun
 
 
 def main(address: str, directory: Path) -> None:
-    clear_unbegun(directory / "checkpoint")  # a kill while Spark wrote down its first batch stops it otherwise
+    clear_unbegun(directory / "checkpoint")  # killed while it wrote down its first batch, Spark would refuse it
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magnetar.pipeline.stderr import stderr_to
+from magnetar.pipeline.worker_python import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,12 +33,12 @@ def command_session(name: str, master: str | None = None, memory: str = "2g") ->
     if running is not None:
         yield running
         return
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
     if "SPARK_REMOTE" not in os.environ:
         master = master or "local[*]"
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ.setdefault("PYSPARK_PYTHON", worker_python(master))
         builder = builder.master(master).config("spark.driver.memory", memory)
     for setting, value in _SETTINGS.items():
         builder = builder.config(setting, value)

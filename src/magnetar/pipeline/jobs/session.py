@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from magnetar.pipeline.jobs.project import CONF
 from magnetar.pipeline.jobs.spec import ProjectSpec
 from magnetar.pipeline.stderr import stderr_to
+from magnetar.pipeline.worker_python import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +47,7 @@ def _server(project: ProjectSpec) -> tuple[Any, str]:
     """Start Spark with a Connect server in this process; give its context and address."""
     os.environ.setdefault("SPARK_CONF_DIR", str(project.directory / CONF))
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", worker_python(project.spark.master))
     token = os.environ.setdefault("SPARK_CONNECT_AUTHENTICATE_TOKEN", str(uuid.uuid4()))
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
