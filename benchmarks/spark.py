@@ -56,7 +56,10 @@ def measure_parts(ours: Magnetar, theirs: Kafka, samples: Samples, scratch: Path
     spark_filters.fill(ours, large)
     os.sync()
     spark = session(2)
-    for topic, name in ((one, "a topic"), (large, "a large topic")):
+    for topic, name in ((one, "a topic"), (large, "a large topic"), (large, "a large topic at rest")):
+        if name.endswith("at rest"):  # indexes leave out what came last, up to 64 MB a partition
+            ours.stop()
+            ours.start()
         spark_filters.measure(spark, ours, topic, name, samples, scratch, sizes.rounds)
     spark.stop()
 

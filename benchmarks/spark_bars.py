@@ -46,7 +46,7 @@ SPARK_BARS = (
         Bar(
             f"Spark, 1 % of the {part} of {name}: times faster than all", _OS, None, 20, higher_is_better=True
         )
-        for name in ("a topic", "a large topic")
+        for name in ("a topic", "a large topic", "a large topic at rest")
         for part in ("offsets", "time")
     ),
     Bar("Spark, memory of a Python worker, MB", _OS, None, 300),

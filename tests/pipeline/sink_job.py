@@ -11,7 +11,9 @@ from magnetar.pipeline.checkpoints import clear_unbegun
 
 
 def main(address: str, directory: Path) -> None:
-    clear_unbegun(directory / "checkpoint")  # killed while it wrote down its first batch, Spark would refuse it
+    clear_unbegun(
+        directory / "checkpoint"
+    )  # killed while it wrote down its first batch, Spark would refuse it
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
