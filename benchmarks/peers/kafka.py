@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import subprocess
-import uuid
 
 from benchmarks.peers.jars import java
 from benchmarks.peers.server import Server, free_port
+from magnetar.broker.identity import new_id
 
 # Heap and collector as kafka-server-start.sh sets them.
 _HEAP = ("-Xmx1G", "-Xms1G")
@@ -59,7 +59,7 @@ class Kafka(Server):
         )
         self._properties = self.data / "server.properties"
         self._properties.write_text("\n".join(settings) + "\n")
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        cluster = base64.urlsafe_b64encode(new_id()).decode().rstrip("=")
         arguments = ("format", "--standalone", "-t", cluster, "-c", self._properties)
         subprocess.run(java("kafka.tools.StorageTool", *arguments), check=True, stdout=subprocess.DEVNULL)
 
