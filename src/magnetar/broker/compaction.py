@@ -34,7 +34,6 @@ class Compactions:
             return
         log.compaction.status = CompactionStatus.RUNNING
         self._running[log.name] = asyncio.ensure_future(self._compact(topic, log))
-        self._running[log.name].add_done_callback(lambda _: self._running.pop(log.name, None))
 
     async def _compact(self, topic: Topic, log: ManagedLedger) -> None:
         rules = rules_of(topic, self._settings())
@@ -46,6 +45,8 @@ class Compactions:
             log.compaction.status, log.compaction.error = CompactionStatus.ERROR, str(error)
             known = isinstance(error, LedgerError | MetadataError | RecordsError)
             _log.error("compaction of %s failed: %s", log.name, error, exc_info=None if known else error)
+        finally:  # not by a callback: who is told the end may begin the next one at once
+            self._running.pop(log.name, None)
 
     async def close(self) -> None:
         """End those that run; what they had done so far does not count."""
