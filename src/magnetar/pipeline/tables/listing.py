@@ -20,8 +20,11 @@ def dataset_of(place: Path) -> ds.Dataset:
     kind = tables.format_of(place)
     if kind == "delta":
         from deltalake import DeltaTable
+        from pyarrow import fs
 
-        return DeltaTable(str(place)).to_pyarrow_dataset()
+        # By its own, which is written in Python, Arrow's threads sometimes abort the process that is about to end.
+        local = fs.SubTreeFileSystem(str(place), fs.LocalFileSystem())
+        return DeltaTable(str(place)).to_pyarrow_dataset(filesystem=local)
     if kind == "iceberg":
         table = tables.open(place, create=False)
         return ds.dataset(table.urls(), format="parquet", schema=table.schema)
