@@ -26,7 +26,7 @@ def follow_with_spark(data: str, topic: str, table: Path, stop: Path) -> None:
     """Spark's own Parquet sink, which is exactly once by its log of files."""
     from pyspark.sql import SparkSession
 
-    clear_unbegun(Path(f"{table}.checkpoint"))  # what docs/spark-source.md says to do after such a kill
+    clear_unbegun(Path(f"{table}.checkpoint"))  # where a kill left what Spark refuses: docs/spark-source.md
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()

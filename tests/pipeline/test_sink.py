@@ -142,8 +142,7 @@ def test_a_query_killed_at_any_moment_has_written_each_row_once(
         job.wait()
     finished = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr[-3000:]
-    assert (
-        done() >= files - 2
-    )  # killed before it wrote down its offsets, a batch has its file and the next one's
+    # Each kill may come when Spark has noted a batch's file and not yet its offsets; the batch then has two files.
+    assert done() >= files - 2
     found = Counter(message.value().decode() for message in consumed(broker, "killed"))
     assert found == Counter(f"{number}-{i}" for number in range(files) for i in range(lines))

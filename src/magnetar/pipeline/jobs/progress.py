@@ -41,20 +41,16 @@ class TopicProgress:
 
 def storage_of(project: ProjectSpec) -> Path:
     """Give where Spark keeps the checkpoints; raise `SpecError` for what is no local directory."""
-    from urllib.parse import unquote, urlsplit
-
-    url = _storage(project)
-    if not has_local_storage(project):
-        path = project.directory / SPARK_SPEC_FILE
+    path, url = project.directory / SPARK_SPEC_FILE, _storage(project)
+    found = _local(url)
+    if found is None:
         raise SpecError(f"{path}: storage is {url}; progress is read from local checkpoints only")
-    return Path(unquote(urlsplit(url).path))
+    return found
 
 
-def has_local_storage(project: ProjectSpec) -> bool:
-    """Tell whether Spark keeps the checkpoints in a directory; raise `SpecError` where its file does not say."""
-    from urllib.parse import urlsplit
-
-    return urlsplit(_storage(project)).scheme in ("", "file")
+def local_storage_of(project: ProjectSpec) -> Path | None:
+    """Give the same, or None for what is no local directory; raise `SpecError` where Spark's file does not say."""
+    return _local(_storage(project))
 
 
 def _storage(project: ProjectSpec) -> str:
@@ -65,6 +61,13 @@ def _storage(project: ProjectSpec) -> str:
         return str(yaml.safe_load(path.read_text())["storage"])
     except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
         raise SpecError(f"{path}: storage cannot be read: {error!r}") from None
+
+
+def _local(url: str) -> Path | None:
+    from urllib.parse import unquote, urlsplit
+
+    parts = urlsplit(url)
+    return Path(unquote(parts.path)) if parts.scheme in ("", "file") else None
 
 
 def committed(project: ProjectSpec, topic: TopicSpec) -> dict[int, int] | None:

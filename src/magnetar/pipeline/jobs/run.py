@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.pipeline.checkpoints import clear_unbegun
 from magnetar.pipeline.jobs.passes import empty, passes, registry_of
-from magnetar.pipeline.jobs.progress import (
-    CHECKPOINTS,
-    TopicProgress,
-    has_local_storage,
-    progress,
-    storage_of,
-)
+from magnetar.pipeline.jobs.progress import CHECKPOINTS, TopicProgress, local_storage_of, progress
 from magnetar.pipeline.jobs.session import spark_session
 from magnetar.pipeline.jobs.spec import SPARK_SPEC_FILE, ProjectSpec
 from magnetar.pipeline.jobs.tables import direct_table
@@ -86,8 +80,9 @@ def run(
     place.mkdir(parents=True, exist_ok=True)
     names = [name for topic in project.topics.values() for name in topic.tables]
     empty(project, names if full_refresh_all else full_refresh)
-    if has_local_storage(project):
-        clear_unbegun(storage_of(project) / CHECKPOINTS)
+    storage = local_storage_of(project)
+    if storage is not None:
+        clear_unbegun(storage / CHECKPOINTS)
     with spark_session(project, place / "spark.log") as spark:
         counts = {name: _rows(project, spark, name) for name in names}
         clock = time.monotonic()
