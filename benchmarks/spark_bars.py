@@ -49,5 +49,5 @@ SPARK_BARS = (
         for name in ("a topic", "a large topic", "a large topic at rest")
         for part in ("offsets", "time")
     ),
-    Bar("Spark, memory of a Python worker, MB", _OS, None, 300),
+    *(Bar(measure("memory of a Python worker", size, "none", "MB"), _OS, None, 300) for size in (100, 1000)),
 )

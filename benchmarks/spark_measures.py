@@ -45,7 +45,8 @@ def measure_topic(ours: Reading, theirs: Reading, topic: Topic, samples: Samples
                 samples.add(measure(what, topic.size, topic.codec), server, topic.records / seconds)
                 unit = "CPU s per GB"
                 samples.add(measure(what, topic.size, topic.codec, unit), server, cpu / gigabytes)
-    samples.add("Spark, memory of a Python worker, MB", ours.server, ours.worker_mb())
+    memory = measure("memory of a Python worker", topic.size, topic.codec, "MB")
+    samples.add(memory, ours.server, ours.worker_mb())
 
 
 def measure_cores(
