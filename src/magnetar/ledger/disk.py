@@ -18,6 +18,7 @@ from magnetar.records.compression import Buffer
 
 BLOCK_BYTES = 4096
 _IOV_MAX = 1024
+_PROBE = [bytearray(1)]  # nobody looks at what is read into it
 
 
 class File(ABC):
@@ -123,7 +124,7 @@ class RealFile(File):
 
     def is_cached(self, at: int) -> bool:
         try:
-            os.preadv(self._fd, [bytearray(1)], at, os.RWF_NOWAIT)
+            os.preadv(self._fd, _PROBE, at, os.RWF_NOWAIT)
         except BlockingIOError:
             return False
         except OSError as error:

@@ -18,6 +18,7 @@ from magnetar.ledger.files.walk import Walked, walk
 from magnetar.ledger.port import StoredEntry
 from magnetar.records.compression import Buffer
 
+_FRAMES_BYTES = 1 << 10  # about what the frames of entries that take max_bytes have beside these
 INLINE_BYTES = 2 << 20  # a copy of this much out of the page cache takes well under a millisecond
 _NO_END = 1 << 62
 _MOST_HINTS = 32
@@ -119,8 +120,12 @@ class LedgerFile:
 
     async def read(self, offset: int, *, max_bytes: int, up_to: int = _NO_END) -> list[StoredEntry]:
         """Give the entries from the one that holds ``offset``; see ``ManagedLedger.read``."""
-        at, entry_id = self._hints.get(offset) or self.index.before_offset(offset)
-        walked = await self._walk(at, entry_id, offset=offset, max_bytes=max_bytes, up_to=up_to)
+        hint = self._hints.get(offset)
+        at, entry_id = hint or self.index.before_offset(offset)
+        before = 0 if hint else POINT_EVERY_BYTES
+        walked = await self._walk(
+            at, entry_id, offset=offset, max_bytes=max_bytes, up_to=up_to, before=before
+        )
         if walked.entries:
             self._remember(walked)
         return walked.entries
@@ -153,9 +158,15 @@ class LedgerFile:
             hints.pop(next(iter(hints)))
         hints[walked.entries[-1].last_offset + 1] = walked.at, walked.entry_id
 
-    async def _walk(self, at: int, entry_id: int, *, offset: int, max_bytes: int, up_to: int) -> Walked:
-        """Walk from a known frame, reading more where it takes more to find the first entry wanted."""
-        want = max_bytes + POINT_EVERY_BYTES
+    async def _walk(
+        self, at: int, entry_id: int, *, offset: int, max_bytes: int, up_to: int,
+        before: int = POINT_EVERY_BYTES,
+    ) -> Walked:  # fmt: skip
+        """Walk from a known frame, reading more where it takes more to find the first entry wanted.
+
+        So many bytes are expected ``before`` that entry.
+        """
+        want = before + max_bytes + _FRAMES_BYTES
         while True:
             size = min(want, self.index.end - at)
             data = memoryview(await self._bytes(size, at))
