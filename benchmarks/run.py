@@ -13,9 +13,10 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from benchmarks import (
     consume,
@@ -36,6 +37,7 @@ from benchmarks.peers.pulsar import Pulsar
 from benchmarks.peers.server import Server
 from benchmarks.samples import Samples
 
+_T = TypeVar("_T")
 _HERE = Path(__file__).parent.parent
 
 
@@ -108,7 +110,7 @@ class Stages:
         """Produce, consume and look at the memory, on one broker after the other."""
         plan = self._plan
         for number in range(plan.rounds):
-            for kind in (MagnetarOs, Kafka, Magnetar, KafkaFlushing):
+            for kind in _in_turn((MagnetarOs, Kafka, Magnetar, KafkaFlushing), number):
                 print(f"round {number + 1}: {kind.name}, load average {os.getloadavg()[0]:.1f}", flush=True)
                 with self._fresh(kind) as server:
                     self._load_one(server)
@@ -128,15 +130,15 @@ class Stages:
             for server in (ours, theirs):
                 topic = consume.fill(server, 1000, self._plan.records_read)
             os.sync()
-            for _ in range(self._plan.rounds + 1):
-                for server in (ours, theirs):
+            for number in range(self._plan.rounds + 1):
+                for server in _in_turn((ours, theirs), number):
                     consume.measure(server, self._samples, topic, 1000)
             for server in (ours, theirs):
                 self._samples.add("memory after reading, MB", server.name, server.rss_mb())
 
     def latency(self) -> None:
-        for _ in range(self._plan.rounds):
-            for kind in (MagnetarOs, Kafka, Magnetar):
+        for number in range(self._plan.rounds):
+            for kind in _in_turn((MagnetarOs, Kafka, Magnetar), number):
                 os.sync()
                 with self._fresh(kind) as server:
                     latency.measure(server, self._samples, self._plan.round_trips)
@@ -196,6 +198,11 @@ class Stages:
 
     def _fresh(self, kind: type[Server]) -> Server:
         return kind(self._scratch / kind.__name__.lower())
+
+
+def _in_turn(servers: Sequence[_T], number: int) -> Sequence[_T]:
+    """Give the servers in the order of a round: who comes first finds memory that the host has to make ready."""
+    return servers[::-1] if number % 2 else servers
 
 
 def main() -> None:
