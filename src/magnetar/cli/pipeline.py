@@ -187,6 +187,7 @@ class PipelineFailed(AdminError):
 def _told_plainly() -> Iterator[None]:
     """Give errors of the pipeline as the command line's own."""
     try:
+        from magnetar.pipeline.jobs.alone import ProjectBusy
         from magnetar.pipeline.jobs.decode.registry import RegistryError
         from magnetar.pipeline.jobs.replay import ReplayFailed
         from magnetar.pipeline.jobs.run import RunFailed
@@ -202,6 +203,8 @@ def _told_plainly() -> Iterator[None]:
         ) from None
     except SpecError as error:
         raise Invalid(str(error)) from None
+    except ProjectBusy as error:
+        raise PipelineFailed(str(error), "Wait for its end; what it has done stays.") from None
     except RegistryError as error:
         raise PipelineFailed(str(error), "Start it, or correct registry.url.") from None
     except ReplayFailed as error:

@@ -7,8 +7,16 @@ from typing import Any
 
 import pytest
 
+from magnetar.pipeline.jobs.progress import local_storage_of, storage_of
 from magnetar.pipeline.jobs.project import create
-from magnetar.pipeline.jobs.spec import SpecError, load_spec, parse_spec, table_name
+from magnetar.pipeline.jobs.spec import (
+    SPARK_SPEC_FILE,
+    SPEC_FILE,
+    SpecError,
+    load_spec,
+    parse_spec,
+    table_name,
+)
 from magnetar.pipeline.tables.listing import parquet_files
 
 GOOD: dict[str, Any] = {"data": "/d", "topics": {"t": {"schema": "id int"}}}
@@ -91,6 +99,62 @@ def test_a_project_that_is_made_can_be_read(tmp_path: Path) -> None:
         spec.topic("x")
     with pytest.raises(SpecError, match="is no pipeline project"):
         load_spec(tmp_path)
+
+
+UNREADABLE = {
+    "no YAML": b"a: [1,",
+    "no text": bytes(range(128, 256)),
+    "zeros": bytes(100),
+    "deep": b"[" * 20_000,
+    "large": b"a: [" + b"1, " * 500_000 + b"]",
+    "code": b"!!python/object/apply:os.getcwd []",
+}
+# A few hundred bytes that would be written out as 10^9 times "x".
+BOMB = b"a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + b"".join(
+    b"a%d: &a%d [%s]\n" % (n, n, b", ".join([b"*a%d" % (n - 1)] * 10)) for n in range(1, 9)
+)
+
+
+@pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE)
+@pytest.mark.parametrize("name", [SPEC_FILE, SPARK_SPEC_FILE])
+def test_files_that_nobody_can_read_are_refused(name: str, content: bytes, tmp_path: Path) -> None:
+    create(tmp_path / "p", "t", tmp_path / "data", schema="id int")
+    (tmp_path / "p" / name).write_bytes(content)
+    with pytest.raises(SpecError, match=name):
+        local_storage_of(load_spec(tmp_path / "p"))
+
+
+def test_a_value_without_end_is_not_written_out(tmp_path: Path) -> None:
+    (tmp_path / SPEC_FILE).write_bytes(BOMB + b"data: /d\ntopics: *a8\n")
+    with pytest.raises(SpecError, match="a0: there is no such field"):
+        load_spec(tmp_path)
+    (tmp_path / SPEC_FILE).write_bytes(BOMB.replace(b"a8: ", b"topics: "))
+    with pytest.raises(SpecError, match="a0: there is no such field"):
+        load_spec(tmp_path)
+    (tmp_path / SPEC_FILE).write_bytes(b"- " + BOMB.replace(b"\n", b"\n  "))
+    with pytest.raises(SpecError, match="must be a mapping") as error:
+        load_spec(tmp_path)
+    assert len(str(error.value)) < 1000
+
+
+@pytest.mark.parametrize("storage", ["", "storage:", "storage: 5", "storage: [a]", "- storage", "storage"])
+def test_spark_has_to_be_told_where_checkpoints_are(storage: str, tmp_path: Path) -> None:
+    create(tmp_path / "p", "t", tmp_path / "data", schema="id int")
+    (tmp_path / "p" / SPARK_SPEC_FILE).write_text(storage)
+    with pytest.raises(SpecError, match="storage must be the URL of a directory"):
+        local_storage_of(load_spec(tmp_path / "p"))
+
+
+def test_checkpoints_elsewhere_are_no_local_directory(tmp_path: Path) -> None:
+    create(tmp_path / "p", "t", tmp_path / "data", schema="id int")
+    project = load_spec(tmp_path / "p")
+    assert local_storage_of(project) == tmp_path / "p" / "storage"
+    (tmp_path / "p" / SPARK_SPEC_FILE).write_text("storage: s3a://bucket/p")
+    assert local_storage_of(project) is None
+    with pytest.raises(
+        SpecError, match=r"storage is s3a://bucket/p; progress is read from local checkpoints"
+    ):
+        storage_of(project)
 
 
 def test_names_of_tables() -> None:

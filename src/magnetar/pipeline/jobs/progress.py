@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from magnetar.pipeline.jobs.spec import SPARK_SPEC_FILE, ProjectSpec, SpecError, TopicSpec
+from magnetar.pipeline.jobs.spec import SPARK_SPEC_FILE, ProjectSpec, SpecError, TopicSpec, read_yaml
 
 CHECKPOINTS = "_checkpoints"
 
@@ -54,13 +54,14 @@ def local_storage_of(project: ProjectSpec) -> Path | None:
 
 
 def _storage(project: ProjectSpec) -> str:
-    import yaml
-
     path = project.directory / SPARK_SPEC_FILE
-    try:
-        return str(yaml.safe_load(path.read_text())["storage"])
-    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
-        raise SpecError(f"{path}: storage cannot be read: {error!r}") from None
+    content = read_yaml(path)
+    found = content.get("storage") if isinstance(content, dict) else None
+    if not isinstance(found, str):
+        raise SpecError(
+            f"{path}: storage must be the URL of a directory, as in 'storage: file:///var/shop/storage'"
+        )
+    return found
 
 
 def _local(url: str) -> Path | None:

@@ -16,10 +16,12 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from magnetar.pipeline.jobs.alone import alone
 from magnetar.pipeline.jobs.spec import ProjectSpec, SpecError, TopicSpec
 from magnetar.pipeline.replays import REPLAY_HEADER
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
 
 NOTES = "replayed"
+_LOCK = "replay.lock"
 _LETTER = f"{REPLAY_HEADER}.letter"
 _TIMEOUT_S = 30.0
 
@@ -75,7 +78,17 @@ def replay(
     project: ProjectSpec, *, topic: str | None = None, to: str | None = None, error: str = "",
     dry_run: bool = False, on_sent: Sent = lambda _: None,
 ) -> ReplayReport:  # fmt: skip
-    """Send dead letters again, those whose error has the text ``error``; raise `SpecError` or `ReplayFailed`."""
+    """Send dead letters again, those whose error has the text ``error``.
+
+    Raises `SpecError`, `ProjectBusy` or `ReplayFailed`.
+    """
+    with nullcontext() if dry_run else alone("replay", project.directory / NOTES / _LOCK):
+        return _replay(project, topic, to, error, dry_run, on_sent)
+
+
+def _replay(
+    project: ProjectSpec, topic: str | None, to: str | None, error: str, dry_run: bool, on_sent: Sent
+) -> ReplayReport:
     topics = list(project.topics.values()) if topic is None else [project.topic(topic)]
     address = _address(project)
     done = []

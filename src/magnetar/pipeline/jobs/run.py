@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from magnetar.pipeline.checkpoints import clear_unbegun
+from magnetar.pipeline.jobs.alone import alone
 from magnetar.pipeline.jobs.passes import empty, passes, registry_of
 from magnetar.pipeline.jobs.progress import CHECKPOINTS, TopicProgress, local_storage_of, progress
 from magnetar.pipeline.jobs.session import spark_session
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RUNS = "runs"
+_LOCK = "run.lock"
 _STATE = re.compile(r"^(?:Flow|Table|Sink) (?:'|`)?(?P<name>[\w.`-]+?)(?:'|`)? (?:is|has) (?P<state>[A-Z]+)")
+_OF_STACK = re.compile(r"\s*at |JVM stacktrace:$|[\w.$]+(Exception|Error)$")
 
 
 class RunFailed(Exception):
@@ -73,7 +76,18 @@ def run(
     project: ProjectSpec, *, told: Told = lambda _: None, refresh: Sequence[str] = (),
     full_refresh: Sequence[str] = (), full_refresh_all: bool = False,
 ) -> RunReport:  # fmt: skip
-    """Bring all tables up to their topics; raise `RunFailed`, `SpecError` or what a registry raises."""
+    """Bring all tables up to their topics; raise `RunFailed`, `SpecError`, `ProjectBusy` or what a registry raises."""
+    with alone("run", project.directory / RUNS / _LOCK):
+        return _run(project, told, refresh, full_refresh, full_refresh_all)
+
+
+def _run(
+    project: ProjectSpec,
+    told: Told,
+    refresh: Sequence[str],
+    full_refresh: Sequence[str],
+    full_refresh_all: bool,
+) -> RunReport:
     before = [progress(project, topic) for topic in project.topics.values()]
     started = time.time()
     place = project.directory / RUNS / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(started))
@@ -113,6 +127,7 @@ def run(
 
 def check(project: ProjectSpec, *, told: Told = lambda _: None) -> tuple[str, ...]:
     """Have Spark analyse the whole graph without running it; give the tables' names."""
+    local_storage_of(project)
     for topic in project.topics.values():
         progress(project, topic)
     with spark_session(project, project.directory / "check.log") as spark:
@@ -174,7 +189,7 @@ def _event(message: str, seconds: float) -> FlowEvent:
 
 def _cause(text: str) -> str:
     """Give Spark's words without the stack: an error raised in Python on a worker says most in its last line."""
-    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    lines = [line for line in text.splitlines() if line.strip() and not _OF_STACK.match(line)]
     python = [line for line in lines if re.match(r"\s*[\w.]*magnetar[\w.]*\.\w+: ", line)]
     return (python[-1].strip() if python else "\n".join(lines[:6])).strip()
 

@@ -28,6 +28,7 @@ Names that are not known are refused, so that a slip of the pen does not pass fo
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -43,6 +44,9 @@ ENVELOPES = ("none", "debezium")
 CURRENT = ("rebuild", "upsert", "none")
 STARTING = ("earliest", "latest")
 DEFAULT_MASTER = "local[*]"
+_MOST_BYTES = 1 << 20
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 2, 80, 80
 SCHEMA_ENDINGS = {"json": (".json", ".ddl"), "avro": (".avsc",), "protobuf": (".proto", ".desc")}
 
 
@@ -159,16 +163,26 @@ def table_name(topic: str) -> str:
 
 def load_spec(directory: Path) -> ProjectSpec:
     """Read a project's file; raise `SpecError`."""
+    path = directory / SPEC_FILE
+    if not path.exists():
+        raise NoProject(directory)
+    return parse_spec(read_yaml(path), directory.absolute(), str(path))
+
+
+def read_yaml(path: Path) -> object:
+    """Give what a file of the project holds; raise `SpecError` if it cannot be read."""
     import yaml
 
-    path = directory / SPEC_FILE
     try:
-        content = yaml.safe_load(path.read_text())
-    except FileNotFoundError:
-        raise NoProject(directory) from None
-    except yaml.YAMLError as error:
+        if path.stat().st_size > _MOST_BYTES:
+            raise SpecError(f"{path} has more than {_MOST_BYTES} bytes; what people write by hand has less")
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SpecError(f"{path} cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise SpecError(f"{path} is not YAML: {error}") from None
-    return parse_spec(content, directory.absolute(), str(path))
+    except RecursionError:
+        raise SpecError(f"{path} is not YAML that anybody would write: it is too deep") from None
 
 
 def parse_spec(content: object, directory: Path, told: str = SPEC_FILE) -> ProjectSpec:
@@ -281,7 +295,7 @@ class _Reader:
         self._told, self._at = told, at
         if not isinstance(content, dict):
             raise SpecError(
-                f"{told}: {at or 'the file'} must be a mapping of names to values, not {content!r}"
+                f"{told}: {at or 'the file'} must be a mapping of names to values, not {_shown(content)}"
             )
         self.content: dict[Any, Any] = content
 
@@ -301,7 +315,7 @@ class _Reader:
                 raise self.wrong(name, "is missing")
             return ""
         if not isinstance(found, str | int | float) or isinstance(found, bool):
-            raise self.wrong(name, f"must be a text, not {found!r}")
+            raise self.wrong(name, f"must be a text, not {_shown(found)}")
         return str(found)
 
     def texts(self, name: str) -> tuple[str, ...]:
@@ -309,14 +323,14 @@ class _Reader:
         if found is None:
             return ()
         if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-            raise self.wrong(name, f"must be a list of texts, not {found!r}")
+            raise self.wrong(name, f"must be a list of texts, not {_shown(found)}")
         return tuple(found)
 
     def one_of(self, name: str, words: tuple[str, ...]) -> str:
         """Give a word; the first is the default."""
         found = self.content.get(name, words[0])
         if found not in words:
-            raise self.wrong(name, f"must be one of {_listed(words)}, not {found!r}")
+            raise self.wrong(name, f"must be one of {_listed(words)}, not {_shown(found)}")
         return str(found)
 
     def part(self, name: str) -> _Reader | None:
@@ -328,6 +342,11 @@ class _Reader:
 
     def _path(self, name: str) -> str:
         return f"{self._at}.{name}" if self._at else str(name)
+
+
+def _shown(value: object) -> str:
+    """Give a value for an error, short: YAML's aliases can make a small file's value endless."""
+    return _SHORT.repr(value)
 
 
 def _listed(words: Any) -> str:

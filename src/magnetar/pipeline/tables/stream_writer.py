@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from magnetar.pipeline.tables.files import DataFile, Layout, fit, order_of, read_in_order, write_files
-from magnetar.pipeline.tables.lock import WriterLock
+from magnetar.pipeline.tables.lock import writer_lock
 from magnetar.pipeline.tables.place import Place
 from magnetar.pipeline.tables.ranges import OffsetRange
 from magnetar.pipeline.tables.table import Table, note_attempt
@@ -44,7 +44,7 @@ class _TableWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         if not done.attempts:
             return
         table = self._options.open(self._table_schema)
-        with WriterLock(table.place):
+        with writer_lock(table.place):
             table.refresh()
             self._put(table, done)
             table.clean()

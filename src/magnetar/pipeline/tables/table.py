@@ -26,7 +26,7 @@ import pyarrow as pa
 from magnetar.pipeline.options import Offsets, TopicPartition
 from magnetar.pipeline.tables.errors import TableConflict, TopicReplaced
 from magnetar.pipeline.tables.files import DataFile, Layout, attempt_of, new_attempt
-from magnetar.pipeline.tables.lock import WriterLock
+from magnetar.pipeline.tables.lock import writer_lock
 from magnetar.pipeline.tables.place import Place
 from magnetar.pipeline.tables.ranges import OffsetRange
 
@@ -205,7 +205,7 @@ class Table(ABC):
         Raises `TableConflict` if another process is at it. On object stores there is no lock; there the commit alone
         decides, and what the dead left behind is deleted after a day.
         """
-        with WriterLock(self.place):
+        with writer_lock(self.place):
             self.refresh()
             self.clean()
             yield
