@@ -180,6 +180,14 @@ class TestGroups:
         assert why.reason is Reason.NO_MEMBERS
         assert "6 records wait" in why.says
 
+    async def test_nobody_is_in_the_group_and_nothing_waits_for_it(self, house: House) -> None:
+        await house.produce(await house.topic())
+        await house.commit("g", 10)
+        assert (await house.ask.why_group("g")).reason is Reason.CAUGHT_UP
+        why = await house.ask_later(_MINUTE_MS).why_group("g")
+        assert why.reason is Reason.CAUGHT_UP
+        assert "nobody is in the group now" in why.says
+
     async def test_a_member_has_not_rejoined(self, house: House) -> None:
         await house.topic()
         late = await house.join_and_sync("g", [("t", 0)])

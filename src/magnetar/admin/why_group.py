@@ -143,6 +143,13 @@ def _nobody(facts: GroupFacts) -> Why | None:
         return None  # consumers with manual assignment commit without being members
     lag = sum(facts.lag(key) or 0 for key in facts.committed)
     since = ago(facts.now_ms - view.since_ms) if view.since_ms >= 0 else "an unknown time"
+    if facts.committed and lag <= 0:
+        return Why(
+            facts.group,
+            Reason.CAUGHT_UP,
+            f"it has read everything; nobody is in the group now, for {since}",
+            "Nothing waits for it. Start a consumer with this group.id before there is more to read.",
+        )
     return Why(
         facts.group,
         Reason.NO_MEMBERS,
