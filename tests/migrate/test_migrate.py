@@ -198,7 +198,7 @@ def test_a_batch_that_was_written_damaged_is_refused(old: OldCluster) -> None:
 def test_a_broker_does_not_touch_what_has_no_index(old: OldCluster, start_broker: Start) -> None:
     before = _digest(old.data / "ledgers")
     broker = start_broker(old.data)
-    with _consumer(broker, "early") as consumer, pytest.raises(Exception, match=r"."):
+    with _consumer(broker, "early") as consumer, pytest.raises(Exception, match="KAFKA_STORAGE_ERROR"):
         consumer.get_watermark_offsets(TopicPartition("orders", 0), timeout=3)
     broker.kill()
     assert _digest(old.data / "ledgers") == before
