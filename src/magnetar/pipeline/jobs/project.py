@@ -116,7 +116,7 @@ def create(
         ),
         f"{CONF}/log4j2.properties": _LOG,
         f"transformations/{made.table}.py": code_of(project, made),
-        ".gitignore": f"{STORAGE}/\n{WAREHOUSE}/\nmetastore/\nmetastore.log\nruns/\n__pycache__/\n",
+        ".gitignore": f"{STORAGE}/\n{WAREHOUSE}/\nmetastore/\nmetastore.log\nruns/\n.*.lock\n__pycache__/\n",
     }
     for name, text in files.items():
         path = directory / name

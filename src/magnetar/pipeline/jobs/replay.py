@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
 
 NOTES = "replayed"
-_LOCK = "replay.lock"
+_LOCK = ".replay.lock"
 _LETTER = f"{REPLAY_HEADER}.letter"
 _TIMEOUT_S = 30.0
 
@@ -82,7 +82,7 @@ def replay(
 
     Raises `SpecError`, `ProjectBusy` or `ReplayFailed`.
     """
-    with nullcontext() if dry_run else alone("replay", project.directory / NOTES / _LOCK):
+    with nullcontext() if dry_run else alone("replay", project.directory / _LOCK):
         return _replay(project, topic, to, error, dry_run, on_sent)
 
 

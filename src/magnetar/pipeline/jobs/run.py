@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RUNS = "runs"
-_LOCK = "run.lock"
+_LOCK = ".run.lock"
 _STATE = re.compile(r"^(?:Flow|Table|Sink) (?:'|`)?(?P<name>[\w.`-]+?)(?:'|`)? (?:is|has) (?P<state>[A-Z]+)")
 _OF_STACK = re.compile(r"\s*at |JVM stacktrace:$|[\w.$]+(Exception|Error)$")
 
@@ -77,7 +77,7 @@ def run(
     full_refresh: Sequence[str] = (), full_refresh_all: bool = False,
 ) -> RunReport:  # fmt: skip
     """Bring all tables up to their topics; raise `RunFailed`, `SpecError`, `ProjectBusy` or what a registry raises."""
-    with alone("run", project.directory / RUNS / _LOCK):
+    with alone("run", project.directory / _LOCK):
         return _run(project, told, refresh, full_refresh, full_refresh_all)
 
 
