@@ -197,7 +197,7 @@ class FilesEngine(LedgerEngine):
         last = None
         if recovery.last is not None:
             last = self.ledger_file(recovery.last.ledger_id, 0, recovery.last)
-        managed.adopt(version, last, recovery.kept, is_lazy=recovery.is_lazy)
+        managed.adopt(version, last, recovery)
         unfinished = info.properties.pop(COMPACTING, None)
         if unfinished is not None:
             self.remove_later([int(unfinished)])  # what a compaction wrote before a crash ended it

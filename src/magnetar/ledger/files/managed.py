@@ -22,7 +22,7 @@ from magnetar.ledger.files.compacting import COMPACTING, CompactingLedger
 from magnetar.ledger.files.journal_rounds import Durable
 from magnetar.ledger.files.layout import index_path, ledger_path
 from magnetar.ledger.files.ledger_file import LedgerFile, Written
-from magnetar.ledger.files.recovery import describe
+from magnetar.ledger.files.recovery import Recovery, describe
 from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.ledger.info import ManagedLedgerInfo, encode_info, path_of
 from magnetar.ledger.pins import pinned_offset
@@ -88,25 +88,24 @@ class FilesManagedLedger(CompactingLedger):
 
     # -- opening -----------------------------------------------------------------------------------------------
 
-    def adopt(
-        self, version: int, last: LedgerFile | None, kept: tuple[int, int, bytes] | None, *, is_lazy: bool
-    ) -> None:
-        """Take over what recovery found: the metadata's version, the open ledger, and the newest index kept."""
+    def adopt(self, version: int, last: LedgerFile | None, recovery: Recovery) -> None:
+        """Take over the metadata's version, the open ledger, and what recovery found."""
         self._version = version
         self._writer = last
         self.next_offset = int(self._info.properties.get("next_offset", 0))
         self.first_offset = int(self._info.properties.get("first_offset", 0))
         if last is not None:
             self._open_files[last.ledger_id] = last
-            if is_lazy:
+            if recovery.is_lazy:
                 self._lazy.add(last)
-            self._checked_bytes, self._checked_entries = last.index.end, last.index.entries
+            # Not the end of what was read: one crash after the other would each read what all before it had read.
+            self._checked_bytes, self._checked_entries = recovery.checked
             self.next_offset = max(self.next_offset, last.index.next_offset)
         elif self._info.ledgers:
             self.next_offset = max(self.next_offset, self._info.ledgers[-1].last_offset + 1)
         self.visible_offset = self.next_offset
         self.first_offset = min(self.first_offset, self.next_offset)
-        self._adopt_attachment(kept)
+        self._adopt_attachment(recovery.kept)
 
     def _adopt_attachment(self, kept: tuple[int, int, bytes] | None) -> None:
         if kept is None or len(kept[2]) < _OFFSET.size:

@@ -27,7 +27,8 @@ _MOST_INDEXES = 3  # so many of the newest ledgers are asked for the owner's att
 class Recovery:
     """Runs away from the event loop. Afterwards ``info`` says what is left.
 
-    ``last`` is the index of the open ledger, ``kept`` the newest index file (ledger id, end, attachment),
+    ``last`` is the index of the open ledger, ``checked`` the bytes and entries of it that its index file covers,
+    ``kept`` the newest index file (ledger id, end, attachment),
     ``changed`` tells that the metadata must be written, and ``dropped`` which ledgers' files may go after that;
     ``is_lazy`` that the open ledger's end may only be in the page cache.
     """
@@ -44,6 +45,7 @@ class Recovery:
         durable: bool,
     ) -> None:
         self.last: SparseIndex | None = None
+        self.checked = 0, 0
         self.kept: tuple[int, int, bytes] | None = None
         self.changed = self.is_lazy = False
         self.dropped: list[int] = []
@@ -69,12 +71,14 @@ class Recovery:
         index, attachment = kept_index(self._disk, self._root, summary)
         if attachment is not None:
             self.kept = (summary.ledger_id, index.end, attachment)
+        self.checked = index.end, index.entries
         self._read_on(summary, index)
         if summary is self._info.ledgers[-1]:
             self.last = index
             return
         following = self._info.ledgers[self._info.ledgers.index(summary) + 1]
         if following.first_offset == index.next_offset:
+            keep_index(self._disk, self._root, index, attachment or b"")
             describe(summary, index)
             self.changed = True
         else:
@@ -186,7 +190,7 @@ def kept_index(disk: Disk, root: Path, summary: LedgerSummary) -> tuple[SparseIn
 
 def sealed_index(disk: Disk, root: Path, summary: LedgerSummary) -> SparseIndex:
     """Give the index of a sealed ledger; read it anew from the ledger where it is missing or damaged, and keep it."""
-    index, _ = kept_index(disk, root, summary)
+    index, attachment = kept_index(disk, root, summary)
     if (index.end, index.entries, index.next_offset) == (
         summary.size,
         summary.entries,
@@ -204,7 +208,17 @@ def sealed_index(disk: Disk, root: Path, summary: LedgerSummary) -> SparseIndex:
         scan(file, index, path, whole_until=summary.size, may_have_holes=False)
     finally:
         file.close()
+    keep_index(disk, root, index, attachment or b"")
     return index
+
+
+def keep_index(disk: Disk, root: Path, index: SparseIndex, attachment: bytes) -> None:
+    """Have the index of a durable ledger at hand next time; where there is no room for it, it is read anew then."""
+    path = index_path(root, index.ledger_id)
+    try:
+        disk.replace({path: index.encode(attachment)})
+    except OSError as error:
+        _log.warning("index not kept", extra={"file": str(path), "reason": str(error)})
 
 
 def describe(summary: LedgerSummary, index: SparseIndex) -> None:
