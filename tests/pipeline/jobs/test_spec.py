@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from magnetar.pipeline.jobs.spec import (
     parse_spec,
     table_name,
 )
-from magnetar.pipeline.tables.listing import parquet_files
+from magnetar.pipeline.tables.listing import parquet_files, remove_uncommitted
 
 GOOD: dict[str, Any] = {"data": "/d", "topics": {"t": {"schema": "id int"}}}
 
@@ -175,3 +177,21 @@ def test_files_that_the_sink_did_not_commit_are_no_rows(tmp_path: Path) -> None:
     (log / "3").write_text("v1\n" + line % "/t/never.parquet")
     (tmp_path / "orphan.parquet").write_text("")
     assert parquet_files(tmp_path) == ["/t/a b.parquet", "/t/c.parquet", "/t/d.parquet"]
+
+
+def test_only_what_a_killed_job_of_spark_s_left_is_taken_away(tmp_path: Path) -> None:
+    def part(number: int) -> Path:
+        return tmp_path / f"part-0000{number}-203deca7-a9ca-4b1c-92a7-459c1eb2344{number}-c000.snappy.parquet"
+
+    own = tmp_path / "part-of-somebody.parquet"
+    side = part(1).with_name(f".{part(1).name}.crc")
+    for path in (part(0), part(1), part(2), own, side):
+        path.touch()
+    assert remove_uncommitted(tmp_path, time.time() + 60) == []  # no log: every file counts
+    log = tmp_path / "_spark_metadata"
+    log.mkdir()
+    assert remove_uncommitted(tmp_path, time.time() + 60) == []
+    (log / "0").write_text(f'v1\n{{"path":"file://{part(0)}","action":"add"}}')
+    os.utime(part(2), (2_000_000_000, 2_000_000_000))
+    assert remove_uncommitted(tmp_path, 2_000_000_000) == [part(1).name]
+    assert sorted(tmp_path.iterdir()) == sorted([log, own, part(0), part(2)])

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magnetar.pipeline.checkpoints import clear_unbegun
@@ -16,7 +17,7 @@ from magnetar.pipeline.jobs.passes import empty, passes, registry_of
 from magnetar.pipeline.jobs.progress import CHECKPOINTS, TopicProgress, local_storage_of, progress
 from magnetar.pipeline.jobs.session import spark_session
 from magnetar.pipeline.jobs.spec import SPARK_SPEC_FILE, ProjectSpec
-from magnetar.pipeline.jobs.tables import direct_table
+from magnetar.pipeline.jobs.tables import direct_table, place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,7 +104,7 @@ def _run(
         events = list(_events(project, spark, told, refresh, full_refresh, full_refresh_all, dry=False))
         seconds = time.monotonic() - clock
         took = _durations(events)
-        _tidy(project, names)
+        _tidy(project, names, started)
         tables = tuple(_table(project, spark, name, counts[name], took.get(name, 0.0)) for name in names)
     after = tuple(progress(project, topic) for topic in project.topics.values())
     records = sum(_moved(b, a) for b, a in zip(before, after, strict=True))
@@ -222,15 +223,22 @@ def _table(project: ProjectSpec, spark: SparkSession, name: str, before: int, se
     return TableReport(name, rows, rows - before, files, seconds)
 
 
-def _tidy(project: ProjectSpec, names: Sequence[str]) -> None:
-    """Join small files of the tables that Magnetar writes, and let go of what has been out of use for a week."""
+def _tidy(project: ProjectSpec, names: Sequence[str], started: float) -> None:
+    """Join small files of the tables that Magnetar writes, and let go of what has been out of use for a week.
+
+    Of the tables that Spark writes, let go of what killed runs began and nobody counts.
+    """
     from magnetar.pipeline.tables import Upkeep
     from magnetar.pipeline.tables.engine import LocalEngine
+    from magnetar.pipeline.tables.listing import remove_uncommitted
     from magnetar.pipeline.tables.maintenance import tidy
 
     for name in names:
-        table = direct_table(project, name) if project.is_direct(name) else None
-        if table is not None:
+        if not project.is_direct(name):
+            place = place_of(project, name)
+            if "://" not in place:
+                remove_uncommitted(Path(place), started)
+        elif (table := direct_table(project, name)) is not None:
             with table.writing():
                 tidy(table, LocalEngine(), Upkeep())
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
+
+_SPARK_S = re.compile(r"part-\d{5,}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-c\d+\..*parquet")
 
 
 def dataset_of(place: Path) -> ds.Dataset:
@@ -50,3 +53,24 @@ def parquet_files(place: Path) -> list[str]:
             else:
                 found[path] = None
     return list(found)
+
+
+def remove_uncommitted(place: Path, before: float) -> list[str]:
+    """Delete what killed jobs of Spark's left in a table that its file sink writes; give the files' names.
+
+    Spark never reads them, but whoever lists the directory does: rows twice, or half a file. Only for a table that
+    nobody writes to, and files that were last written before that time (s, Unix): they belong to no batch any more.
+    """
+    if not (place / "_spark_metadata").is_dir():
+        return []
+    committed = {Path(each).name for each in parquet_files(place)}
+    if not committed:
+        return []  # a log that says nothing is none to go by
+    removed = []
+    for path in sorted(place.glob("part-*.parquet")):
+        if path.name in committed or not _SPARK_S.fullmatch(path.name) or path.stat().st_mtime >= before:
+            continue
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+        path.unlink()
+        removed.append(path.name)
+    return removed
