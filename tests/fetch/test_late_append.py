@@ -11,6 +11,7 @@ from magnetar.kafka.context import Software
 from magnetar.kafka.fetch_sessions import Ask
 from magnetar.kafka.handlers.fetch import fetch
 from magnetar.kafka.partitions.partition import Partition
+from magnetar.kafka.wakeups import Wakeups
 from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.ledger.port import LedgerPolicy
@@ -47,6 +48,7 @@ async def test_an_append_during_the_first_read_is_not_missed() -> None:
             fetch_sessions=SimpleNamespace(resolve=lambda request: (None, [ask], 0)),
             partitions=SimpleNamespace(opened=lambda name, topic_id, index: partition),
             broker=SimpleNamespace(settings=SimpleNamespace(fetch_max_bytes=1 << 20)),
+            wakeups=Wakeups(),
         ),
     )
     request = FetchRequest(max_wait_ms=FAR_TOO_LONG_MS, min_bytes=1, max_bytes=1 << 20, session_epoch=-1)

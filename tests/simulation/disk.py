@@ -199,8 +199,8 @@ class SimulatedFile(File):
             raise Crashed
         return bytes(self._inode.cached[at : at + size])
 
-    def is_cached(self, at: int) -> bool:
-        return self._disk.dice.random() < 0.8
+    def read_now(self, size: int, at: int) -> bytes | None:
+        return self.read(size, at) if self._disk.dice.random() < 0.8 else None
 
     def truncate(self, size: int) -> None:
         if self._disk.step():

@@ -98,6 +98,8 @@ class Conversation:
         """Take up whole requests as far as order and the client's appetite for answers allow."""
         self._beginning = True
         self._collect()
+        wakeups = self._services.wakeups
+        wakeups.begin()
         try:
             while not (self._ended or self._full or self._blocked) and self._may_begin():
                 frame = self._frames.next_frame()
@@ -108,6 +110,7 @@ class Conversation:
             self.refuse(str(error))
         finally:
             self._beginning = False
+            wakeups.end()
         self._flush()
 
     def pause(self) -> None:
@@ -259,6 +262,8 @@ class Conversation:
             self._authenticated()
         if answer.begun is None:  # we are still inside the loop that began it, and that will send
             self._collect()
+        elif header.api_key == FETCH:
+            self._catch_up()
         elif not self._catching_up:
             # One flush makes the appends of many requests durable: their answers go out together, too.
             self._catching_up = True

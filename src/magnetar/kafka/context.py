@@ -11,6 +11,7 @@ from magnetar.broker.listeners import Listener
 from magnetar.kafka.fetch_sessions import FetchSessions
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
+from magnetar.kafka.wakeups import Wakeups
 
 if TYPE_CHECKING:
     from magnetar.kafka.coordinators.groups import GroupCoordinator
@@ -27,6 +28,7 @@ class Services:
     groups: GroupCoordinator
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
+    wakeups: Wakeups
     home: str = ""
     """The namespace of short topic names and of groups, where it is not the broker's."""
     tenancy: Tenancy | None = None

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from magnetar.kafka.wakeups import Bell
+
 
 class Eager:
     """One coroutine on its way. ``ended(result, error)`` is called once, maybe before the constructor returns."""
@@ -43,7 +45,10 @@ class Eager:
                 asyncio.get_running_loop().call_soon(self._step, None)
             else:
                 waited._asyncio_future_blocking = False
-                waited.add_done_callback(self._step)
+                if isinstance(waited, Bell):
+                    waited.step = self._step
+                else:
+                    waited.add_done_callback(self._step)
 
     def _end(self, result: Any, error: BaseException | None) -> None:
         # Who waits for us holds us, and we hold him: let go, or MB of answers wait for the garbage collector.

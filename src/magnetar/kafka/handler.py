@@ -25,6 +25,7 @@ from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
 from magnetar.kafka.server import KafkaServer
 from magnetar.kafka.tenancy import Tenancy
+from magnetar.kafka.wakeups import Wakeups
 from magnetar.ledger.port import wall_clock_ms
 
 _log = logging.getLogger("magnetar.kafka")
@@ -56,6 +57,7 @@ class KafkaProtocolHandler(ProtocolHandler):
             groups=groups,
             fetch_sessions=FetchSessions(self._settings.max_incremental_fetch_session_cache_slots),
             producer_ids=ProducerIds(broker.store),
+            wakeups=Wakeups(),
         )
 
         if self._settings.kafka_enable_multi_tenant_metadata:

@@ -18,7 +18,8 @@ from magnetar.records.compression import Buffer
 
 BLOCK_BYTES = 4096
 _IOV_MAX = 1024
-_PROBE = [bytearray(1)]  # nobody looks at what is read into it
+_SMALL_BYTES = 16 << 10
+_PROBE = bytearray(1)  # nobody looks at what is read into it
 
 
 class File(ABC):
@@ -33,8 +34,8 @@ class File(ABC):
         """Give up to ``size`` bytes from ``at``: fewer only at the end of the file."""
 
     @abstractmethod
-    def is_cached(self, at: int) -> bool:
-        """Tell whether the byte at ``at`` can be read without waiting for the disk."""
+    def read_now(self, size: int, at: int) -> Buffer | None:
+        """Give ``size`` bytes from ``at`` if that takes no waiting for the disk."""
 
     @abstractmethod
     def truncate(self, size: int) -> None:
@@ -122,16 +123,25 @@ class RealFile(File):
     def read(self, size: int, at: int) -> bytes:
         return os.pread(self._fd, size, at)
 
-    def is_cached(self, at: int) -> bool:
+    def read_now(self, size: int, at: int) -> Buffer | None:
+        if size <= _SMALL_BYTES:
+            buffer = bytearray(size)
+            return buffer if self._read_into(buffer, at) == size else None
+        # The ends tell of what lies between, and bytes are not cleared before they are filled.
+        if self._read_into(_PROBE, at) and self._read_into(_PROBE, at + size - 1):
+            return os.pread(self._fd, size, at)
+        return None
+
+    def _read_into(self, buffer: bytearray, at: int) -> int:
+        """Read what is in the page cache; give how many bytes that are."""
         try:
-            os.preadv(self._fd, _PROBE, at, os.RWF_NOWAIT)
+            return os.preadv(self._fd, [buffer], at, os.RWF_NOWAIT)
         except BlockingIOError:
-            return False
+            return 0
         except OSError as error:
             if error.errno == errno.EOPNOTSUPP:  # tmpfs and the like live in memory
-                return True
+                return os.preadv(self._fd, [buffer], at)
             raise
-        return True
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)

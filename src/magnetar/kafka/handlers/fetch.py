@@ -9,6 +9,7 @@ from magnetar.kafka.errors import code_for
 from magnetar.kafka.fetch_sessions import INVALID_SESSION, Ask, FetchSession
 from magnetar.kafka.handlers.asked import TopicDenied, check_epoch, find_partition, may_read
 from magnetar.kafka.partitions.partition import LEADER_EPOCH, Partition
+from magnetar.kafka.wakeups import Bell, Wakeups
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.fetch_request import FetchRequest
 from magnetar.kafka.wire.messages.fetch_response import (
@@ -53,7 +54,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     ends = _ends(found)
     rows, size, failed = await _read_all(asks, found, limits)
     if size < enough and not failed and asks and request.max_wait_ms > 0:
-        rows = await _until_enough(request, asks, found, limits, enough, rows, ends)
+        rows = await _until_enough(request, asks, found, limits, enough, rows, ends, context.kafka.wakeups)
     return _answer(session, asks, rows, answer_all=session is None or request.session_epoch <= 0)
 
 
@@ -89,6 +90,7 @@ async def _until_enough(
     enough: int,
     rows: list[PartitionData],
     ends: list[int],
+    wakeups: Wakeups,
 ) -> list[PartitionData]:
     """Park until an append brings enough or the time is up; give the rows as they are then.
 
@@ -96,12 +98,11 @@ async def _until_enough(
     """
     loop = asyncio.get_running_loop()
     partitions = [partition for partition in found if isinstance(partition, Partition)]
-    bell: asyncio.Future[None] = loop.create_future()
+    bell = Bell(wakeups)
     time_is_up = False
 
     def ring() -> None:
-        if not bell.done():
-            bell.set_result(None)
+        bell.ring()
 
     def stop() -> None:
         nonlocal time_is_up
@@ -116,7 +117,7 @@ async def _until_enough(
     try:
         while True:
             await bell
-            bell = loop.create_future()
+            bell = Bell(wakeups)
             rows, size, failed = await _read_all(asks, found, limits)
             if size >= enough or failed or time_is_up:
                 return rows

@@ -193,11 +193,12 @@ class LedgerFile:
             want = max(max_bytes, at + size - walked.at + walked.short_by) + POINT_EVERY_BYTES
             at, entry_id = walked.at, walked.entry_id
 
-    async def _bytes(self, size: int, at: int) -> bytes:
-        file = self._files.get(self.path)
+    async def _bytes(self, size: int, at: int) -> Buffer:
         try:
-            if size <= INLINE_BYTES and file.is_cached(at) and file.is_cached(at + max(size - 1, 0)):
-                return file.read(size, at)
+            if size <= INLINE_BYTES:
+                found = self._files.get(self.path).read_now(size, at)
+                if found is not None:
+                    return found
             return await self._in_thread(lambda: self._read_apart(size, at))
         except OSError as error:
             raise as_storage_error(error) from error

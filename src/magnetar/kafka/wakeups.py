@@ -1,0 +1,76 @@
+"""Fetches that an append wakes go on at once: before its producer is answered, and not by way of the event loop.
+
+A record then leaves for its consumer some loop turns earlier. Only a few go first; more would hold up the producer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+MOST_FIRST = 4
+
+
+class Wakeups:
+    """What waits to go on. Between `begin` and `end` it is gathered; else it has its turn with the loop's next."""
+
+    __slots__ = ("_depth", "_running", "_soon", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[Any], None]] = deque()
+        self._depth = 0
+        self._running = False
+        self._soon = False
+
+    def add(self, step: Callable[[Any], None]) -> None:
+        """Have ``step(None)`` called soon."""
+        self._waiting.append(step)
+        if not self._depth and not self._running:
+            self._later()
+
+    def begin(self) -> None:
+        """Requests are being carried out: what they wake goes on at their `end`."""
+        self._depth += 1
+
+    def end(self) -> None:
+        """Let the first few go on now."""
+        self._depth -= 1
+        if self._waiting and not self._depth and not self._running:
+            self._run(MOST_FIRST)
+
+    def _later(self) -> None:
+        if not self._soon:
+            self._soon = True
+            asyncio.get_running_loop().call_soon(self._run_all)
+
+    def _run_all(self) -> None:
+        self._soon = False
+        self._run(len(self._waiting))
+
+    def _run(self, most: int) -> None:
+        waiting, self._running = self._waiting, True
+        try:
+            while waiting and most:
+                most -= 1
+                waiting.popleft()(None)
+        finally:
+            self._running = False
+            if waiting:
+                self._later()
+
+
+class Bell(asyncio.Future[None]):
+    """Rings once. An `Eager` that waits for it goes on by way of ``wakeups``; anybody else as for any future."""
+
+    def __init__(self, wakeups: Wakeups) -> None:
+        super().__init__(loop=asyncio.get_running_loop())
+        self._wakeups = wakeups
+        self.step: Callable[[Any], None] | None = None
+
+    def ring(self) -> None:
+        if not self.done():
+            self.set_result(None)
+            if self.step is not None:
+                self._wakeups.add(self.step)

@@ -1,0 +1,157 @@
+"""An append wakes parked fetches at once: the first few before its producer is answered, and none is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from magnetar.broker.service import BrokerService
+from magnetar.broker.settings import Settings
+from magnetar.kafka.connection import Conversation
+from magnetar.kafka.eager import Eager
+from magnetar.kafka.handler import KafkaProtocolHandler
+from magnetar.kafka.wakeups import MOST_FIRST, Bell, Wakeups
+from magnetar.kafka.wire.frames import FrameReader
+from magnetar.kafka.wire.message import Message
+from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from magnetar.kafka.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from magnetar.records.compression import Buffer
+from tests.hostile.client import request_bytes
+from tests.ledger.entries import batch
+
+PRODUCE_VERSION, FETCH_VERSION = 9, 12
+FAR_TOO_LONG_MS = 200_000
+
+
+class Peer:
+    """A client whose answers are noted in ``heard`` under its name."""
+
+    def __init__(self, name: str, service: BrokerService, heard: list[str]) -> None:
+        self.answers: list[bytes] = []
+        self.has_answer = asyncio.Event()
+        self._name = name
+        self._heard = heard
+        self._frames = FrameReader(1 << 20)
+        handler = next(each for each in service.handlers if isinstance(each, KafkaProtocolHandler))
+        self._conversation = Conversation(
+            handler.services, service.listeners[0], "127.0.0.1", self._frames, self._send, lambda: None,
+            lambda _: None,
+        )  # fmt: skip
+
+    def say(self, message: Message, version: int) -> None:
+        content = request_bytes(message, version)
+        self._frames.feed(len(content).to_bytes(4, "big") + content)
+        self._conversation.go_on()
+
+    def hang_up(self) -> None:
+        self._conversation.hang_up()
+
+    def _send(self, parts: Sequence[Buffer]) -> None:
+        self.answers.append(b"".join(parts))
+        self.has_answer.set()
+        self._heard.append(self._name)
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[BrokerService]:
+    texts = {"data.dir": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0", "flush": "os"}
+    service = BrokerService(Settings().with_values(texts))
+    await service.start()
+    yield service
+    await service.close()
+
+
+def produce(value: bytes) -> ProduceRequest:
+    data = PartitionProduceData(index=0, records=batch(value))
+    return ProduceRequest(
+        acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[data])]
+    )
+
+
+def fetch(offset: int) -> FetchRequest:
+    asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    return FetchRequest(
+        max_wait_ms=FAR_TOO_LONG_MS, min_bytes=1, max_bytes=1 << 20, session_epoch=-1,
+        topics=[FetchTopic(topic="t", partitions=[asked])],
+    )  # fmt: skip
+
+
+async def made(service: BrokerService, heard: list[str]) -> Peer:
+    """Give the producer of a topic that has one record."""
+    await service.broker.create_topic("t", partitions=1)
+    producer = Peer("producer", service, heard)
+    producer.say(produce(b"first"), PRODUCE_VERSION)
+    async with asyncio.timeout(30):
+        await producer.has_answer.wait()
+    heard.clear()
+    return producer
+
+
+async def test_the_consumer_hears_of_a_record_before_its_producer_does(service: BrokerService) -> None:
+    heard: list[str] = []
+    producer, consumer = await made(service, heard), Peer("consumer", service, heard)
+    consumer.say(fetch(1), FETCH_VERSION)
+    assert not heard
+    producer.say(produce(b"second"), PRODUCE_VERSION)
+    assert heard == ["consumer", "producer"]  # all before the loop has its next turn
+    assert b"second" in consumer.answers[0]
+
+
+async def test_many_consumers_do_not_hold_up_the_producer(service: BrokerService) -> None:
+    heard: list[str] = []
+    producer = await made(service, heard)
+    consumers = [Peer(f"consumer {n}", service, heard) for n in range(3 * MOST_FIRST)]
+    for consumer in consumers:
+        consumer.say(fetch(1), FETCH_VERSION)
+    gone = consumers.pop(1)
+    gone.hang_up()
+    producer.say(produce(b"second"), PRODUCE_VERSION)
+    assert heard.index("producer") == len(heard) - 1 <= MOST_FIRST
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert all(b"second" in consumer.answers[0] for consumer in consumers)
+    assert not gone.answers
+
+
+async def test_who_wakes_others_while_he_goes_on_forgets_none() -> None:
+    wakeups, order = Wakeups(), []
+    bells = [Bell(wakeups) for _ in range(3)]
+
+    async def one(number: int) -> None:
+        await bells[number]
+        order.append(number)
+        if number < 2:
+            bells[number + 1].ring()
+
+    for number in range(3):
+        Eager(one(number), lambda result, error: None)
+    wakeups.begin()
+    bells[0].ring()
+    bells[0].ring()
+    assert order == []
+    wakeups.end()
+    assert order == [0, 1, 2]
+
+
+async def test_what_nobody_gathers_has_its_turn_and_tasks_may_wait_too() -> None:
+    wakeups = Wakeups()
+    for_eager, for_task, ended = Bell(wakeups), Bell(wakeups), []
+
+    async def wait(bell: Bell) -> None:
+        await bell
+
+    Eager(wait(for_eager), lambda result, error: ended.append(error))
+    task = asyncio.ensure_future(wait(for_task))
+    await asyncio.sleep(0)
+    for_eager.ring()
+    for_task.ring()
+    assert not ended
+    await asyncio.wait_for(task, 10)
+    assert ended == [None]
