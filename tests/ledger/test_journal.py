@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -51,8 +51,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def write(disk: KeepingDisk, sizes: list[int], *, first_use: int = 1) -> Journal:
     """Write rounds of one frame each, waiting for every one."""
-    loop = asyncio.get_running_loop()
-    journal = Journal(Path("/d"), disk, lambda call: loop.run_in_executor(None, call), first_use=first_use)
+    with ThreadPoolExecutor(1) as threads:
+        return await written(Journal(Path("/d"), disk, threads.submit, first_use=first_use), sizes)
+
+
+async def written(journal: Journal, sizes: list[int]) -> Journal:
     for number, size in enumerate(sizes):
         marks: list[int] = []
         await journal.append(7, number, size, [bytes([number]) * size], marks.append, number)

@@ -101,7 +101,7 @@ class FilesEngine(LedgerEngine):
     def journal(self) -> Journal:
         """The journal; made when the first append needs it, so that other flush policies never pay for it."""
         if self._journal is None:
-            self._journal = Journal(self.root, self.disk, self.in_thread, first_use=self._first_use)
+            self._journal = Journal(self.root, self.disk, self._executor.submit, first_use=self._first_use)
         return self._journal
 
     async def start(self) -> None:

@@ -13,6 +13,7 @@ import asyncio
 import errno
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Protocol
 
@@ -32,7 +33,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 class Runner(Protocol):
     """Runs a blocking call away from the event loop."""
 
-    def __call__(self, call: Callable[[], None], /) -> asyncio.Future[None]: ...
+    def __call__(self, call: Callable[[], None], /) -> Future[None]: ...
 
 
 class Segment:
@@ -68,7 +69,7 @@ class Journal:
         self._filling: Round | None = None
         self._waiting: deque[Round] = deque()
         self._writing = False
-        self._running: set[asyncio.Future[None]] = set()
+        self._running: set[Future[None]] = set()
         self._no_room_until = 0.0
         self._buffers: list[memoryview] = []
         self.failed: StorageFailed | None = None
@@ -178,11 +179,12 @@ class Journal:
         running = self._run(call)
         self._running.add(running)
 
-        def done(result: asyncio.Future[None]) -> None:
-            self._running.discard(result)
-            ended(asyncio.CancelledError() if result.cancelled() else result.exception())
+        def done() -> None:
+            self._running.discard(running)
+            ended(asyncio.CancelledError() if running.cancelled() else running.exception())
 
-        running.add_done_callback(done)
+        # Straight to the loop: by way of a future of asyncio's it would take another of its turns.
+        running.add_done_callback(lambda _: self._loop.call_soon_threadsafe(done))
 
     def _written(self, current: Round, error: BaseException | None) -> None:
         if error is not None or self.failed is not None:
@@ -250,6 +252,7 @@ class Journal:
     async def close(self) -> None:
         """Wait until all is written and no segment is being flushed; let the files go."""
         while self._running:
-            await asyncio.wait(list(self._running))
+            await asyncio.wait([asyncio.wrap_future(each) for each in self._running])
+            await asyncio.sleep(0)
         for segment in (*self._free, *([self._active] if self._active else [])):
             segment.file.close()
