@@ -30,7 +30,7 @@ def test_a_run_killed_at_random_moments_leaves_nothing_twice(broker: BrokerProce
     print(f"MAGNETAR_SEED={SEED} MAGNETAR_KILLS={KILLS}")
     project, topic = tmp_path / "shop", Topic(broker.address)
     topic.grow(random)
-    magnetar("init", project, "--topic", "orders", "--data", broker.data, "--schema", "id int, n int")
+    magnetar("init", project, "--topic", "kills", "--data", broker.data, "--schema", "id int, n int")
     took = 0.0
     for number in range(KILLS):
         # The first one meets the first batch of every flow; a whole run in between leaves others to later ones.
@@ -67,7 +67,7 @@ class Topic:
             else:
                 records.append((key, b'{"id": %d, "n": %d}' % (offset, offset)))
                 self.current[key.encode()] = offset
-        send(self._address, "orders", *records)
+        send(self._address, "kills", *records)
         self.count += len(records)
 
 
@@ -96,9 +96,9 @@ def whole_run(project: Path, topic: Topic) -> float:
     took = time.monotonic() - began
     assert report["lag"] == 0, json.dumps(report)
     every = list(range(topic.count))
-    bronze = dataset_of(project / "tables" / "orders_bronze")  # it keeps files that were joined for a while
+    bronze = dataset_of(project / "tables" / "kills_bronze")  # it keeps files that were joined for a while
     assert sorted(bronze.to_table(["offset"])["offset"].to_pylist()) == every
-    assert sorted(row["_offset"] for row in rows(project, "orders_decoded")) == every
-    assert sorted(row["offset"] for row in rows(project, "orders_dead_letters")) == sorted(topic.dead)
-    assert {row["_key"]: row["n"] for row in rows(project, "orders_current")} == topic.current
+    assert sorted(row["_offset"] for row in rows(project, "kills_decoded")) == every
+    assert sorted(row["offset"] for row in rows(project, "kills_dead_letters")) == sorted(topic.dead)
+    assert {row["_key"]: row["n"] for row in rows(project, "kills_current")} == topic.current
     return took

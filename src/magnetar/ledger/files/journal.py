@@ -179,12 +179,13 @@ class Journal:
         running = self._run(call)
         self._running.add(running)
 
-        def done() -> None:
-            self._running.discard(running)
-            ended(asyncio.CancelledError() if running.cancelled() else running.exception())
+        def done(result: Future[None]) -> None:
+            self._running.discard(result)
+            ended(asyncio.CancelledError() if result.cancelled() else result.exception())
 
-        # Straight to the loop: by way of a future of asyncio's it would take another of its turns.
-        running.add_done_callback(lambda _: self._loop.call_soon_threadsafe(done))
+        # Straight to the loop: by way of a future of asyncio's it would take another of its turns. No callback refers
+        # to its future: rounds of 4 MB would wait for the garbage collector.
+        running.add_done_callback(lambda result: self._loop.call_soon_threadsafe(done, result))
 
     def _written(self, current: Round, error: BaseException | None) -> None:
         if error is not None or self.failed is not None:
