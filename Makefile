@@ -60,7 +60,7 @@ compat: .venv/installed ## foreign clients against a fresh broker (they bring Go
 
 pins: .venv/installed ## renew constraints.txt from pyproject.toml
 	@$(BIN)/python -m pip install --quiet uv
-	@$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
+	@$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url --upgrade --quiet --output-file constraints.txt
 
 clean: ## remove .venv and what tools left behind; the demo's data stays
