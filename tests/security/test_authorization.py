@@ -26,6 +26,9 @@ from magnetar.kafka.wire.messages import offset_delete_request as forget
 from magnetar.kafka.wire.messages import offset_fetch_request as committed
 from magnetar.kafka.wire.messages import offset_for_leader_epoch_request as epochs
 from magnetar.kafka.wire.messages import produce_request as producing
+from magnetar.kafka.wire.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+)
 from magnetar.kafka.wire.messages.delete_groups_request import DeleteGroupsRequest
 from magnetar.kafka.wire.messages.describe_cluster_request import DescribeClusterRequest
 from magnetar.kafka.wire.messages.describe_groups_request import DescribeGroupsRequest
@@ -34,6 +37,7 @@ from magnetar.kafka.wire.messages.describe_topic_partitions_request import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
+from magnetar.kafka.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from magnetar.kafka.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from magnetar.kafka.wire.messages.heartbeat_request import HeartbeatRequest
 from magnetar.kafka.wire.messages.init_producer_id_request import InitProducerIdRequest
@@ -41,6 +45,9 @@ from magnetar.kafka.wire.messages.join_group_request import JoinGroupRequest
 from magnetar.kafka.wire.messages.leave_group_request import LeaveGroupRequest
 from magnetar.kafka.wire.messages.list_config_resources_request import ListConfigResourcesRequest
 from magnetar.kafka.wire.messages.list_groups_request import ListGroupsRequest
+from magnetar.kafka.wire.messages.list_partition_reassignments_request import (
+    ListPartitionReassignmentsRequest,
+)
 from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from magnetar.kafka.wire.messages.sync_group_request import SyncGroupRequest
 from magnetar.records.batch import Record, encode_batch
@@ -308,6 +315,9 @@ def test_the_cluster_is_for_super_users(wire_as: Connect) -> None:
         return [
             wire.ask(DescribeLogDirsRequest(topics=None)).error_code,
             wire.ask(ListConfigResourcesRequest()).error_code,
+            wire.ask(ElectLeadersRequest(topic_partitions=None)).error_code,
+            wire.ask(AlterPartitionReassignmentsRequest()).error_code,
+            wire.ask(ListPartitionReassignmentsRequest()).error_code,
             wire.ask(
                 describe.DescribeConfigsRequest(
                     resources=[describe.DescribeConfigsResource(**broker, configuration_keys=None)]
@@ -324,8 +334,12 @@ def test_the_cluster_is_for_super_users(wire_as: Connect) -> None:
             .error_code,
         ]
 
-    assert everything(wire_as("nobody")) == [CLUSTER] * 4
-    assert everything(wire_as("root")) == [0] * 4
+    assert everything(wire_as("nobody")) == [CLUSTER] * 7
+    assert everything(wire_as("root")) == [0] * 7
+    election = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[0])])
+    for version in range(3):
+        (topic,) = wire_as("nobody").ask(election, version).replica_election_results
+        assert topic.partition_result[0].error_code == CLUSTER
     asked = DescribeClusterRequest(include_cluster_authorized_operations=True)
     assert wire_as("nobody").ask(asked).cluster_authorized_operations == 0
     assert wire_as("root").ask(asked).cluster_authorized_operations > 1 << 12

@@ -37,6 +37,9 @@ REQUESTS: dict[str, tuple[str, ...]] = {
     "create_partitions": ("topics.name",),
     "offset_delete": ("topics.name",),
     "describe_topic_partitions": ("topics.name", "cursor.topic_name"),
+    "elect_leaders": ("topic_partitions.topic",),
+    "alter_partition_reassignments": ("topics.name",),
+    "list_partition_reassignments": ("topics.name",),
 }
 """Where requests name topics, by handler: fields on the way, those that are lists meaning each of their rows."""
 
@@ -59,6 +62,9 @@ RESPONSES: dict[str, tuple[str, ...]] = {
     "offset_delete": ("topics.name",),
     "describe_topic_partitions": ("topics.name", "next_cursor.topic_name"),
     "list_config_resources": ("config_resources.resource_name",),
+    "elect_leaders": ("replica_election_results.topic",),
+    "alter_partition_reassignments": ("responses.name",),
+    "list_partition_reassignments": ("topics.name",),
 }
 """The same in answers."""
 

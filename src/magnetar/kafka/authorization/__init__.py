@@ -53,6 +53,9 @@ GUARDS = {
         "describe_log_dirs",
         "describe_cluster",
         "list_config_resources",
+        "elect_leaders",
+        "alter_partition_reassignments",
+        "list_partition_reassignments",
     ),
 }
 """By module, the handlers that have a guard of the same name."""

@@ -11,6 +11,7 @@ from magnetar.kafka.authorization.groups import DENIED as GROUP_DENIED
 from magnetar.kafka.authorization.topics import DENIED as TOPIC_DENIED
 from magnetar.kafka.authorization.topics import split
 from magnetar.kafka.configs.entries import Resource
+from magnetar.kafka.handlers.elect_leaders import refused_election
 from magnetar.kafka.handlers.operations import NOT_ASKED
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages import (
@@ -18,9 +19,15 @@ from magnetar.kafka.wire.messages import (
     describe_configs_response,
     incremental_alter_configs_response,
 )
+from magnetar.kafka.wire.messages.alter_partition_reassignments_response import (
+    AlterPartitionReassignmentsResponse,
+)
 from magnetar.kafka.wire.messages.describe_log_dirs_response import DescribeLogDirsResponse
 from magnetar.kafka.wire.messages.init_producer_id_response import InitProducerIdResponse
 from magnetar.kafka.wire.messages.list_config_resources_response import ListConfigResourcesResponse
+from magnetar.kafka.wire.messages.list_partition_reassignments_response import (
+    ListPartitionReassignmentsResponse,
+)
 
 if TYPE_CHECKING:
     from magnetar.kafka.authorization import Handler
@@ -56,6 +63,31 @@ async def list_config_resources(
         if checks.operates()
         else ListConfigResourcesResponse(error_code=DENIED)
     )
+
+
+async def elect_leaders(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """ALTER on the cluster."""
+    if checks.operates():
+        return await answer(request, context)
+    return refused_election(request, DENIED, _MESSAGES[DENIED], context.api_version)
+
+
+async def alter_partition_reassignments(
+    request: Any, context: RequestContext, checks: Checks, answer: Handler
+) -> Any:
+    """ALTER on the cluster."""
+    if checks.operates():
+        return await answer(request, context)
+    return AlterPartitionReassignmentsResponse(error_code=DENIED, error_message=_MESSAGES[DENIED])
+
+
+async def list_partition_reassignments(
+    request: Any, context: RequestContext, checks: Checks, answer: Handler
+) -> Any:
+    """DESCRIBE on the cluster."""
+    if checks.operates():
+        return await answer(request, context)
+    return ListPartitionReassignmentsResponse(error_code=DENIED, error_message=_MESSAGES[DENIED])
 
 
 async def describe_cluster(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:

@@ -1,0 +1,69 @@
+"""ElectLeaders: nothing to elect, since the one broker leads every partition already."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.broker.core import Broker
+from magnetar.kafka.handlers.named_topic import named_topic
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from magnetar.kafka.wire.messages.elect_leaders_response import (
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+_PREFERRED, _UNCLEAN = 0, 1
+
+
+async def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+    """Tell of each partition that is named; where all are meant, only those would be told that get a new leader."""
+    kind = request.election_type
+    if kind not in (_PREFERRED, _UNCLEAN):
+        return refused_election(
+            request, ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}", context.api_version
+        )
+    return ElectLeadersResponse(
+        replica_election_results=[
+            _told(context.kafka.broker, topic) for topic in request.topic_partitions or []
+        ]
+    )
+
+
+def refused_election(
+    request: ElectLeadersRequest, code: ErrorCode, message: str, version: int
+) -> ElectLeadersResponse:
+    """Give the same error for the request, which version 0 cannot tell, and for each of its partitions."""
+    return ElectLeadersResponse(
+        error_code=code if version else ErrorCode.NONE,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[_row(index, code, message) for index in topic.partitions],
+            )
+            for topic in request.topic_partitions or []
+        ],
+    )
+
+
+def _told(broker: Broker, asked: TopicPartitions) -> ReplicaElectionResult:
+    topic = named_topic(broker, asked.topic)
+    count = 0 if topic is None else topic.partitions
+    unknown = "No such topic as {0}" if topic is None else "No such partition as {0}-{1}"
+    return ReplicaElectionResult(
+        topic=asked.topic,
+        partition_result=[
+            _row(index, ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+            if 0 <= index < count
+            else _row(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown.format(asked.topic, index))
+            for index in asked.partitions
+        ],
+    )
+
+
+def _row(index: int, code: ErrorCode, message: str) -> PartitionResult:
+    return PartitionResult(partition_id=index, error_code=code, error_message=message)
