@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,14 @@ async def test_a_log_that_cannot_be_opened_keeps_no_other_from_retention(
         assert found == {"a": 20, "c": 20}
     (line,) = [each.getMessage() for each in caplog.records if "retention of" in each.getMessage()]
     assert line.startswith("retention of b-0 failed")
+
+
+async def test_the_cleaners_settings_change_while_it_waits(tmp_path: Path) -> None:
+    async with House(tmp_path / "data", **NEVER) as house:
+        partition = await filled(house, "t", **COMPACT)
+        await asyncio.sleep(0)
+        changed = {"log.cleaner.backoff.ms": "10", "log.cleaner.dedupe.buffer.size": "2048"}
+        house.services.broker.set_dynamic(changed, for_all=False)
+        async with asyncio.timeout(20):
+            while partition.log.compacted is None:  # noqa: ASYNC110  what is waited for rings no bell
+                await asyncio.sleep(0.01)

@@ -279,6 +279,7 @@ class Settings(SchemaRegistrySettings):
         Kind.LONG,
         "How often topics are looked at for something to compact.",
         unit="ms",
+        dynamic=True,
         rule=at_least(1),
     )
     log_cleaner_dedupe_buffer_size: int = setting(
@@ -286,6 +287,7 @@ class Settings(SchemaRegistrySettings):
         Kind.LONG,
         "What the map of keys of a compaction may take, 24 bytes a key; with more keys it runs several times.",
         unit="bytes",
+        dynamic=True,
         rule=at_least(1024),
     )
     log_cleaner_min_cleanable_ratio: float = setting(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from magnetar.broker.compaction import is_due, rules_of
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import TopicNotFound
+from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
 from magnetar.broker.values import MAX_LONG
 from magnetar.kafka.partitions.partition import Partition
@@ -30,6 +31,9 @@ class Cleaner:
         self._partitions = partitions
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
+        self._backoff_ms = broker.settings.log_cleaner_backoff_ms
+        self._changed = asyncio.Event()
+        broker.events.settings_changed.append(self._settings_changed)
 
     def start(self) -> None:
         """Begin to look, if ``log.cleaner.enable`` says so."""
@@ -44,8 +48,23 @@ class Cleaner:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(self._broker.settings.log_cleaner_backoff_ms / 1000)
+            await self._pause()
             await self.clean()
+
+    async def _pause(self) -> None:
+        """Wait until the next round is due; a new backoff counts from the moment at which it is set."""
+        due = False
+        while not due:
+            self._changed.clear()
+            try:
+                await asyncio.wait_for(self._changed.wait(), self._backoff_ms / 1000)
+            except TimeoutError:
+                due = True
+
+    def _settings_changed(self, settings: Settings) -> None:
+        if settings.log_cleaner_backoff_ms != self._backoff_ms:
+            self._backoff_ms = settings.log_cleaner_backoff_ms
+            self._changed.set()
 
     async def clean(self) -> None:
         """Compact every partition that is due; what fails is logged, and tried again in the next round."""
