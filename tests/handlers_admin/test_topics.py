@@ -336,8 +336,13 @@ async def test_partitions_are_described_page_by_page(tmp_path: Path) -> None:
     assert await page("b", limit=-4) == ([("b", E.NONE, [0])], ("b", 1))
     assert await page("a", at=("a", -1)) == ([("a", E.INVALID_REQUEST, [])], None)
     assert await page("a", at=("b", 0)) == ([("a", E.INVALID_REQUEST, [])], None)
-    assert await page("nix", "a b") == (
-        [("a b", E.INVALID_TOPIC_EXCEPTION, []), ("nix", E.UNKNOWN_TOPIC_OR_PARTITION, [])],
+    assert await page("nix", "a b", "a/b", "") == (
+        [
+            ("", E.INVALID_TOPIC_EXCEPTION, []),
+            ("a b", E.INVALID_TOPIC_EXCEPTION, []),
+            ("a/b", E.INVALID_TOPIC_EXCEPTION, []),
+            ("nix", E.UNKNOWN_TOPIC_OR_PARTITION, []),
+        ],
         None,
     )
 

@@ -9,6 +9,7 @@ from magnetar.broker.core import Broker
 from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.topic import Topic
 from magnetar.kafka.handlers.metadata import LEADER_EPOCH
+from magnetar.kafka.handlers.named_topic import named_topic
 from magnetar.kafka.handlers.operations import NOT_ASKED, TOPIC_OPERATIONS
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
@@ -55,8 +56,8 @@ def _page(
         if limit == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
-        topic = broker.get(name)
-        if topic is None or not broker.visible(topic):
+        topic = named_topic(broker, name)
+        if topic is None:
             response.topics.append(_unknown(broker, name))
             continue
         first = start[1] if name == start[0] else 0
