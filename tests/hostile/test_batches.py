@@ -7,7 +7,9 @@ import time
 
 import pytest
 
+from magnetar.broker.names import CONSUMER_OFFSETS
 from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from magnetar.records.batch import HEADER_BYTES, BatchHeader, Record, encode_batch, read_header, seal
 from magnetar.records.compression import Codec, compress
 from magnetar.records.varint import encode_zigzag
@@ -172,6 +174,12 @@ def test_an_idempotent_producer_that_leaps(wire: Wire, topic: str) -> None:
 def test_topics_that_cannot_be(wire: Wire, name: str) -> None:
     code = produce(wire, name, GOOD).error_code
     assert code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+
+def test_only_coordinators_write_their_topics(wire: Wire) -> None:
+    wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name=CONSUMER_OFFSETS)]), 4)
+    assert produce(wire, CONSUMER_OFFSETS, GOOD).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert fetch(wire, CONSUMER_OFFSETS, 0).high_watermark == 0
 
 
 @pytest.mark.parametrize("index", [-1, 1, 2**31 - 1])

@@ -40,6 +40,10 @@ class TooFewReplicas(Exception):
     """The topic wants more replicas in sync than one broker can be."""
 
 
+class InternalTopic(Exception):
+    """Only the coordinators write their topics; a client's records there would change or spoil groups."""
+
+
 async def produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
     """Store what can be stored and answer for each partition; give None if the client wants no answer.
 
@@ -81,6 +85,8 @@ async def _produce_one(
         partition = context.kafka.partitions.opened(topic.name, topic.topic_id, asked.index)
         if partition is None:
             partition = await find_partition(context, topic.name, topic.topic_id, asked.index)
+        if partition.topic.internal:
+            raise InternalTopic(f"Cannot append to internal topic {partition.topic.kafka_name}")
         if acks == _ALL and partition.topic.config.min_insync_replicas > 1:
             raise TooFewReplicas(f"min.insync.replicas is {partition.topic.config.min_insync_replicas}")
         records = _records(asked, context.api_version)
@@ -114,6 +120,7 @@ def _fill(row: PartitionProduceResponse, produced: Produced, log_start_offset: i
 
 
 _OWN_CODES: dict[type[BaseException], ErrorCode] = {
+    InternalTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,
     UnsupportedTransaction: ErrorCode.INVALID_TXN_STATE,
     TooFewReplicas: ErrorCode.NOT_ENOUGH_REPLICAS,
 }
