@@ -113,12 +113,6 @@ class TestPartitions:
             house.begin_produce(partition)
         assert (await house.ask.why_partition("t", 0)).reason is Reason.FENCED
 
-    async def test_too_few_replicas(self, house: House) -> None:
-        await house.topic(min_insync_replicas="2")
-        why = await house.ask.why_partition("t", 0)
-        assert why.reason is Reason.TOO_FEW_REPLICAS
-        assert "min.insync.replicas=1" in why.next_step
-
     async def test_slow_flushes(self, house: House) -> None:
         partition = await house.topic()
         await house.produce(partition)

@@ -9,6 +9,11 @@ import pytest
 
 from magnetar.broker.names import CONSUMER_OFFSETS
 from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from magnetar.records.batch import HEADER_BYTES, BatchHeader, Record, encode_batch, read_header, seal
 from magnetar.records.compression import Codec, compress
@@ -174,6 +179,13 @@ def test_an_idempotent_producer_that_leaps(wire: Wire, topic: str) -> None:
 def test_topics_that_cannot_be(wire: Wire, name: str) -> None:
     code = produce(wire, name, GOOD).error_code
     assert code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+
+def test_acks_of_all_are_those_of_the_one_replica(wire: Wire) -> None:
+    configs = [CreatableTopicConfig(name="min.insync.replicas", value="2")]
+    few = CreatableTopic(name="few", num_partitions=1, replication_factor=1, configs=configs)
+    wire.ask(CreateTopicsRequest(topics=[few], timeout_ms=5000), 7)
+    assert produce(wire, "few", GOOD, acks=-1).error_code == ErrorCode.NONE
 
 
 def test_only_coordinators_write_their_topics(wire: Wire) -> None:

@@ -326,8 +326,8 @@ def test_no_acknowledged_record_is_lost_doubled_or_moved() -> None:
 def answers_before_it_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
     original = produce_handler._produce_one
 
-    async def forgets(topic: Any, asked: Any, acks: int, context: Any, waiting: Any) -> Any:
-        return await original(topic, asked, acks, context, {})
+    async def forgets(topic: Any, asked: Any, context: Any, waiting: Any) -> Any:
+        return await original(topic, asked, context, {})
 
     monkeypatch.setattr(produce_handler, "_produce_one", forgets)
 

@@ -191,7 +191,6 @@ class LiveBroker:
             unflushed_since_ms=unflushed,
             parked=partition.waiting,
             flush=str(log.policy.flush),
-            min_insync_replicas=partition.topic.config.min_insync_replicas,
             refusal=refusal and Refusal(refusal.at_ms, type(refusal.error).__name__, str(refusal.error)),
             free_bytes=self._free_bytes(),
         )

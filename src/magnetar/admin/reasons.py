@@ -17,7 +17,6 @@ class Reason(StrEnum):
     DISK_FULL = "disk-full"
     DISK_FAILED = "disk-failed"
     FENCED = "fenced"
-    TOO_FEW_REPLICAS = "too-few-replicas"
     FLUSH_SLOW = "flush-slow"
     NEVER_WRITTEN = "never-written"
     EMPTIED = "emptied"

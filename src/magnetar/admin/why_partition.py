@@ -42,7 +42,6 @@ class PartitionFacts:
     parked: int = 0
     """Fetches that wait here for records."""
     flush: str = "always"
-    min_insync_replicas: int = 1
     refusal: Refusal | None = None
     free_bytes: int | None = None
 
@@ -85,20 +84,9 @@ def _not_there(facts: PartitionFacts) -> Why | None:
 
 
 def _refusing(facts: PartitionFacts) -> Why | None:
-    if facts.refusal is not None:
-        return _refused(facts, facts.refusal)
-    if facts.min_insync_replicas > 1:
-        return Why(
-            facts.name,
-            Reason.TOO_FEW_REPLICAS,
-            f"min.insync.replicas is {facts.min_insync_replicas} and there is one broker, "
-            "so producers with acks=all are refused",
-            f"magnetar topic alter {facts.topic} --config min.insync.replicas=1",
-        )
-    return None
-
-
-def _refused(facts: PartitionFacts, refusal: Refusal) -> Why:
+    refusal = facts.refusal
+    if refusal is None:
+        return None
     since = ago(facts.now_ms - refusal.at_ms)
     if refusal.kind == "StorageFull":
         return Why(

@@ -117,8 +117,7 @@ _DEFINITIONS = (
     ),
     TopicConfigDef(
         "min.insync.replicas", Kind.INT, 1,
-        "Replicas that must have a record before acks=all is answered. One broker holds every partition; "
-        "more than 1 makes acks=all fail with NOT_ENOUGH_REPLICAS.",
+        "Replicas that must have a record before acks=all is answered; as in Kafka, no more than there are: one.",
         at_least(1), "min_insync_replicas", "min.insync.replicas",
     ),
     TopicConfigDef(

@@ -36,10 +36,6 @@ class UnsupportedTransaction(Exception):
     """A transactional batch: transactions are not served yet."""
 
 
-class TooFewReplicas(Exception):
-    """The topic wants more replicas in sync than one broker can be."""
-
-
 class InternalTopic(Exception):
     """Only the coordinators write their topics; a client's records there would change or spoil groups."""
 
@@ -54,9 +50,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
     waiting: dict[asyncio.Future[None], list[PartitionProduceResponse]] = {}
     topics = []
     for topic in request.topic_data:
-        rows = [
-            await _produce_one(topic, each, request.acks, context, waiting) for each in topic.partition_data
-        ]
+        rows = [await _produce_one(topic, each, context, waiting) for each in topic.partition_data]
         topics.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
         )
@@ -76,7 +70,6 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
 async def _produce_one(
     topic: TopicProduceData,
     asked: PartitionProduceData,
-    acks: int,
     context: RequestContext,
     waiting: dict[asyncio.Future[None], list[PartitionProduceResponse]],
 ) -> PartitionProduceResponse:
@@ -87,8 +80,6 @@ async def _produce_one(
             partition = await find_partition(context, topic.name, topic.topic_id, asked.index)
         if partition.topic.internal:
             raise InternalTopic(f"Cannot append to internal topic {partition.topic.kafka_name}")
-        if acks == _ALL and partition.topic.config.min_insync_replicas > 1:
-            raise TooFewReplicas(f"min.insync.replicas is {partition.topic.config.min_insync_replicas}")
         records = _records(asked, context.api_version)
         produced = partition.produce(await partition.check(records))
     except Exception as error:
@@ -122,7 +113,6 @@ def _fill(row: PartitionProduceResponse, produced: Produced, log_start_offset: i
 _OWN_CODES: dict[type[BaseException], ErrorCode] = {
     InternalTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,
     UnsupportedTransaction: ErrorCode.INVALID_TXN_STATE,
-    TooFewReplicas: ErrorCode.NOT_ENOUGH_REPLICAS,
 }
 
 
