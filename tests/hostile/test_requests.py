@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
+from magnetar.broker.names import CONSUMER_OFFSETS
 from magnetar.kafka.handlers import ROUTES
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages import request_class
-from magnetar.kafka.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from magnetar.kafka.wire.messages.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from magnetar.kafka.wire.messages.delete_records_request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -128,11 +133,37 @@ def test_an_epoch_from_the_future_has_no_end(wire: Wire, topic: str) -> None:
         assert (found.error_code, found.end_offset) == (code, -1)
 
 
-@pytest.mark.parametrize("offset", [-2, -(2**63), 2**63 - 1])
-def test_records_that_cannot_be_deleted(wire: Wire, topic: str, offset: int) -> None:
+def delete_records(wire: Wire, topic: str, offset: int) -> ErrorCode:
     row = DeleteRecordsPartition(partition_index=0, offset=offset)
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[row])], timeout_ms=1000)
-    assert wire.ask(request).topics[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    return ErrorCode(wire.ask(request).topics[0].partitions[0].error_code)
+
+
+@pytest.mark.parametrize("offset", [-2, -(2**63), 2**63 - 1])
+def test_records_that_cannot_be_deleted(wire: Wire, topic: str, offset: int) -> None:
+    assert delete_records(wire, topic, offset) is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "code"),
+    [
+        ("kept-for-good", "", ErrorCode.NONE),
+        ("compacted", "compact", ErrorCode.POLICY_VIOLATION),
+        ("compacted-too", "compact,delete", ErrorCode.NONE),
+    ],
+)
+def test_records_are_deleted_where_a_topic_lets_go_of_them(
+    wire: Wire, name: str, policy: str, code: ErrorCode
+) -> None:
+    configs = [CreatableTopicConfig(name="cleanup.policy", value=policy)]
+    made = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=configs)
+    wire.ask(CreateTopicsRequest(topics=[made], timeout_ms=5000), 7)
+    assert delete_records(wire, name, 0) is code
+
+
+def test_coordinators_records_are_not_for_clients_to_delete(wire: Wire) -> None:
+    wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name=CONSUMER_OFFSETS)]), 4)
+    assert delete_records(wire, CONSUMER_OFFSETS, 0) is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def test_members_and_generations_that_do_not_exist(wire: Wire, topic: str) -> None:

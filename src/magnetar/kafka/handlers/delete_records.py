@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from magnetar.broker.topic import Topic
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import NO_ID, find_partition
 from magnetar.kafka.wire.errors import ErrorCode
@@ -39,8 +40,8 @@ async def _delete_one(
     row = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
     try:
         partition = await find_partition(context, name, NO_ID, asked.partition_index)
-        if "delete" not in partition.topic.config.cleanup_policy:
-            row.error_code = ErrorCode.POLICY_VIOLATION
+        row.error_code = _refusal(partition.topic)
+        if row.error_code:
             return row
         log = partition.log
         log.trim(log.visible_offset if asked.offset == _HIGH_WATERMARK else asked.offset)
@@ -48,3 +49,11 @@ async def _delete_one(
     except Exception as error:
         row.error_code = code_for(error)
     return row
+
+
+def _refusal(topic: Topic) -> ErrorCode:
+    """Say why nobody may delete records of the topic: the coordinators' own, or only ever compacted."""
+    if topic.internal:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    only_compacted = topic.config.compacted and "delete" not in topic.config.cleanup_policy
+    return ErrorCode.POLICY_VIOLATION if only_compacted else ErrorCode.NONE
