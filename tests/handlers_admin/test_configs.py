@@ -153,6 +153,13 @@ async def test_single_configurations_change(kafka: Client) -> None:
             E.INVALID_CONFIG,
             "retention.ms",
         ),
+        (
+            TOPIC,
+            "t",
+            [("min.compaction.lag.ms", SET, "2"), ("max.compaction.lag.ms", SET, "1")],
+            E.INVALID_CONFIG,
+            "conflict",
+        ),
         (TOPIC, "nix", [], E.UNKNOWN_TOPIC_OR_PARTITION, "nix"),
         (TOPIC, "", [], E.INVALID_REQUEST, "Default topic"),
         (BROKER, "0", [("listeners", SET, "PLAINTEXT://:1")], E.INVALID_REQUEST, "dynamically: [listeners]"),

@@ -31,7 +31,7 @@ from magnetar.broker.policies import NamespacePolicies
 from magnetar.broker.progress import Progress
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
-from magnetar.broker.topic_config import TopicConfig, check_overrides
+from magnetar.broker.topic_config import TopicConfig, check_overrides, check_together
 from magnetar.ledger.port import LedgerEngine, LedgerPolicy
 from magnetar.metadata import MetadataStore
 
@@ -221,6 +221,7 @@ class Broker:
         internal = self._internal_configs() if new.name.local in INTERNAL_TOPICS else {}
         overrides = check_overrides((internal | dict(new.configs)).items())
         config = with_overrides(self._namespace_config(namespace), overrides)
+        check_together(config)
         return Topic(new.name, kafka_name, new_id(), partitions, overrides, config)
 
     def _check_room(self, new: Topic, others: Iterable[Topic] = ()) -> None:
@@ -300,6 +301,7 @@ class Broker:
         """Replace all of a topic's own configuration; raise `TopicNotFound` or `InvalidConfig`."""
         topic = self.topic(name)
         checked = check_overrides(overrides.items())
+        check_together(with_overrides(self._namespace_config(topic.name.namespace_name), checked))
         if not validate_only and checked != topic.overrides:
             self._change(topic, topic.partitions, checked)
         return topic

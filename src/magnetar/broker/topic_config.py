@@ -225,5 +225,15 @@ class TopicConfig:
         return self.message_timestamp_type == "LogAppendTime"
 
 
+def check_together(config: TopicConfig) -> None:
+    """Raise `InvalidConfig` for values that are right each for itself and contradict each other."""
+    least, most = config.min_compaction_lag_ms, config.max_compaction_lag_ms
+    if least > most:
+        message = (
+            f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
+        )
+        raise InvalidConfig(message)
+
+
 HONOURED = tuple(each for each in CONFIGS.values() if each.honoured)
 assert {each.name.replace(".", "_") for each in HONOURED} == set(TopicConfig.__dataclass_fields__)
