@@ -22,6 +22,7 @@ from magnetar.kafka.wire.messages.delete_records_request import (
 )
 from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from magnetar.kafka.wire.messages.heartbeat_request import HeartbeatRequest
+from magnetar.kafka.wire.messages.init_producer_id_request import InitProducerIdRequest
 from magnetar.kafka.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from magnetar.kafka.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from magnetar.kafka.wire.messages.list_offsets_request import (
@@ -164,6 +165,20 @@ def test_records_are_deleted_where_a_topic_lets_go_of_them(
 def test_coordinators_records_are_not_for_clients_to_delete(wire: Wire) -> None:
     wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name=CONSUMER_OFFSETS)]), 4)
     assert delete_records(wire, CONSUMER_OFFSETS, 0) is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_an_idempotent_producer_gets_an_id_of_its_own_whatever_it_names(wire: Wire, version: int) -> None:
+    def ask(producer_id: int, epoch: int) -> tuple[ErrorCode, int, int]:
+        request = InitProducerIdRequest(transactional_id=None, producer_id=producer_id, producer_epoch=epoch)
+        answer = wire.ask(request, version)
+        return ErrorCode(answer.error_code), answer.producer_id, answer.producer_epoch
+
+    _, first, _ = ask(-1, -1)
+    assert ask(first, 0) == (ErrorCode.NONE, first + 1, 0)
+    assert ask(first + 2, 3) == (ErrorCode.NONE, first + 2, 0), "which was nobody's yet"
+    assert ask(first, -1) == (ErrorCode.INVALID_REQUEST, -1, -1)
+    assert ask(-1, 0) == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 
 def test_members_and_generations_that_do_not_exist(wire: Wire, topic: str) -> None:

@@ -1,4 +1,4 @@
-"""InitProducerId: an id for an idempotent producer (KIP-98, KIP-360). Transactions are not served yet."""
+"""InitProducerId: an id for an idempotent producer (KIP-98). Transactions are not served yet."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from magnetar.kafka.wire.messages.init_producer_id_response import InitProducerI
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
 
-_LAST_EPOCH = 0x7FFF - 1
+_NONE = -1
 
 
 async def init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
-    """Give a new id, or the next epoch of the one that a producer has."""
+    """Give a new id, whatever id the producer has: only those with a transactional id may go on with theirs (KIP-360).
+
+    Idempotent producers count their epochs by themselves, and an id that was not given may be given to others later.
+    """
     if request.transactional_id is not None:
         code = ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST
         return InitProducerIdResponse(error_code=code, producer_epoch=-1)
-    if request.producer_id >= 0 and 0 <= request.producer_epoch < _LAST_EPOCH:
-        return InitProducerIdResponse(
-            producer_id=request.producer_id, producer_epoch=request.producer_epoch + 1
-        )
+    if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
     try:
         return InitProducerIdResponse(producer_id=context.kafka.producer_ids.take(), producer_epoch=0)
     except Exception as error:
