@@ -124,6 +124,8 @@ async def test_single_configurations_change(kafka: Client) -> None:
     assert await value(kafka, TOPIC, "t", "cleanup.policy") == ("delete,compact", 1)
     assert await change(kafka, TOPIC, "t", ("cleanup.policy", SUBTRACT, "delete")) == (0, None)
     assert await value(kafka, TOPIC, "t", "cleanup.policy") == ("compact", 1)
+    assert await change(kafka, TOPIC, "t", ("cleanup.policy", SET, "compact, delete")) == (0, None)
+    assert await value(kafka, TOPIC, "t", "cleanup.policy") == ("compact,delete", 1)
     assert await change(kafka, TOPIC, "t", ("retention.ms", SET, "8"), dry=True) == (0, None)
     assert "retention.ms" not in kafka.broker.topic("t").overrides
 

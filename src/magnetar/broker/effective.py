@@ -63,7 +63,7 @@ class Authority:
         """Give every place that has a value for a topic's configuration; the first is in force."""
         origins = []
         if (text := topic.overrides.get(config.name)) is not None:
-            origins.append(Origin(config.name, text, Source.TOPIC))
+            origins.append(Origin(config.name, render(config.parse(text)), Source.TOPIC))
         if (value := _policy_value(config.name, policies)) is not None:
             origins.append(Origin(f"namespace.{config.name}", render(value), Source.DYNAMIC_DEFAULT_BROKER))
         if config.setting is not None:
