@@ -31,7 +31,8 @@ class Eager:
             self._ended = None
             self._coroutine.close()
 
-    def _step(self, _: object) -> None:
+    def _step(self, woken_by: object) -> None:
+        del woken_by  # a future that failed: its error's traceback holds this frame, and the two would keep MB alive
         if self._ended is None:
             return
         try:
