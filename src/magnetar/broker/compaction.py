@@ -83,4 +83,4 @@ def is_due(topic: Topic, log: ManagedLedger, rules: CompactionRules, now_ms: int
     if not dirty:
         return False
     overdue = now_ms - since_ms > config.max_compaction_lag_ms
-    return overdue or dirty / (clean + dirty) >= config.min_cleanable_dirty_ratio
+    return overdue or dirty / (clean + dirty) > config.min_cleanable_dirty_ratio

@@ -107,7 +107,7 @@ _DEFINITIONS = (
     ),
     TopicConfigDef(
         "min.cleanable.dirty.ratio", Kind.DOUBLE, 0.5,
-        "Share of bytes in sealed ledgers not yet compacted at which compaction begins.",
+        "Share of bytes in sealed ledgers not yet compacted above which compaction begins.",
         between(0, 1), "log_cleaner_min_cleanable_ratio", "log.cleaner.min.cleanable.ratio",
     ),
     TopicConfigDef(
