@@ -32,7 +32,8 @@ class Eager:
             self._coroutine.close()
 
     def _step(self, woken_by: object) -> None:
-        del woken_by  # a future that failed: its error's traceback holds this frame, and the two would keep MB alive
+        # A future that failed: its error's traceback holds this frame, and together they would keep MB alive.
+        del woken_by
         if self._ended is None:
             return
         try:
