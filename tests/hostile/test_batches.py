@@ -47,15 +47,15 @@ CORRUPT, INVALID = ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD
 NUMBERED = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
 SIX = encode_zigzag(6)
 LIES: dict[str, tuple[bytes | None, ErrorCode]] = {
-    "none at all": (None, CORRUPT),
-    "nothing": (b"", CORRUPT),
-    "half a header": (GOOD[:40], CORRUPT),
-    "half a batch": (GOOD[:-3], CORRUPT),
+    "none at all": (None, INVALID),
+    "nothing": (b"", INVALID),
+    "half a header": (GOOD[:40], INVALID),
+    "half a batch": (GOOD[:-3], INVALID),
     "a flipped bit in the records": (with_byte(len(GOOD) - 1, 1), CORRUPT),
     "a flipped bit in the CRC": (with_byte(17, GOOD[17] ^ 1), CORRUPT),
     "a length of less than a header": (GOOD[:8] + b"\x00\x00\x00\x05" + GOOD[12:], CORRUPT),
     "a negative length": (GOOD[:8] + b"\xff\xff\xff\xff" + GOOD[12:], CORRUPT),
-    "a length of 2 GB": (GOOD[:8] + b"\x7f\xff\xff\xff" + GOOD[12:], CORRUPT),
+    "a length of 2 GB": (GOOD[:8] + b"\x7f\xff\xff\xff" + GOOD[12:], INVALID),
     "magic 0": (with_byte(16, 0), INVALID),
     "magic 1": (with_byte(16, 1), INVALID),
     "magic 3": (with_byte(16, 3), INVALID),

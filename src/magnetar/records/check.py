@@ -57,9 +57,12 @@ def check_and_open(data: memoryview, *, hurried: bool = False) -> tuple[BatchHea
 
     That is `UNKNOWN_TIME` where times are so far apart that nobody means them, and never later than ``max_timestamp``.
     """
+    if len(data) < HEADER_BYTES:
+        raise InvalidRecord("a partition without a whole record batch")
     header = read_header(data)
-    if len(data) > header.size:
-        raise InvalidRecord("a partition's records must be exactly one batch")
+    if len(data) != header.size:
+        what = f"the batch claims {header.size} bytes, and {len(data)} are there"
+        raise InvalidRecord(f"a partition's records must be exactly one batch: {what}")
     check_crc(data, header)
     if header.attributes & CONTROL:
         raise InvalidRecord("clients may not write control batches")

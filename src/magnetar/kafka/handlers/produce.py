@@ -21,7 +21,7 @@ from magnetar.kafka.wire.messages.produce_response import (
     TopicProduceResponse,
 )
 from magnetar.records.batch import TRANSACTIONAL
-from magnetar.records.errors import CorruptBatch, UnsupportedCompression
+from magnetar.records.errors import InvalidRecord, UnsupportedCompression
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
@@ -94,7 +94,7 @@ async def _produce_one(
 def _records(asked: PartitionProduceData, version: int) -> memoryview:
     records = asked.records
     if records is None or len(records) <= _ATTRIBUTES_LOW:
-        raise CorruptBatch("a partition without a record batch")
+        raise InvalidRecord("a partition without a whole record batch")
     records = memoryview(records)
     attributes = records[_ATTRIBUTES_LOW]
     if attributes & TRANSACTIONAL:
