@@ -20,6 +20,7 @@ from magnetar.kafka.wire.messages.delete_records_request import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from magnetar.kafka.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from magnetar.kafka.wire.messages.heartbeat_request import HeartbeatRequest
 from magnetar.kafka.wire.messages.init_producer_id_request import InitProducerIdRequest
@@ -179,6 +180,13 @@ def test_an_idempotent_producer_gets_an_id_of_its_own_whatever_it_names(wire: Wi
     assert ask(first + 2, 3) == (ErrorCode.NONE, first + 2, 0), "which was nobody's yet"
     assert ask(first, -1) == (ErrorCode.INVALID_REQUEST, -1, -1)
     assert ask(-1, 0) == (ErrorCode.INVALID_REQUEST, -1, -1)
+
+
+def test_an_answer_of_millions_of_little_parts(wire: Wire, topic: str) -> None:
+    many = TopicPartitions(topic=topic, partitions=list(range(400_000)))
+    (answer,) = wire.ask(ElectLeadersRequest(topic_partitions=[many])).replica_election_results
+    codes = [row.error_code for row in answer.partition_result]
+    assert codes == [ErrorCode.ELECTION_NOT_NEEDED] + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 399_999
 
 
 def test_members_and_generations_that_do_not_exist(wire: Wire, topic: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from magnetar.broker.listeners import Listener
 from magnetar.broker.settings import Settings
+from magnetar.broker.writing import write_parts
 from magnetar.kafka.connection import Conversation
 from magnetar.kafka.context import Services
 from magnetar.kafka.login import login_for
@@ -18,7 +19,6 @@ from magnetar.records.compression import Buffer
 
 _MOST_WAITING_FRAMES = 8
 _WRITE_HIGH_BYTES = 1 << 20
-_SMALL_BYTES = 8 << 10
 _log = logging.getLogger("magnetar.kafka")
 
 
@@ -147,11 +147,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _send(self, parts: Sequence[Buffer]) -> None:
-        if self._listener.tls or sum(map(len, parts)) <= _SMALL_BYTES:
-            # Cheaper than a scattered write; and TLS would make a record, with its overhead, of each part.
-            self._transport.write(b"".join(parts))
-        else:
-            self._transport.writelines(parts)
+        # TLS would make a record, with its overhead, of each part.
+        write_parts(self._transport, parts, whole=self._listener.tls)
         self.last_heard = self._loop.time()
         if not self._reading:
             self._loop.call_soon(self._catch_up)

@@ -9,6 +9,7 @@ from typing import Any
 
 from magnetar.broker.listeners import Listener
 from magnetar.broker.settings import Settings
+from magnetar.broker.writing import write_parts
 from magnetar.pulsar.connection import Connection
 from magnetar.pulsar.handlers.connect import check_expiry
 from magnetar.pulsar.services import Services
@@ -17,7 +18,6 @@ from magnetar.records.compression import Buffer
 from magnetar.records.framing import scratch_buffer
 
 _WRITE_HIGH_BYTES = 1 << 20
-_JOINED_BYTES = 8 << 10
 _FRAMES_PER_TURN = 200
 
 
@@ -141,10 +141,7 @@ class PulsarSocket(asyncio.BufferedProtocol):
             self._go_on()
 
     def _write(self, parts: Sequence[Buffer]) -> None:
-        if sum(map(len, parts)) <= _JOINED_BYTES:
-            self._transport.write(b"".join(parts))  # cheaper than a scattered write
-        else:
-            self._transport.writelines(parts)
+        write_parts(self._transport, parts)
         if not self._reading:  # receipts went out: there is room for more messages
             self._loop.call_soon(self._catch_up)
 
