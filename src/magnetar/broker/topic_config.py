@@ -118,7 +118,7 @@ _DEFINITIONS = (
     TopicConfigDef(
         "min.insync.replicas", Kind.INT, 1,
         "Replicas that must have a record before acks=all is answered; as in Kafka, no more than there are: one.",
-        at_least(1), "min_insync_replicas", "min.insync.replicas",
+        at_least(1), "min_insync_replicas", "min.insync.replicas", honoured=False,
     ),
     TopicConfigDef(
         "retention.bytes", Kind.LONG, -1,
@@ -208,7 +208,6 @@ class TopicConfig:
     message_timestamp_type: str = "CreateTime"
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
-    min_insync_replicas: int = 1
     retention_bytes: int = -1
     retention_ms: int = 604800000
     segment_bytes: int = 1 << 30

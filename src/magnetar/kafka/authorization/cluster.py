@@ -30,7 +30,7 @@ from magnetar.kafka.wire.messages.list_partition_reassignments_response import (
 )
 
 if TYPE_CHECKING:
-    from magnetar.kafka.authorization import Handler
+    from magnetar.kafka.authorization import Guard, Handler
     from magnetar.kafka.context import RequestContext
 
 DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -49,45 +49,27 @@ async def init_producer_id(request: Any, context: RequestContext, checks: Checks
     return InitProducerIdResponse(error_code=code, producer_epoch=-1)
 
 
-async def describe_log_dirs(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """DESCRIBE on the cluster."""
-    return await answer(request, context) if checks.operates() else DescribeLogDirsResponse(error_code=DENIED)
+def _for_operators(refused: Callable[[Any, RequestContext], Any]) -> Guard:
+    """Give the guard of what operators alone may ask; ``refused`` makes everybody else's answer."""
+
+    async def guard(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+        return await answer(request, context) if checks.operates() else refused(request, context)
+
+    return guard
 
 
-async def list_config_resources(
-    request: Any, context: RequestContext, checks: Checks, answer: Handler
-) -> Any:
-    """DESCRIBE_CONFIGS on the cluster."""
-    return (
-        await answer(request, context)
-        if checks.operates()
-        else ListConfigResourcesResponse(error_code=DENIED)
-    )
-
-
-async def elect_leaders(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """ALTER on the cluster."""
-    if checks.operates():
-        return await answer(request, context)
-    return refused_election(request, DENIED, _MESSAGES[DENIED], context.api_version)
-
-
-async def alter_partition_reassignments(
-    request: Any, context: RequestContext, checks: Checks, answer: Handler
-) -> Any:
-    """ALTER on the cluster."""
-    if checks.operates():
-        return await answer(request, context)
-    return AlterPartitionReassignmentsResponse(error_code=DENIED, error_message=_MESSAGES[DENIED])
-
-
-async def list_partition_reassignments(
-    request: Any, context: RequestContext, checks: Checks, answer: Handler
-) -> Any:
-    """DESCRIBE on the cluster."""
-    if checks.operates():
-        return await answer(request, context)
-    return ListPartitionReassignmentsResponse(error_code=DENIED, error_message=_MESSAGES[DENIED])
+# DESCRIBE, DESCRIBE_CONFIGS and ALTER on the cluster.
+describe_log_dirs = _for_operators(lambda *_: DescribeLogDirsResponse(error_code=DENIED))
+list_config_resources = _for_operators(lambda *_: ListConfigResourcesResponse(error_code=DENIED))
+list_partition_reassignments = _for_operators(
+    lambda *_: ListPartitionReassignmentsResponse(error_code=DENIED, error_message=_MESSAGES[DENIED])
+)
+alter_partition_reassignments = _for_operators(
+    lambda *_: AlterPartitionReassignmentsResponse(error_code=DENIED, error_message=_MESSAGES[DENIED])
+)
+elect_leaders = _for_operators(
+    lambda request, context: refused_election(request, DENIED, _MESSAGES[DENIED], context.api_version)
+)
 
 
 async def describe_cluster(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:

@@ -53,13 +53,10 @@ class Cleaner:
 
     async def _pause(self) -> None:
         """Wait until the next round is due; a new backoff counts from the moment at which it is set."""
-        due = False
-        while not due:
-            self._changed.clear()
-            try:
+        with contextlib.suppress(TimeoutError):
+            while True:
+                self._changed.clear()
                 await asyncio.wait_for(self._changed.wait(), self._backoff_ms / 1000)
-            except TimeoutError:
-                due = True
 
     def _settings_changed(self, settings: Settings) -> None:
         if settings.log_cleaner_backoff_ms != self._backoff_ms:
