@@ -48,6 +48,9 @@ class SickDisk(RealDisk):
     def open(self, path: Path, *, create: bool = False) -> File:
         return _SickFile(self, path, create=create)
 
+    def kernel_writes(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Nothing: `_SlowJournal` is to see every write."""
+
     def open_journal(self, path: Path, size: int) -> JournalFile:
         super().open_journal(path, size).close()
         return _SlowJournal(self, path, size)

@@ -5,6 +5,7 @@ Positions and sizes are bytes. Failures are ``OSError``; the caller says what th
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import errno
@@ -14,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from magnetar.ledger.kernel_writes import KernelWrites
 from magnetar.records.compression import Buffer
 
 BLOCK_BYTES = 4096
@@ -55,6 +57,9 @@ class File(ABC):
 class JournalFile(ABC):
     """A pre-written file for writes that are durable when they return."""
 
+    descriptor: int | None = None
+    """Of a file that takes writes by `KernelWrites`; None if it does not."""
+
     @abstractmethod
     def write(self, data: memoryview, at: int) -> None:
         """Write whole blocks of ``BLOCK_BYTES`` from ``at`` and wait until they are on the disk."""
@@ -73,6 +78,10 @@ class Disk(ABC):
     @abstractmethod
     def open_journal(self, path: Path, size: int) -> JournalFile:
         """Open a journal file of ``size`` bytes, written full of zeros first if it is new or shorter."""
+
+    def kernel_writes(self, loop: asyncio.AbstractEventLoop) -> KernelWrites | None:
+        """Give what writes to journal files that have a descriptor, without a thread; None if nothing does."""
+        return None
 
     @abstractmethod
     def buffer(self, size: int) -> memoryview:
@@ -165,6 +174,7 @@ class RealJournalFile(JournalFile):
         flags = os.O_RDWR | os.O_CLOEXEC
         try:
             self._fd, self._flags = os.open(path, flags | os.O_DIRECT | os.O_DSYNC), 0
+            self.descriptor = self._fd
         except OSError:
             self._fd, self._flags = os.open(path, flags), os.RWF_DSYNC
 
@@ -202,6 +212,9 @@ class RealDisk(Disk):
 
     def open_journal(self, path: Path, size: int) -> JournalFile:
         return RealJournalFile(path, size)
+
+    def kernel_writes(self, loop: asyncio.AbstractEventLoop) -> KernelWrites | None:
+        return KernelWrites.open_for(loop)
 
     def buffer(self, size: int) -> memoryview:
         return memoryview(mmap.mmap(-1, size))  # page-aligned, as direct writes want it

@@ -1,10 +1,12 @@
 """The journal: all appends that arrive while one write runs become durable by the next one (group commit).
 
 A few pre-written segments are used in turn; each round is one synchronous write of whole blocks, laid out as
-`magnetar.ledger.files.journal_rounds` says. The frames were already written to their ledgers' files, but only into the
-page cache. A segment is reused when those files have been flushed; until then, what it holds can be written again after
-a power loss. A very large round, or one for which there is no segment because the disk is full, is made durable by
-flushing its ledgers' files.
+`magnetar.ledger.files.journal_rounds` says. The first one after a pause begins when the loop has done what it had to
+do: most often that are the other appends of a request, too. The frames were already written to their ledgers' files,
+but only into the page cache. A segment is reused when those files have been flushed; until then, what it holds can be
+written again after a power loss. A very large round, or one for which there is no segment because the disk is full, is
+made durable by flushing its ledgers' files. Where the system can, it writes rounds by itself (`KernelWrites`); else a
+thread does.
 """
 
 from __future__ import annotations
@@ -69,6 +71,9 @@ class Journal:
         self._filling: Round | None = None
         self._waiting: deque[Round] = deque()
         self._writing = False
+        self._begins_soon = False
+        self._under_way: asyncio.Future[None] | None = None  # what the kernel writes
+        self._kernel = disk.kernel_writes(self._loop)
         self._running: set[Future[None]] = set()
         self._no_room_until = 0.0
         self._buffers: list[memoryview] = []
@@ -92,8 +97,9 @@ class Journal:
             current = self._open_round(need)
         current.add(ledger_id, at, length, parts)
         current.marks[mark] = value
-        if not self._writing:
-            self._write_next()
+        if not (self._writing or self._begins_soon):
+            self._begins_soon = True
+            self._loop.call_soon(self._write_first)
         return current.done
 
     def _open_round(self, need: int) -> Round:
@@ -103,6 +109,10 @@ class Journal:
         buffer = self._buffers.pop() if self._buffers and need <= ROUND_BYTES else None
         self._filling = Round(buffer or self._disk.buffer(max(ROUND_BYTES, whole_blocks(need))), self._loop)
         return self._filling
+
+    def _write_first(self) -> None:
+        self._begins_soon = False
+        self._write_next()
 
     def _write_next(self) -> None:
         """Begin to make the oldest round durable."""
@@ -147,12 +157,31 @@ class Journal:
         segment.rounds += 1
         segment.ledgers |= current.ledgers
 
+        if opening is None and self._written_by_kernel(current, segment.file, blocks, at):
+            return
+
         def write() -> None:
             if opening is not None:
                 segment.file.write(opening, 0)
             segment.file.write(blocks, at)
 
         self._begin(write, lambda error: self._written(current, error))
+
+    def _written_by_kernel(self, current: Round, file: JournalFile, blocks: memoryview, at: int) -> bool:
+        """Have the kernel write a round, and tell whether it does."""
+        if self._kernel is None or file.descriptor is None:
+            return False
+
+        def ended(error: OSError | None) -> None:
+            self._under_way = None
+            self._writing = False
+            self._written(current, error)
+
+        if not self._kernel.begin(file.descriptor, blocks, at, ended):
+            return False
+        self._writing = True
+        self._under_way = current.done
+        return True
 
     def _open_segment(self, segment: Segment) -> memoryview:
         """Give an empty round to begin with: one block cannot tear, so a torn first round is told from an old use."""
@@ -252,8 +281,14 @@ class Journal:
 
     async def close(self) -> None:
         """Wait until all is written and no segment is being flushed; let the files go."""
-        while self._running:
-            await asyncio.wait([asyncio.wrap_future(each) for each in self._running])
+        while self._running or self._under_way is not None or self._begins_soon:
+            waits = [asyncio.wrap_future(each) for each in self._running]
+            if self._under_way is not None:
+                waits.append(self._under_way)
+            if waits:
+                await asyncio.wait(waits)
             await asyncio.sleep(0)
+        if self._kernel is not None:
+            self._kernel.close()
         for segment in (*self._free, *([self._active] if self._active else [])):
             segment.file.close()
