@@ -10,9 +10,10 @@ OS, ALWAYS, KAFKA, FLUSHING = MagnetarOs.name, Magnetar.name, Kafka.name, KafkaF
 
 BARS = (
     *(
-        Bar(f"produce {size} B, {properties}, records/s", ours, against, limit, higher_is_better=True)
+        Bar(f"produce {size} B, {properties}, {part}records/s", ours, against, limit, higher_is_better=True)
         for size in (1000, 100)
         for properties in ("defaults", "tuned")
+        for part in ("", "whole run, ")
         for ours, against, limit in ((OS, KAFKA, 1.3), (ALWAYS, KAFKA, 1.0), (ALWAYS, FLUSHING, 4.0))
     ),
     *(

@@ -30,5 +30,7 @@ def measure(server: Server, samples: Samples, size: int, properties: str, record
     )
     used = (server.cpu_seconds() - cpu) * 1e6 / (records + warm_up)
     samples.add(f"produce {size} B, {properties}, records/s", server.name, produced.records_per_s)
+    whole = f"produce {size} B, {properties}, whole run, records/s"
+    samples.add(whole, server.name, produced.whole_records_per_s)
     samples.add(f"produce {size} B, {properties}, broker us/record", server.name, used)
     return topic

@@ -19,6 +19,11 @@ class Produced(NamedTuple):
     """What producer-perf-test says."""
 
     records_per_s: float
+    """After the warm-up."""
+
+    whole_records_per_s: float
+    """From the first record on: what the tool says by itself."""
+
     p99_ms: float
 
 
@@ -33,7 +38,7 @@ def producer_perf(
     address: str, topic: str, *, records: int, size: int, warm_up: int = 0, properties: tuple[str, ...] = (),
     payload: Path | None = None,
 ) -> Produced:  # fmt: skip
-    """Run producer-perf-test at full speed; give its rate after the warm-up. ``payload`` has values, one a line."""
+    """Run producer-perf-test at full speed; give its rates. ``payload`` has values, one a line."""
     content = ("--record-size", size) if payload is None else ("--payload-file", payload)
     output = _run(
         "ProducerPerformance",
@@ -41,8 +46,9 @@ def producer_perf(
         *("--num-records", records, *content, "--warmup-records", warm_up),
         *("--command-property", "acks=all", *properties),
     )
-    rate, _, p99 = _PRODUCED.findall(output)[-1]  # the steady-state line is the last
-    return Produced(float(rate), float(p99))
+    lines = _PRODUCED.findall(output)  # the whole run's, then, if there was a warm-up, that of what followed it
+    rate, _, p99 = lines[-1]
+    return Produced(float(rate), float(lines[0][0]), float(p99))
 
 
 def consumer_perf(address: str, topic: str, *, records: int) -> float:
