@@ -123,9 +123,8 @@ class KernelWrites:
         )
         if done == 0 or self._under_way is None:
             return
-        self._checked(done)
         (data, ended), self._under_way = self._under_way, None
-        result = int(self._event.result)
+        result = int(self._event.result) if done > 0 else -ctypes.get_errno()
         if result == len(data):
             ended(None)
         elif result < 0:
