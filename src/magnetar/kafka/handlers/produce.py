@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import find_partition
-from magnetar.kafka.partitions.partition import KeylessRecords, Produced
+from magnetar.kafka.partitions.partition import Partition, Produced, RecordsRejected
+from magnetar.kafka.partitions.producers import ProducerRefused
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.produce_request import (
     PartitionProduceData,
@@ -74,6 +75,7 @@ async def _produce_one(
     waiting: dict[asyncio.Future[None], list[PartitionProduceResponse]],
 ) -> PartitionProduceResponse:
     row = PartitionProduceResponse(index=asked.index)
+    partition: Partition | None = None
     try:
         partition = context.kafka.partitions.opened(topic.name, topic.topic_id, asked.index)
         if partition is None:
@@ -84,6 +86,8 @@ async def _produce_one(
         produced = partition.produce(await partition.check(records))
     except Exception as error:
         _fail(row, error)
+        if isinstance(error, RecordsRejected | ProducerRefused) and partition is not None:
+            row.log_start_offset = partition.log.first_offset  # which Kafka tells with these errors only
         return row
     _fill(row, produced, partition.log.first_offset)
     if produced.durable is not None:
@@ -120,10 +124,10 @@ def _fail(row: PartitionProduceResponse, error: BaseException) -> None:
     row.error_code = _OWN_CODES.get(type(error)) or code_for(error)
     row.error_message = str(error)
     row.base_offset = row.log_append_time_ms = row.log_start_offset = -1
-    if isinstance(error, KeylessRecords):
+    if isinstance(error, RecordsRejected):
         row.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=str(error))
-            for index in error.indexes
+            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=why)
+            for number, why in error.records
         ]
 
 

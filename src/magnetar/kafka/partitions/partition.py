@@ -15,6 +15,7 @@ from magnetar.kafka.partitions.formats import (
     MIXED_KAFKA,
     PULSAR,
     Batch,
+    Checked,
     checked,
     producer_header,
     pulsar_framed,
@@ -28,6 +29,7 @@ from magnetar.records.batch import (
     NO_TIMESTAMP,
     UNKNOWN_TIME,
     BatchHeader,
+    decode_records,
     read_header,
     recompressed,
     with_log_append_time,
@@ -43,20 +45,35 @@ _OWNED = struct.Struct(
 )  # the fields of a batch that the broker fills in: base offset, length, leader epoch
 
 
+_NO_BOUND_MS = (1 << 63) - 1
+_FEW_RECORDS = 1000  # so many are looked at one by one without leaving the event loop
+
+
 class BatchTooLarge(RecordsError):
     """A batch is larger than its topic's ``max.message.bytes``."""
 
 
-class KeylessRecords(InvalidRecord):
-    """Records without a key for a compacted topic; ``indexes`` tells which of the batch."""
+class RecordsRejected(InvalidRecord):
+    """Some records of a batch may not be stored, so none is; ``records`` are their numbers and why (KIP-467)."""
 
-    def __init__(self, indexes: list[int]) -> None:
-        super().__init__("Compacted topic cannot accept message without key.")
-        self.indexes = indexes
+    def __init__(self, records: list[tuple[int, str]]) -> None:
+        first = ", ".join(f"RecordError(batchIndex={number}, message='{why}')" for number, why in records[:3])
+        super().__init__(
+            f"One or more records have been rejected due to {len(records)} record errors in total, "
+            f"and only showing the first three errors at most: [{first}]"
+        )
+        self.records = records
 
 
-class InvalidTimestamp(RecordsError):
-    """A batch's timestamps lie too far from the broker's clock for its topic."""
+class KeylessRecords(RecordsRejected):
+    """Records without a key for a compacted topic."""
+
+
+class InvalidTimestamp(RecordsRejected):
+    """Timestamps that lie too far from the broker's clock for their topic, or that only a broker may set."""
+
+    def __str__(self) -> str:
+        return "One or more records have been rejected due to invalid timestamp"
 
 
 class Produced(NamedTuple):
@@ -164,6 +181,10 @@ class Partition:
             raise BatchTooLarge(f"{len(data)} bytes, and the topic takes {config.max_message_bytes}")
         entry_format = self.entry_format
         batch = await checked(data, entry_format)
+        if config.compacted:
+            self._check_keys(batch.data)
+        if self._may_be_untimely(batch):
+            await self._refuse_untimely(batch)
         if entry_format == PULSAR and batch.header.is_transactional:
             entry_format = KAFKA  # who reads committed records only must see what belongs together
         if entry_format != PULSAR:
@@ -185,12 +206,8 @@ class Partition:
                 return self._repeated(header, kept)
         now_ms, earliest_ms = self._clock(), draft.earliest_ms
         append_time = NO_TIMESTAMP
-        if config.compacted:
-            self._check_keys(draft.data)
         if draft.framed is not None:
-            append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else NO_TIMESTAMP
-            if append_time == NO_TIMESTAMP:
-                self._check_timestamps(header, now_ms)
+            append_time = header.max_timestamp if config.log_append_time else NO_TIMESTAMP
             latest = header.max_timestamp if header.max_timestamp > 0 else now_ms
             base_offset, durable = self._append((draft.framed,), header, latest, earliest_ms, now_ms)
         else:
@@ -199,8 +216,6 @@ class Partition:
                 append_time = earliest_ms = now_ms
                 data = memoryview(with_log_append_time(data, header, now_ms))
                 header = read_header(data)
-            else:
-                self._check_timestamps(header, now_ms)
             if config.compression_type != "producer":
                 data, header = self._recompressed(data, header)
             base_offset, durable = self.append(
@@ -261,22 +276,39 @@ class Partition:
         append_time = kept.timestamp if self.topic.config.log_append_time else NO_TIMESTAMP
         return Produced(kept.base_offset, append_time, self._last_durable if waits else None)
 
-    def _check_timestamps(self, header: BatchHeader, now_ms: int) -> None:
-        config = self.topic.config
-        late = header.max_timestamp - now_ms
-        early = now_ms - header.base_timestamp
-        if header.base_timestamp >= 0 and (
-            late > config.message_timestamp_after_max_ms or early > config.message_timestamp_before_max_ms
-        ):
-            raise InvalidTimestamp(
-                f"timestamps {header.base_timestamp} to {header.max_timestamp} are too far from now, {now_ms}"
-            )
+    def _may_be_untimely(self, batch: Checked) -> bool:
+        config, header, now_ms = self.topic.config, batch.header, self._clock()
+        if config.log_append_time:
+            return header.attributes & LOG_APPEND_TIME != 0
+        before_ms = config.message_timestamp_before_max_ms
+        return header.max_timestamp - now_ms > config.message_timestamp_after_max_ms or (
+            before_ms < _NO_BOUND_MS and now_ms - batch.earliest_ms > before_ms
+        )
 
-    @staticmethod
-    def _check_keys(data: memoryview) -> None:
+    async def _refuse_untimely(self, batch: Checked) -> None:
+        """Look at every record, and raise ``InvalidTimestamp`` if one may not be stored: those without a time may."""
+        config, header, now_ms = self.topic.config, batch.header, self._clock()
+        if config.log_append_time:
+            why = (
+                "Invalid timestamp type in message. Producer should not set timestamp type to LogAppendTime."
+            )
+            raise InvalidTimestamp([(number, why) for number in range(header.records_count)])
+        least = now_ms - config.message_timestamp_before_max_ms
+        most = now_ms + config.message_timestamp_after_max_ms
+        if header.records_count <= _FEW_RECORDS:
+            found = _untimely(batch.data, least, most)
+        else:
+            loop = asyncio.get_running_loop()
+            found = await loop.run_in_executor(None, _untimely, batch.data, least, most)
+        if found:
+            raise InvalidTimestamp(found)
+
+    def _check_keys(self, data: memoryview) -> None:
         keyless = keyless_records(data)
         if keyless:
-            raise KeylessRecords(keyless)
+            place = f"{self.topic.kafka_name}-{self.index}"
+            why = f"Compacted topic cannot accept message without key in topic partition {place}"
+            raise KeylessRecords([(number, why) for number in keyless])
 
     def _recompressed(self, data: memoryview, header: BatchHeader) -> tuple[memoryview, BatchHeader]:
         codec = self._codec()
@@ -334,3 +366,16 @@ class Partition:
         if self._waiting:
             for ring in tuple(self._waiting):
                 ring()
+
+
+def _untimely(data: memoryview, least: int, most: int) -> list[tuple[int, str]]:
+    """Give the records with a timestamp out of ``[least, most]``, and what Kafka says of each."""
+    return [
+        (
+            number,
+            f"Timestamp {record.timestamp} of message with offset {number} is out of range. "
+            f"The timestamp should be within [{least}, {most}]",
+        )
+        for number, record in enumerate(decode_records(data))
+        if record.timestamp != NO_TIMESTAMP and not least <= record.timestamp <= most
+    ]
