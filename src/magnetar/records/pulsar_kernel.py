@@ -313,7 +313,7 @@ def fill_records(
 ) -> Any:
     """Write the records of an opened entry, payload ``body[at:]``, from ``out[to]`` on, for a batch of these bases.
 
-    Gives (end, records, latest time); -1 as the end leaves the entry to the plain form.
+    Gives (end, records, latest time: without records that of the entry); -1 as the end leaves it to the plain form.
     """
     plain = np.int64(-1), np.int64(0), np.int64(0)
     messages, publish_time = facts[MESSAGES], facts[PUBLISH_TIME]
@@ -344,14 +344,14 @@ def fill_records(
             latest = max(latest, time)
     if at != end:
         return plain
-    return to, count, latest
+    return to, count, latest if count else publish_time
 
 
 @compiled(types.void(OUT_BYTES, _i8, _i8, OUT_INT64, _i8, _i8, _i8))
 def put_head(out: Any, start: Any, end: Any, facts: Any, last_delta: Any, count: Any, latest: Any) -> None:
     """Write the head of the batch ``out[start:end]``, whose first entry is that of ``facts``."""
     attributes = facts[ATTRIBUTES] & _KEPT_ATTRIBUTES
-    if attributes & 0x08 or count == 0:
+    if attributes & 0x08:
         latest = facts[PUBLISH_TIME]
     put_big_endian(out, start, 8, facts[INDEX] - facts[MESSAGES] + 1)
     put_big_endian(out, start + 8, 4, end - start - 12)

@@ -166,7 +166,7 @@ def fill_rows(data: Any, inflated: Any, spans: Any, bodies: Any, facts: Any, out
         made[row, ROW_BASE_OFFSET] = facts[row, INDEX] - facts[row, MESSAGES] + 1
         made[row, ROW_LAST_DELTA] = facts[row, MESSAGES] - 1
         made[row, ROW_BASE_TIME] = published
-        made[row, ROW_MAX_TIME] = published if attributes & 0x08 or records == 0 else latest
+        made[row, ROW_MAX_TIME] = published if attributes & 0x08 else latest
         made[row, ROW_ATTRIBUTES] = attributes
         made[row, ROW_COUNT] = records
         to = end
