@@ -13,8 +13,9 @@ from magnetar.kafka.wire.messages.create_topics_request import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from magnetar.records.batch import LOG_APPEND_TIME, Record, encode_batch
-from magnetar.records.compression import Codec
+from magnetar.records.batch import LOG_APPEND_TIME, Record, encode_batch, read_header, seal
+from magnetar.records.compression import Codec, compress
+from magnetar.records.varint import encode_zigzag
 from tests.hostile.client import Wire, produce
 from tests.process import BrokerProcess
 
@@ -99,3 +100,24 @@ def test_records_without_a_key_are_named(broker: BrokerProcess, wire: Wire) -> N
     )
     both = produce(wire, name, encode_batch([Record(None, b"v", [], now + 7200 * SECOND)]))
     assert both.error_code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize(
+    ("configs", "code"),
+    [
+        (BOUNDS, ErrorCode.INVALID_TIMESTAMP),
+        ({"cleanup.policy": "compact"}, ErrorCode.INVALID_RECORD),
+    ],
+)
+def test_of_very_many_the_first_are_named(
+    broker: BrokerProcess, wire: Wire, configs: dict[str, str], code: ErrorCode
+) -> None:
+    name = topic(wire, f"many-{code.name}", **configs)
+    bodies = (b"\0\0" + encode_zigzag(number) + b"\1\2v\0" for number in range(300_000))
+    records = b"".join(encode_zigzag(len(body)) + body for body in bodies)
+    head = read_header(encode_batch([Record(None, b"v", [], 1)]))
+    head = head._replace(attributes=1, records_count=300_000, last_offset_delta=299_999)
+    row = produce(wire, name, seal(head, compress(Codec.gzip, records)))
+    assert row.error_code == code
+    assert [each.batch_index for each in row.record_errors] == list(range(10_000))
+    assert produce(wire, name, encode_batch([Record(b"k", b"v", [], -1)])).base_offset == 0

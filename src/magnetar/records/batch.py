@@ -217,9 +217,14 @@ def _encode_bytes(value: bytes | None) -> bytes:
 
 def decode_records(data: Buffer) -> list[Record]:
     """Give the records of one whole batch with absolute offsets; for tools and coordinators, not for Fetch."""
+    return list(each_record(data))
+
+
+def each_record(data: Buffer) -> Iterator[Record]:
+    """Give the records of `decode_records` one after the other."""
     header = read_header(data)
     body = decompress(header.codec, memoryview(data)[HEADER_BYTES : header.size])
-    return list(_decode(body, header))
+    return _decode(body, header)
 
 
 def _decode(body: memoryview, header: BatchHeader) -> Iterator[Record]:

@@ -374,10 +374,10 @@ def keyless_records(data: Buffer) -> list[int]:
     header = read_header(data)
     body = decompress(header.codec, memoryview(data)[HEADER_BYTES : header.size])
     machine = _loaded.get("code")
+    if machine is None:  # row by row: together they would take many times the room of the batch
+        return [n for n, row in enumerate(_plain_record_rows(bytes(body), header)) if row[KEY_SIZE] < 0]
     rows = _record_rows(memoryview(body), header, machine)
-    if machine is not None:
-        return [int(row) for row in machine.np.flatnonzero(rows[:, KEY_SIZE] < 0)]
-    return [number for number, row in enumerate(rows) if row[KEY_SIZE] < 0]
+    return [int(row) for row in machine.np.flatnonzero(rows[:, KEY_SIZE] < 0)]
 
 
 _loaded: dict[str, Any] = {}

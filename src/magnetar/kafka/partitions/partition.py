@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 from magnetar.broker.topic import Topic
 from magnetar.kafka.partitions.chunked import ChunkedMessages
@@ -29,7 +30,7 @@ from magnetar.records.batch import (
     NO_TIMESTAMP,
     UNKNOWN_TIME,
     BatchHeader,
-    decode_records,
+    each_record,
     read_header,
     recompressed,
     with_log_append_time,
@@ -40,13 +41,12 @@ from magnetar.records.entry import kafka_message_head
 from magnetar.records.errors import InvalidRecord, RecordsError
 
 LEADER_EPOCH = 0
-_OWNED = struct.Struct(
-    ">qii"
-)  # the fields of a batch that the broker fills in: base offset, length, leader epoch
-
-
+_T = TypeVar("_T")
+# The fields of a batch that the broker fills in: base offset, length, leader epoch.
+_OWNED = struct.Struct(">qii")
 _NO_BOUND_MS = (1 << 63) - 1
 _FEW_RECORDS = 1000  # so many are looked at one by one without leaving the event loop
+_MOST_NAMED = 10_000
 
 
 class BatchTooLarge(RecordsError):
@@ -54,26 +54,34 @@ class BatchTooLarge(RecordsError):
 
 
 class RecordsRejected(InvalidRecord):
-    """Some records of a batch may not be stored, so none is; ``records`` are their numbers and why (KIP-467)."""
+    """Some records of a batch may not be stored, so none is (KIP-467).
 
-    def __init__(self, records: list[tuple[int, str]]) -> None:
-        first = ", ".join(f"RecordError(batchIndex={number}, message='{why}')" for number, why in records[:3])
-        super().__init__(
-            f"One or more records have been rejected due to {len(records)} record errors in total, "
-            f"and only showing the first three errors at most: [{first}]"
-        )
+    ``records`` are the numbers of the first `_MOST_NAMED` of them, and why: a small batch may hold millions.
+    """
+
+    def __init__(self, message: str, records: list[tuple[int, str]]) -> None:
+        super().__init__(message)
         self.records = records
 
 
 class KeylessRecords(RecordsRejected):
     """Records without a key for a compacted topic."""
 
+    def __init__(self, place: str, numbers: list[int]) -> None:
+        why = f"Compacted topic cannot accept message without key in topic partition {place}"
+        first = ", ".join(f"RecordError(batchIndex={number}, message='{why}')" for number in numbers[:3])
+        message = (
+            f"One or more records have been rejected due to {len(numbers)} record errors in total, "
+            f"and only showing the first three errors at most: [{first}]"
+        )
+        super().__init__(message, [(number, why) for number in numbers[:_MOST_NAMED]])
+
 
 class InvalidTimestamp(RecordsRejected):
     """Timestamps that lie too far from the broker's clock for their topic, or that only a broker may set."""
 
-    def __str__(self) -> str:
-        return "One or more records have been rejected due to invalid timestamp"
+    def __init__(self, records: list[tuple[int, str]]) -> None:
+        super().__init__("One or more records have been rejected due to invalid timestamp", records)
 
 
 class Produced(NamedTuple):
@@ -182,7 +190,7 @@ class Partition:
         entry_format = self.entry_format
         batch = await checked(data, entry_format)
         if config.compacted:
-            self._check_keys(batch.data)
+            await self._check_keys(batch)
         if self._may_be_untimely(batch):
             await self._refuse_untimely(batch)
         if entry_format == PULSAR and batch.header.is_transactional:
@@ -292,23 +300,19 @@ class Partition:
             why = (
                 "Invalid timestamp type in message. Producer should not set timestamp type to LogAppendTime."
             )
-            raise InvalidTimestamp([(number, why) for number in range(header.records_count)])
+            raise InvalidTimestamp(
+                [(number, why) for number in range(min(header.records_count, _MOST_NAMED))]
+            )
         least = now_ms - config.message_timestamp_before_max_ms
         most = now_ms + config.message_timestamp_after_max_ms
-        if header.records_count <= _FEW_RECORDS:
-            found = _untimely(batch.data, least, most)
-        else:
-            loop = asyncio.get_running_loop()
-            found = await loop.run_in_executor(None, _untimely, batch.data, least, most)
+        found = await _looked_at(header, _untimely, batch.data, least, most)
         if found:
             raise InvalidTimestamp(found)
 
-    def _check_keys(self, data: memoryview) -> None:
-        keyless = keyless_records(data)
+    async def _check_keys(self, batch: Checked) -> None:
+        keyless = await _looked_at(batch.header, keyless_records, batch.data)
         if keyless:
-            place = f"{self.topic.kafka_name}-{self.index}"
-            why = f"Compacted topic cannot accept message without key in topic partition {place}"
-            raise KeylessRecords([(number, why) for number in keyless])
+            raise KeylessRecords(f"{self.topic.kafka_name}-{self.index}", keyless)
 
     def _recompressed(self, data: memoryview, header: BatchHeader) -> tuple[memoryview, BatchHeader]:
         codec = self._codec()
@@ -368,14 +372,22 @@ class Partition:
                 ring()
 
 
+async def _looked_at(header: BatchHeader, look: Callable[..., _T], *asked: object) -> _T:
+    """Give what a look at each record finds; at many of them a thread looks, and the event loop goes on."""
+    if header.records_count <= _FEW_RECORDS:
+        return look(*asked)
+    return await asyncio.get_running_loop().run_in_executor(None, look, *asked)
+
+
 def _untimely(data: memoryview, least: int, most: int) -> list[tuple[int, str]]:
-    """Give the records with a timestamp out of ``[least, most]``, and what Kafka says of each."""
-    return [
+    """Give the first `_MOST_NAMED` records with a timestamp out of ``[least, most]``, and what Kafka says of each."""
+    untimely = (
         (
             number,
             f"Timestamp {record.timestamp} of message with offset {number} is out of range. "
             f"The timestamp should be within [{least}, {most}]",
         )
-        for number, record in enumerate(decode_records(data))
+        for number, record in enumerate(each_record(data))
         if record.timestamp != NO_TIMESTAMP and not least <= record.timestamp <= most
-    ]
+    )
+    return list(islice(untimely, _MOST_NAMED))
