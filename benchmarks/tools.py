@@ -46,9 +46,7 @@ def producer_perf(
         *("--num-records", records, *content, "--warmup-records", warm_up),
         *("--command-property", "acks=all", *properties),
     )
-    lines = _PRODUCED.findall(
-        output
-    )  # the whole run's, then, if there was a warm-up, that of what followed it
+    lines = _PRODUCED.findall(output)  # of the whole run and, with a warm-up, of what followed it
     rate, _, p99 = lines[-1]
     return Produced(float(rate), float(lines[0][0]), float(p99))
 

@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from magnetar.records.compression import Buffer
 
 _SMALL_BYTES = 8 << 10
-_LEAST_PART_BYTES = (
-    512  # parts that are smaller than this are copied in less time than each is handed over by itself
-)
+_LEAST_PART_BYTES = 512  # smaller ones are copied in less time than each is handed over by itself
 
 
 def write_parts(transport: asyncio.WriteTransport, parts: Sequence[Buffer], *, whole: bool = False) -> None:

@@ -63,12 +63,13 @@ class KernelWrites:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         numbers = _CALLS.get(platform.machine())
         if numbers is None or not hasattr(os, "eventfd"):
-            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+            raise _system_error(errno.ENOSYS)
         setup, self._destroy, self._get_events, self._submit = map(ctypes.c_long, numbers)
         self._call = ctypes.CDLL(None, use_errno=True).syscall
         self._call.restype = ctypes.c_long
         self._context = ctypes.c_uint64(0)
-        self._checked(self._call(setup, ctypes.c_long(1), ctypes.byref(self._context)))
+        if self._call(setup, ctypes.c_long(1), ctypes.byref(self._context)) < 0:
+            raise _system_error(ctypes.get_errno())
         self._loop = loop
         self._eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._request = _Request(opcode=_PWRITE, flags=_TELL_EVENTFD, eventfd=self._eventfd)
@@ -128,7 +129,7 @@ class KernelWrites:
         if result == len(data):
             ended(None)
         elif result < 0:
-            ended(OSError(-result, os.strerror(-result)))
+            ended(_system_error(-result))
         elif result == 0 or not self._go_on(data[result:], result, ended):
             ended(OSError(errno.EIO, f"{result} of {len(data)} bytes were written"))
 
@@ -143,8 +144,6 @@ class KernelWrites:
         os.close(self._eventfd)
         self._under_way = None
 
-    @staticmethod
-    def _checked(result: int) -> None:
-        if result < 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
+
+def _system_error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))

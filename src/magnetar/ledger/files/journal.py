@@ -72,9 +72,10 @@ class Journal:
         self._waiting: deque[Round] = deque()
         self._writing = False
         self._begins_soon = False
-        self._under_way: asyncio.Future[None] | None = None  # what the kernel writes
         self._kernel = disk.kernel_writes(self._loop)
-        self._running: set[Future[None]] = set()
+        self._running: set[Future[None] | asyncio.Future[None]] = (
+            set()
+        )  # of threads, and what the kernel writes
         self._no_room_until = 0.0
         self._buffers: list[memoryview] = []
         self.failed: StorageFailed | None = None
@@ -173,14 +174,14 @@ class Journal:
             return False
 
         def ended(error: OSError | None) -> None:
-            self._under_way = None
+            self._running.discard(current.done)
             self._writing = False
             self._written(current, error)
 
         if not self._kernel.begin(file.descriptor, blocks, at, ended):
             return False
         self._writing = True
-        self._under_way = current.done
+        self._running.add(current.done)
         return True
 
     def _open_segment(self, segment: Segment) -> memoryview:
@@ -281,12 +282,9 @@ class Journal:
 
     async def close(self) -> None:
         """Wait until all is written and no segment is being flushed; let the files go."""
-        while self._running or self._under_way is not None or self._begins_soon:
-            waits = [asyncio.wrap_future(each) for each in self._running]
-            if self._under_way is not None:
-                waits.append(self._under_way)
-            if waits:
-                await asyncio.wait(waits)
+        while self._running or self._begins_soon:
+            if self._running:
+                await asyncio.wait([asyncio.wrap_future(each) for each in self._running])
             await asyncio.sleep(0)
         if self._kernel is not None:
             self._kernel.close()
