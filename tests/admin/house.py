@@ -36,6 +36,12 @@ from magnetar.records.compression import Buffer
 NO_MEMBER = Committer("", None, -1, -1)
 
 
+async def drafted(partition: Partition, batch: memoryview) -> Draft:
+    """Check a producer's batch as Produce does."""
+    draft = partition.check(batch)
+    return draft if isinstance(draft, Draft) else await draft
+
+
 class SickDisk(RealDisk):
     """A real disk that can be full, broken, or slow to flush."""
 

@@ -11,6 +11,7 @@ from magnetar.kafka.partitions.partition import Partition
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.ledger.port import LedgerPolicy
 from magnetar.records.batch import Record, encode_batch
+from tests.admin.house import drafted
 
 NOW_MS = 1_790_000_000_000
 
@@ -25,9 +26,9 @@ async def test_the_append_time_is_that_of_the_first() -> None:
     data = memoryview(
         encode_batch([Record(None, b"v", (), 5)], producer_id=7, producer_epoch=0, base_sequence=0)
     )
-    first = partition.produce(await partition.check(data))
+    first = partition.produce(await drafted(partition, data))
     now_ms += 1000
-    again = partition.produce(await partition.check(data))
+    again = partition.produce(await drafted(partition, data))
     assert (again.base_offset, again.log_append_time_ms) == (first.base_offset, NOW_MS)
     assert log.next_offset == 1
     await engine.close()

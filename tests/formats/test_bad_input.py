@@ -33,7 +33,7 @@ from magnetar.records.pulsar_compression import compress_payload
 from magnetar.records.pulsar_entries import open_send
 from magnetar.records.pulsar_metadata import MessageMetadata, decode_metadata, encode_metadata
 from magnetar.records.pulsar_plain import framed_message
-from tests.admin.house import House
+from tests.admin.house import House, drafted
 
 NOW = 1_700_000_000_000
 
@@ -123,14 +123,14 @@ async def test_idempotent_producers_are_known_again_whatever_the_format(tmp_path
             batch = encode_batch(
                 [Record(b"k", b"v", (), NOW)] * 5, producer_id=9, producer_epoch=2, base_sequence=5 * number
             )
-            durable = partition.produce(await partition.check(memoryview(batch))).durable
+            durable = partition.produce(await drafted(partition, memoryview(batch))).durable
             assert durable is not None
             await durable
         again = Partition(partition.topic, 0, partition.log, lambda: NOW)
         again.log.attachment, again.log.attachment_offset = b"", 0
         await again.load()
         assert again.producers.encode() == partition.producers.encode()
-        repeated = again.produce(await again.check(memoryview(batch)))
+        repeated = again.produce(await drafted(again, memoryview(batch)))
         assert repeated.base_offset == 10
         assert again.log.next_offset == 15
 
@@ -277,7 +277,7 @@ async def test_a_draft_of_format_kafka_is_stored_as_it_came(tmp_path: Path) -> N
     async with House(tmp_path / "data") as house:
         partition = await house.topic()
         batch = encode_batch([Record(b"k", b"v", (), NOW)])
-        draft = await partition.check(memoryview(batch))
+        draft = await drafted(partition, memoryview(batch))
         assert draft == Draft(memoryview(batch), read_header(batch), earliest_ms=NOW)
         durable = partition.produce(draft).durable
         assert durable is not None

@@ -22,7 +22,7 @@ from magnetar.records.entry import broker_entry_head
 from magnetar.records.pulsar_entries import open_send, to_kafka
 from magnetar.records.pulsar_metadata import TIMESTAMP_PROPERTY, MessageMetadata, encode_metadata
 from magnetar.records.pulsar_plain import framed_message
-from tests.admin.house import House
+from tests.admin.house import House, drafted
 
 NOW = 1_700_000_000_000
 TIMES = {
@@ -46,7 +46,7 @@ async def test_readers_find_nothing_earlier(tmp_path: Path, entry_format: str, s
             if index is not None:
                 index.earliest[-1] = (1 << 63) - 1  # so that it tells what comes now
             batch = encode_batch([Record(b"k", b"v", (), time) for time in times])
-            base_offset, _, durable = partition.produce(await partition.check(memoryview(batch)))
+            base_offset, _, durable = partition.produce(await drafted(partition, memoryview(batch)))
             if durable is not None:
                 await durable
             found = [
@@ -92,7 +92,7 @@ async def test_a_producer_that_says_it_is_the_brokers_time_is_taken_at_its_word(
         partition = await house.topic()
         batch = encode_batch([Record(b"k", b"v", (), NOW + 99) for _ in range(9)])
         header = read_header(batch)._replace(attributes=LOG_APPEND_TIME, max_timestamp=NOW + 7)
-        draft = await partition.check(memoryview(seal(header, batch[HEAD:])))
+        draft = await drafted(partition, memoryview(seal(header, batch[HEAD:])))
         assert draft.earliest_ms == NOW + 7
 
 

@@ -130,11 +130,13 @@ def _check_one(body: bytes, start: int, delta: int) -> tuple[int, int, int, int,
 
     Behind these come the number of headers and the timestamp delta.
 
-    The one-byte case of each number is written out: this runs for every record that falls out of a run.
+    The usual case of each number is written out: this runs for every record that falls out of a run.
     """
     length = body[start]
     if length < 0x80:
         length, first = (length >> 1) ^ -(length & 1), start + 1
+    elif (more := body[start + 1]) < 0x80 and not length & 1:
+        length, first = (length & 0x7E) >> 1 | more << 6, start + 2
     else:
         length, first = decode_zigzag(body, start)
     end = first + length
@@ -195,6 +197,8 @@ def _skip_bytes(body: bytes, at: int, end: int) -> int:
     length = body[at]
     if length < 0x80:
         length, at = (length >> 1) ^ -(length & 1), at + 1
+    elif (more := body[at + 1]) < 0x80 and not length & 1:
+        length, at = (length & 0x7E) >> 1 | more << 6, at + 2
     else:
         length, at = decode_zigzag(body, at)
     if length < -1 or at + length > end:

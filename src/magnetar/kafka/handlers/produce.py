@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import find_partition
-from magnetar.kafka.partitions.partition import Partition, Produced, RecordsRejected
+from magnetar.kafka.partitions.partition import Draft, Partition, RecordsRejected
 from magnetar.kafka.partitions.producers import ProducerRefused
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
-    TopicProduceData,
 )
 from magnetar.kafka.wire.messages.produce_response import (
     BatchIndexAndErrorMessage,
@@ -51,7 +50,28 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
     waiting: dict[asyncio.Future[None], list[PartitionProduceResponse]] = {}
     topics = []
     for topic in request.topic_data:
-        rows = [await _produce_one(topic, each, context, waiting) for each in topic.partition_data]
+        rows = []
+        for asked in topic.partition_data:
+            row = PartitionProduceResponse(index=asked.index)
+            rows.append(row)
+            partition: Partition | None = None
+            try:
+                partition = context.kafka.partitions.opened(topic.name, topic.topic_id, asked.index)
+                if partition is None:
+                    partition = await find_partition(context, topic.name, topic.topic_id, asked.index)
+                draft = partition.check(_records(asked, partition, context.api_version))
+                produced = partition.produce(draft if isinstance(draft, Draft) else await draft)
+            except Exception as error:
+                _fail(row, error)
+                if isinstance(error, RecordsRejected | ProducerRefused) and partition is not None:
+                    row.log_start_offset = (
+                        partition.log.first_offset
+                    )  # which Kafka tells with these errors only
+                continue
+            row.base_offset, row.log_append_time_ms, durable = produced
+            row.log_start_offset = partition.log.first_offset
+            if durable is not None:
+                waiting.setdefault(durable, []).append(row)
         topics.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
         )
@@ -68,34 +88,9 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
     return None
 
 
-async def _produce_one(
-    topic: TopicProduceData,
-    asked: PartitionProduceData,
-    context: RequestContext,
-    waiting: dict[asyncio.Future[None], list[PartitionProduceResponse]],
-) -> PartitionProduceResponse:
-    row = PartitionProduceResponse(index=asked.index)
-    partition: Partition | None = None
-    try:
-        partition = context.kafka.partitions.opened(topic.name, topic.topic_id, asked.index)
-        if partition is None:
-            partition = await find_partition(context, topic.name, topic.topic_id, asked.index)
-        if partition.topic.internal:
-            raise InternalTopic(f"Cannot append to internal topic {partition.topic.kafka_name}")
-        records = _records(asked, context.api_version)
-        produced = partition.produce(await partition.check(records))
-    except Exception as error:
-        _fail(row, error)
-        if isinstance(error, RecordsRejected | ProducerRefused) and partition is not None:
-            row.log_start_offset = partition.log.first_offset  # which Kafka tells with these errors only
-        return row
-    _fill(row, produced, partition.log.first_offset)
-    if produced.durable is not None:
-        waiting.setdefault(produced.durable, []).append(row)
-    return row
-
-
-def _records(asked: PartitionProduceData, version: int) -> memoryview:
+def _records(asked: PartitionProduceData, partition: Partition, version: int) -> memoryview:
+    if partition.topic.internal:
+        raise InternalTopic(f"Cannot append to internal topic {partition.topic.kafka_name}")
     records = asked.records
     if records is None or len(records) <= _ATTRIBUTES_LOW:
         raise InvalidRecord("a partition without a whole record batch")
@@ -106,12 +101,6 @@ def _records(asked: PartitionProduceData, version: int) -> memoryview:
     if attributes & 0x07 == _ZSTD and version < _FIRST_WITH_ZSTD:
         raise UnsupportedCompression("zstd needs version 7 of Produce")
     return records
-
-
-def _fill(row: PartitionProduceResponse, produced: Produced, log_start_offset: int) -> None:
-    row.base_offset = produced.base_offset
-    row.log_append_time_ms = produced.log_append_time_ms
-    row.log_start_offset = log_start_offset
 
 
 _OWN_CODES: dict[type[BaseException], ErrorCode] = {

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from magnetar.ledger.port import StoredEntry
 from magnetar.records.batch import BatchHeader, read_header
-from magnetar.records.check import TakesLong, check_and_open
+from magnetar.records.check import check_and_open
 from magnetar.records.compression import Buffer, Codec
 from magnetar.records.entry import decode_entry, kafka_payload_at
 from magnetar.records.mixed_kafka import with_relative_offsets
@@ -30,27 +30,15 @@ class Checked(NamedTuple):
     body: memoryview | None = None
 
 
-async def checked(data: memoryview, entry_format: str) -> Checked:
-    """Check a producer's batch for a topic of this format; raise ``RecordsError``."""
-    check = {KAFKA: _check, MIXED_KAFKA: _check_mixed, PULSAR: _check_and_open}[entry_format]
-    try:
-        return check(data, hurried=True)
-    except TakesLong:
-        return await asyncio.get_running_loop().run_in_executor(None, check, data)
+def checked(data: memoryview, entry_format: str, *, hurried: bool = False) -> Checked:
+    """Check a producer's batch for a topic of this format; raise ``RecordsError``.
 
-
-def _check(data: memoryview, *, hurried: bool = False) -> Checked:
-    header, _, earliest_ms = check_and_open(data, hurried=hurried)
-    return Checked(data, header, earliest_ms)
-
-
-def _check_and_open(data: memoryview, *, hurried: bool = False) -> Checked:
+    ``hurried`` raises ``TakesLong`` rather than spend more than a few milliseconds.
+    """
+    if entry_format == MIXED_KAFKA:
+        return Checked(*with_relative_offsets(data, hurried=hurried))
     header, body, earliest_ms = check_and_open(data, hurried=hurried)
-    return Checked(data, header, earliest_ms, body)
-
-
-def _check_mixed(data: memoryview, *, hurried: bool = False) -> Checked:
-    return Checked(*with_relative_offsets(data, hurried=hurried))
+    return Checked(data, header, earliest_ms, body if entry_format == PULSAR else None)
 
 
 async def pulsar_framed(batch: Checked, now_ms: int, codec: Codec) -> Buffer:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from magnetar.broker.topic import Topic
 from magnetar.kafka.partitions.chunked import ChunkedMessages
@@ -35,6 +35,7 @@ from magnetar.records.batch import (
     recompressed,
     with_log_append_time,
 )
+from magnetar.records.check import TakesLong
 from magnetar.records.compaction import keyless_records
 from magnetar.records.compression import Buffer, Codec
 from magnetar.records.entry import kafka_message_head
@@ -182,13 +183,29 @@ class Partition:
         """What producers' batches are stored as from now on; the coordinators' own topics keep to ``kafka``."""
         return KAFKA if self.topic.internal else self.topic.config.entry_format
 
-    async def check(self, data: memoryview) -> Draft:
-        """Give what may be stored here of a producer's batch; raise ``RecordsError``."""
-        config = self.topic.config
+    def check(self, data: memoryview) -> Draft | Coroutine[Any, Any, Draft]:
+        """Give what may be stored here of a producer's batch; raise ``RecordsError``.
+
+        Where that takes more than a look in passing, what to await for it: most batches are not worth a coroutine.
+        """
+        config, entry_format = self.topic.config, self.entry_format
         if len(data) > config.max_message_bytes:
             raise BatchTooLarge(f"{len(data)} bytes, and the topic takes {config.max_message_bytes}")
-        entry_format = self.entry_format
-        batch = await checked(data, entry_format)
+        try:
+            batch = checked(data, entry_format, hurried=True)
+        except TakesLong:
+            return self._check_apart(data, entry_format)
+        if entry_format == PULSAR or config.compacted or self._may_be_untimely(batch):
+            return self._look_closer(batch, entry_format)
+        return Draft(batch.data, batch.header, entry_format, earliest_ms=batch.earliest_ms)
+
+    async def _check_apart(self, data: memoryview, entry_format: str) -> Draft:
+        batch = await asyncio.get_running_loop().run_in_executor(None, checked, data, entry_format)
+        return await self._look_closer(batch, entry_format)
+
+    async def _look_closer(self, batch: Checked, entry_format: str) -> Draft:
+        """Do what takes a look at each record."""
+        config = self.topic.config
         if config.compacted:
             await self._check_keys(batch)
         if self._may_be_untimely(batch):

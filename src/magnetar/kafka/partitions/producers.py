@@ -77,15 +77,15 @@ class ProducerStates:
             if batch.base_sequence != 0:
                 raise OutOfOrderSequence(f"a new epoch begins with sequence 0, not {batch.base_sequence}")
             return None
+        due = (known.batches[-1].last_sequence + 1) & 0x7FFFFFFF if known.batches else known.first_due
+        if batch.base_sequence == due:
+            return None
         for kept in known.batches:
             if kept.first_sequence == batch.base_sequence and kept.last_sequence == batch.last_sequence:
                 return kept
-        due = (known.batches[-1].last_sequence + 1) & 0x7FFFFFFF if known.batches else known.first_due
-        if batch.base_sequence != due:
-            raise OutOfOrderSequence(
-                f"producer {batch.producer_id} sent sequence {batch.base_sequence} where {due} is due"
-            )
-        return None
+        raise OutOfOrderSequence(
+            f"producer {batch.producer_id} sent sequence {batch.base_sequence} where {due} is due"
+        )
 
     def add(self, batch: BatchHeader, base_offset: int) -> None:
         """Note a batch that went into the log."""

@@ -73,7 +73,7 @@ def is_header(data: bytes, ledger_id: int) -> bool:
 
 def frame_head(ledger_id: int, entry_id: int, head: bytes, rest: list[Buffer], length: int) -> bytes:
     """Give a frame's first 16 bytes and ``head``; the caller writes ``rest`` behind it."""
-    crc = crc32c(head, crc32c(_PLACE.pack(ledger_id, entry_id, length)))
+    crc = crc32c(_PLACE.pack(ledger_id, entry_id, length) + head)
     for part in rest:
         crc = crc32c(part, crc)
     return FRAME.pack(length, crc, entry_id) + head
