@@ -10,11 +10,24 @@ stop() { printf '%s\n' "$*" >&2; exit 1; }
 
 suits() { "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; }
 
+# Built with optimization, as the system's own and most others are: pyenv's are not unless told to, and take a sixth more
+# of the processor for the broker's work.
+is_quick() {
+  "$1" -c 'import sys, sysconfig, ensurepip, venv
+sys.exit(sys.base_prefix != "/usr" and "--enable-optimizations" not in (sysconfig.get_config_var("CONFIG_ARGS") or ""))' \
+    2>/dev/null
+}
+
+# PYTHON if it is given; else the first of those here that is quick, else the first that will do.
 find_python() {
-  local python
-  for python in "${PYTHON:-python3}" python3.13 python3.12 python3.11; do
-    if command -v "$python" >/dev/null && suits "$python"; then echo "$python"; return; fi
+  local python fit=()
+  for python in ${PYTHON:+"$PYTHON"} python3 /usr/bin/python3 python3.13 python3.12 python3.11; do
+    if command -v "$python" >/dev/null && suits "$python"; then fit+=("$python"); fi
   done
+  for python in "${fit[@]}"; do
+    if [ "$python" = "${PYTHON:-}" ] || is_quick "$python"; then echo "$python"; return; fi
+  done
+  echo "${fit[0]:-}"
 }
 
 # from_system WHY PACKAGE...
@@ -45,7 +58,7 @@ make_venv() {
   if [ -z "$python" ]; then from_system "Python 3.11, 3.12 or 3.13" python3 python3-venv; python=$(find_python); fi
   [ -n "$python" ] || stop "Python 3.11, 3.12 or 3.13 is needed; $(python3 --version 2>&1 || echo none) is here."
   "$python" -c 'import ensurepip, venv' 2>/dev/null || from_system "venv for Python" python3-venv
-  say "Making .venv with $("$python" --version)"
+  say "Making .venv with $("$python" --version) ($("$python" -c 'import sys; print(sys.executable)'))"
   "$python" -m venv --clear .venv
 }
 
