@@ -10,7 +10,7 @@ import numpy as np
 from magnetar.ledger.files.sparse import POINT_EVERY_BYTES, SparseIndex
 from magnetar.pipeline.formats import in_kafka_format
 from magnetar.pipeline.frames import FRAME_AT, LAST_OFFSET, WORDS, FrameFault, Walk
-from magnetar.pipeline.mapped import MappedLedger
+from magnetar.pipeline.mapped import STEP_BYTES, MappedLedger
 from magnetar.records import kernel
 from magnetar.records.arrow import BatchUnreadable, Table, arrow_batches
 from magnetar.records.batch import UNKNOWN_TIME
@@ -32,12 +32,13 @@ class LedgerWalk:
         """Give the offset of the first record of ``timestamp_ms`` or later, or None if there is none."""
         at, entry_id = self._index.before_time(timestamp_ms)
         while at < self._index.end:
-            walk = self._file.walk(at, entry_id, self._index.end, verify=True)
+            walk = self._file.walk(at, entry_id, self._index.end, verify=True, most_bytes=STEP_BYTES)
             young = walk.rows[walk.rows[:, kernel.MAX_TIME] >= timestamp_ms]
             for number in range(len(young)):
                 found = self._first_at(young[number : number + 1], timestamp_ms)
                 if found is not None:
                     return found
+            self._file.done_with(at, walk.at)
             at, entry_id = walk.at, walk.entry_id
             if walk.fault:
                 later = self._file.next_whole_frame(at, entry_id) if self._skip_damage else None
@@ -91,9 +92,11 @@ class LedgerWalk:
         """Take all whole frames behind the index's end into it; give what ended the walk."""
         file = self._file
         while self._index.end < len(file):
-            walk = file.walk(self._index.end, self._index.entries, verify=verify)
+            start = self._index.end
+            walk = file.walk(start, self._index.entries, verify=verify, most_bytes=STEP_BYTES)
             if len(walk.rows):
                 _add(self._index, walk)
+            file.done_with(start, walk.at)
             if walk.fault:
                 later = file.next_whole_frame(walk.at, walk.entry_id) if self._skip_damage else None
                 if later is None:

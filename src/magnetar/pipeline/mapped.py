@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _ENTRY_BEGINS = b"\x0e\x02\x00\x00"
 _DONE_WITH = getattr(mmap, "MADV_DONTNEED", None)
 _MANY = 1 << 62
+STEP_BYTES = 16 << 20
+"""Who walks far goes in steps of about so much, and lets go of each: pages that were looked at count as memory."""
 
 
 class MappedLedger:

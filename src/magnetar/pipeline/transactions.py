@@ -18,7 +18,7 @@ import numpy as np
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.files.layout import HEADER_BYTES
 from magnetar.pipeline.frames import ENTRY_ID, FRAME_AT, PRODUCER_ID
-from magnetar.pipeline.mapped import MappedLedger
+from magnetar.pipeline.mapped import STEP_BYTES, MappedLedger
 from magnetar.records import kernel
 from magnetar.records.arrow import Table
 from magnetar.records.batch import CONTROL, TRANSACTIONAL, decode_records
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _ABORT, _COMMIT = 0, 1
 _KEY = struct.Struct(">hh")
-_STEP_ROWS = 1 << 20
 
 
 class Transactions:
@@ -64,7 +63,7 @@ class Transactions:
         if self._mapped is None:
             self._mapped = MappedLedger(self._root, self._ledgers[0])
         ledger = self._mapped
-        walk = ledger.walk(self._at, self._entry_id, verify=True, most_rows=_STEP_ROWS)
+        walk = ledger.walk(self._at, self._entry_id, verify=True, most_bytes=STEP_BYTES)
         if not len(walk.rows):
             # What cannot be read at the end of the last ledger may be what a broker is writing right now.
             if walk.fault and len(self._ledgers) > 1:
@@ -74,6 +73,7 @@ class Transactions:
             return bool(self._ledgers)
         for producer_id, offset, aborted in marks(ledger, walk.rows):
             self._marks.setdefault(producer_id, []).append((offset, aborted))
+        ledger.done_with(self._at, walk.at)
         self._at, self._entry_id = walk.at, walk.entry_id
         return True
 
@@ -109,7 +109,7 @@ def first_undecided(root: Path, ledger_ids: Iterable[int]) -> int | None:
         ledger = MappedLedger(root, ledger_id)
         at, entry_id = HEADER_BYTES, 0
         while at < len(ledger):
-            walk = ledger.walk(at, entry_id, verify=False)
+            walk = ledger.walk(at, entry_id, verify=False, most_bytes=STEP_BYTES)
             ended = list(marks(ledger, walk.rows))
             attributes = walk.rows[:, kernel.ATTRIBUTES]
             events = [(offset, producer, True) for producer, offset, _ in ended]
@@ -122,5 +122,6 @@ def first_undecided(root: Path, ledger_ids: Iterable[int]) -> int | None:
                     began.setdefault(producer, offset)
             if walk.fault or walk.at == at:
                 break
+            ledger.done_with(at, walk.at)
             at, entry_id = walk.at, walk.entry_id
     return min(began.values(), default=None)
