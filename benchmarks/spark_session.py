@@ -46,9 +46,11 @@ class Usage:
 
     def __init__(self) -> None:
         self._workers: dict[int, int] = {}
+        self._most_mb = 0.0
 
     def cpu_seconds(self) -> float:
         """Give the time used so far by the processes that are there now, and by those that ended."""
+        self.worker_mb()  # Spark ends workers that have nothing to do
         # One that ends while we look is missing for an instant; time that was used is never less afterwards.
         return max(self._cpu_seconds() for _ in range(3))
 
@@ -78,8 +80,7 @@ class Usage:
         return bool(int(ignored.split()[1], 16) >> (signal.SIGCHLD - 1) & 1)
 
     def worker_mb(self) -> float:
-        """Give the most memory that one of the Python workers ever had that are there now."""
-        most = 0.0
+        """Give the most memory that a Python worker ever had which was there now or at any time asked for before."""
         for pid in self._pids():
             try:
                 if b"pyspark.daemon" not in Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -88,8 +89,8 @@ class Usage:
             except FileNotFoundError:
                 continue
             peak = next((line for line in lines if line.startswith("VmHWM:")), "VmHWM: 0 kB")
-            most = max(most, int(peak.split()[1]) * 1024 / 1e6)
-        return most
+            self._most_mb = max(self._most_mb, int(peak.split()[1]) * 1024 / 1e6)
+        return self._most_mb
 
     def _pids(self) -> list[int]:
         found, left = [], [os.getpid()]
