@@ -65,7 +65,8 @@ make_venv() {
 suits .venv/bin/python || make_venv
 has_java || from_system "A Java runtime, 17 or newer (Spark needs one)," "$(newest_jre 2>/dev/null | grep . || echo openjdk-17-jre-headless)"
 say "Installing what constraints.txt names"
-pip() { .venv/bin/python -m pip --disable-pip-version-check --quiet "$@"; }
+# Older pips, as Debian's, warn of how two packages are still built.
+pip() { .venv/bin/python -W ignore -m pip --disable-pip-version-check --quiet "$@"; }
 pip install --require-hashes -r constraints.txt
 pip install --no-deps --no-build-isolation --editable .
 say "Compiling the kernel that reads ledgers into Arrow columns"
