@@ -25,7 +25,6 @@ from magnetar.broker.listeners import parse_listeners
 from magnetar.broker.settings import Settings
 from magnetar.kafka.connection import Conversation
 from magnetar.kafka.handler import KafkaProtocolHandler
-from magnetar.kafka.handlers import produce as produce_handler
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.partitions.producers import ProducerStates
 from magnetar.kafka.wire.errors import ErrorCode
@@ -324,12 +323,10 @@ def test_no_acknowledged_record_is_lost_doubled_or_moved() -> None:
 
 
 def answers_before_it_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = produce_handler._produce_one
-
-    async def forgets(topic: Any, asked: Any, context: Any, waiting: Any) -> Any:
-        return await original(topic, asked, context, {})
-
-    monkeypatch.setattr(produce_handler, "_produce_one", forgets)
+    original = Partition.produce
+    monkeypatch.setattr(
+        Partition, "produce", lambda self, draft: original(self, draft)._replace(durable=None)
+    )
 
 
 def takes_a_batch_twice(monkeypatch: pytest.MonkeyPatch) -> None:
