@@ -50,7 +50,7 @@ class Usage:
 
     def cpu_seconds(self) -> float:
         """Give the time used so far by the processes that are there now, and by those that ended."""
-        self.worker_mb()  # Spark ends workers that have nothing to do
+        self._note_memory()  # now already: Spark ends workers that have nothing to do
         # One that ends while we look is missing for an instant; time that was used is never less afterwards.
         return max(self._cpu_seconds() for _ in range(3))
 
@@ -80,7 +80,11 @@ class Usage:
         return bool(int(ignored.split()[1], 16) >> (signal.SIGCHLD - 1) & 1)
 
     def worker_mb(self) -> float:
-        """Give the most memory that a Python worker ever had which was there now or at any time asked for before."""
+        """Give the most memory that any Python worker had, of all that were there at this or an earlier reading."""
+        self._note_memory()
+        return self._most_mb
+
+    def _note_memory(self) -> None:
         for pid in self._pids():
             try:
                 if b"pyspark.daemon" not in Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -90,7 +94,6 @@ class Usage:
                 continue
             peak = next((line for line in lines if line.startswith("VmHWM:")), "VmHWM: 0 kB")
             self._most_mb = max(self._most_mb, int(peak.split()[1]) * 1024 / 1e6)
-        return self._most_mb
 
     def _pids(self) -> list[int]:
         found, left = [], [os.getpid()]

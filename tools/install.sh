@@ -21,6 +21,9 @@ sys.exit(sys.base_prefix != "/usr" and "--enable-optimizations" not in (sysconfi
 # PYTHON if it is given; else the first of those here that is quick, else the first that will do.
 find_python() {
   local python fit=()
+  if [ -n "${PYTHON:-}" ] && ! suits "$PYTHON"; then
+    say "PYTHON=$PYTHON is passed over: it is not Python 3.11, 3.12 or 3.13" >&2
+  fi
   for python in ${PYTHON:+"$PYTHON"} python3 /usr/bin/python3 python3.13 python3.12 python3.11; do
     if command -v "$python" >/dev/null && suits "$python"; then fit+=("$python"); fi
   done

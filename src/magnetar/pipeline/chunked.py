@@ -14,7 +14,7 @@ import numpy as np
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
 from magnetar.ledger.files.layout import FRAME_BYTES, HEADER_BYTES
 from magnetar.pipeline.frames import ENTRY_ID, FOREIGN, FRAME_AT, LAST_OFFSET
-from magnetar.pipeline.mapped import MappedLedger
+from magnetar.pipeline.mapped import STEP_BYTES, MappedLedger
 from magnetar.pipeline.slices import ChunkedLog
 from magnetar.records import kernel
 from magnetar.records.arrow import Table
@@ -86,10 +86,11 @@ class ChunkedMessages:
         """Take note of the entries in ``[at, end)``."""
         assert self._chunks is not None
         while at < end:
-            walk = ledger.walk(at, entry_id, end, verify=False)
+            walk = ledger.walk(at, entry_id, end, verify=False, most_bytes=STEP_BYTES)
             if not len(walk.rows):
                 return
             self._note(ledger, walk.rows, walk.at)
+            ledger.done_with(at, walk.at)
             at, entry_id = walk.at, walk.entry_id
 
     def _note(self, ledger: MappedLedger, rows: Table, end: int) -> None:

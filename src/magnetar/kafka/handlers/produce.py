@@ -62,11 +62,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
                 draft = partition.check(_records(asked, partition, context.api_version))
                 produced = partition.produce(draft if isinstance(draft, Draft) else await draft)
             except Exception as error:
-                _fail(row, error)
-                if isinstance(error, RecordsRejected | ProducerRefused) and partition is not None:
-                    row.log_start_offset = (
-                        partition.log.first_offset
-                    )  # which Kafka tells with these errors only
+                _fail(row, error, partition)
                 continue
             row.base_offset, row.log_append_time_ms, durable = produced
             row.log_start_offset = partition.log.first_offset
@@ -109,10 +105,13 @@ _OWN_CODES: dict[type[BaseException], ErrorCode] = {
 }
 
 
-def _fail(row: PartitionProduceResponse, error: BaseException) -> None:
+def _fail(row: PartitionProduceResponse, error: BaseException, partition: Partition | None = None) -> None:
     row.error_code = _OWN_CODES.get(type(error)) or code_for(error)
     row.error_message = str(error)
     row.base_offset = row.log_append_time_ms = row.log_start_offset = -1
+    # Where the log starts Kafka tells with these errors only.
+    if isinstance(error, RecordsRejected | ProducerRefused) and partition is not None:
+        row.log_start_offset = partition.log.first_offset
     if isinstance(error, RecordsRejected):
         row.record_errors = [
             BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=why)

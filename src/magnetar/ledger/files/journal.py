@@ -73,9 +73,8 @@ class Journal:
         self._writing = False
         self._begins_soon = False
         self._kernel = disk.kernel_writes(self._loop)
-        self._running: set[Future[None] | asyncio.Future[None]] = (
-            set()
-        )  # of threads, and what the kernel writes
+        # What threads do, and what the kernel writes.
+        self._running: set[Future[None] | asyncio.Future[None]] = set()
         self._no_room_until = 0.0
         self._buffers: list[memoryview] = []
         self.failed: StorageFailed | None = None
