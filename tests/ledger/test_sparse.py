@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from itertools import pairwise
+from operator import le
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,33 @@ def test_an_index_comes_back(entries: list[tuple[int, int, int]], attachment: by
     assert (found.end, found.entries, found.next_offset) == (index.end, index.entries, index.next_offset)
 
 
+@given(ENTRIES, st.integers(0, 40), st.binary(max_size=20), st.sampled_from(["a boot", "é", "b" * 36]))
+def test_what_was_not_flushed_counts_in_its_boot_alone(
+    entries: list[tuple[int, int, int]], durable: int, attachment: bytes, boot: str
+) -> None:
+    index, before = index_of(entries), index_of(entries[:durable])
+    index.flushed = before.mark()
+    data = index.encode(attachment, boot=boot)
+    found, kept = SparseIndex.decode(data, PATH, boot)
+    assert (columns(found), found.mark(), kept) == (columns(index), index.mark(), attachment)
+    assert found.flushed == before.mark()
+    for other in ("another", None):
+        found, kept = SparseIndex.decode(data, PATH, other)
+        assert kept is None
+        assert columns(found)[:4] == columns(before)[:4]
+        assert all(map(le, found.earliest, before.earliest)), "never later than it was"
+        assert found.mark() == found.flushed == before.mark()
+
+
+@given(ENTRIES, st.data())
+def test_an_index_that_was_cut_short_is_refused(
+    entries: list[tuple[int, int, int]], data: st.DataObject
+) -> None:
+    whole = index_of(entries).encode(b"attachment", boot="a boot")[:-4]
+    with pytest.raises(LedgerCorrupt):
+        SparseIndex.decode(with_crc(whole[: data.draw(st.integers(0, len(whole) - 1))]), PATH, "a boot")
+
+
 @given(ENTRIES)
 def test_each_point_knows_the_earliest_time_up_to_the_next(entries: list[tuple[int, int, int]]) -> None:
     index = index_of(entries)
@@ -75,7 +103,7 @@ def test_the_first_version_is_read_and_knows_no_earliest_time(
     found.add(10, 1, NOW_MS, NOW_MS)  # a broker goes on with it
     assert len(found.earliest) == len(found.positions)
     with pytest.raises(LedgerCorrupt, match="another version"):
-        SparseIndex.decode(with_crc(b"MGINDEX3" + body[8:] + attachment), PATH)
+        SparseIndex.decode(with_crc(b"MGINDEX4" + body[8:] + attachment), PATH)
 
 
 def with_crc(body: bytes) -> bytes:

@@ -129,6 +129,10 @@ def trusts_the_journal_while_lazy_appends_lie_before(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(managed.FilesManagedLedger, "_journal", hasty)
 
 
+def trusts_in_another_boot_what_was_not_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sparse.SparseIndex, "back_to", lambda self, mark: None)
+
+
 @pytest.mark.parametrize(
     "plant",
     [
@@ -139,6 +143,7 @@ def trusts_the_journal_while_lazy_appends_lie_before(monkeypatch: pytest.MonkeyP
         trusts_an_attachment_from_beyond_the_end,
         replays_a_journal_that_was_cut_off,
         trusts_the_journal_while_lazy_appends_lie_before,
+        trusts_in_another_boot_what_was_not_flushed,
     ],
 )
 def test_simulation_finds_planted_bugs(

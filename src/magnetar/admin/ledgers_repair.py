@@ -252,7 +252,7 @@ class _Mender:
         except LedgerCorrupt:
             attachment = b""
         self._disk.sync([path])
-        self._disk.replace({kept: due.encode(attachment)})
+        self._disk.replace({kept: due.encode(attachment or b"")})
         self._did(kept, 0, "index built anew", name, summary.ledger_id)
 
     def _cut(self, path: Path, size: int) -> None:

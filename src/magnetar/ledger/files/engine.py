@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from magnetar.ledger.boot import boot_id
 from magnetar.ledger.disk import Disk
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.files.compacting import COMPACTING
@@ -45,14 +46,6 @@ _IDS = "/ledgers/next-id"
 _STATE = "/magnetar/files-engine"  # the boot, and up to which use nothing of the journal is needed any more
 _MOST_OPEN_FILES = 1000
 _log = logging.getLogger("magnetar.ledger")
-
-
-def boot_id() -> str:
-    """Give what tells one boot of this machine from another: after a new one, unflushed pages are gone."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return "unknown"
 
 
 def clean_use_of(metadata: MetadataStore) -> int:
@@ -191,6 +184,7 @@ class FilesEngine(LedgerEngine):
             replayed=self._replayed,
             may_have_holes=info.properties.get("boot", self.boot) != self.boot,
             durable=policy.flush is Flush.always,
+            boot=self.boot,
         )
         if info.ledgers:
             await self.in_thread(recovery.run)
@@ -209,7 +203,7 @@ class FilesEngine(LedgerEngine):
 
     async def open_sealed(self, summary: LedgerSummary) -> LedgerFile:
         """Give a sealed ledger to read from, its index read, or rebuilt where it is missing or damaged."""
-        index = await self.in_thread(lambda: sealed_index(self.disk, self.root, summary))
+        index = await self.in_thread(lambda: sealed_index(self.disk, self.root, summary, self.boot))
         return self.ledger_file(summary.ledger_id, summary.first_offset, index)
 
     # -- what managed ledgers ask of their engine --------------------------------------------------------------
@@ -301,8 +295,18 @@ class FilesEngine(LedgerEngine):
 
     async def keep(self, words: list[Words]) -> None:
         """Make ledgers durable, then put what is to be kept beside them into their index files."""
+        marks = [each.points.mark() for each in words]
         files = {each.path: each.points.encode(each.attachment) for each in words}
         await self.flush([each.ledger for each in words])
+        for each, mark in zip(words, marks, strict=True):
+            each.points.flushed = mark
+        await self._put(files)
+
+    async def keep_for_this_boot(self, words: Words) -> None:
+        """Put what is to be kept into a ledger's index file, and leave it to the system when to flush the ledger."""
+        await self._put({words.path: words.points.encode(words.attachment, boot=self.boot)})
+
+    async def _put(self, files: dict[Path, bytes]) -> None:
         try:
             await self.in_thread(lambda: self.disk.replace(files))
         except OSError as error:

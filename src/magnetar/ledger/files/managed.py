@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from magnetar.ledger.boot import UNKNOWN_BOOT
 from magnetar.ledger.errors import (
     LedgerClosed,
     LedgerError,
@@ -76,7 +77,9 @@ class FilesManagedLedger(CompactingLedger):
         self._is_deleted = False
         self._closed: LedgerClosed | LedgerFenced | None = None
         self._keeping = asyncio.Lock()  # one index of this log is written at a time, in order
-        self._kept: tuple[int, int, bytes] | None = None  # ledger id, end and attachment of the last one
+        self._kept: tuple[int, int, bytes] | None = (
+            None  # ledger id, end and attachment of the last, if it was flushed
+        )
         self._lazy: set[LedgerFile] = set()  # those with appends that nothing has made durable
         self._catching_up = False
         self._caught_up: Durable | None = None
@@ -260,16 +263,23 @@ class FilesManagedLedger(CompactingLedger):
         writer = self._writer
         if writer is not None:
             self._checked_bytes, self._checked_entries = writer.index.end, writer.index.entries
-            self._engine.background(self._keep_index(writer))
+            # Where nobody asked for flushes, they would only cost: what was not flushed outlives all but a power loss.
+            flushes = self.policy.flush is not Flush.os or self._engine.boot == UNKNOWN_BOOT
+            self._engine.background(self._keep_index(writer, flushes=flushes))
 
-    async def _keep_index(self, ledger: LedgerFile) -> None:
+    async def _keep_index(self, ledger: LedgerFile, *, flushes: bool = True) -> None:
         async with self._keeping:
             if ledger is not self._writer or self._is_deleted:
                 return  # its last index is kept when it is sealed
             words = self._words(ledger)
-            if words.key != self._kept:
+            if words.key == self._kept:
+                return
+            if flushes:
                 await self._engine.keep([words])
                 self._kept = words.key
+            else:
+                await self._engine.keep_for_this_boot(words)
+                self._kept = None
 
     def _words(self, ledger: LedgerFile) -> Words:
         """Give what the index of the open ledger would say now, with what the log's owner adds."""

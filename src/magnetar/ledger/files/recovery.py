@@ -43,6 +43,7 @@ class Recovery:
         replayed: Mapping[int, int],
         may_have_holes: bool,
         durable: bool,
+        boot: str,
     ) -> None:
         self.last: SparseIndex | None = None
         self.checked = 0, 0
@@ -56,6 +57,7 @@ class Recovery:
         self._replayed = replayed
         self._may_have_holes = may_have_holes
         self._durable = durable
+        self._boot = boot
 
     def run(self) -> None:
         """Recover every ledger that is not sealed; raise ``LedgerCorrupt`` where something is wrong."""
@@ -68,7 +70,7 @@ class Recovery:
             raise as_storage_error(error) from error
 
     def _recover(self, summary: LedgerSummary) -> None:
-        index, attachment = kept_index(self._disk, self._root, summary)
+        index, attachment = kept_index(self._disk, self._root, summary, self._boot)
         if attachment is not None:
             self.kept = (summary.ledger_id, index.end, attachment)
         self.checked = index.end, index.entries
@@ -111,7 +113,9 @@ class Recovery:
         """Add what the file holds behind ``index``, and cut what is not whole."""
         path = ledger_path(self._root, summary.ledger_id)
         closed = closed_at(self._info, summary.ledger_id)
-        whole_until = max(index.end if index.entries else 0, closed, self._replayed.get(summary.ledger_id, 0))
+        replayed = self._replayed.get(summary.ledger_id, 0)
+        whole_until = max(index.end if index.entries else 0, closed, replayed)
+        durable_until = max(index.flushed.end if index.flushed.entries else 0, closed, replayed)
         file = self._file(path, summary, must_be_there=bool(whole_until))
         try:
             if index.end == file.size() == closed:
@@ -121,7 +125,7 @@ class Recovery:
                 extra = {"file": str(path), "at": end, "bytes": file.size() - end}
                 _log.warning("torn tail cut", extra=extra)
                 file.truncate(end)
-            if end <= whole_until:
+            if end <= durable_until:
                 return
             if self._durable or summary is not self._info.ledgers[-1]:
                 file.sync()  # from here on it is visible, so it must not be lost again
@@ -158,7 +162,7 @@ class Recovery:
         for summary in reversed(self._info.ledgers[-_MOST_INDEXES:]):
             if self.kept is not None and self.kept[0] == summary.ledger_id:
                 return
-            index, attachment = kept_index(self._disk, self._root, summary)
+            index, attachment = kept_index(self._disk, self._root, summary, self._boot)
             if attachment is not None:
                 self.kept = (summary.ledger_id, index.end, attachment)
                 return
@@ -169,13 +173,18 @@ def _is_part_of(found: bytes, due: bytes) -> bool:
     return all(byte in (0, right) for byte, right in zip(found, due, strict=True))
 
 
-def kept_index(disk: Disk, root: Path, summary: LedgerSummary) -> tuple[SparseIndex, bytes | None]:
-    """Give a ledger's index and attachment; an empty one and None where it is missing or damaged."""
+def kept_index(
+    disk: Disk, root: Path, summary: LedgerSummary, boot: str | None = None
+) -> tuple[SparseIndex, bytes | None]:
+    """Give a ledger's index and attachment, as far as they count in ``boot`` (None: this machine's).
+
+    It is an empty one, and None, where it is missing or damaged.
+    """
     path = index_path(root, summary.ledger_id)
     try:
         file = disk.open(path)
         try:
-            index, attachment = SparseIndex.decode(file.read(file.size(), 0), path)
+            index, attachment = SparseIndex.decode(file.read(file.size(), 0), path, boot)
         finally:
             file.close()
         if index.ledger_id != summary.ledger_id:
@@ -188,9 +197,9 @@ def kept_index(disk: Disk, root: Path, summary: LedgerSummary) -> tuple[SparseIn
     return index, attachment
 
 
-def sealed_index(disk: Disk, root: Path, summary: LedgerSummary) -> SparseIndex:
+def sealed_index(disk: Disk, root: Path, summary: LedgerSummary, boot: str | None = None) -> SparseIndex:
     """Give the index of a sealed ledger; read it anew from the ledger where it is missing or damaged, and keep it."""
-    index, attachment = kept_index(disk, root, summary)
+    index, attachment = kept_index(disk, root, summary, boot)
     if (index.end, index.entries, index.next_offset) == (
         summary.size,
         summary.entries,

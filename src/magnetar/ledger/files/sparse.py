@@ -1,7 +1,7 @@
 """The sparse index of one ledger: every so many bytes, which entry and offset begin where.
 
-On disk (``.index`` beside the ledger) it is also the ledger's checkpoint: the file up to ``end`` was durable and
-whole when it was written, so recovery reads on from there. All numbers big-endian:
+On disk (``.index`` beside the ledger) it is also the ledger's checkpoint: the file up to ``end`` was whole when it was
+written, and durable, so recovery reads on from there. All numbers big-endian:
 
     offset  size  field
          0     8  magic "MGINDEX2"
@@ -18,6 +18,16 @@ whole when it was written, so recovery reads on from there. All numbers big-endi
 
 An earliest timestamp may be earlier than any that is there, never later; `UNKNOWN_TIME` says nothing at all. Files
 with the magic "MGINDEX1" have no such column.
+
+With the magic "MGINDEX3" the ledger was not flushed. All of it counts as long as the machine is not started anew; then
+only what had been flushed before does, and the attachment, which speaks of more, does not. Before the points it has
+
+         8     8  bytes of the ledger's file that are durable
+        16     8  entries in them
+        24     8  next offset behind them
+        32     8  latest timestamp in them
+        40     2  n, at least 1
+        42     n  the boot in which all of it counts
 """
 
 from __future__ import annotations
@@ -25,9 +35,11 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from pathlib import Path
+from typing import NamedTuple
 
+from magnetar.ledger.boot import boot_id
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.files.layout import HEADER_BYTES
 from magnetar.records.batch import UNKNOWN_TIME
@@ -35,8 +47,19 @@ from magnetar.records.crc import crc32c
 
 POINT_EVERY_BYTES = 32 << 10
 _MAGIC = b"MGINDEX2"
-_COLUMNS = {_MAGIC: 5, b"MGINDEX1": 4}
+_UNFLUSHED = b"MGINDEX3"
+_COLUMNS = {_MAGIC: 5, _UNFLUSHED: 5, b"MGINDEX1": 4}
 _HEAD = struct.Struct(">8sQQQQqQQ")
+_FLUSHED = struct.Struct(">QQQqH")
+
+
+class Mark(NamedTuple):
+    """A place between two entries, and what the index knew there."""
+
+    end: int
+    entries: int
+    next_offset: int
+    max_timestamp: int
 
 
 class SparseIndex:
@@ -47,6 +70,7 @@ class SparseIndex:
         "end",
         "entries",
         "entry_ids",
+        "flushed",
         "ledger_id",
         "max_timestamp",
         "next_offset",
@@ -61,6 +85,8 @@ class SparseIndex:
         self.entries = 0
         self.next_offset = first_offset
         self.max_timestamp = -1
+        self.flushed = self.mark()
+        """Up to where the ledger's file is known to be durable."""
         self.positions = array("q")
         self.entry_ids = array("q")
         self.offsets = array("q")
@@ -90,6 +116,17 @@ class SparseIndex:
         if timestamp_ms > self.max_timestamp:
             self.max_timestamp = timestamp_ms
 
+    def mark(self) -> Mark:
+        """Give the present end."""
+        return Mark(self.end, self.entries, self.next_offset, self.max_timestamp)
+
+    def back_to(self, mark: Mark) -> None:
+        """Forget the entries behind ``mark``."""
+        count = bisect_left(self.positions, mark.end)
+        for column in (self.positions, self.entry_ids, self.offsets, self.times, self.earliest):
+            del column[count:]
+        self.end, self.entries, self.next_offset, self.max_timestamp = mark
+
     def before_offset(self, offset: int) -> tuple[int, int]:
         """Give (position, entry id) of the nearest point whose entry begins at or before ``offset``."""
         return self._point(bisect_right(self.offsets, offset) - 1)
@@ -115,8 +152,8 @@ class SparseIndex:
             return HEADER_BYTES, 0
         return self.positions[which], self.entry_ids[which]
 
-    def encode(self, attachment: bytes = b"") -> bytes:
-        """Give the bytes of the index file."""
+    def encode(self, attachment: bytes = b"", *, boot: str = "") -> bytes:
+        """Give the bytes of the index file of a flushed ledger, or of one that was not in this ``boot``."""
         columns = (self.positions, self.entry_ids, self.offsets, self.times, self.earliest)
         points = array("q", [0]) * (len(columns) * len(self.positions))
         for place, column in enumerate(columns):
@@ -124,29 +161,50 @@ class SparseIndex:
         if sys.byteorder == "little":
             points.byteswap()
         head = _HEAD.pack(
-            _MAGIC, self.ledger_id, self.end, self.entries, self.next_offset, self.max_timestamp,
-            len(self.positions), len(attachment),
+            _UNFLUSHED if boot else _MAGIC, self.ledger_id, *self.mark(), len(self.positions), len(attachment),
         )  # fmt: skip
+        if boot:
+            head += _FLUSHED.pack(*self.flushed, len(boot.encode())) + boot.encode()
         body = head + points.tobytes() + attachment
         return body + struct.pack(">I", crc32c(body))
 
     @classmethod
-    def decode(cls, data: bytes, path: Path) -> tuple[SparseIndex, bytes]:
-        """Give the index and its attachment; raise ``LedgerCorrupt`` for damaged bytes."""
+    def decode(cls, data: bytes, path: Path, boot: str | None = None) -> tuple[SparseIndex, bytes | None]:
+        """Give the index and its attachment as far as they count in ``boot``: by default, in this one of this machine.
+
+        There is none where the attachment does not count. Raises ``LedgerCorrupt`` for damaged bytes.
+        """
         if len(data) < _HEAD.size + 4 or struct.unpack(">I", data[-4:])[0] != crc32c(memoryview(data)[:-4]):
             raise LedgerCorrupt(f"{path}: the index is damaged")
         magic, ledger_id, end, entries, next_offset, latest, count, size = _HEAD.unpack_from(data)
         width = _COLUMNS.get(magic, 0)
-        points_end = _HEAD.size + 8 * width * count
+        flushed, of_boot, points_at = None, "", _HEAD.size
+        if magic == _UNFLUSHED:
+            flushed, of_boot, points_at = _flushed_in(data, path)
+        points_end = points_at + 8 * width * count
         if not width or len(data) != points_end + size + 4:
             raise LedgerCorrupt(f"{path}: this is no index, or one of another version")
         index = cls(ledger_id, 0)
         index.end, index.entries, index.next_offset, index.max_timestamp = end, entries, next_offset, latest
-        points = array("q", data[_HEAD.size : points_end])
+        points = array("q", data[points_at:points_end])
         if sys.byteorder == "little":
             points.byteswap()
         index.positions, index.entry_ids, index.offsets, index.times = (
             points[place::width] for place in range(4)
         )
         index.earliest = points[4::width] if width > 4 else array("q", [UNKNOWN_TIME]) * count
+        index.flushed = flushed or index.mark()
+        if flushed is not None and of_boot != (boot_id() if boot is None else boot):
+            index.back_to(flushed)
+            return index, None
         return index, data[points_end:-4]
+
+
+def _flushed_in(data: bytes, path: Path) -> tuple[Mark, str, int]:
+    """Give what is durable, the boot in which the rest counts, too, and where the points begin."""
+    try:
+        *mark, size = _FLUSHED.unpack_from(data, _HEAD.size)
+    except struct.error:
+        raise LedgerCorrupt(f"{path}: the index is too short") from None
+    at = _HEAD.size + _FLUSHED.size
+    return Mark(*mark), data[at : at + size].decode(errors="replace"), at + size
