@@ -402,3 +402,82 @@ class ManagedLedgerContract:
         await house.reopen()
         log = await house.open()
         assert [entry.last_offset for entry in await read_all(log)] == list(range(kept + 1))
+
+    # -- turns
+
+    @pytest.mark.parametrize("flush", [Flush.os, Flush.interval])
+    async def test_what_is_appended_in_a_turn_is_there_at_its_end(self, house: House, flush: Flush) -> None:
+        log, other = (
+            await house.open(flush=flush, max_ledger_entries=4),
+            await house.open("other", flush=flush),
+        )
+        told: list[int] = []
+        log.on_visible = lambda: told.append(log.visible_offset)
+        append(log, b"before")
+        house.engine.begin_turn()
+        appended = [append(log, b"%d" % n, b"x") for n in range(10)]
+        append(other, b"elsewhere")
+        assert [each.base_offset for each in appended] == list(range(1, 21, 2))
+        assert (log.next_offset, other.next_offset, other.visible_offset) == (21, 1, 0)
+        assert not await other.read(0, max_bytes=1000), "nobody reads what is not written"
+        assert house.engine.end_turn() == {}
+        assert (log.visible_offset, other.visible_offset) == (21, 1)
+        assert told[0] == 1
+        assert told[-1] == 21
+        assert len(told) <= 1 + 3, "once for each ledger that was written, not for each entry"
+        due = [batch(b"before"), *(batch(b"%d" % n, b"x") for n in range(10))]
+        assert [payload(entry) for entry in await read_all(log)] == due
+        for each, offset in zip(appended, range(2, 22, 2), strict=True):
+            assert (await log.entry(each.position)).last_offset == offset
+        await house.reopen()
+        assert [payload(entry) for entry in await read_all(await house.open())] == due
+        assert len(await read_all(await house.open("other"))) == 1
+
+    async def test_what_the_disk_does_not_take_of_a_turn_is_taken_back(self, house: House) -> None:
+        log, other = await house.open(flush=Flush.os), await house.open("other", flush=Flush.os)
+        durable = await house.open("durable", flush=Flush.always)
+        for each in (log, other):
+            append(each, b"kept")
+        await append_durably(durable, b"kept")
+        taken_back: list[int] = []
+        log.on_taken_back = taken_back.append
+        make_room = house.fill_disk()
+        house.engine.begin_turn()
+        for n in range(60):
+            append(log, b"%d" % n + b"y" * 10_000)
+        with pytest.raises(StorageFull):
+            append(durable, b"y" * 500_000)
+        assert (log.next_offset, log.visible_offset) == (61, 1)
+        refused = house.engine.end_turn()
+        assert list(refused) == [log]
+        assert refused[log].offset == 1
+        assert isinstance(refused[log].error, StorageFull)
+        assert (log.next_offset, log.visible_offset, taken_back) == (1, 1, [1])
+        assert (other.next_offset, durable.next_offset) == (1, 1)
+        assert len(await read_all(log)) == 1
+        make_room()
+        house.engine.begin_turn()
+        assert append(log, b"again").base_offset == 1
+        assert house.engine.end_turn() == {}
+        assert (await append_durably(durable, b"again")).base_offset == 1
+        await house.reopen()
+        for name in (NAME, "durable"):
+            log = await house.open(name)
+            assert [payload(entry) for entry in await read_all(log)] == [batch(b"kept"), batch(b"again")]
+
+    async def test_a_turn_that_fails_at_a_roll_over_takes_nothing_more(self, house: House) -> None:
+        log = await house.open(flush=Flush.os, max_ledger_bytes=1_000_000)
+        append(log, b"kept")
+        make_room = house.fill_disk()
+        house.engine.begin_turn()
+        for n in range(2):
+            append(log, b"%d" % n + b"y" * 500_000)
+        with pytest.raises(StorageFull):
+            append(log, b"z")  # its ledger is full, and what is gathered for that one does not go in
+        make_room()
+        with pytest.raises(StorageFull):
+            append(log, b"z")  # there is room now, but it must not follow what was refused before it
+        assert house.engine.end_turn()[log].offset == 1
+        assert log.next_offset == 1
+        assert append(log, b"after").base_offset == 1
+        assert [payload(entry) for entry in await read_all(log)] == [batch(b"kept"), batch(b"after")]

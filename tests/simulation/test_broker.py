@@ -1,5 +1,7 @@
 """A whole broker in virtual time: its disk crashes, tears and fills up, its network is slow and cuts connections.
 
+What it promises of a power loss it promises with ``flush=always`` alone; with ``os`` it only ever is killed.
+
 Idempotent producers send numbered records until a life ends; in the next life they send again whatever was not
 acknowledged, as Kafka's clients do. When all lives are over, Fetch must give every acknowledged record once and in
 order. A failure prints its seed.
@@ -82,6 +84,7 @@ class Wire:
         self._asked: deque[tuple[int, int, asyncio.Future[Any]]] = deque()
         self._answers = FrameReader()
         self._quiet_until = 0.0
+        self._on_their_way = 0
         self.is_cut = False
         self._conversation = Conversation(
             world.handler.services,
@@ -103,14 +106,18 @@ class Wire:
         self._asked.append((message.API_KEY, version, answer))
         data = frame(request_bytes(message, version))
         self._quiet_until = max(self._quiet_until, loop.time()) + self._world.dice.random() * 0.002
+        self._on_their_way += 1
         loop.call_at(self._quiet_until, self._arrive, data)
         return answer
 
     def _arrive(self, data: bytes) -> None:
         if self.is_cut or self._world.disk.crashed:
             return
+        self._on_their_way -= 1
         try:
             self._frames.feed(data)
+            if self._on_their_way and self._world.dice.random() < 0.5:
+                return  # the broker is busy: it finds this one together with the next
             self._conversation.go_on()
         except Crashed:
             pass
@@ -151,7 +158,9 @@ class BrokerWorld:
         self.now = 0.0
         self.loop: VirtualLoop
         self.handler: KafkaProtocolHandler
-        settings = Settings(num_partitions=PARTITIONS, flush="always", log_segment_bytes=20_000)
+        flush = self.dice.choice(("always", "os"))
+        self.may_lose_power = flush == "always"
+        settings = Settings(num_partitions=PARTITIONS, flush=flush, log_segment_bytes=20_000)
         self.settings = settings
         (self.listener,) = parse_listeners(settings)
 
@@ -159,7 +168,7 @@ class BrokerWorld:
         for _ in range(LIVES):
             self.disk.crash_at = self.disk.steps + 40 + int(self.dice.expovariate(1 / 150))
             self._in_new_process(self._live())
-            power_lost = self.dice.random() < 0.5
+            power_lost = self.may_lose_power and self.dice.random() < 0.5
             self.disk.crashed = True
             self.disk.restart(power_lost=power_lost)
             self.boots += power_lost
@@ -339,8 +348,24 @@ def forgets_producers_at_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Partition, "load", load)
 
 
+def remembers_batches_that_storage_did_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProducerStates, "take_back", lambda self, offset: None)
+
+
+def answers_whatever_storage_says_at_the_end_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = Conversation._written
+    monkeypatch.setattr(Conversation, "_written", lambda self, refused: written(self, {}))
+
+
 @pytest.mark.parametrize(
-    "plant", [answers_before_it_is_durable, takes_a_batch_twice, forgets_producers_at_a_restart]
+    "plant",
+    [
+        answers_before_it_is_durable,
+        takes_a_batch_twice,
+        forgets_producers_at_a_restart,
+        remembers_batches_that_storage_did_not_take,
+        answers_whatever_storage_says_at_the_end_of_a_turn,
+    ],
 )
 def test_planted_bugs_are_found(plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)

@@ -71,20 +71,29 @@ def reuses_a_segment_before_its_ledgers_are_flushed(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(journal.Journal, "_flush_behind", lambda self, full: self._free.append(full))
 
 
-def counts_an_entry_before_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    append = ledger_file.LedgerFile.append
+def counts_entries_that_were_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = ledger_file.LedgerFile.write
 
-    def hasty(self: ledger_file.LedgerFile, head: bytes, rest: list[bytes], **about: int) -> object:
-        index, was = self.index, (self.index.end, self.index.entries, self.index.next_offset)
-        index.add(16 + len(head) + sum(map(len, rest)), about["messages"], about["timestamp_ms"])
-        after = (index.end, index.entries, index.next_offset)
-        index.end, index.entries, index.next_offset = was
+    def proud(self: ledger_file.LedgerFile, parts: list[bytes], mark: sparse.Mark) -> None:
+        after = self.index.mark()
         try:
-            return append(self, head, rest, **about)  # type: ignore[arg-type]
+            write(self, parts, mark)  # type: ignore[arg-type]
         finally:
-            index.end, index.entries, index.next_offset = after
+            self.index.end, self.index.entries, self.index.next_offset, self.index.max_timestamp = after
 
-    monkeypatch.setattr(ledger_file.LedgerFile, "append", hasty)
+    monkeypatch.setattr(ledger_file.LedgerFile, "write", proud)
+
+
+def shows_what_is_only_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    append = managed.FilesManagedLedger.append
+
+    def hasty(self: managed.FilesManagedLedger, message: list[bytes], **about: int) -> object:
+        appended = append(self, message, **about)  # type: ignore[arg-type]
+        if self._gathered_from is not None:
+            self._made_durable(self.next_offset)
+        return appended
+
+    monkeypatch.setattr(managed.FilesManagedLedger, "append", hasty)
 
 
 def forgets_to_flush_what_recovery_shows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +147,8 @@ def trusts_in_another_boot_what_was_not_flushed(monkeypatch: pytest.MonkeyPatch)
     [
         acknowledges_before_the_journal_is_written,
         reuses_a_segment_before_its_ledgers_are_flushed,
-        counts_an_entry_before_it_is_written,
+        counts_entries_that_were_not_written,
+        shows_what_is_only_gathered,
         forgets_to_flush_what_recovery_shows,
         trusts_an_attachment_from_beyond_the_end,
         replays_a_journal_that_was_cut_off,

@@ -102,9 +102,9 @@ class World:
         if self.disk.crashed:
             raise Crashed
         what = self.dice.choices(
-            (self._append, self._wait, self._read, self._trim, self._retain, self._checkpoint, self._disk_space,
-             self._policy, self._delete, self._fail_flushes),
-            (50, 20, 16, 4, 4, 4, 3, 10, 1, 2),
+            (self._append, self._append_in_a_turn, self._wait, self._read, self._trim, self._retain, self._checkpoint,
+             self._disk_space, self._policy, self._delete, self._fail_flushes),
+            (30, 20, 20, 16, 4, 4, 4, 3, 10, 1, 2),
         )[0]  # fmt: skip
         await what()
 
@@ -125,6 +125,45 @@ class World:
             assert appended.base_offset == before
             assert log.next_offset == model.end
             self._expect(model, appended, model.end)
+
+    async def _append_in_a_turn(self) -> None:
+        """Append to some logs before anything is written; the disk may fill up, or get room again, at any time."""
+        before = {name: model.end for name, model in self.models.items()}
+        given: list[tuple[str, tuple[int, bytes], int, Appended]] = []
+        self.engine.begin_turn()
+        try:
+            for _ in range(self.dice.choice((1, 3, 12))):
+                name, log = self.dice.choice(list(self.logs.items()))
+                values = self._values()
+                model, begins = self.models[name], log.next_offset
+                entry, end = (begins, batch(*values)), begins + len(values)
+                model.entries.append(entry)  # a crash may leave it there
+                model.end = max(model.end, end)
+                model.lazy |= log.policy.flush is not Flush.always
+                try:
+                    appended = append(log, *values)
+                except (StorageFull, StorageFailed):
+                    model.entries.remove(entry)
+                    continue
+                assert appended.base_offset == begins
+                assert log.next_offset == end
+                assert log.visible_offset <= begins
+                given.append((name, entry, end, appended))
+                if self.dice.random() < 0.05:
+                    await self._disk_space()
+        finally:
+            refused = self.engine.end_turn()
+        for name, model in self.models.items():
+            model.end = before[name]
+        for name, entry, end, appended in given:
+            model, log = self.models[name], self.logs[name]
+            if log in refused and entry[0] >= refused[log].offset:
+                model.entries.remove(entry)
+            else:
+                model.end = end
+                self._expect(model, appended, end)
+        for name, log in self.logs.items():
+            assert log.next_offset == self.models[name].end
 
     def _values(self) -> list[bytes]:
         self.written += 1

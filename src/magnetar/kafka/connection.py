@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from magnetar.broker.auth import AuthenticationFailed
@@ -29,6 +29,7 @@ from magnetar.kafka.wire.header import (
     encode_response_header,
 )
 from magnetar.kafka.wire.malformed import WireError
+from magnetar.ledger.port import ManagedLedger, Refused
 from magnetar.records.compression import Buffer
 
 PRODUCE = 0
@@ -42,13 +43,15 @@ _log = logging.getLogger("magnetar.kafka")
 class Answer:
     """The place of one request in the order of answers; ``parts`` are there once it is answered."""
 
-    __slots__ = ("begun", "context", "header", "parts", "size", "translate")
+    __slots__ = ("begun", "context", "header", "is_done", "parts", "response", "size", "translate")
 
     def __init__(self, header: RequestHeader, size: int, context: RequestContext | None) -> None:
         self.header = header
         self.context = context
         self.size = size
         self.parts: Sequence[Buffer] | None = None
+        self.is_done = False  # ``response`` is there, and waits for the end of the turn
+        self.response: Any = None
         self.begun: Eager | asyncio.Task[None] | None = None
         self.translate: Callable[[Any], None] | None = None
 
@@ -85,6 +88,7 @@ class Conversation:
         self._full = False
         self._beginning = False
         self._catching_up = False
+        self._turn: list[Answer] = []  # those of Produce that began in this turn
         self._ready: list[Buffer] = []  # answers, in parts, that go out together
         self.client_id = ""
         self.software = Software()
@@ -96,22 +100,50 @@ class Conversation:
 
     def go_on(self) -> None:
         """Take up whole requests as far as order and the client's appetite for answers allow."""
+        if self._services.broker.engine.in_turn:
+            self._go_on_soon()
+            return
         self._beginning = True
         self._collect()
         wakeups = self._services.wakeups
         wakeups.begin()
         try:
-            while not (self._ended or self._full or self._blocked) and self._may_begin():
-                frame = self._frames.next_frame()
-                if frame is None:
-                    break
-                self._begin(frame)
+            while self._begin_some():
+                pass
         except (WireError, AuthenticationRequired) as error:
             self.refuse(str(error))
         finally:
             self._beginning = False
             wakeups.end()
         self._flush()
+
+    def _begin_some(self) -> bool:
+        """Take up requests as long as what they append can be written together; tell whether more can begin now."""
+        engine, frames = self._services.broker.engine, self._frames
+        engine.begin_turn()
+        try:
+            while not (self._ended or self._full or self._blocked) and self._may_begin():
+                frame = frames.next_frame()
+                if frame is None:
+                    break
+                self._begin(frame)
+        finally:
+            self._written(engine.end_turn())
+        return frames.waiting > 0 and not (self._ended or self._full or self._blocked) and self._may_begin()
+
+    def _written(self, refused: Mapping[ManagedLedger, Refused]) -> None:
+        """Answer the requests of a turn: what they appended is written now, but to logs that did not take it."""
+        turn, self._turn = self._turn, []
+        for answer in turn:
+            context = answer.context
+            try:
+                if refused and context is not None and context.taken_back is not None:
+                    context.taken_back(refused)
+            except ConnectionAbortedError as error:
+                self.refuse(str(error))
+            if answer.is_done:
+                self._answer(answer, answer.response, None)
+                answer.response = None
 
     def pause(self) -> None:
         """Begin nothing new: the client does not take its answers."""
@@ -197,6 +229,8 @@ class Conversation:
             for_all = not getattr(request, "topics", None)
             answer.translate = lambda response: home.outward(route.handler, response, asked_for_all=for_all)
         coroutine = handler(request, context)
+        if header.api_key == PRODUCE:
+            self._turn.append(answer)
         if header.api_key in (PRODUCE, FETCH):
             answer.begun = Eager(coroutine, lambda response, error: self._answered(answer, response, error))
         else:
@@ -240,6 +274,12 @@ class Conversation:
             self._answered(answer, response, None)
 
     def _answered(self, answer: Answer, response: Any, error: BaseException | None) -> None:
+        if answer.begun is None and error is None and answer.header.api_key == PRODUCE:
+            answer.response, answer.is_done = response, True
+        else:
+            self._answer(answer, response, error)
+
+    def _answer(self, answer: Answer, response: Any, error: BaseException | None) -> None:
         if self._ended:
             return  # what it held was given back when the conversation ended
         self._hold(-answer.size)
@@ -260,12 +300,18 @@ class Conversation:
             return
         if header.api_key == SASL_AUTHENTICATE or header.api_key == SASL_HANDSHAKE:
             self._authenticated()
-        if answer.begun is None:  # we are still inside the loop that began it, and that will send
+        if (
+            answer.begun is None or self._beginning
+        ):  # we are still inside the loop that began it, and that will send
             self._collect()
         elif header.api_key == FETCH:
             self._catch_up()
-        elif not self._catching_up:
+        else:
             # One flush makes the appends of many requests durable: their answers go out together, too.
+            self._go_on_soon()
+
+    def _go_on_soon(self) -> None:
+        if not self._catching_up:
             self._catching_up = True
             asyncio.get_running_loop().call_soon(self._catch_up)
 

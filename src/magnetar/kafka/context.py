@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from magnetar.kafka.fetch_sessions import FetchSessions
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
 from magnetar.kafka.wakeups import Wakeups
+from magnetar.ledger.port import ManagedLedger, Refused
 
 if TYPE_CHECKING:
     from magnetar.kafka.coordinators.groups import GroupCoordinator
@@ -57,5 +59,7 @@ class RequestContext:
     """What the client may do; None if that is everything."""
     software: Software = field(default_factory=Software)
     """The same for all requests of a connection."""
+    taken_back: Callable[[Mapping[ManagedLedger, Refused]], None] | None = None
+    """Told if logs did not take what the request appended in the turn in which it began."""
     placed: bool = False
     """Set by Produce once all its batches have their place in the logs: then the next request may begin."""

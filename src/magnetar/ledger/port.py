@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from magnetar.ledger.errors import LedgerError
 from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.compression import Buffer
 
@@ -36,6 +37,13 @@ class Appended(NamedTuple):
     position: Position
     base_offset: int
     durable: asyncio.Future[None] | None
+
+
+class Refused(NamedTuple):
+    """What storage said at the end of a turn: all that was appended from ``offset`` on was taken back."""
+
+    offset: int
+    error: LedgerError
 
 
 class StoredEntry(NamedTuple):
@@ -164,6 +172,8 @@ class ManagedLedger(ABC):
     """The next offset at the time of ``attachment``: what came later must be read again."""
     on_visible: Callable[[], None] | None
     """Called after ``visible_offset`` or ``first_offset`` moved."""
+    on_taken_back: Callable[[int], None] | None
+    """Called when storage did not take what was appended in a turn: offsets from there on will be given again."""
     watchers: list[Callable[[], None]]
     """Called then too: a log has one owner, and others may read along."""
     letting_go: list[Callable[[], None]]
@@ -185,7 +195,8 @@ class ManagedLedger(ABC):
 
         No message is earlier than ``earliest_ms``, which only helps to find them by time; `UNKNOWN_TIME` if whoever
         appends does not know. ``message`` is all that follows the broker's entry metadata. Raises ``StorageFull`` with
-        nothing written, ``StorageFailed`` or ``LedgerClosed``.
+        nothing written, ``StorageFailed`` or ``LedgerClosed``. In a turn, whether storage took it may be known only
+        when that ends: see `LedgerEngine.begin_turn`.
         """
 
     @abstractmethod
@@ -267,6 +278,20 @@ class LedgerEngine(ABC):
     @abstractmethod
     async def start(self) -> None:
         """Recover what a crash left behind; only then may ledgers be opened."""
+
+    in_turn: bool
+    """Whether a turn is under way."""
+
+    @abstractmethod
+    def begin_turn(self) -> None:
+        """Gather what is appended until `end_turn` and need not be durable at once: one write for each log.
+
+        The event loop must not go on between, and one turn not begin within another. Nothing of it is visible before.
+        """
+
+    @abstractmethod
+    def end_turn(self) -> Mapping[ManagedLedger, Refused]:
+        """Write what was gathered, and give the logs that did not take all of it."""
 
     @abstractmethod
     async def open(self, name: str, policy: LedgerPolicy) -> ManagedLedger:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.errors import code_for
@@ -20,6 +22,7 @@ from magnetar.kafka.wire.messages.produce_response import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from magnetar.ledger.port import ManagedLedger, Refused
 from magnetar.records.batch import TRANSACTIONAL
 from magnetar.records.errors import InvalidRecord, UnsupportedCompression
 
@@ -48,6 +51,8 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
     if request.acks not in (0, 1, _ALL):
         return _refused(request, ErrorCode.INVALID_REQUIRED_ACKS)
     waiting: dict[asyncio.Future[None], list[PartitionProduceResponse]] = {}
+    stored: list[tuple[Partition, PartitionProduceResponse]] = []
+    context.taken_back = partial(_take_back, request, stored)
     topics = []
     for topic in request.topic_data:
         rows = []
@@ -66,6 +71,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
                 continue
             row.base_offset, row.log_append_time_ms, durable = produced
             row.log_start_offset = partition.log.first_offset
+            stored.append((partition, row))
             if durable is not None:
                 waiting.setdefault(durable, []).append(row)
         topics.append(
@@ -117,6 +123,21 @@ def _fail(row: PartitionProduceResponse, error: BaseException, partition: Partit
             BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=why)
             for number, why in error.records
         ]
+
+
+def _take_back(
+    request: ProduceRequest,
+    stored: list[tuple[Partition, PartitionProduceResponse]],
+    refused: Mapping[ManagedLedger, Refused],
+) -> None:
+    """Say of what was produced in a turn that storage did not take it after all."""
+    for partition, row in stored:
+        said = refused.get(partition.log)
+        if said is not None and row.base_offset >= said.offset:
+            partition.refused(said.error)
+            _fail(row, said.error)
+            if not request.acks:
+                raise ConnectionAbortedError(f"acks=0, and {partition.log.name} failed: {row.error_message}")
 
 
 def _check_unanswered(topics: list[TopicProduceResponse]) -> None:

@@ -156,6 +156,7 @@ class Partition:
         self._appended_ms = 0
         self._refusal: Refusal | None = None
         log.on_visible = self._ring
+        log.on_taken_back = self._taken_back
 
     async def load(self) -> None:
         """Bring the producers' states up to the log's end: from the snapshot, then from the batches after it."""
@@ -294,6 +295,14 @@ class Partition:
             error = last.exception()
             return None if error is None else Refusal(self._appended_ms, error)
         return self._refusal
+
+    def _taken_back(self, offset: int) -> None:
+        """Storage did not take the batches from ``offset`` on after all."""
+        self.producers.take_back(offset)
+
+    def refused(self, error: BaseException) -> None:
+        """Note what storage said to batches at the end of the turn in which they were produced."""
+        self._refusal = Refusal(self._clock(), error)
 
     def _repeated(self, header: BatchHeader, kept: Kept) -> Produced:
         """A batch sent twice is acknowledged as the first one was, and not before it."""

@@ -99,6 +99,13 @@ class ProducerStates:
         if batch.producer_id not in self._producers:
             self._producers[batch.producer_id] = Producer(batch.producer_epoch, batch.base_sequence)
 
+    def take_back(self, offset: int) -> None:
+        """Forget the batches from ``offset`` on: they did not go in, and those sent behind them must not, either."""
+        for producer in self._producers.values():
+            batches = producer.batches
+            while batches and batches[-1].base_offset >= offset:
+                producer.first_due = batches.pop().first_sequence
+
     def expire(self, before_ms: int) -> None:
         """Forget producers whose last batch is older."""
         for producer_id, producer in list(self._producers.items()):

@@ -110,7 +110,7 @@ class Partitions:
             partition = self._open.pop((topic.kafka_name, index), None)
             self._open_by_id.pop((topic.topic_id, index), None)
             if partition is not None:
-                partition.log.on_visible = None
+                partition.log.on_visible = partition.log.on_taken_back = None
 
     def _changed(self, topic: Topic) -> None:
         policy = self._broker.ledger_policy(topic)

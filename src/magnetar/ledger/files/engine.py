@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +35,8 @@ from magnetar.ledger.port import (
     LedgerEngine,
     LedgerPolicy,
     LedgerSummary,
+    ManagedLedger,
+    Refused,
     wall_clock_ms,
 )
 from magnetar.metadata.errors import MetadataError
@@ -87,6 +89,10 @@ class FilesEngine(LedgerEngine):
         self._replayed: dict[int, int] = {}  # ledger id -> up to where the journal vouches for its file
         self._first_use = 1
         self._journal: Journal | None = None
+        self.in_turn = False
+        self.refused: dict[ManagedLedger, Refused] = {}
+        """The logs that could not be written to in this turn."""
+        self._gathering: list[FilesManagedLedger] = []
         self.one_compaction = asyncio.Lock()
         """Held by whoever compacts: their maps of keys shall not add up."""
 
@@ -200,6 +206,27 @@ class FilesEngine(LedgerEngine):
             self.remove_later(recovery.dropped)
         self._managed[name] = managed
         return managed
+
+    def begin_turn(self) -> None:
+        assert not self.in_turn
+        self.in_turn = True
+
+    def end_turn(self) -> Mapping[ManagedLedger, Refused]:
+        self.in_turn = False
+        if not self._gathering:
+            return {}
+        logs, self._gathering = self._gathering, []
+        for log in logs:
+            try:
+                log.write_gathered()
+            except Exception:  # of who was told of it, after it was written
+                _log.exception("a reader of %s failed", log.name)
+        refused, self.refused = self.refused, {}
+        return refused
+
+    def gathers(self, log: FilesManagedLedger) -> None:
+        """Have what a log gathers written at the end of the turn."""
+        self._gathering.append(log)
 
     async def open_sealed(self, summary: LedgerSummary) -> LedgerFile:
         """Give a sealed ledger to read from, its index read, or rebuilt where it is missing or damaged."""

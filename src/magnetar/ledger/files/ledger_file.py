@@ -8,12 +8,11 @@ import errno
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from magnetar.ledger.disk import Disk, File
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound, StorageFailed, StorageFull
 from magnetar.ledger.files.layout import FRAME_BYTES, encode_header, frame_head, ledger_path
-from magnetar.ledger.files.sparse import POINT_EVERY_BYTES, SparseIndex
+from magnetar.ledger.files.sparse import POINT_EVERY_BYTES, Mark, SparseIndex
 from magnetar.ledger.files.walk import Walked, walk
 from magnetar.ledger.port import StoredEntry
 from magnetar.records.compression import Buffer
@@ -22,15 +21,6 @@ _FRAMES_BYTES = 1 << 10  # about what the frames of entries that take max_bytes 
 INLINE_BYTES = 2 << 20  # a copy of this much out of the page cache takes well under a millisecond
 _NO_END = 1 << 62
 _MOST_HINTS = 32
-
-
-class Written(NamedTuple):
-    """Where an entry went: the same bytes at the same place are what the journal keeps."""
-
-    entry_id: int
-    at: int
-    length: int
-    parts: list[Buffer]
 
 
 class OpenFiles:
@@ -95,21 +85,24 @@ class LedgerFile:
                 disk.remove(path)
             raise as_storage_error(error) from error
 
-    def append(
+    def add(
         self, head: bytes, rest: list[Buffer], *, messages: int, timestamp_ms: int, earliest_ms: int
-    ) -> Written:
-        """Write one entry (``head`` then ``rest``) at the end; a failed write leaves the ledger as it was."""
+    ) -> list[Buffer]:
+        """Give one more entry (``head`` then ``rest``) its place at the end, and give what must be written there."""
         index = self.index
-        at, entry_id = index.end, index.entries
         length = len(head) + sum(map(len, rest))
-        parts: list[Buffer] = [frame_head(self.ledger_id, entry_id, head, rest, length), *rest]
-        try:
-            self._files.get(self.path).write(parts, at)
-        except OSError as error:
-            self._cut(at)
-            raise as_storage_error(error) from error
+        parts: list[Buffer] = [frame_head(self.ledger_id, index.entries, head, rest, length), *rest]
         index.add(FRAME_BYTES + length, messages, timestamp_ms, earliest_ms)
-        return Written(entry_id, at, FRAME_BYTES + length, parts)
+        return parts
+
+    def write(self, parts: list[Buffer], mark: Mark) -> None:
+        """Write what was added since ``mark``; if that fails, the ledger is as it was then."""
+        try:
+            self._files.get(self.path).write(parts, mark.end)
+        except Exception as error:
+            self._cut(mark.end)
+            self.index.back_to(mark)
+            raise as_storage_error(error) from error
 
     def _cut(self, size: int) -> None:
         """Take back a write that did not get all of its room."""
@@ -212,9 +205,9 @@ class LedgerFile:
             file.close()
 
 
-def as_storage_error(error: OSError) -> StorageFull | StorageFailed | LedgerNotFound:
+def as_storage_error(error: Exception) -> StorageFull | StorageFailed | LedgerNotFound:
     """Say in storage's words what the operating system said."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageFull(f"no room on the disk: {error}")
     if isinstance(error, FileNotFoundError):
         return LedgerNotFound(f"a ledger's file is gone: {error}")

@@ -22,9 +22,9 @@ from magnetar.ledger.errors import (
 from magnetar.ledger.files.compacting import COMPACTING, CompactingLedger
 from magnetar.ledger.files.journal_rounds import Durable
 from magnetar.ledger.files.layout import index_path, ledger_path
-from magnetar.ledger.files.ledger_file import LedgerFile, Written
+from magnetar.ledger.files.ledger_file import LedgerFile
 from magnetar.ledger.files.recovery import Recovery, describe
-from magnetar.ledger.files.sparse import SparseIndex
+from magnetar.ledger.files.sparse import Mark, SparseIndex
 from magnetar.ledger.info import ManagedLedgerInfo, encode_info, path_of
 from magnetar.ledger.pins import pinned_offset
 from magnetar.ledger.port import (
@@ -33,6 +33,7 @@ from magnetar.ledger.port import (
     LedgerPolicy,
     LedgerSummary,
     Position,
+    Refused,
     StoredEntry,
 )
 from magnetar.metadata.errors import BadVersion, MetadataError, NotFound
@@ -66,7 +67,7 @@ class FilesManagedLedger(CompactingLedger):
         self.policy = policy
         self.attachment = b""
         self.attachment_offset = 0
-        self.on_visible = None
+        self.on_visible = self.on_taken_back = None
         self.watchers = []
         self.attach = None
         self._engine = engine
@@ -81,6 +82,8 @@ class FilesManagedLedger(CompactingLedger):
             None  # ledger id, end and attachment of the last, if it was flushed
         )
         self._lazy: set[LedgerFile] = set()  # those with appends that nothing has made durable
+        self._gathered: list[Buffer] = []
+        self._gathered_from: Mark | None = None
         self._catching_up = False
         self._caught_up: Durable | None = None
         self._boot = info.properties.get("boot")
@@ -135,8 +138,12 @@ class FilesManagedLedger(CompactingLedger):
         engine = self._engine
         now_ms = engine.clock()
         flush = self.policy.flush
-        if flush is Flush.always and engine.journal.failed is not None:
-            raise engine.journal.failed
+        if flush is Flush.always:
+            if engine.journal.failed is not None:
+                raise engine.journal.failed
+            self.write_gathered()  # of a turn in which the policy was another one
+        if engine.refused and self in engine.refused:
+            raise engine.refused[self].error  # in this turn: what came before was taken back
         writer = self._writable(now_ms)
         if self._boot != engine.boot:
             self.save()  # from here on a power loss of this boot may tear what is written
@@ -146,26 +153,60 @@ class FilesManagedLedger(CompactingLedger):
         base_offset = self.next_offset
         last_offset = base_offset + messages - 1
         head = broker_entry_head(now_ms, last_offset)
-        written = writer.append(
+        position = Position(writer.ledger_id, writer.index.entries)
+        mark = self._gathered_from or writer.index.mark()  # it need not be made for each
+        parts = writer.add(
             head, list(message), messages=messages, timestamp_ms=timestamp_ms, earliest_ms=earliest_ms
         )
+        if engine.in_turn and flush is not Flush.always:
+            if self._gathered_from is None:
+                self._gathered_from = mark
+                engine.gathers(self)
+            self._gathered += parts
+            self.next_offset = last_offset + 1
+            return Appended(position, base_offset, None)
+        writer.write(parts, mark)
         self.next_offset = last_offset + 1
-        position = Position(writer.ledger_id, written.entry_id)
         durable = None
         if flush is Flush.always:
-            durable = self._journal(writer, written)
+            durable = self._journal(writer, mark.end, parts)
+            self._checkpoint_if_due(writer)
         else:
-            self._lazy.add(writer)
-            if flush is Flush.interval:
-                engine.flush_soon(writer.path)
-            self._made_durable(self.next_offset)
+            self._written(writer)
+        return Appended(position, base_offset, durable)
+
+    def write_gathered(self) -> LedgerError | None:
+        """Write what was appended in this turn, or take it back and say why."""
+        mark, parts, writer = self._gathered_from, self._gathered, self._writer
+        if mark is None or writer is None:
+            return None
+        self._gathered_from, self._gathered = None, []
+        try:
+            writer.write(parts, mark)
+        except LedgerError as error:
+            self._engine.refused[self] = Refused(mark.next_offset, error)
+            self.next_offset = mark.next_offset
+            if self.on_taken_back is not None:
+                self.on_taken_back(self.next_offset)
+            return error
+        self._written(writer)
+        return None
+
+    def _written(self, writer: LedgerFile) -> None:
+        """Go on after a write that nobody wants to be durable at once."""
+        self._lazy.add(writer)
+        if self.policy.flush is Flush.interval:
+            self._engine.flush_soon(writer.path)
+        self._made_durable(self.next_offset)
+        self._checkpoint_if_due(writer)
+
+    def _checkpoint_if_due(self, writer: LedgerFile) -> None:
         if writer.index.end - self._checked_bytes >= CHECKPOINT_BYTES or (
             writer.index.entries - self._checked_entries >= CHECKPOINT_ENTRIES
         ):
             self.checkpoint()
-        return Appended(position, base_offset, durable)
 
-    def _journal(self, writer: LedgerFile, written: Written) -> asyncio.Future[None]:
+    def _journal(self, writer: LedgerFile, at: int, parts: list[Buffer]) -> asyncio.Future[None]:
         if self._lazy:
             # What lies before it was never made durable: the journal alone could not bring this one back.
             self._lazy.add(writer)
@@ -176,7 +217,7 @@ class FilesManagedLedger(CompactingLedger):
                 self._engine.background(self._catch_up())
             return self._caught_up
         return self._engine.journal.append(
-            writer.ledger_id, written.at, written.length, written.parts, self._made_durable, self.next_offset
+            writer.ledger_id, at, writer.index.end - at, parts, self._made_durable, self.next_offset
         )
 
     async def _catch_up(self) -> None:
@@ -223,10 +264,15 @@ class FilesManagedLedger(CompactingLedger):
         index = writer.index
         full = index.end >= policy.max_ledger_bytes > 0 or index.entries >= policy.max_ledger_entries > 0
         aged = now_ms - self._info.ledgers[-1].created_ms >= policy.max_ledger_ms > 0
-        return self._roll(now_ms) if index.entries and (full or aged) else writer
+        if not index.entries or not (full or aged):
+            return writer
+        if (error := self.write_gathered()) is not None:
+            raise error
+        return self._roll(now_ms)
 
     def _roll(self, now_ms: int) -> LedgerFile:
         """Open a new ledger for appends, and have the old one sealed in the background."""
+        assert self._gathered_from is None
         engine, old = self._engine, self._writer
         words = None if old is None else self._words(old)
         summary = LedgerSummary(engine.new_ledger_id(), self.next_offset, created_ms=now_ms)
@@ -344,6 +390,7 @@ class FilesManagedLedger(CompactingLedger):
         return ledgers[which] if 0 <= which < len(ledgers) else None
 
     async def _ledger(self, summary: LedgerSummary) -> LedgerFile:
+        self.write_gathered()
         found = self._open_files.get(summary.ledger_id)
         if found is None:
             found = await self._engine.open_sealed(summary)
