@@ -88,7 +88,7 @@ class Conversation:
         self._full = False
         self._beginning = False
         self._catching_up = False
-        self._turn: list[Answer] = []  # those of Produce that began in this turn
+        self._turn: list[Answer] = []  # to Produce, begun in this turn
         self._ready: list[Buffer] = []  # answers, in parts, that go out together
         self.client_id = ""
         self.software = Software()
@@ -300,10 +300,8 @@ class Conversation:
             return
         if header.api_key == SASL_AUTHENTICATE or header.api_key == SASL_HANDSHAKE:
             self._authenticated()
-        if (
-            answer.begun is None or self._beginning
-        ):  # we are still inside the loop that began it, and that will send
-            self._collect()
+        if answer.begun is None or self._beginning:
+            self._collect()  # we are still inside the loop that began it, and that will send
         elif header.api_key == FETCH:
             self._catch_up()
         else:

@@ -78,9 +78,8 @@ class FilesManagedLedger(CompactingLedger):
         self._is_deleted = False
         self._closed: LedgerClosed | LedgerFenced | None = None
         self._keeping = asyncio.Lock()  # one index of this log is written at a time, in order
-        self._kept: tuple[int, int, bytes] | None = (
-            None  # ledger id, end and attachment of the last, if it was flushed
-        )
+        # Ledger id, end and attachment of what was kept last, if the ledger was flushed for it.
+        self._kept: tuple[int, int, bytes] | None = None
         self._lazy: set[LedgerFile] = set()  # those with appends that nothing has made durable
         self._gathered: list[Buffer] = []
         self._gathered_from: Mark | None = None
