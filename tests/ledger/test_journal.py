@@ -66,7 +66,7 @@ async def written(journal: Journal, sizes: list[int]) -> Journal:
 
 def frames(disk: KeepingDisk, *, clean_use: int = 0) -> tuple[int, list[tuple[int, int]]]:
     use, rounds = journaled(memoryview(disk.journals[PATH]), PATH, clean_use=clean_use)
-    return use, [(record.at, len(record.frame)) for record in records_of(rounds, PATH)]
+    return use, [(record.at, len(record.frames)) for record in records_of(rounds, PATH)]
 
 
 async def test_frames_come_back_in_order() -> None:

@@ -166,7 +166,7 @@ async def test_the_journal_holds_all_that_was_acknowledged(disk: type[RealDisk],
         for path in sorted((tmp_path / "journal").iterdir())
         for records in journaled(memoryview(path.read_bytes()), path, clean_use=0)[1]
     ]
-    kept = [bytes(record.frame) for record in records_of(rounds, tmp_path)]
+    kept = [bytes(record.frames) for record in records_of(rounds, tmp_path)]
     assert len(kept) == len(FRAMES)
     assert all(frame in record for frame, record in zip(FRAMES, kept, strict=True))
     await engine.close()

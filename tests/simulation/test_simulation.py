@@ -62,7 +62,7 @@ def acknowledges_before_the_journal_is_written(monkeypatch: pytest.MonkeyPatch) 
         write(self, current)
         for mark, value in current.marks.items():
             mark(value)
-        current.done.set_result(None)
+        current.settle()
 
     monkeypatch.setattr(journal.Journal, "_write", hasty)
 
@@ -82,6 +82,10 @@ def counts_entries_that_were_not_written(monkeypatch: pytest.MonkeyPatch) -> Non
             self.index.end, self.index.entries, self.index.next_offset, self.index.max_timestamp = after
 
     monkeypatch.setattr(ledger_file.LedgerFile, "write", proud)
+
+
+def tells_a_turn_before_the_journal_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal.Journal, "tell", lambda self, done: done.settle())
 
 
 def shows_what_is_only_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,6 +153,7 @@ def trusts_in_another_boot_what_was_not_flushed(monkeypatch: pytest.MonkeyPatch)
         reuses_a_segment_before_its_ledgers_are_flushed,
         counts_entries_that_were_not_written,
         shows_what_is_only_gathered,
+        tells_a_turn_before_the_journal_is_written,
         forgets_to_flush_what_recovery_shows,
         trusts_an_attachment_from_beyond_the_end,
         replays_a_journal_that_was_cut_off,

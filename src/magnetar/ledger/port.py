@@ -284,7 +284,7 @@ class LedgerEngine(ABC):
 
     @abstractmethod
     def begin_turn(self) -> None:
-        """Gather what is appended until `end_turn` and need not be durable at once: one write for each log.
+        """Gather what is appended until `end_turn`: one write for each log.
 
         The event loop must not go on between, and one turn not begin within another. Nothing of it is visible before.
         """

@@ -15,7 +15,7 @@ from magnetar.ledger.disk import Disk
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.files.compacting import COMPACTING
 from magnetar.ledger.files.journal import Journal
-from magnetar.ledger.files.journal_rounds import Journaled, journaled, records_of
+from magnetar.ledger.files.journal_rounds import Durable, Journaled, journaled, records_of
 from magnetar.ledger.files.layout import HEADER_BYTES, encode_header, index_path, is_header, ledger_path
 from magnetar.ledger.files.ledger_file import LedgerFile, OpenFiles, as_storage_error
 from magnetar.ledger.files.managed import FilesManagedLedger, Words, metadata_failed
@@ -93,6 +93,7 @@ class FilesEngine(LedgerEngine):
         self.refused: dict[ManagedLedger, Refused] = {}
         """The logs that could not be written to in this turn."""
         self._gathering: list[FilesManagedLedger] = []
+        self._turn_durable: Durable | None = None
         self.one_compaction = asyncio.Lock()
         """Held by whoever compacts: their maps of keys shall not add up."""
 
@@ -155,8 +156,8 @@ class FilesEngine(LedgerEngine):
                 [encode_header(record.ledger_id, self.clock())], 0
             )  # it was as young as its first frame
         # Even where the page cache has these bytes already: after a failed flush it may be all that has them.
-        file.write([record.frame], record.at)
-        self._replayed[record.ledger_id] = record.at + len(record.frame)
+        file.write([record.frames], record.at)
+        self._replayed[record.ledger_id] = record.at + len(record.frames)
 
     def _known_ledgers(self) -> set[int]:
         return {
@@ -221,12 +222,22 @@ class FilesEngine(LedgerEngine):
                 log.write_gathered()
             except Exception:  # of who was told of it, after it was written
                 _log.exception("a reader of %s failed", log.name)
+        durable, self._turn_durable = self._turn_durable, None
+        if durable is not None:
+            self.journal.tell(durable)
         refused, self.refused = self.refused, {}
         return refused
 
     def gathers(self, log: FilesManagedLedger) -> None:
         """Have what a log gathers written at the end of the turn."""
         self._gathering.append(log)
+
+    @property
+    def turn_durable(self) -> Durable:
+        """What tells when all is durable that is appended in this turn."""
+        if self._turn_durable is None:
+            self._turn_durable = Durable(loop=asyncio.get_running_loop())
+        return self._turn_durable
 
     async def open_sealed(self, summary: LedgerSummary) -> LedgerFile:
         """Give a sealed ledger to read from, its index read, or rebuilt where it is missing or damaged."""

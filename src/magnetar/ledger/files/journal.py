@@ -21,7 +21,7 @@ from typing import Protocol
 
 from magnetar.ledger.disk import BLOCK_BYTES, Disk, JournalFile
 from magnetar.ledger.errors import StorageFailed
-from magnetar.ledger.files.journal_rounds import HEADER_BYTES, RECORD_BYTES, Round, whole_blocks
+from magnetar.ledger.files.journal_rounds import HEADER_BYTES, RECORD_BYTES, Durable, Round, whole_blocks
 from magnetar.ledger.files.layout import ledger_path
 from magnetar.records.compression import Buffer
 
@@ -88,7 +88,10 @@ class Journal:
         mark: Callable[[int], None],
         value: int,
     ) -> asyncio.Future[None]:
-        """Have one frame made durable; the future tells when, right after ``mark(value)`` was called."""
+        """Have one frame, or some that follow each other, made durable.
+
+        The future tells when, right after ``mark(value)`` was called.
+        """
         if self.failed is not None:
             raise self.failed
         need = RECORD_BYTES + length
@@ -101,6 +104,14 @@ class Journal:
             self._begins_soon = True
             self._loop.call_soon(self._write_first)
         return current.done
+
+    def tell(self, done: Durable) -> None:
+        """Have ``done`` settled when all is durable that was appended so far."""
+        last = self._filling or (self._waiting[-1] if self._waiting else None)
+        if self.failed is not None or last is None:
+            done.settle(self.failed)
+        else:
+            last.told.append(done)
 
     def _open_round(self, need: int) -> Round:
         if self._filling is not None:
@@ -222,8 +233,7 @@ class Journal:
             return
         for mark, value in current.marks.items():
             mark(value)
-        if not current.done.done():
-            current.done.set_result(None)
+        current.settle()
         if len(current.buffer) == ROUND_BYTES and len(self._buffers) < 2:
             self._buffers.append(current.buffer)
         self._write_next()
@@ -236,9 +246,7 @@ class Journal:
         self._waiting.clear()
         self._filling = None
         for each in rounds:
-            if not each.done.done():
-                each.done.set_exception(self.failed)
-                each.done.exception()  # whoever still waits sees it; nobody has to
+            each.settle(self.failed)
 
     def _flush_behind(self, full: Segment) -> None:
         """Flush the ledgers behind a full segment; then it is free again."""

@@ -6,7 +6,7 @@
         12     8  round within this use: 0, 1, 2 ...
         20     4  n, bytes of records
         24     4  CRC32C of the 24 before, then the records
-        28     n  records: ledger id (8), position in its file (8), length (4), the frame as in its file
+        28     n  records: ledger id (8), position in its file (8), length (4), frames as in its file
                   zeros up to the next multiple of 4096
 
 Each use begins with an empty round of one block.
@@ -34,11 +34,11 @@ RECORD_BYTES = _RECORD.size
 
 
 class Journaled(NamedTuple):
-    """One frame out of the journal: to which ledger it belongs, and where in its file."""
+    """What the journal holds of a ledger in one piece, and where in its file it belongs: one frame or some."""
 
     ledger_id: int
     at: int
-    frame: memoryview
+    frames: memoryview
 
 
 class Durable(asyncio.Future[None]):
@@ -46,6 +46,16 @@ class Durable(asyncio.Future[None]):
 
     def cancel(self, msg: object = None) -> bool:
         return False
+
+    def settle(self, error: BaseException | None = None) -> None:
+        """Say that they are, or why they will not be, unless that was said before."""
+        if self.done():
+            return
+        if error is None:
+            self.set_result(None)
+        else:
+            self.set_exception(error)
+            self.exception()  # whoever still waits sees it; nobody has to
 
 
 class Round:
@@ -56,10 +66,11 @@ class Round:
         self.used = _ROUND.size
         self.ledgers: set[int] = set()
         self.done = Durable(loop=loop)
+        self.told: list[Durable] = []
         self.marks: dict[Callable[[int], None], int] = {}
 
     def add(self, ledger_id: int, at: int, length: int, parts: Sequence[Buffer]) -> None:
-        """Copy one frame in."""
+        """Copy in one frame, or some that follow each other."""
         end = self.used + _RECORD.size
         _RECORD.pack_into(self.buffer, self.used, ledger_id, at, length)
         for part in parts:
@@ -67,6 +78,11 @@ class Round:
             self.buffer[start:end] = part
         self.used = end
         self.ledgers.add(ledger_id)
+
+    def settle(self, error: BaseException | None = None) -> None:
+        """Tell all who wait what became of it."""
+        for each in (self.done, *self.told):
+            each.settle(error)
 
     def seal(self, use: int, number: int) -> memoryview:
         """Write the round's header, zero the rest of its last block, and give the blocks to write."""
@@ -103,7 +119,7 @@ def journaled(data: memoryview, path: Path, *, clean_use: int) -> tuple[int, lis
 
 
 def records_of(rounds: Sequence[memoryview], path: Path) -> Iterator[Journaled]:
-    """Give the frames of ``rounds``, in the order in which they were appended."""
+    """Give what ``rounds`` hold, in the order in which it was appended."""
     for records in rounds:
         at = 0
         while at < len(records):

@@ -137,10 +137,12 @@ class FilesManagedLedger(CompactingLedger):
         engine = self._engine
         now_ms = engine.clock()
         flush = self.policy.flush
-        if flush is Flush.always:
-            if engine.journal.failed is not None:
-                raise engine.journal.failed
-            self.write_gathered()  # of a turn in which the policy was another one
+        if flush is Flush.always and engine.journal.failed is not None:
+            raise engine.journal.failed
+        # While the journal alone could not bring it back, `_journal` says when it is durable, not the end of a turn.
+        gathers = engine.in_turn and not (flush is Flush.always and self._lazy)
+        if not gathers:
+            self.write_gathered()
         if engine.refused and self in engine.refused:
             raise engine.refused[self].error  # in this turn: what came before was taken back
         writer = self._writable(now_ms)
@@ -157,22 +159,19 @@ class FilesManagedLedger(CompactingLedger):
         parts = writer.add(
             head, list(message), messages=messages, timestamp_ms=timestamp_ms, earliest_ms=earliest_ms
         )
-        if engine.in_turn and flush is not Flush.always:
+        self.next_offset = last_offset + 1
+        if gathers:
             if self._gathered_from is None:
                 self._gathered_from = mark
                 engine.gathers(self)
             self._gathered += parts
-            self.next_offset = last_offset + 1
-            return Appended(position, base_offset, None)
-        writer.write(parts, mark)
-        self.next_offset = last_offset + 1
-        durable = None
-        if flush is Flush.always:
-            durable = self._journal(writer, mark.end, parts)
-            self._checkpoint_if_due(writer)
-        else:
-            self._written(writer)
-        return Appended(position, base_offset, durable)
+            return Appended(position, base_offset, engine.turn_durable if flush is Flush.always else None)
+        try:
+            writer.write(parts, mark)
+        except LedgerError:
+            self.next_offset = base_offset
+            raise
+        return Appended(position, base_offset, self._written(writer, mark.end, parts))
 
     def write_gathered(self) -> LedgerError | None:
         """Write what was appended in this turn, or take it back and say why."""
@@ -188,22 +187,24 @@ class FilesManagedLedger(CompactingLedger):
             if self.on_taken_back is not None:
                 self.on_taken_back(self.next_offset)
             return error
-        self._written(writer)
+        self._written(writer, mark.end, parts)
         return None
 
-    def _written(self, writer: LedgerFile) -> None:
-        """Go on after a write that nobody wants to be durable at once."""
-        self._lazy.add(writer)
-        if self.policy.flush is Flush.interval:
-            self._engine.flush_soon(writer.path)
-        self._made_durable(self.next_offset)
-        self._checkpoint_if_due(writer)
-
-    def _checkpoint_if_due(self, writer: LedgerFile) -> None:
+    def _written(self, writer: LedgerFile, at: int, parts: list[Buffer]) -> asyncio.Future[None] | None:
+        """Go on with what is in the file from ``at`` on; give what tells when it is durable, if it has to be."""
+        durable = None
+        if self.policy.flush is Flush.always:
+            durable = self._journal(writer, at, parts)
+        else:
+            self._lazy.add(writer)
+            if self.policy.flush is Flush.interval:
+                self._engine.flush_soon(writer.path)
+            self._made_durable(self.next_offset)
         if writer.index.end - self._checked_bytes >= CHECKPOINT_BYTES or (
             writer.index.entries - self._checked_entries >= CHECKPOINT_ENTRIES
         ):
             self.checkpoint()
+        return durable
 
     def _journal(self, writer: LedgerFile, at: int, parts: list[Buffer]) -> asyncio.Future[None]:
         if self._lazy:
