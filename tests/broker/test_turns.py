@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,8 +27,10 @@ from magnetar.kafka.wire.messages.produce_request import (
     ProduceRequest,
     TopicProduceData,
 )
-from magnetar.ledger.disk import File, RealFile
+from magnetar.ledger.disk import File, RealDisk, RealFile
 from magnetar.ledger.files.engine import FilesEngine
+from magnetar.ledger.files.layout import ledger_path
+from magnetar.ledger.port import Flush, LedgerPolicy
 from magnetar.metadata import SqliteStore
 from magnetar.records.batch import Record, batches, decode_records, encode_batch
 from magnetar.records.compression import Buffer
@@ -40,13 +45,13 @@ PRODUCER_ID = 7
 class CountedFile(BoundedFile):
     """Counts the writes to ledgers."""
 
-    def write(self, parts: Sequence[Buffer], at: int) -> None:
-        self._disk.writes += self._path.suffix == ".ledger"  # type: ignore[attr-defined]
-        super().write(parts, at)
-
     def __init__(self, path: Path, disk: CountedDisk, *, create: bool) -> None:
         self._path = path
         super().__init__(path, disk, create=create)
+
+    def write(self, parts: Sequence[Buffer], at: int) -> None:
+        self._disk.writes += self._path.suffix == ".ledger"  # type: ignore[attr-defined]
+        super().write(parts, at)
 
 
 class CountedDisk(BoundedDisk):
@@ -99,8 +104,8 @@ class House:
         self._asked.append((message.API_KEY, version))
         self._sent += frame(request_bytes(message, version))
 
-    def produce(self, sequence: int, *partitions: int, acks: int = -1, size: int = 10) -> None:
-        value = b"%d:" % sequence + b"v" * size
+    def produce(self, sequence: int, *partitions: int, acks: int = -1) -> None:
+        value = b"%d:" % sequence + b"v" * 10
         data = [
             PartitionProduceData(
                 index=index,
@@ -125,6 +130,17 @@ class House:
         self.frames.feed(self._sent)
         self._sent = b""
         self.conversation.go_on()
+        return self._heard()
+
+    async def later(self) -> list[Any]:
+        """Have all that was sent arrive, and give what is answered when the disk has done its work."""
+        found = self.answers()
+        while self._asked:
+            await asyncio.sleep(0.001)
+            found += self._heard()
+        return found
+
+    def _heard(self) -> list[Any]:
         found = []
         while (content := self._answers.next_frame()) is not None:
             api_key, version = self._asked.pop(0)
@@ -170,11 +186,11 @@ async def test_each_partition_is_answered_by_what_became_of_it(
 ) -> None:
     house.produce(0, 0, 1)
     house.answers()
-    full = str(house.handler.services.partitions.opened("t", bytes(16), 0).log.ledgers()[0].ledger_id)
+    full = house.handler.services.partitions.opened("t", bytes(16), 0).log.ledgers()[0].ledger_id
     write = BoundedFile.write
 
     def one_disk_is_full(self: CountedFile, parts: Sequence[Buffer], at: int) -> None:
-        house.disk.full = int(self._path.stem, 16) == int(full)
+        house.disk.full = int(self._path.stem, 16) == full
         write(self, parts, at)
 
     monkeypatch.setattr(BoundedFile, "write", one_disk_is_full)
@@ -224,3 +240,57 @@ async def test_a_disk_that_fails_otherwise_refuses_too(house: House, monkeypatch
     monkeypatch.undo()
     house.produce(1, 0)
     assert rows(house.answers()[0]) == {0: (0, 1)}
+
+
+@pytest.mark.parametrize("fails", [MemoryError, OSError])
+async def test_what_the_journal_does_not_take_is_refused_too(
+    house: House, monkeypatch: pytest.MonkeyPatch, fails: type[Exception]
+) -> None:
+    logs = [house.handler.services.partitions.opened("t", bytes(16), index).log for index in range(2)]
+    for log in logs:
+        log.policy = LedgerPolicy(flush=Flush.always)
+
+    def no_memory(self: RealDisk, size: int) -> memoryview:
+        raise fails
+
+    house.engine.journal  # noqa: B018  (it has a buffer of its own)
+    with monkeypatch.context() as patch:
+        patch.setattr(RealDisk, "buffer", no_memory)
+        house.produce(0, 0, 1)
+        (answer,) = await house.later()
+    assert rows(answer) == dict.fromkeys(range(2), (ErrorCode.KAFKA_STORAGE_ERROR, -1))
+    assert [(log.next_offset, log.visible_offset) for log in logs] == [(0, 0)] * 2
+    house.produce(0, 0, 1)
+    (answer,) = await house.later()
+    assert rows(answer) == dict.fromkeys(range(2), (0, 0))
+
+
+async def test_nothing_is_written_over_what_could_not_be_cut(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else whole entries of a turn that was refused might stand behind a torn one, which looks like damage."""
+    house.produce(0, 0)
+    house.answers()
+
+    def takes_some(self: RealFile, parts: Sequence[Buffer], at: int) -> None:
+        os.pwritev(self._fd, parts[:-1], at)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def cannot(self: RealFile, size: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    refused = ErrorCode.KAFKA_STORAGE_ERROR
+    with monkeypatch.context() as patch:
+        patch.setattr(RealFile, "truncate", cannot)
+        with monkeypatch.context() as inner:
+            inner.setattr(CountedFile, "write", takes_some)
+            for n in (1, 2, 3):
+                house.produce(n, 0)
+            assert [rows(each) for each in house.answers()] == [{0: (refused, -1)}] * 3
+        house.produce(1, 0)
+        assert rows(house.answers()[0]) == {0: (refused, -1)}
+    log = house.handler.services.partitions.opened("t", bytes(16), 0).log
+    path = ledger_path(house.root, log.ledgers()[0].ledger_id)
+    house.produce(1, 0)
+    assert rows(house.answers()[0]) == {0: (0, 1)}
+    assert path.stat().st_size == log.size()

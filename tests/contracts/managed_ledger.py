@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from magnetar.ledger.errors import LedgerClosed, LedgerNotFound, OffsetOutOfRange, StorageFull
-from magnetar.ledger.port import Flush, LedgerEngine, LedgerPolicy, ManagedLedger, Position
+from magnetar.ledger.port import Flush, LedgerEngine, LedgerPolicy, ManagedLedger, Position, Refused
 from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.entry import kafka_message_head
 from tests.ledger.entries import NOW_MS, append, append_durably, batch, payload, read_all
@@ -443,7 +443,7 @@ class ManagedLedgerContract:
         for each in (log, other):
             append(each, b"kept")
         await append_durably(durable, b"kept")
-        taken_back: list[int] = []
+        taken_back: list[Refused] = []
         log.on_taken_back = taken_back.append
         make_room = house.fill_disk()
         house.engine.begin_turn()
@@ -457,7 +457,7 @@ class ManagedLedgerContract:
         assert waits is not None
         await waits  # nobody is told by it that all was taken
         assert isinstance(refused[log].error, StorageFull)
-        assert (log.next_offset, log.visible_offset, taken_back) == (1, 1, [1])
+        assert (log.next_offset, log.visible_offset, taken_back) == (1, 1, [refused[log]])
         assert (other.next_offset, durable.next_offset) == (1, 1)
         assert len(await read_all(log)) == 1
         make_room()

@@ -122,14 +122,14 @@ class Conversation:
         engine, frames = self._services.broker.engine, self._frames
         engine.begin_turn()
         try:
-            while not (self._ended or self._full or self._blocked) and self._may_begin():
+            while self._may_begin():
                 frame = frames.next_frame()
                 if frame is None:
                     break
                 self._begin(frame)
         finally:
             self._written(engine.end_turn())
-        return frames.waiting > 0 and not (self._ended or self._full or self._blocked) and self._may_begin()
+        return frames.waiting > 0 and self._may_begin()
 
     def _written(self, refused: Mapping[ManagedLedger, Refused]) -> None:
         """Answer the requests of a turn: what they appended is written now, but to logs that did not take it."""
@@ -172,6 +172,8 @@ class Conversation:
             self.close()
 
     def _may_begin(self) -> bool:
+        if self._ended or self._full or self._blocked:
+            return False
         answers = self._answers
         if not answers:
             return True

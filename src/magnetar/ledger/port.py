@@ -172,8 +172,8 @@ class ManagedLedger(ABC):
     """The next offset at the time of ``attachment``: what came later must be read again."""
     on_visible: Callable[[], None] | None
     """Called after ``visible_offset`` or ``first_offset`` moved."""
-    on_taken_back: Callable[[int], None] | None
-    """Called when storage did not take what was appended in a turn: offsets from there on will be given again."""
+    on_taken_back: Callable[[Refused], None] | None
+    """Called when storage did not take what was appended in a turn: its offsets will be given again."""
     watchers: list[Callable[[], None]]
     """Called then too: a log has one owner, and others may read along."""
     letting_go: list[Callable[[], None]]

@@ -134,7 +134,6 @@ def _take_back(
     for partition, row in stored:
         said = refused.get(partition.log)
         if said is not None and row.base_offset >= said.offset:
-            partition.refused(said.error)
             _fail(row, said.error)
             if not request.acks:
                 raise ConnectionAbortedError(f"acks=0, and {partition.log.name} failed: {row.error_message}")

@@ -24,7 +24,7 @@ from magnetar.kafka.partitions.formats import (
 from magnetar.kafka.partitions.producers import Kept, ProducerStates
 from magnetar.kafka.partitions.read_ahead import LEAST_BYTES, ReadAhead
 from magnetar.ledger.errors import LedgerError
-from magnetar.ledger.port import ManagedLedger
+from magnetar.ledger.port import ManagedLedger, Refused
 from magnetar.records.batch import (
     LOG_APPEND_TIME,
     NO_TIMESTAMP,
@@ -296,13 +296,10 @@ class Partition:
             return None if error is None else Refusal(self._appended_ms, error)
         return self._refusal
 
-    def _taken_back(self, offset: int) -> None:
-        """Storage did not take the batches from ``offset`` on after all."""
-        self.producers.take_back(offset)
-
-    def refused(self, error: BaseException) -> None:
-        """Note what storage said to batches at the end of the turn in which they were produced."""
-        self._refusal = Refusal(self._clock(), error)
+    def _taken_back(self, refused: Refused) -> None:
+        """Storage did not take batches after all."""
+        self.producers.take_back(refused.offset)
+        self._refusal = Refusal(self._clock(), refused.error)
 
     def _repeated(self, header: BatchHeader, kept: Kept) -> Produced:
         """A batch sent twice is acknowledged as the first one was, and not before it."""

@@ -241,7 +241,7 @@ class FilesEngine(LedgerEngine):
 
     async def open_sealed(self, summary: LedgerSummary) -> LedgerFile:
         """Give a sealed ledger to read from, its index read, or rebuilt where it is missing or damaged."""
-        index = await self.in_thread(lambda: sealed_index(self.disk, self.root, summary, self.boot))
+        index = await self.in_thread(lambda: sealed_index(self.disk, self.root, summary))
         return self.ledger_file(summary.ledger_id, summary.first_offset, index)
 
     # -- what managed ledgers ask of their engine --------------------------------------------------------------

@@ -106,12 +106,11 @@ class Journal:
         return current.done
 
     def tell(self, done: Durable) -> None:
-        """Have ``done`` settled when all is durable that was appended so far."""
-        last = self._filling or (self._waiting[-1] if self._waiting else None)
-        if self.failed is not None or last is None:
+        """Have ``done`` settled when all is durable that was appended in this turn of the loop."""
+        if self._filling is None:
             done.settle(self.failed)
         else:
-            last.told.append(done)
+            self._filling.told.append(done)
 
     def _open_round(self, need: int) -> Round:
         if self._filling is not None:

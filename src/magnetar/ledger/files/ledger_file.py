@@ -55,7 +55,7 @@ class OpenFiles:
 class LedgerFile:
     """One ledger's file. Appends run on the event loop and end in the page cache; cold reads leave the loop."""
 
-    __slots__ = ("_files", "_hints", "_in_thread", "index", "ledger_id", "path")
+    __slots__ = ("_files", "_has_rest", "_hints", "_in_thread", "index", "ledger_id", "path")
 
     def __init__(
         self,
@@ -69,6 +69,7 @@ class LedgerFile:
         self.index = index
         self._files = files
         self._in_thread = in_thread
+        self._has_rest = False  # something lies behind the end that could not be cut
         self._hints: dict[int, tuple[int, int]] = {}
 
     @staticmethod
@@ -95,21 +96,23 @@ class LedgerFile:
         index.add(FRAME_BYTES + length, messages, timestamp_ms, earliest_ms)
         return parts
 
-    def write(self, parts: list[Buffer], mark: Mark) -> None:
-        """Write what was added since ``mark``; if that fails, the ledger is as it was then."""
-        try:
-            self._files.get(self.path).write(parts, mark.end)
-        except Exception as error:
-            self._cut(mark.end)
-            self.index.back_to(mark)
-            raise as_storage_error(error) from error
+    def write(self, parts: list[Buffer], at: int) -> None:
+        """Write what was added from ``at`` on; whoever sees it fail has to `take_back`."""
+        file = self._files.get(self.path)
+        if self._has_rest:
+            file.truncate(at)
+            self._has_rest = False
+        file.write(parts, at)
 
-    def _cut(self, size: int) -> None:
-        """Take back a write that did not get all of its room."""
+    def take_back(self, mark: Mark) -> None:
+        """Have the ledger as it was at ``mark``: what was added since did not get all of its room."""
+        self.index.back_to(mark)
         try:
-            self._files.get(self.path).truncate(size)
+            self._files.get(self.path).truncate(mark.end)
         except OSError:
-            pass  # the next append writes over it, and recovery would cut it as a torn tail
+            # Whole entries may lie there. Were they only written over in part, recovery would take them for the end of
+            # a log with a damaged middle.
+            self._has_rest = True
 
     async def read(self, offset: int, *, max_bytes: int, up_to: int = _NO_END) -> list[StoredEntry]:
         """Give the entries from the one that holds ``offset``; see ``ManagedLedger.read``."""
@@ -211,4 +214,4 @@ def as_storage_error(error: Exception) -> StorageFull | StorageFailed | LedgerNo
         return StorageFull(f"no room on the disk: {error}")
     if isinstance(error, FileNotFoundError):
         return LedgerNotFound(f"a ledger's file is gone: {error}")
-    return StorageFailed(f"the disk failed: {error}")
+    return StorageFailed(f"the disk failed: {str(error) or repr(error)}")

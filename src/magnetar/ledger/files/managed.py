@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from magnetar.ledger.errors import (
 from magnetar.ledger.files.compacting import COMPACTING, CompactingLedger
 from magnetar.ledger.files.journal_rounds import Durable
 from magnetar.ledger.files.layout import index_path, ledger_path
-from magnetar.ledger.files.ledger_file import LedgerFile
+from magnetar.ledger.files.ledger_file import LedgerFile, as_storage_error
 from magnetar.ledger.files.recovery import Recovery, describe
 from magnetar.ledger.files.sparse import Mark, SparseIndex
 from magnetar.ledger.info import ManagedLedgerInfo, encode_info, path_of
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 CHECKPOINT_BYTES = 64 << 20
 CHECKPOINT_ENTRIES = 20_000
 _OFFSET = struct.Struct(">Q")
+_log = logging.getLogger("magnetar.ledger")
 
 
 class Words(NamedTuple):
@@ -141,8 +143,7 @@ class FilesManagedLedger(CompactingLedger):
             raise engine.journal.failed
         # While the journal alone could not bring it back, `_journal` says when it is durable, not the end of a turn.
         gathers = engine.in_turn and not (flush is Flush.always and self._lazy)
-        if not gathers:
-            self.write_gathered()
+        assert gathers or self._gathered_from is None, "a log's policy stays as it is in a turn"
         if engine.refused and self in engine.refused:
             raise engine.refused[self].error  # in this turn: what came before was taken back
         writer = self._writable(now_ms)
@@ -160,18 +161,13 @@ class FilesManagedLedger(CompactingLedger):
             head, list(message), messages=messages, timestamp_ms=timestamp_ms, earliest_ms=earliest_ms
         )
         self.next_offset = last_offset + 1
-        if gathers:
-            if self._gathered_from is None:
-                self._gathered_from = mark
-                engine.gathers(self)
-            self._gathered += parts
-            return Appended(position, base_offset, engine.turn_durable if flush is Flush.always else None)
-        try:
-            writer.write(parts, mark)
-        except LedgerError:
-            self.next_offset = base_offset
-            raise
-        return Appended(position, base_offset, self._written(writer, mark.end, parts))
+        if not gathers:
+            return Appended(position, base_offset, self._write(writer, mark, parts))
+        if self._gathered_from is None:
+            self._gathered_from = mark
+            engine.gathers(self)
+        self._gathered += parts
+        return Appended(position, base_offset, engine.turn_durable if flush is Flush.always else None)
 
     def write_gathered(self) -> LedgerError | None:
         """Write what was appended in this turn, or take it back and say why."""
@@ -180,22 +176,33 @@ class FilesManagedLedger(CompactingLedger):
             return None
         self._gathered_from, self._gathered = None, []
         try:
-            writer.write(parts, mark)
+            self._write(writer, mark, parts)
         except LedgerError as error:
-            self._engine.refused[self] = Refused(mark.next_offset, error)
-            self.next_offset = mark.next_offset
+            refused = self._engine.refused[self] = Refused(mark.next_offset, error)
             if self.on_taken_back is not None:
-                self.on_taken_back(self.next_offset)
+                self.on_taken_back(refused)
             return error
-        self._written(writer, mark.end, parts)
         return None
 
-    def _written(self, writer: LedgerFile, at: int, parts: list[Buffer]) -> asyncio.Future[None] | None:
-        """Go on with what is in the file from ``at`` on; give what tells when it is durable, if it has to be."""
+    def _write(self, writer: LedgerFile, mark: Mark, parts: list[Buffer]) -> asyncio.Future[None] | None:
+        """Write what was added since ``mark``; give what tells when it is durable, if it has to be.
+
+        Raises ``LedgerError`` with all as it was at ``mark``.
+        """
         durable = None
-        if self.policy.flush is Flush.always:
-            durable = self._journal(writer, at, parts)
-        else:
+        try:
+            writer.write(parts, mark.end)
+            if self.policy.flush is Flush.always:
+                durable = self._journal(writer, mark.end, parts)
+        except Exception as error:
+            writer.take_back(mark)
+            self.next_offset = mark.next_offset
+            if isinstance(error, LedgerError):
+                raise
+            if not isinstance(error, OSError):
+                _log.exception("a write to ledger %d failed", writer.ledger_id)
+            raise as_storage_error(error) from error
+        if self.policy.flush is not Flush.always:
             self._lazy.add(writer)
             if self.policy.flush is Flush.interval:
                 self._engine.flush_soon(writer.path)

@@ -197,9 +197,9 @@ def kept_index(
     return index, attachment
 
 
-def sealed_index(disk: Disk, root: Path, summary: LedgerSummary, boot: str | None = None) -> SparseIndex:
+def sealed_index(disk: Disk, root: Path, summary: LedgerSummary) -> SparseIndex:
     """Give the index of a sealed ledger; read it anew from the ledger where it is missing or damaged, and keep it."""
-    index, attachment = kept_index(disk, root, summary, boot)
+    index, attachment = kept_index(disk, root, summary)
     if (index.end, index.entries, index.next_offset) == (
         summary.size,
         summary.entries,

@@ -22,12 +22,12 @@ with the magic "MGINDEX1" have no such column.
 With the magic "MGINDEX3" the ledger was not flushed. All of it counts as long as the machine is not started anew; then
 only what had been flushed before does, and the attachment, which speaks of more, does not. Before the points it has
 
-         8     8  bytes of the ledger's file that are durable
-        16     8  entries in them
-        24     8  next offset behind them
-        32     8  latest timestamp in them
-        40     2  n, at least 1
-        42     n  the boot in which all of it counts
+        64     8  bytes of the ledger's file that are durable
+        72     8  entries in them
+        80     8  next offset behind them
+        88     8  latest timestamp in them
+        96     2  n, at least 1
+        98     n  the boot in which all of it counts
 """
 
 from __future__ import annotations
