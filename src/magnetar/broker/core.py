@@ -25,6 +25,7 @@ from magnetar.broker.errors import (
     TopicNotFound,
 )
 from magnetar.broker.identity import Identity, new_id, take_identity
+from magnetar.broker.idle_poll import IdlePoll
 from magnetar.broker.names import CONSUMER_OFFSETS, INTERNAL_TOPICS, Naming, TopicName
 from magnetar.broker.namespaces import Namespaces
 from magnetar.broker.policies import NamespacePolicies
@@ -67,6 +68,7 @@ class Broker:
         self.store = store
         self.engine = engine
         self.events = Events()
+        self.idle_poll = IdlePoll(settings.idle_poll_time_us / 1e6)
         self.progress = Progress(settings.linked_subscriptions)
         self.compactions = Compactions(lambda: self.settings)
         self.namespaces = Namespaces(store)

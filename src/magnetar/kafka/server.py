@@ -126,6 +126,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._frames.buffer_updated(nbytes)
         self.last_heard = self._loop.time()
         self._go_on()
+        self._server.services.broker.idle_poll.heard(nbytes)
 
     def _go_on(self) -> None:
         if not self._full:

@@ -98,6 +98,7 @@ class PulsarSocket(asyncio.BufferedProtocol):
         self._last_heard = self._loop.time()
         if self._reading:
             self._go_on()
+        self._server.services.broker.idle_poll.heard(nbytes)
 
     def _go_on(self) -> None:
         """Take up whole frames, as long as not too many messages wait for the disk."""
