@@ -99,6 +99,8 @@ def keep(file: Path, column: str, found: list[dict]) -> None:
     """Merge reports into the results file: results[column][client] = {version, date, checks}."""
     results = json.loads(file.read_text()) if file.exists() else {}
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    for client in {report["client"] for report in found}:  # a program that died may not have died this time
+        results.get(column, {}).get(client, {"checks": {}})["checks"].pop("program", None)
     for report in found:
         entry = results.setdefault(column, {}).setdefault(report["client"], {"checks": {}})
         entry |= {"version": report["version"] or entry.get("version", ""), "date": today}

@@ -48,3 +48,19 @@ def test_cross_tests_differ_only_where_the_client_is_at_fault() -> None:
 def pair_of(found: dict[str, Any]) -> tuple[str, str, str, str]:
     """What makes an outcome the same with ours and with a peer, which has no entry formats."""
     return found["test"], found["cell"].rpartition("/")[2], found["writer"], found["reader"]
+
+
+def test_a_program_that_died_once_is_forgotten_when_it_runs_again(tmp_path: Path) -> None:
+    file = tmp_path / "clients.json"
+    code = f"""
+import sys; sys.path.insert(0, {str(COMPAT)!r})
+from pathlib import Path
+from run import keep
+died = {{"client": "kcat", "version": "", "check": "program", "ok": False, "detail": "not there"}}
+keep(Path({str(file)!r}), "magnetar", [died])
+keep(Path({str(file)!r}), "magnetar", [died | {{"version": "1", "check": "acks_all", "ok": True}}])
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    entry = json.loads(file.read_text())["magnetar"]["kcat"]
+    assert entry["version"] == "1"
+    assert list(entry["checks"]) == ["acks_all"]
