@@ -134,7 +134,7 @@ def trusts_the_journal_while_lazy_appends_lie_before(monkeypatch: pytest.MonkeyP
     journaled = managed.FilesManagedLedger._journal
 
     def hasty(self: managed.FilesManagedLedger, *about: object) -> object:
-        self._lazy.clear()
+        self._lazy.files.clear()
         return journaled(self, *about)  # type: ignore[arg-type]
 
     monkeypatch.setattr(managed.FilesManagedLedger, "_journal", hasty)

@@ -1,4 +1,4 @@
-"""The compacted ledger beside a managed ledger: reading from it, and putting a new one in its place.
+"""The compacted ledger beside a managed ledger: putting a new one in its place. For reading from it see `reading`.
 
 A commit is one write of the metadata: with it the new compacted ledger counts and, where it replaces history, the
 ledgers below the horizon do not any more. Their files go after it, in the background. A run that a crash ended left
@@ -10,15 +10,14 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from magnetar.ledger.compaction import Draft, Plan, Stretch, run
-from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced, LedgerNotFound
+from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.files.layout import HEADER_BYTES, index_path, ledger_path
+from magnetar.ledger.files.lazy import LazyAppends
 from magnetar.ledger.files.ledger_file import LedgerFile, as_storage_error
+from magnetar.ledger.files.reading import TRIMMED, ReadableLedger
 from magnetar.ledger.files.recovery import describe
-from magnetar.ledger.info import ManagedLedgerInfo
 from magnetar.ledger.pins import pinned_offset
 from magnetar.ledger.port import (
     Compacted,
@@ -26,39 +25,20 @@ from magnetar.ledger.port import (
     CompactionRules,
     CompactionStatus,
     LedgerSummary,
-    ManagedLedger,
-    Position,
-    StoredEntry,
 )
-from magnetar.records.compaction import copied_from
-from magnetar.records.entry import decode_entry, latest_timestamp
-
-if TYPE_CHECKING:
-    from magnetar.ledger.files.engine import FilesEngine
 
 COMPACTING = "compacting"
-_TRIMMED = "compacted_from"
 
 
-class CompactingLedger(ManagedLedger):
+class CompactingLedger(ReadableLedger):
     """What a managed ledger of the files engine does about compaction."""
 
-    _engine: FilesEngine
-    _info: ManagedLedgerInfo
-    _open_files: dict[int, LedgerFile]
     _writer: LedgerFile | None
-    _closed: LedgerClosed | LedgerFenced | None
-    _lazy: set[LedgerFile]
+    _lazy: LazyAppends
     _sealing: asyncio.Task[None] | None
 
     @abstractmethod
     def save(self) -> None: ...
-
-    @abstractmethod
-    async def _ledger(self, summary: LedgerSummary) -> LedgerFile: ...
-
-    @abstractmethod
-    def _lazy_paths(self) -> list[Path]: ...
 
     @abstractmethod
     def _roll(self, now_ms: int) -> LedgerFile: ...
@@ -74,94 +54,6 @@ class CompactingLedger(ManagedLedger):
         self.letting_go = []
         self._compacting = asyncio.Lock()
         self._sealing = None
-
-    @property
-    def compacted(self) -> Compacted | None:
-        return self._info.compacted
-
-    # -- reading -----------------------------------------------------------------------------------------------
-
-    async def read_compacted(self, offset: int, *, max_bytes: int) -> list[StoredEntry]:
-        compacted = self._info.compacted
-        if compacted is not None and offset <= compacted.horizon_offset:
-            offset = max(offset, int(self._info.properties.get(_TRIMMED, 0)))
-            found = await self._read_copies(offset, max_bytes=max_bytes)
-            if found:
-                return found
-            offset = compacted.horizon_offset + 1
-        return await self.read(min(max(offset, self.first_offset), self.next_offset), max_bytes=max_bytes)
-
-    async def _read_copies(
-        self, offset: int, *, max_bytes: int, up_to: int | None = None
-    ) -> list[StoredEntry]:
-        """Give the copies from ``offset`` on, below ``up_to``; none if there are none."""
-        compacted = self._info.compacted
-        if compacted is None or offset > compacted.ledger.last_offset:
-            return []
-        ledger = await self._copies(compacted)
-        up_to = compacted.horizon_offset + 1 if up_to is None else up_to
-        try:
-            entries = await ledger.read(offset, max_bytes=max_bytes, up_to=up_to)
-        except LedgerNotFound:
-            if self._info.compacted is compacted:
-                raise
-            return await self._read_copies(
-                offset, max_bytes=max_bytes, up_to=up_to
-            )  # a newer one took its place
-        return [as_original(entry) for entry in entries]
-
-    async def _copies(self, compacted: Compacted) -> LedgerFile:
-        found = self._open_files.get(compacted.ledger.ledger_id)
-        if found is None:
-            found = await self._engine.open_sealed(compacted.ledger)
-            if self._info.compacted is compacted:
-                self._open_files[compacted.ledger.ledger_id] = found
-        return found
-
-    async def _copy_at_or_behind(self, summary: LedgerSummary, entry_id: int) -> StoredEntry | None:
-        """Give the first copy from this ledger with that entry id or a higher one."""
-        low, high, best = summary.first_offset, summary.last_offset + 1, None
-        while low < high:
-            middle = (low + high) // 2
-            found = await self._read_copies(middle, max_bytes=1, up_to=summary.last_offset + 1)
-            if found and found[0].entry_id < entry_id:
-                low = found[0].last_offset + 1
-            else:
-                best, high = (found[0] if found else best), middle
-        return best
-
-    async def _copy(self, summary: LedgerSummary, position: Position) -> StoredEntry:
-        found = await self._copy_at_or_behind(summary, position.entry_id)
-        if found is None or found.entry_id != position.entry_id:
-            raise LedgerNotFound(
-                f"{self.name}: entry {position.ledger_id}:{position.entry_id} was compacted away"
-            )
-        return found
-
-    async def offset_behind(self, position: Position) -> int:
-        for summary in self._info.ledgers:
-            if summary.compacted and summary.ledger_id == position.ledger_id:
-                following = await self._copy_at_or_behind(summary, position.entry_id + 1)
-                return (
-                    summary.last_offset + 1 if following is None else decode_entry(following.data).base_offset
-                )
-        return (await self.entry(position)).last_offset + 1
-
-    async def _copy_by_time(self, timestamp_ms: int) -> StoredEntry | None:
-        """Give the first copy of that time or later, where copies replace history."""
-        compacted = self._info.compacted
-        if compacted is None or not self._info.ledgers[0].compacted:
-            return None
-        ledger = await self._copies(compacted)
-        if ledger.index.max_timestamp < timestamp_ms:
-            return None
-        at, entry_id = ledger.index.before_time(timestamp_ms)
-        found = await ledger.find(
-            at,
-            entry_id,
-            lambda e: e.last_offset >= self.first_offset and latest_timestamp(e.data) >= timestamp_ms,
-        )
-        return None if found is None else as_original(found)
 
     # -- compacting --------------------------------------------------------------------------------------------
 
@@ -219,8 +111,7 @@ class CompactingLedger(ManagedLedger):
         dirty = self._range(rules)
         if not dirty or self._is_pinned(rules):
             return None
-        if self._lazy:
-            await self._engine.flush(self._lazy_paths())  # a copy must not outlive its original's loss
+        await self._lazy.flush()  # a copy must not outlive its original's loss
         plan = await self._plan(rules, dirty)
         self._info.properties[COMPACTING] = str(plan.ledger_id)
         self.save()
@@ -278,7 +169,7 @@ class CompactingLedger(ManagedLedger):
             path = ledger_path(engine.root, compacted.ledger.ledger_id)
             clean = Stretch(path, compacted.ledger.ledger_id, HEADER_BYTES, 0, index.end)
         ledger_id = engine.new_ledger_id()
-        trimmed = int(self._info.properties.get(_TRIMMED, 0))
+        trimmed = int(self._info.properties.get(TRIMMED, 0))
         return Plan(
             rules,
             clean,
@@ -375,7 +266,7 @@ class CompactingLedger(ManagedLedger):
     def _trim_copies(self, before: int) -> None:
         """Have copies of what was let go on demand not be read any more."""
         if self._info.compacted is not None:
-            self._info.properties[_TRIMMED] = str(before)
+            self._info.properties[TRIMMED] = str(before)
 
     def _forget_copies(self) -> list[int]:
         """Let go of a compacted ledger that replaced history, once nothing of that history is left; give its id."""
@@ -395,9 +286,3 @@ class CompactingLedger(ManagedLedger):
             self._roll(self._engine.clock())
         if self._sealing is not None and not self._sealing.done():
             await asyncio.wait([self._sealing])
-
-
-def as_original(entry: StoredEntry) -> StoredEntry:
-    """Give a copy under the position of what it is a copy of."""
-    came = copied_from(entry.data)
-    return entry._replace(ledger_id=came.ledger_id, entry_id=came.entry_id, copy=entry.ledger_id)

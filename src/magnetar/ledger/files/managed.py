@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,14 +14,13 @@ from magnetar.ledger.errors import (
     LedgerClosed,
     LedgerError,
     LedgerFenced,
-    LedgerNotFound,
     OffsetOutOfRange,
     StorageFailed,
     StorageFull,
 )
 from magnetar.ledger.files.compacting import COMPACTING, CompactingLedger
-from magnetar.ledger.files.journal_rounds import Durable
 from magnetar.ledger.files.layout import index_path, ledger_path
+from magnetar.ledger.files.lazy import LazyAppends
 from magnetar.ledger.files.ledger_file import LedgerFile, as_storage_error
 from magnetar.ledger.files.recovery import Recovery, describe
 from magnetar.ledger.files.sparse import Mark, SparseIndex
@@ -35,12 +33,11 @@ from magnetar.ledger.port import (
     LedgerSummary,
     Position,
     Refused,
-    StoredEntry,
 )
 from magnetar.metadata.errors import BadVersion, MetadataError, NotFound
 from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.compression import Buffer
-from magnetar.records.entry import broker_entry_head, decode_entry, latest_timestamp
+from magnetar.records.entry import broker_entry_head
 
 if TYPE_CHECKING:
     from magnetar.ledger.files.engine import FilesEngine
@@ -82,11 +79,9 @@ class FilesManagedLedger(CompactingLedger):
         self._keeping = asyncio.Lock()  # one index of this log is written at a time, in order
         # Ledger id, end and attachment of what was kept last, if the ledger was flushed for it.
         self._kept: tuple[int, int, bytes] | None = None
-        self._lazy: set[LedgerFile] = set()  # those with appends that nothing has made durable
+        self._lazy = LazyAppends(engine, self, self._made_durable)
         self._gathered: list[Buffer] = []
         self._gathered_from: Mark | None = None
-        self._catching_up = False
-        self._caught_up: Durable | None = None
         self._boot = info.properties.get("boot")
         self._checked_bytes = 0
         self._checked_entries = 0
@@ -104,7 +99,7 @@ class FilesManagedLedger(CompactingLedger):
         if last is not None:
             self._open_files[last.ledger_id] = last
             if recovery.is_lazy:
-                self._lazy.add(last)
+                self._lazy.files.add(last)
             # Not the end of what was read: one crash after the other would each read what all before it had read.
             self._checked_bytes, self._checked_entries = recovery.checked
             self.next_offset = max(self.next_offset, last.index.next_offset)
@@ -142,7 +137,7 @@ class FilesManagedLedger(CompactingLedger):
         if flush is Flush.always and engine.journal.failed is not None:
             raise engine.journal.failed
         # While the journal alone could not bring it back, `_journal` says when it is durable, not the end of a turn.
-        gathers = engine.in_turn and not (flush is Flush.always and self._lazy)
+        gathers = engine.in_turn and not (flush is Flush.always and self._lazy.files)
         assert gathers or self._gathered_from is None, "a log's policy stays as it is in a turn"
         if engine.refused and self in engine.refused:
             raise engine.refused[self].error  # in this turn: what came before was taken back
@@ -203,7 +198,7 @@ class FilesManagedLedger(CompactingLedger):
                 _log.exception("a write to ledger %d failed", writer.ledger_id)
             raise as_storage_error(error) from error
         if self.policy.flush is not Flush.always:
-            self._lazy.add(writer)
+            self._lazy.files.add(writer)
             if self.policy.flush is Flush.interval:
                 self._engine.flush_soon(writer.path)
             self._made_durable(self.next_offset)
@@ -214,43 +209,13 @@ class FilesManagedLedger(CompactingLedger):
         return durable
 
     def _journal(self, writer: LedgerFile, at: int, parts: list[Buffer]) -> asyncio.Future[None]:
-        if self._lazy:
+        if self._lazy.files:
             # What lies before it was never made durable: the journal alone could not bring this one back.
-            self._lazy.add(writer)
-            if self._caught_up is None:
-                self._caught_up = Durable()
-            if not self._catching_up:
-                self._catching_up = True
-                self._engine.background(self._catch_up())
-            return self._caught_up
+            self._lazy.files.add(writer)
+            return self._lazy.durable()
         return self._engine.journal.append(
             writer.ledger_id, at, writer.index.end - at, parts, self._made_durable, self.next_offset
         )
-
-    async def _catch_up(self) -> None:
-        """Flush files until nothing waits for it any more; from then on the journal is enough."""
-        rounds = 0
-        while self._caught_up is not None:
-            waiting, self._caught_up, next_offset = self._caught_up, None, self.next_offset
-            try:
-                await self._engine.flush(self._lazy_paths())
-                rounds += 1
-                if rounds > 1:
-                    # The little that came meanwhile: the loop waits for it, or this would never end under load.
-                    next_offset = self.next_offset
-                    self._engine.flush_now(self._lazy_paths())
-            except LedgerError as error:
-                waiting.set_exception(error)
-                waiting.exception()  # whoever still waits sees it; nobody has to
-                continue
-            if next_offset == self.next_offset:
-                self._lazy.clear()
-            self._made_durable(next_offset)
-            waiting.set_result(None)
-        self._catching_up = False
-
-    def _lazy_paths(self) -> list[Path]:
-        return sorted(each.path for each in self._lazy)
 
     def _made_durable(self, next_offset: int) -> None:
         if next_offset > self.visible_offset:
@@ -306,7 +271,7 @@ class FilesManagedLedger(CompactingLedger):
                 return
             await self._engine.keep([words])
             self._kept = words.key
-            self._lazy.discard(old)
+            self._lazy.files.discard(old)
             if not self._is_deleted:
                 describe(summary, old.index)
                 self.save()
@@ -361,116 +326,6 @@ class FilesManagedLedger(CompactingLedger):
             raise self._closed from error
         except MetadataError as error:
             raise metadata_failed(error) from error
-
-    # -- reading -----------------------------------------------------------------------------------------------
-
-    async def read(self, offset: int, *, max_bytes: int, up_to: int | None = None) -> list[StoredEntry]:
-        if self._closed is not None:
-            raise self._closed
-        up_to = self.visible_offset if up_to is None else min(up_to, self.visible_offset)
-        if not self.first_offset <= offset <= self.next_offset:
-            raise OffsetOutOfRange(f"offset {offset} is not in [{self.first_offset}, {self.next_offset}]")
-        if offset >= up_to:
-            return []
-        while offset < up_to and (summary := self._holding(offset)) is not None:
-            if summary.compacted:
-                last = summary.last_offset
-                entries = await self._read_copies(offset, max_bytes=max_bytes, up_to=min(up_to, last + 1))
-                if entries:
-                    return entries
-                offset = last + 1
-                continue
-            try:
-                ledger = await self._ledger(summary)
-                return await ledger.read(offset, max_bytes=max_bytes, up_to=up_to)
-            except LedgerNotFound:
-                if not summary.compacted:  # else it made room for the compacted ledger meanwhile
-                    raise
-        return []
-
-    def _holding(self, offset: int) -> LedgerSummary | None:
-        """Give the ledger that holds an offset or, where a repair has left a gap, the one behind it."""
-        ledgers = self._info.ledgers
-        which = bisect_right(ledgers, offset, key=lambda ledger: ledger.first_offset) - 1
-        if which >= 0 and ledgers[which].sealed and ledgers[which].last_offset < offset:
-            which += 1
-        return ledgers[which] if 0 <= which < len(ledgers) else None
-
-    async def _ledger(self, summary: LedgerSummary) -> LedgerFile:
-        self.write_gathered()
-        found = self._open_files.get(summary.ledger_id)
-        if found is None:
-            found = await self._engine.open_sealed(summary)
-            self._open_files[summary.ledger_id] = found
-        return found
-
-    async def entry(self, position: Position) -> StoredEntry:
-        for summary in self._info.ledgers:
-            if summary.ledger_id == position.ledger_id and summary.compacted:
-                return await self._copy(summary, position)
-            if summary.ledger_id == position.ledger_id:
-                return await (await self._ledger(summary)).read_entry(position.entry_id)
-        raise LedgerNotFound(f"{self.name} has no ledger {position.ledger_id}")
-
-    async def find_by_time(self, timestamp_ms: int) -> StoredEntry | None:
-        copy = await self._copy_by_time(timestamp_ms) if self._info.ledgers else None
-        if copy is not None:
-            return copy
-        for summary in list(self._info.ledgers):
-            if summary.compacted or (summary.sealed and summary.max_timestamp < timestamp_ms):
-                continue
-            ledger = await self._ledger(summary)
-            if ledger.index.max_timestamp < timestamp_ms:
-                continue
-            at, entry_id = ledger.index.before_time(timestamp_ms)
-            found = await ledger.find(
-                at, entry_id, lambda e: self._is_read(e) and latest_timestamp(e.data) >= timestamp_ms
-            )
-            if found is not None:
-                return found if found.last_offset < self.visible_offset else None
-        return None
-
-    def _is_read(self, entry: StoredEntry) -> bool:
-        return entry.last_offset >= self.first_offset
-
-    async def find_max_timestamp(self) -> StoredEntry | None:
-        latest = max((s.max_timestamp for s in self._info.files()), default=-1) if self.ledgers() else -1
-        while latest >= 0:
-            found = await self.find_by_time(latest)
-            if found is not None:
-                return found
-            # What holds the latest one is not visible yet, or was trimmed: walk what is left.
-            latest = await self._latest_visible()
-        return None
-
-    async def _latest_visible(self) -> int:
-        latest, offset = -1, self.first_offset
-        while entries := await self.read(offset, max_bytes=1 << 20):
-            latest = max(latest, *(latest_timestamp(entry.data) for entry in entries))
-            offset = entries[-1].last_offset + 1
-        return latest
-
-    async def find_first(self, wanted: Callable[[StoredEntry], bool]) -> StoredEntry | None:
-        low, high, best = self.first_offset, self.visible_offset, None
-        while low < high:
-            entries = await self.read((low + high) // 2, max_bytes=1)
-            if not entries:
-                break
-            if wanted(entries[0]):
-                best, high = entries[0], min((low + high) // 2, entries[0].last_offset)
-                base = await self._base_of(entries[0])
-                high = min(high, base)
-            else:
-                low = entries[0].last_offset + 1
-        return best
-
-    async def _base_of(self, entry: StoredEntry) -> int:
-        """Give the offset of an entry's first message: one behind the entry before it."""
-        if entry.copy >= 0:
-            return decode_entry(entry.data).base_offset
-        if entry.entry_id == 0:
-            return next(s.first_offset for s in self._info.ledgers if s.ledger_id == entry.ledger_id)
-        return (await self.entry(Position(entry.ledger_id, entry.entry_id - 1))).last_offset + 1
 
     # -- keeping and letting go --------------------------------------------------------------------------------
 

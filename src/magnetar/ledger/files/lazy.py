@@ -1,0 +1,72 @@
+"""What was appended to a log without being made durable, and how its journal becomes enough again.
+
+The journal brings back what it holds and nothing before it. So a durable append behind lazy ones has to wait until the
+files themselves are flushed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.files.journal_rounds import Durable
+from magnetar.ledger.files.ledger_file import LedgerFile
+from magnetar.ledger.port import ManagedLedger
+
+if TYPE_CHECKING:
+    from magnetar.ledger.files.engine import FilesEngine
+
+
+class LazyAppends:
+    """The files of one log with appends that nothing has made durable; ``made_durable`` is told the next offset."""
+
+    __slots__ = ("_engine", "_is_catching_up", "_log", "_made_durable", "_waiting", "files")
+
+    def __init__(self, engine: FilesEngine, log: ManagedLedger, made_durable: Callable[[int], None]) -> None:
+        self.files: set[LedgerFile] = set()
+        self._engine = engine
+        self._log = log
+        self._made_durable = made_durable
+        self._waiting: Durable | None = None
+        self._is_catching_up = False
+
+    async def flush(self) -> None:
+        """Make them durable; raise ``LedgerError``. They are counted on: more may have been appended meanwhile."""
+        if self.files:
+            await self._engine.flush(self._paths())
+
+    def durable(self) -> Durable:
+        """Give what tells when all that was appended so far is durable."""
+        if self._waiting is None:
+            self._waiting = Durable()
+        if not self._is_catching_up:
+            self._is_catching_up = True
+            self._engine.background(self._catch_up())
+        return self._waiting
+
+    async def _catch_up(self) -> None:
+        """Flush files until nothing waits for it any more; from then on the journal is enough."""
+        engine, log, rounds = self._engine, self._log, 0
+        while self._waiting is not None:
+            waiting, self._waiting, next_offset = self._waiting, None, log.next_offset
+            try:
+                await engine.flush(self._paths())
+                rounds += 1
+                if rounds > 1:
+                    # The little that came meanwhile: the loop waits for it, or this would never end under load.
+                    next_offset = log.next_offset
+                    engine.flush_now(self._paths())
+            except LedgerError as error:
+                waiting.set_exception(error)
+                waiting.exception()  # whoever still waits sees it; nobody has to
+                continue
+            if next_offset == log.next_offset:
+                self.files.clear()
+            self._made_durable(next_offset)
+            waiting.set_result(None)
+        self._is_catching_up = False
+
+    def _paths(self) -> list[Path]:
+        return sorted(each.path for each in self.files)

@@ -1,0 +1,234 @@
+"""Reading from a managed ledger of the files engine: which of its ledgers holds what is asked for.
+
+What was compacted is read from the compacted ledger, whose copies go by the positions of their originals.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced, LedgerNotFound, OffsetOutOfRange
+from magnetar.ledger.files.ledger_file import LedgerFile
+from magnetar.ledger.info import ManagedLedgerInfo
+from magnetar.ledger.port import Compacted, LedgerSummary, ManagedLedger, Position, StoredEntry
+from magnetar.records.compaction import copied_from
+from magnetar.records.entry import decode_entry, latest_timestamp
+
+if TYPE_CHECKING:
+    from magnetar.ledger.files.engine import FilesEngine
+
+TRIMMED = "compacted_from"
+
+
+class ReadableLedger(ManagedLedger):
+    """What a managed ledger of the files engine reads, and how it finds it."""
+
+    _engine: FilesEngine
+    _info: ManagedLedgerInfo
+    _open_files: dict[int, LedgerFile]
+    _closed: LedgerClosed | LedgerFenced | None
+
+    @abstractmethod
+    def write_gathered(self) -> LedgerError | None: ...
+
+    async def read(self, offset: int, *, max_bytes: int, up_to: int | None = None) -> list[StoredEntry]:
+        if self._closed is not None:
+            raise self._closed
+        up_to = self.visible_offset if up_to is None else min(up_to, self.visible_offset)
+        if not self.first_offset <= offset <= self.next_offset:
+            raise OffsetOutOfRange(f"offset {offset} is not in [{self.first_offset}, {self.next_offset}]")
+        if offset >= up_to:
+            return []
+        while offset < up_to and (summary := self._holding(offset)) is not None:
+            if summary.compacted:
+                last = summary.last_offset
+                entries = await self._read_copies(offset, max_bytes=max_bytes, up_to=min(up_to, last + 1))
+                if entries:
+                    return entries
+                offset = last + 1
+                continue
+            try:
+                ledger = await self._ledger(summary)
+                return await ledger.read(offset, max_bytes=max_bytes, up_to=up_to)
+            except LedgerNotFound:
+                if not summary.compacted:  # else it made room for the compacted ledger meanwhile
+                    raise
+        return []
+
+    def _holding(self, offset: int) -> LedgerSummary | None:
+        """Give the ledger that holds an offset or, where a repair has left a gap, the one behind it."""
+        ledgers = self._info.ledgers
+        which = bisect_right(ledgers, offset, key=lambda ledger: ledger.first_offset) - 1
+        if which >= 0 and ledgers[which].sealed and ledgers[which].last_offset < offset:
+            which += 1
+        return ledgers[which] if 0 <= which < len(ledgers) else None
+
+    async def _ledger(self, summary: LedgerSummary) -> LedgerFile:
+        self.write_gathered()
+        found = self._open_files.get(summary.ledger_id)
+        if found is None:
+            found = await self._engine.open_sealed(summary)
+            self._open_files[summary.ledger_id] = found
+        return found
+
+    async def entry(self, position: Position) -> StoredEntry:
+        for summary in self._info.ledgers:
+            if summary.ledger_id == position.ledger_id and summary.compacted:
+                return await self._copy(summary, position)
+            if summary.ledger_id == position.ledger_id:
+                return await (await self._ledger(summary)).read_entry(position.entry_id)
+        raise LedgerNotFound(f"{self.name} has no ledger {position.ledger_id}")
+
+    async def find_by_time(self, timestamp_ms: int) -> StoredEntry | None:
+        copy = await self._copy_by_time(timestamp_ms) if self._info.ledgers else None
+        if copy is not None:
+            return copy
+        for summary in list(self._info.ledgers):
+            if summary.compacted or (summary.sealed and summary.max_timestamp < timestamp_ms):
+                continue
+            ledger = await self._ledger(summary)
+            if ledger.index.max_timestamp < timestamp_ms:
+                continue
+            found = await self._from_time(ledger, timestamp_ms)
+            if found is not None:
+                return found if found.last_offset < self.visible_offset else None
+        return None
+
+    async def _from_time(self, ledger: LedgerFile, timestamp_ms: int) -> StoredEntry | None:
+        at, entry_id = ledger.index.before_time(timestamp_ms)
+        return await ledger.find(
+            at,
+            entry_id,
+            lambda e: e.last_offset >= self.first_offset and latest_timestamp(e.data) >= timestamp_ms,
+        )
+
+    async def find_max_timestamp(self) -> StoredEntry | None:
+        latest = max((s.max_timestamp for s in self._info.files()), default=-1) if self.ledgers() else -1
+        while latest >= 0:
+            found = await self.find_by_time(latest)
+            if found is not None:
+                return found
+            # What holds the latest one is not visible yet, or was trimmed: walk what is left.
+            latest = await self._latest_visible()
+        return None
+
+    async def _latest_visible(self) -> int:
+        latest, offset = -1, self.first_offset
+        while entries := await self.read(offset, max_bytes=1 << 20):
+            latest = max(latest, *(latest_timestamp(entry.data) for entry in entries))
+            offset = entries[-1].last_offset + 1
+        return latest
+
+    async def find_first(self, wanted: Callable[[StoredEntry], bool]) -> StoredEntry | None:
+        low, high, best = self.first_offset, self.visible_offset, None
+        while low < high:
+            entries = await self.read((low + high) // 2, max_bytes=1)
+            if not entries:
+                break
+            if wanted(entries[0]):
+                best, high = entries[0], min((low + high) // 2, entries[0].last_offset)
+                base = await self._base_of(entries[0])
+                high = min(high, base)
+            else:
+                low = entries[0].last_offset + 1
+        return best
+
+    async def _base_of(self, entry: StoredEntry) -> int:
+        """Give the offset of an entry's first message: one behind the entry before it."""
+        if entry.copy >= 0:
+            return decode_entry(entry.data).base_offset
+        if entry.entry_id == 0:
+            return next(s.first_offset for s in self._info.ledgers if s.ledger_id == entry.ledger_id)
+        return (await self.entry(Position(entry.ledger_id, entry.entry_id - 1))).last_offset + 1
+
+    # -- copies, in the compacted ledger ------------------------------------------------------------------------
+
+    @property
+    def compacted(self) -> Compacted | None:
+        return self._info.compacted
+
+    async def read_compacted(self, offset: int, *, max_bytes: int) -> list[StoredEntry]:
+        compacted = self._info.compacted
+        if compacted is not None and offset <= compacted.horizon_offset:
+            offset = max(offset, int(self._info.properties.get(TRIMMED, 0)))
+            found = await self._read_copies(offset, max_bytes=max_bytes)
+            if found:
+                return found
+            offset = compacted.horizon_offset + 1
+        return await self.read(min(max(offset, self.first_offset), self.next_offset), max_bytes=max_bytes)
+
+    async def _read_copies(
+        self, offset: int, *, max_bytes: int, up_to: int | None = None
+    ) -> list[StoredEntry]:
+        """Give the copies from ``offset`` on, below ``up_to``; none if there are none."""
+        compacted = self._info.compacted
+        if compacted is None or offset > compacted.ledger.last_offset:
+            return []
+        ledger = await self._copies(compacted)
+        up_to = compacted.horizon_offset + 1 if up_to is None else up_to
+        try:
+            entries = await ledger.read(offset, max_bytes=max_bytes, up_to=up_to)
+        except LedgerNotFound:
+            if self._info.compacted is compacted:
+                raise
+            return await self._read_copies(
+                offset, max_bytes=max_bytes, up_to=up_to
+            )  # a newer one took its place
+        return [as_original(entry) for entry in entries]
+
+    async def _copies(self, compacted: Compacted) -> LedgerFile:
+        found = self._open_files.get(compacted.ledger.ledger_id)
+        if found is None:
+            found = await self._engine.open_sealed(compacted.ledger)
+            if self._info.compacted is compacted:
+                self._open_files[compacted.ledger.ledger_id] = found
+        return found
+
+    async def _copy_at_or_behind(self, summary: LedgerSummary, entry_id: int) -> StoredEntry | None:
+        """Give the first copy from this ledger with that entry id or a higher one."""
+        low, high, best = summary.first_offset, summary.last_offset + 1, None
+        while low < high:
+            middle = (low + high) // 2
+            found = await self._read_copies(middle, max_bytes=1, up_to=summary.last_offset + 1)
+            if found and found[0].entry_id < entry_id:
+                low = found[0].last_offset + 1
+            else:
+                best, high = (found[0] if found else best), middle
+        return best
+
+    async def _copy(self, summary: LedgerSummary, position: Position) -> StoredEntry:
+        found = await self._copy_at_or_behind(summary, position.entry_id)
+        if found is None or found.entry_id != position.entry_id:
+            raise LedgerNotFound(
+                f"{self.name}: entry {position.ledger_id}:{position.entry_id} was compacted away"
+            )
+        return found
+
+    async def offset_behind(self, position: Position) -> int:
+        for summary in self._info.ledgers:
+            if summary.compacted and summary.ledger_id == position.ledger_id:
+                following = await self._copy_at_or_behind(summary, position.entry_id + 1)
+                return (
+                    summary.last_offset + 1 if following is None else decode_entry(following.data).base_offset
+                )
+        return (await self.entry(position)).last_offset + 1
+
+    async def _copy_by_time(self, timestamp_ms: int) -> StoredEntry | None:
+        """Give the first copy of that time or later, where copies replace history."""
+        compacted = self._info.compacted
+        if compacted is None or not self._info.ledgers[0].compacted:
+            return None
+        ledger = await self._copies(compacted)
+        if ledger.index.max_timestamp < timestamp_ms:
+            return None
+        found = await self._from_time(ledger, timestamp_ms)
+        return None if found is None else as_original(found)
+
+
+def as_original(entry: StoredEntry) -> StoredEntry:
+    """Give a copy under the position of what it is a copy of."""
+    came = copied_from(entry.data)
+    return entry._replace(ledger_id=came.ledger_id, entry_id=came.entry_id, copy=entry.ledger_id)
