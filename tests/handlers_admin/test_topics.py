@@ -142,8 +142,26 @@ async def test_validate_only_makes_nothing(tmp_path: Path) -> None:
 
 async def test_coordinators_topics_never_expire_whoever_makes_them(tmp_path: Path) -> None:
     kafka = await client(tmp_path)
-    await create(kafka, wanted("__consumer_offsets", 3))
+    await create(kafka, wanted("__consumer_offsets", -1))
     assert kafka.broker.topic("__consumer_offsets").config.compacted
+
+
+async def test_coordinators_topics_keep_the_partitions_that_groups_are_spread_over(tmp_path: Path) -> None:
+    kafka = await client(tmp_path, offsets_topic_num_partitions="5")
+    name = "__consumer_offsets"
+    for dry in (True, False):
+        ((_, code, words),) = await create(kafka, wanted(name, partitions=3), dry=dry)
+        assert (code, words) == (
+            E.INVALID_PARTITIONS,
+            "__consumer_offsets is the coordinators' own and has 5 partitions.",
+        )
+    assert await create(kafka, wanted(name, partitions=-1)) == [(name, E.NONE, None)]
+    ((_, code, words),) = await grow(kafka, CreatePartitionsTopic(name=name, count=6))
+    assert (code, words) == (
+        E.INVALID_PARTITIONS,
+        "__consumer_offsets is the coordinators' own and keeps its partitions.",
+    )
+    assert kafka.broker.topic(name).partitions == 5
 
 
 async def grow(kafka: Client, *topics: CreatePartitionsTopic, dry: bool = False) -> list[tuple]:

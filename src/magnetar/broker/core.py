@@ -200,7 +200,7 @@ class Broker:
 
     def plan_free(self, new: NewTopic) -> Topic:
         """Give the topic as `plan` does; raise `TopicExists` too while an older one of its name is being deleted."""
-        topic = self.plan(new)
+        topic = self._planned(new)
         self._check_room(topic)
         if topic.kafka_name in self._catalog.leaving:
             raise TopicExists(f"Topic '{topic.kafka_name}' is still being deleted.")
@@ -211,6 +211,16 @@ class Broker:
 
         Raises `TopicExists`, `InvalidPartitions`, `InvalidConfig` or `NamespaceNotFound`.
         """
+        local = new.name.local
+        if local in INTERNAL_TOPICS:
+            # The coordinators spread their groups over as many, whatever somebody else would like.
+            count = self._internal_partitions(local)
+            if new.partitions not in (None, count):
+                raise InvalidPartitions(f"{local} is the coordinators' own and has {count} partitions.")
+            new = new._replace(partitions=count)
+        return self._planned(new)
+
+    def _planned(self, new: NewTopic) -> Topic:
         kafka_name = self.naming.kafka_name(new.name)
         if kafka_name in self._catalog.by_name:
             raise TopicExists(f"Topic '{kafka_name}' already exists.")
@@ -254,14 +264,19 @@ class Broker:
 
     async def create_internal(self, name: str) -> Topic:
         """Give one of the coordinators' topics, made with their settings if it was not there."""
-        settings = self.settings
-        partitions = settings.transaction_state_log_num_partitions
-        if self.naming.parse(name).local == CONSUMER_OFFSETS:
-            partitions = settings.offsets_topic_num_partitions
         try:
-            return self.get(name) or await self.create_topic(name, partitions)
+            return self.get(name) or await self.create_topic(name)
         except TopicExists:
             return self.topic(name)
+
+    def _internal_partitions(self, local: str) -> int:
+        settings = self.settings
+        is_groups = local == CONSUMER_OFFSETS
+        return (
+            settings.offsets_topic_num_partitions
+            if is_groups
+            else settings.transaction_state_log_num_partitions
+        )
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with all it holds; raise `TopicNotFound`.
@@ -285,6 +300,8 @@ class Broker:
     def grow_topic(self, name: str, partitions: int, *, validate_only: bool = False) -> Topic:
         """Give a topic more partitions, to be ``partitions`` in all; raise `TopicNotFound` or `InvalidPartitions`."""
         topic = self.topic(name)
+        if topic.internal:
+            raise InvalidPartitions(f"{topic.kafka_name} is the coordinators' own and keeps its partitions.")
         if partitions == topic.partitions:
             raise InvalidPartitions(f"Topic already has {partitions} partition(s).")
         if partitions < topic.partitions:

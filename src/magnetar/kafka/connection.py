@@ -10,6 +10,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from time import perf_counter
 from typing import Any
 
 from magnetar.broker.auth import AuthenticationFailed
@@ -20,6 +22,7 @@ from magnetar.kafka.eager import Eager
 from magnetar.kafka.handlers import ROUTE_BY_KEY, Route
 from magnetar.kafka.handlers.api_versions import unsupported_version
 from magnetar.kafka.login import AuthenticationRequired, Login
+from magnetar.kafka.pace import MOST_SECONDS
 from magnetar.kafka.tenancy import Home
 from magnetar.kafka.wire.frames import FrameReader
 from magnetar.kafka.wire.header import (
@@ -37,23 +40,31 @@ FETCH = 1
 SASL_HANDSHAKE = 17
 SASL_AUTHENTICATE = 36
 MOST_OVERLAPPING = 64
+APART_BYTES = 64 << 10
+"""Requests above that are read in a thread, but Produce, whose bytes are batches and not rows."""
 _log = logging.getLogger("magnetar.kafka")
 
 
 class Answer:
     """The place of one request in the order of answers; ``parts`` are there once it is answered."""
 
-    __slots__ = ("begun", "context", "header", "is_done", "parts", "response", "size", "translate")
+    __slots__ = ("begun", "context", "encoded", "header", "is_done", "parts", "response", "size", "translate")
 
     def __init__(self, header: RequestHeader, size: int, context: RequestContext | None) -> None:
         self.header = header
         self.context = context
         self.size = size
         self.parts: Sequence[Buffer] | None = None
+        self.encoded: Sequence[Buffer] | None = None  # what will be ``parts``, where a thread wrote it down
         self.is_done = False  # ``response`` is there, and waits for the end of the turn
         self.response: Any = None
         self.begun: Eager | asyncio.Task[None] | None = None
         self.translate: Callable[[Any], None] | None = None
+
+
+def joined(encode: Callable[[], Sequence[Buffer]]) -> list[Buffer]:
+    """Give as one part what may be millions of small ones, whose sizes alone take long to add up."""
+    return [b"".join(encode())]
 
 
 class Conversation:
@@ -205,8 +216,6 @@ class Conversation:
         self._blocked = True
 
     def _start(self, route: Route, header: RequestHeader, body: memoryview, size: int) -> None:
-        request_class, handler = route.load()
-        request = request_class.decode(body, header.api_version)
         client_id = header.client_id or ""
         self.client_id = client_id
         context = RequestContext(
@@ -222,6 +231,29 @@ class Conversation:
         answer = Answer(header, size, context)
         self._answers.append(answer)
         self._hold(size)
+        request_class, _ = route.load()
+        if size <= APART_BYTES or header.api_key == PRODUCE:
+            self._serve(answer, context, route, request_class.decode(body, header.api_version))
+        else:
+            decode = partial(request_class.decode, bytes(body), header.api_version)
+            answer.begun = self._task(self._serve_large(answer, context, route, decode))
+
+    async def _serve_large(
+        self, answer: Answer, context: RequestContext, route: Route, decode: Callable[[], Any]
+    ) -> None:
+        """Read a request in a thread, whose many rows would hold up everybody else."""
+        try:
+            request = await asyncio.get_running_loop().run_in_executor(None, decode)
+        except WireError as error:
+            self.refuse(str(error))
+            return
+        if self._gone and route.api_key == FETCH:
+            self._answer(answer, None, None)
+        elif not self._ended:
+            self._serve(answer, context, route, request)
+
+    def _serve(self, answer: Answer, context: RequestContext, route: Route, request: Any) -> None:
+        _, handler = route.load()
         if self._home is not None:
             self._home.inward(route.handler, request)
         if self._access is not None:
@@ -231,23 +263,25 @@ class Conversation:
             for_all = not getattr(request, "topics", None)
             answer.translate = lambda response: home.outward(route.handler, response, asked_for_all=for_all)
         coroutine = handler(request, context)
-        if header.api_key == PRODUCE:
+        if route.api_key == PRODUCE:
             self._turn.append(answer)
-        if header.api_key in (PRODUCE, FETCH):
+        if route.api_key in (PRODUCE, FETCH):
             answer.begun = Eager(coroutine, lambda response, error: self._answered(answer, response, error))
         else:
-            answer.begun = task = asyncio.ensure_future(self._run(answer, coroutine))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            answer.begun = self._task(self._run(answer, coroutine))
+
+    def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def _authenticate_raw(self, login: Login, frame: memoryview) -> None:
         """After version 0 of SaslHandshake, what SASL says comes, and is answered, without header."""
         answer = Answer(RequestHeader(SASL_AUTHENTICATE, 0, 0, None), len(frame), None)
         self._answers.append(answer)
         self._hold(answer.size)
-        answer.begun = task = asyncio.ensure_future(self._run_raw(login, answer, bytes(frame)))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        answer.begun = self._task(self._run_raw(login, answer, bytes(frame)))
 
     async def _run_raw(self, login: Login, answer: Answer, said: bytes) -> None:
         try:
@@ -268,12 +302,29 @@ class Conversation:
         self._frames.allow(self._services.broker.settings.socket_request_max_bytes)
 
     async def _run(self, answer: Answer, coroutine: Coroutine[Any, Any, Any]) -> None:
+        began = perf_counter()
         try:
             response = await coroutine
+            if perf_counter() - began > MOST_SECONDS and not self._ended:
+                # It may well have many rows. (It may have waited, too: then this does no harm.)
+                encode = self._encoder(answer, response)
+                answer.encoded = await asyncio.get_running_loop().run_in_executor(None, joined, encode)
         except Exception as error:
             self._answered(answer, None, error)
         else:
             self._answered(answer, response, None)
+
+    def _encoder(self, answer: Answer, response: Any) -> Callable[[], list[Buffer]]:
+        """Give what writes the answer down: it touches nothing but the response, so that a thread may do it."""
+        if answer.translate is not None:
+            answer.translate(response)
+        header = answer.header
+
+        def encode() -> list[Buffer]:
+            head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
+            return [head, *response.encode_parts(header.api_version)]
+
+        return encode
 
     def _answered(self, answer: Answer, response: Any, error: BaseException | None) -> None:
         if answer.begun is None and error is None and answer.header.api_key == PRODUCE:
@@ -293,10 +344,7 @@ class Conversation:
             if response is None:  # acks=0: the client wants none
                 answer.parts = ()
             else:
-                if answer.translate is not None:
-                    answer.translate(response)
-                head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
-                answer.parts = [head, *response.encode_parts(header.api_version)]
+                answer.parts = answer.encoded or self._encoder(answer, response)()
         except Exception as failure:
             self._failed(header, failure)
             return

@@ -9,6 +9,7 @@ from magnetar.broker.core import Broker
 from magnetar.kafka.configs.changes import InvalidChange, replaced
 from magnetar.kafka.configs.resources import alter
 from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
+from magnetar.kafka.pace import paced
 from magnetar.kafka.wire.messages.alter_configs_request import AlterConfigsRequest, AlterConfigsResource
 from magnetar.kafka.wire.messages.alter_configs_response import (
     AlterConfigsResourceResponse,
@@ -25,7 +26,7 @@ async def alter_configs(request: AlterConfigsRequest, context: RequestContext) -
     wanted = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
     answers = [
         _answer(context.kafka.broker, resource, twice=times[key] > 1, validate_only=request.validate_only)
-        for key, resource in wanted.items()
+        async for key, resource in paced(wanted.items())
     ]
     return AlterConfigsResponse(responses=answers)
 

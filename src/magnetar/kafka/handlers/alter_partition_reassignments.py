@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from magnetar.broker.core import Broker
 from magnetar.kafka.handlers.assignments import Refused, check_assignment
 from magnetar.kafka.handlers.named_topic import named_topic
+from magnetar.kafka.pace import paced
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -30,13 +31,14 @@ async def alter_partition_reassignments(
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
-        responses=[_answered(context.kafka.broker, topic) for topic in request.topics],
+        responses=[await _answered(context.kafka.broker, topic) async for topic in paced(request.topics)],
     )
 
 
-def _answered(broker: Broker, topic: ReassignableTopic) -> ReassignableTopicResponse:
+async def _answered(broker: Broker, topic: ReassignableTopic) -> ReassignableTopicResponse:
     return ReassignableTopicResponse(
-        name=topic.name, partitions=[_judged(broker, topic.name, each) for each in topic.partitions]
+        name=topic.name,
+        partitions=[_judged(broker, topic.name, each) async for each in paced(topic.partitions)],
     )
 
 

@@ -9,6 +9,7 @@ from magnetar.broker.core import Broker
 from magnetar.kafka.handlers.assignments import Refused, check_assignment
 from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
 from magnetar.kafka.handlers.create_topics import MOST_PARTITIONS
+from magnetar.kafka.pace import paced
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.create_partitions_request import (
     CreatePartitionsRequest,
@@ -32,7 +33,7 @@ async def create_partitions(
     return CreatePartitionsResponse(
         results=[
             _grown(context.kafka.broker, topic, twice=times[name] > 1, validate_only=request.validate_only)
-            for name, topic in first_of_each.items()
+            async for name, topic in paced(first_of_each.items())
         ]
     )
 

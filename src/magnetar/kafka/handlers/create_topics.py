@@ -10,6 +10,7 @@ from magnetar.broker.topic import Topic
 from magnetar.kafka.configs.entries import Entry, topic_entries
 from magnetar.kafka.handlers.assignments import Refused, check_assignment
 from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
+from magnetar.kafka.pace import paced
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from magnetar.kafka.wire.messages.create_topics_response import (
@@ -33,7 +34,7 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
     times = Counter(topic.name for topic in request.topics)
     answers: dict[str, CreatableTopicResult] = {}
     wanted: dict[str, NewTopic] = {}
-    for topic in request.topics:
+    async for topic in paced(request.topics):
         try:
             if times[topic.name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
@@ -55,7 +56,7 @@ async def _made(
 ) -> dict[str, CreatableTopicResult]:
     teller = Teller(broker)
     if validate_only:
-        return {name: _planned(broker, teller, name, new) for name, new in wanted.items()}
+        return {name: _planned(broker, teller, name, new) async for name, new in paced(wanted.items())}
     try:
         made = await broker.create_topics(wanted.values())
     except REFUSALS as error:

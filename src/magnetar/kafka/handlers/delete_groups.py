@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.pace import paced
 from magnetar.kafka.wire.messages.delete_groups_request import DeleteGroupsRequest
 from magnetar.kafka.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 async def delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
     """Answer for each group when it is durably gone."""
     results = []
-    for group_id in dict.fromkeys(request.groups_names):
+    async for group_id in paced(dict.fromkeys(request.groups_names)):
         result = DeletableGroupResult(group_id=group_id)
         try:
             await context.kafka.groups.delete_group(group_id)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from magnetar.broker.topic import Topic
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import NO_ID, find_partition
+from magnetar.kafka.pace import paced
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.delete_records_request import DeleteRecordsPartition, DeleteRecordsRequest
 from magnetar.kafka.wire.messages.delete_records_response import (
@@ -27,9 +28,11 @@ async def delete_records(request: DeleteRecordsRequest, context: RequestContext)
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[await _delete_one(topic.name, each, context) for each in topic.partitions],
+                partitions=[
+                    await _delete_one(topic.name, each, context) async for each in paced(topic.partitions)
+                ],
             )
-            for topic in request.topics
+            async for topic in paced(request.topics)
         ]
     )
 

@@ -9,6 +9,7 @@ from magnetar.broker.core import Broker
 from magnetar.broker.topic import Topic
 from magnetar.kafka.handlers.assignments import Refused
 from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
+from magnetar.kafka.pace import paced
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from magnetar.kafka.wire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
@@ -25,7 +26,7 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
     times = Counter((topic.name, topic.topic_id) for topic in wanted)
     answers = [
         await _delete(context.kafka.broker, name, topic_id, twice=count > 1)
-        for (name, topic_id), count in times.items()
+        async for (name, topic_id), count in paced(times.items())
     ]
     return DeleteTopicsResponse(responses=answers)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.topic import Topic
 from magnetar.kafka.handlers.broker_errors import REFUSALS
+from magnetar.kafka.pace import paced
 from magnetar.kafka.wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from magnetar.kafka.wire.messages.describe_log_dirs_response import (
     DescribeLogDirsPartition,
@@ -30,7 +31,7 @@ async def describe_log_dirs(
         results=[
             DescribeLogDirsResult(
                 log_dir=str(directory),
-                topics=[_sizes(context, *wanted) for wanted in _wanted(request, context)],
+                topics=[_sizes(context, *wanted) async for wanted in paced(_wanted(request, context))],
                 total_bytes=room.f_blocks * room.f_frsize,
                 usable_bytes=room.f_bavail * room.f_frsize,
             )

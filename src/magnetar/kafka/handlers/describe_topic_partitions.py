@@ -11,6 +11,7 @@ from magnetar.broker.topic import Topic
 from magnetar.kafka.handlers.metadata import LEADER_EPOCH
 from magnetar.kafka.handlers.named_topic import named_topic
 from magnetar.kafka.handlers.operations import NOT_ASKED, TOPIC_OPERATIONS
+from magnetar.kafka.pace import paced
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 from magnetar.kafka.wire.messages.describe_topic_partitions_response import (
@@ -45,14 +46,14 @@ async def describe_topic_partitions(
     wanted = names or {topic.kafka_name for topic in broker.topics() if broker.visible(topic)}
     start = ("", 0) if cursor is None else (cursor.topic_name, cursor.partition_index)
     limit = max(1, min(request.response_partition_limit, MOST_PARTITIONS))
-    return _page(broker, sorted(name for name in wanted if name >= start[0]), start, limit)
+    return await _page(broker, sorted(name for name in wanted if name >= start[0]), start, limit)
 
 
-def _page(
+async def _page(
     broker: Broker, names: Iterable[str], start: tuple[str, int], limit: int
 ) -> DescribeTopicPartitionsResponse:
     response = DescribeTopicPartitionsResponse(topics=[])
-    for name in names:
+    async for name in paced(names):
         if limit == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
 from magnetar.kafka.handlers.named_topic import named_topic
+from magnetar.kafka.pace import paced
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from magnetar.kafka.wire.messages.elect_leaders_response import (
@@ -29,7 +30,7 @@ async def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -
         )
     return ElectLeadersResponse(
         replica_election_results=[
-            _told(context.kafka.broker, topic) for topic in request.topic_partitions or []
+            await _told(context.kafka.broker, topic) async for topic in paced(request.topic_partitions or [])
         ]
     )
 
@@ -50,7 +51,7 @@ def refused_election(
     )
 
 
-def _told(broker: Broker, asked: TopicPartitions) -> ReplicaElectionResult:
+async def _told(broker: Broker, asked: TopicPartitions) -> ReplicaElectionResult:
     topic = named_topic(broker, asked.topic)
     count = 0 if topic is None else topic.partitions
     unknown = "No such topic as {0}" if topic is None else "No such partition as {0}-{1}"
@@ -60,7 +61,7 @@ def _told(broker: Broker, asked: TopicPartitions) -> ReplicaElectionResult:
             _row(index, ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
             if 0 <= index < count
             else _row(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown.format(asked.topic, index))
-            for index in asked.partitions
+            async for index in paced(asked.partitions)
         ],
     )
 

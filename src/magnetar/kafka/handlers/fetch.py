@@ -28,6 +28,9 @@ READ_COMMITTED = 1
 _MOST_PARTITION_BYTES = 512 << 10
 _MOST_PARTITION_BYTES_OF = {"apache-kafka-java": 1 << 20}
 _MOST_ANSWER_BYTES = 4 << 20
+_ROWS_AT_A_STRETCH = (
+    256  # then others have their turn (see `pace`, which costs more than this for the usual few)
+)
 _LEAST_ROOM = 64 << 10  # with less left, the next partition waits for the next answer
 
 
@@ -64,6 +67,8 @@ async def _find(asks: list[Ask], context: RequestContext) -> list[Partition | Ba
     opened = context.kafka.partitions.opened
     access = context.access
     for ask in asks:
+        if len(found) % _ROWS_AT_A_STRETCH == _ROWS_AT_A_STRETCH - 1:
+            await asyncio.sleep(0)
         if access is not None and not may_read(context, access, ask.topic, ask.topic_id):
             found.append(TopicDenied(f"topic {ask.topic}: no grant to consume it"))
             continue
@@ -131,8 +136,11 @@ async def _read_all(
     asks: list[Ask], found: list[Partition | BaseException], limits: _Limits
 ) -> tuple[list[PartitionData], int, bool]:
     """Give a row per ask, how many bytes they hold, and whether one failed."""
-    rows, size, failed = [], 0, False
+    rows: list[PartitionData] = []
+    size, failed = 0, False
     for ask, partition in zip(asks, found, strict=True):
+        if len(rows) % _ROWS_AT_A_STRETCH == _ROWS_AT_A_STRETCH - 1:
+            await asyncio.sleep(0)
         if isinstance(partition, BaseException):
             rows.append(_failed(ask, code_for(partition)))
             failed = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from magnetar.kafka.pace import paced
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from magnetar.kafka.wire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
@@ -20,8 +21,10 @@ async def find_coordinator(
 ) -> FindCoordinatorResponse:
     """Name the coordinator of each key; there is none yet for share groups, nor for kinds that do not exist."""
     if context.api_version >= _FIRST_WITH_KEYS:
-        keys = request.coordinator_keys
-        return FindCoordinatorResponse(coordinators=[_found(key, request.key_type, context) for key in keys])
+        keys = paced(request.coordinator_keys)
+        return FindCoordinatorResponse(
+            coordinators=[_found(key, request.key_type, context) async for key in keys]
+        )
     one = _found(request.key, request.key_type, context)
     return FindCoordinatorResponse(
         error_code=one.error_code,

@@ -12,6 +12,7 @@ from magnetar.kafka.configs.entries import Resource
 from magnetar.kafka.configs.loggers import ROOT, set_level, unset_level
 from magnetar.kafka.configs.resources import alter, check_broker_name
 from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
+from magnetar.kafka.pace import paced
 from magnetar.kafka.wire.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
@@ -33,7 +34,7 @@ async def incremental_alter_configs(
     wanted = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
     answers = [
         _answer(context.kafka.broker, resource, twice=times[key] > 1, validate_only=request.validate_only)
-        for key, resource in wanted.items()
+        async for key, resource in paced(wanted.items())
     ]
     return IncrementalAlterConfigsResponse(responses=answers)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import NO_ID, check_epoch, find_partition
+from magnetar.kafka.pace import paced
 from magnetar.kafka.partitions.conversions import batch_of
 from magnetar.kafka.partitions.partition import LEADER_EPOCH, Partition
 from magnetar.kafka.wire.errors import ErrorCode
@@ -37,9 +38,11 @@ async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> 
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[await _answer_one(topic.name, each, context) for each in topic.partitions],
+                partitions=[
+                    await _answer_one(topic.name, each, context) async for each in paced(topic.partitions)
+                ],
             )
-            for topic in request.topics
+            async for topic in paced(request.topics)
         ]
     )
 

@@ -9,6 +9,7 @@ from magnetar.broker.core import Broker
 from magnetar.broker.topic import Topic
 from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
 from magnetar.kafka.handlers.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from magnetar.kafka.pace import paced
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from magnetar.kafka.wire.messages.metadata_response import (
@@ -33,8 +34,8 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
     asked = request.topics
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     if asked is None or (context.api_version == 0 and not asked):
-        shown = (topic for topic in broker.topics() if broker.visible(topic))
-        found = [_told(broker, topic, topic.kafka_name, operations) for topic in shown]
+        shown = [topic for topic in broker.topics() if broker.visible(topic)]
+        found = [_told(broker, topic, topic.kafka_name, operations) async for topic in paced(shown)]
     elif context.api_version < _FIRST_WITH_IDS and any(topic.topic_id != _NO_ID for topic in asked):
         found = [_refused(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in asked]
     else:
@@ -57,8 +58,8 @@ async def _found(
         topic.name for topic in asked if topic.name is not None and topic.topic_id == _NO_ID
     )
     by_id = dict.fromkeys(topic.topic_id for topic in asked if topic.name is None or topic.topic_id != _NO_ID)
-    named = [await _by_name(broker, name, operations, create=create) for name in by_name]
-    return named + [_by_id(broker, topic_id, operations) for topic_id in by_id]
+    named = [await _by_name(broker, name, operations, create=create) async for name in paced(by_name)]
+    return named + [_by_id(broker, topic_id, operations) async for topic_id in paced(by_id)]
 
 
 async def _by_name(broker: Broker, name: str, operations: int, *, create: bool) -> MetadataResponseTopic:

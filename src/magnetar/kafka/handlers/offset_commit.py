@@ -8,6 +8,7 @@ from magnetar.broker.core import Broker
 from magnetar.kafka.coordinators.offsets import Commit, Committer
 from magnetar.kafka.coordinators.refused import Refused
 from magnetar.kafka.handlers.named_topic import named_topic, not_found
+from magnetar.kafka.pace import paced
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
 from magnetar.kafka.wire.messages.offset_commit_response import (
@@ -24,7 +25,9 @@ async def offset_commit(request: OffsetCommitRequest, context: RequestContext) -
     """Answer when the offsets are durable; those of unknown topics and partitions are refused one by one."""
     rows: list[OffsetCommitResponsePartition] = []
     commits: list[Commit] = []
-    answers = [_topic(context.kafka.broker, topic, rows, commits) for topic in request.topics]
+    answers = [
+        await _topic(context.kafka.broker, topic, rows, commits) async for topic in paced(request.topics)
+    ]
     if commits:
         who = Committer(
             request.member_id,
@@ -41,7 +44,7 @@ async def offset_commit(request: OffsetCommitRequest, context: RequestContext) -
     return OffsetCommitResponse(topics=answers)
 
 
-def _topic(
+async def _topic(
     broker: Broker,
     asked: OffsetCommitRequestTopic,
     rows: list[OffsetCommitResponsePartition],
@@ -50,7 +53,7 @@ def _topic(
     """Give the answer's topic; rows that the coordinator has to fill in are noted beside their commits."""
     topic = named_topic(broker, asked.name, asked.topic_id)
     answer = OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id)
-    for wanted in asked.partitions:
+    async for wanted in paced(asked.partitions):
         partition = wanted.partition_index
         row = OffsetCommitResponsePartition(partition_index=partition)
         answer.partitions.append(row)

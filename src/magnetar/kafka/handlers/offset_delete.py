@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from magnetar.kafka.coordinators.offsets import TopicPartition
 from magnetar.kafka.coordinators.refused import Refused
 from magnetar.kafka.handlers.named_topic import named_topic
+from magnetar.kafka.pace import paced
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.offset_delete_request import OffsetDeleteRequest
 from magnetar.kafka.wire.messages.offset_delete_response import (
@@ -24,11 +25,11 @@ async def offset_delete(request: OffsetDeleteRequest, context: RequestContext) -
     rows: list[OffsetDeleteResponsePartition] = []
     wanted: list[TopicPartition] = []
     answers = []
-    for asked in request.topics:
+    async for asked in paced(request.topics):
         topic = named_topic(context.kafka.broker, asked.name)
         answer = OffsetDeleteResponseTopic(name=asked.name)
         answers.append(answer)
-        for partition in asked.partitions:
+        async for partition in paced(asked.partitions):
             row = OffsetDeleteResponsePartition(partition_index=partition.partition_index)
             answer.partitions.append(row)
             if topic is None or not 0 <= partition.partition_index < topic.partitions:

@@ -9,6 +9,7 @@ from magnetar.kafka.coordinators.facts import NO_TOPIC_ID, Committed
 from magnetar.kafka.coordinators.groups import Offsets
 from magnetar.kafka.coordinators.refused import Refused
 from magnetar.kafka.handlers.named_topic import named_topic
+from magnetar.kafka.pace import paced
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.offset_fetch_request import (
     OffsetFetchRequest,
@@ -36,7 +37,9 @@ _NOTHING = Committed(-1)
 async def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     """Answer with what is committed durably, -1 where nothing is; so ``require_stable`` asks for nothing more."""
     if context.api_version >= _FIRST_WITH_GROUPS:
-        return OffsetFetchResponse(groups=[await _group(asked, context) for asked in request.groups])
+        return OffsetFetchResponse(
+            groups=[await _group(asked, context) async for asked in paced(request.groups)]
+        )
     return _old_answer(await _group(_as_group(request), context), request, context.api_version)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import NO_ID, check_epoch, find_partition
+from magnetar.kafka.pace import paced
 from magnetar.kafka.partitions.partition import LEADER_EPOCH
 from magnetar.kafka.wire.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderEpochRequest,
@@ -29,9 +30,11 @@ async def offset_for_leader_epoch(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[await _answer_one(topic.topic, each, context) for each in topic.partitions],
+                partitions=[
+                    await _answer_one(topic.topic, each, context) async for each in paced(topic.partitions)
+                ],
             )
-            for topic in request.topics
+            async for topic in paced(request.topics)
         ]
     )
 

@@ -1,0 +1,25 @@
+"""Requests with many rows let others have their turn: whoever asks for a million rows waits for them, nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from time import perf_counter
+from typing import TypeVar
+
+MOST_SECONDS = 0.005
+"""That a request holds the event loop at a stretch, about."""
+T = TypeVar("T")
+
+
+async def paced(rows: Iterable[T]) -> AsyncIterator[T]:
+    """Give the rows one by one, and between two of them, now and then, the event loop a turn.
+
+    So whatever rests on a row may have changed when the next one comes, and ``rows`` must not be what others change.
+    """
+    began = perf_counter()
+    for row in rows:
+        yield row
+        if perf_counter() - began > MOST_SECONDS:
+            await asyncio.sleep(0)
+            began = perf_counter()
