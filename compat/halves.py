@@ -68,22 +68,27 @@ def _yes(ok: bool) -> str:
     return "yes" if ok else "**no**"
 
 
+PEERS = {"kafka": "Apache Kafka 4.3.1", "pulsar": "Apache Pulsar 4.0.8"}
+
+
 def suites(results: Mapping[str, Any]) -> str:
-    """How the suites went on ours and, where they ran there, on Pulsar, and the tests in which both differ."""
+    """How the suites went on ours and, where they ran there, on a peer, and the tests in which both differ."""
     parts = []
     for suite, brokers in results.items():
-        ours, theirs = (brokers.get(name, {}).get("outcomes", {}) for name in ("magnetar", "pulsar"))
-        if not ours:
+        if "magnetar" not in brokers:
             continue
-        told = f"{suite}: {_passed(ours)} on Magnetar ({brokers['magnetar']['date']})"
-        if not theirs:
-            parts.append(f"{told}.\n")
-            continue
-        parts.append(f"{told}, {_passed(theirs)} on Apache Pulsar 4.0.8.\n")
-        unlike = sorted(test for test in ours.keys() | theirs.keys() if ours.get(test) != theirs.get(test))
-        rows = [[f"`{test}`", ours.get(test, "-"), theirs.get(test, "-")] for test in unlike]
-        if rows:
-            parts.append(table(["test", "Magnetar", "Pulsar 4.0.8"], rows))
+        ours = brokers["magnetar"]["outcomes"]
+        told = [f"{suite}: {_passed(ours)} on Magnetar ({brokers['magnetar']['date']})"]
+        differences = []
+        for peer in sorted(brokers.keys() & PEERS.keys()):
+            theirs = brokers[peer]["outcomes"]
+            told.append(f"{_passed(theirs)} on {PEERS[peer]}")
+            unlike = sorted(test for test in ours.keys() & theirs.keys() if ours[test] != theirs[test])
+            rows = [[f"`{test}`", ours[test], theirs[test]] for test in unlike]
+            if rows:
+                head = ["test", "Magnetar", PEERS[peer].removeprefix("Apache ")]
+                differences.append(table(head, rows))
+        parts += [f"{', '.join(told)}.\n", *differences]
     return "\n".join(parts)
 
 

@@ -73,6 +73,8 @@ ADMIN = """What administrators do with Pulsar's own tools, each outcome checked:
 SUITES = """The clients' own test suites run against the broker too, each with a list of tests that must pass and an
 account of what does not, and why:
 
+- confluent-kafka-python's integration tests: [allow-list](../compat/suites/confluent_python/allowlist.txt),
+  [findings](../compat/suites/confluent_python/FINDINGS.md)
 - kafka-python's integration suite: [allow-list](../compat/suites/kafka_python/allowlist.txt),
   [findings](../compat/suites/kafka_python/FINDINGS.md)
 - librdkafka's broker tests: [allow-list](../compat/suites/librdkafka/allowlist.txt),

@@ -5,6 +5,8 @@
     compat/run_suites.py --magnetar --suite librdkafka --source DIR     a built tree of librdkafka
     compat/run_suites.py --magnetar --suite pulsar-python --source DIR  a checkout of pulsar-client-python
     compat/run_suites.py --pulsar --suite pulsar-python --source DIR --all   the same tests on Apache Pulsar
+    compat/run_suites.py --magnetar --suite confluent-python --source DIR    a checkout of confluent-kafka-python
+    compat/run_suites.py --kafka --suite confluent-python --source DIR --all  the same tests on Apache Kafka
     compat/run_suites.py --bootstrap HOST:PORT --suite librdkafka --source DIR --all
     ... --test 0012_produce_consume
 
@@ -20,24 +22,27 @@ import contextlib
 import datetime
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
 
 from broker import standalone
 from run import HERE
+from suites.confluent_python import suite as confluent_python
 from suites.kafka_python import suite as kafka_python
 from suites.librdkafka import suite as librdkafka
 from suites.pulsar_python import suite as pulsar_python
 
 SUITES: dict[str, ModuleType] = {
+    "confluent-python": confluent_python,
     "kafka-python": kafka_python,
     "librdkafka": librdkafka,
     "pulsar-python": pulsar_python,
 }
 
 
+PEERS = ("kafka", "pulsar")
 SECOND_TRY = "a second try is allowed"
 
 
@@ -47,13 +52,23 @@ def allowed(suite: ModuleType, comment: str = "") -> list[str]:
     return [words[0] for line in lines if comment in line and (words := line.split("#")[0].split())]
 
 
+def kinds(suite: ModuleType) -> Sequence[str]:
+    """The brokers that can be started for a suite."""
+    return getattr(suite, "KINDS", ("magnetar",))
+
+
+def kind(options: argparse.Namespace) -> str:
+    """Which broker is started for the run."""
+    return next((peer for peer in PEERS if getattr(options, peer)), "magnetar")
+
+
 def serving(suite: ModuleType, options: argparse.Namespace, source: Path) -> AbstractContextManager[str]:
     """The address to run against: of a broker that is started for it, as the suite wants it, or the one named."""
     if options.bootstrap:
         return contextlib.nullcontext(str(options.bootstrap))
     if hasattr(suite, "serve"):
         serve: Callable[[str, Path], AbstractContextManager[str]] = suite.serve
-        return serve("pulsar" if options.pulsar else "magnetar", source)
+        return serve(kind(options), source)
     return standalone(*suite.SETTINGS)
 
 
@@ -73,9 +88,10 @@ def main() -> int:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--bootstrap", help="HOST:PORT of a running broker")
     where.add_argument("--magnetar", action="store_true", help="start a standalone broker for the run")
-    where.add_argument(
-        "--pulsar", action="store_true", help="start Apache Pulsar for the run (pulsar-python)"
-    )
+    for peer in PEERS:
+        suited = [name for name, suite in SUITES.items() if peer in kinds(suite)]
+        help_ = f"start Apache {peer.capitalize()} for the run ({', '.join(suited)})"
+        where.add_argument(f"--{peer}", action="store_true", help=help_)
     parser.add_argument("--suite", choices=list(SUITES), required=True)
     parser.add_argument("--source", type=Path, help="the suite's source tree")
     which = parser.add_mutually_exclusive_group()
@@ -97,15 +113,15 @@ def main() -> int:
             outcomes[test] = outcome
             print(f"{outcome:8} {test} {why}", flush=True)
 
-    if options.pulsar and not hasattr(suite, "serve"):
-        parser.error(f"{options.suite} is not for Pulsar")
+    if not options.bootstrap and kind(options) not in kinds(suite):
+        parser.error(f"{options.suite} is not for Apache {kind(options).capitalize()}")
     with serving(suite, options, source.resolve()) as bootstrap:
         run_tests(bootstrap, [] if options.all else must_pass)
         if again := [test for test in allowed(suite, SECOND_TRY) if outcomes.get(test, "passed") != "passed"]:
             print(f"once more, as their clients lose races of their own: {again}")
             run_tests(bootstrap, again)
     if options.all and not options.bootstrap:
-        keep_outcomes(options.suite, "pulsar" if options.pulsar else "magnetar", outcomes)
+        keep_outcomes(options.suite, kind(options), outcomes)
     broken = [test for test in must_pass if outcomes.get(test) != "passed"]
     passed = sum(outcome == "passed" for outcome in outcomes.values())
     print(f"{passed} of {len(outcomes)} passed; of the allow-list: {broken or 'all'}")

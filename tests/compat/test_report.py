@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 COMPAT = Path(__file__).resolve().parents[2] / "compat"
 
 
@@ -30,11 +32,12 @@ def kept(name: str) -> dict[str, Any]:
     return results
 
 
-def test_what_passes_on_pulsar_passes_here_or_has_a_reason() -> None:
-    findings = (COMPAT / "suites" / "pulsar_python" / "FINDINGS.md").read_text()
-    runs = kept("suites")["pulsar-python"]
-    ours, pulsar = runs["magnetar"]["outcomes"], runs["pulsar"]["outcomes"]
-    broken = [test for test, outcome in pulsar.items() if outcome == "passed" and ours.get(test) != "passed"]
+@pytest.mark.parametrize(("suite", "peer"), [("confluent-python", "kafka"), ("pulsar-python", "pulsar")])
+def test_what_passes_on_a_peer_passes_here_or_has_a_reason(suite: str, peer: str) -> None:
+    findings = (COMPAT / "suites" / suite.replace("-", "_") / "FINDINGS.md").read_text()
+    runs = kept("suites")[suite]
+    ours, theirs = runs["magnetar"]["outcomes"], runs[peer]["outcomes"]
+    broken = [test for test, outcome in theirs.items() if outcome == "passed" and ours.get(test) != "passed"]
     assert [test for test in broken if test.rpartition("::")[2] not in findings] == []
 
 

@@ -18,6 +18,7 @@ from run import HOME
 
 from suites.pulsar_python.served import served
 
+KINDS = ("magnetar", "pulsar")
 FILES = ("pulsar_test.py", "reader_test.py", "table_view_test.py", "schema_test.py", "asyncio_test.py")
 PLACES = {
     "pulsar": "pulsar://localhost:6650",

@@ -1,0 +1,127 @@
+"""confluent-kafka's own integration tests, pointed at a broker and a schema registry that already run.
+
+The source is a checkout of confluentinc/confluent-kafka-python: the tests are in no package. The client itself is the
+released one. The suite's fixtures have trivup start a cluster; ``stand_in`` has a trivup that gives them the one that
+runs. The suite's older tests are functions of a program, and each of those is a test here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from broker import standalone
+from run import HERE, PYTHON
+
+sys.path.insert(0, str(HERE.parent))
+
+from benchmarks.peers.kafka import Kafka
+
+STAND_IN = Path(__file__).parent / "stand_in"
+KINDS = ("magnetar", "kafka")
+# What trivup gives its brokers, and the suite's texts reckon with.
+SETTINGS = ("num.partitions=4",)
+FOLDERS = ("admin", "consumer", "producer", "serialization", "schema_registry")
+# Transactions come later, and each of these would wait until its time is up. Share groups are folders of their own.
+NOT_ASKED = ("producer/test_transactions.py",)
+PROGRAM = "integration_test.py"
+MESSAGES, MANY = "verify_producer", "verify_producer_performance"
+PARTS = {
+    "verify_producer": (),
+    "verify_consumer": (MESSAGES, MANY),
+    "verify_batch_consumer": (MESSAGES, MANY),
+    "verify_consumer_performance": (MANY,),
+    "verify_batch_consumer_performance": (MANY,),
+    "verify_stats_cb": (MESSAGES, MANY),
+    "verify_throttle_cb": (),
+    "verify_schema_registry_client": (),
+    "verify_avro": (),
+    "verify_avro_explicit_read_schema": (),
+}
+"""The program's functions that are tests, each with those that write what it reads."""
+TEST_SECONDS = 120
+SUITE_SECONDS = 1200
+
+
+def default_source() -> Path | None:
+    """There is none: see FINDINGS.md."""
+    return None
+
+
+class _Suited(Kafka):
+    extra = SETTINGS
+
+
+@contextmanager
+def serve(kind: str, source: Path) -> Iterator[str]:
+    """Start ``kind`` of broker; give its address, and its registry's where it has one."""
+    if kind == "magnetar":
+        with standalone(*SETTINGS, protocols=("schema-registry",)) as ready:
+            yield ready
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="kafka-") as directory,
+        _Suited(Path(directory) / "data") as broker,
+    ):
+        yield broker.address
+
+
+def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Give (test, passed | failed | skipped | error | late, why) for each test."""
+    ready = dict(pair.split("=", 1) for pair in bootstrap.split() if "=" in pair)
+    broker, registry = ready.get("kafka", bootstrap), ready.get("schema-registry")
+    places = {"broker": broker, "registry": f"http://{registry}" if registry else ""}
+    environment = {
+        **os.environ,
+        "MAGNETAR_SUITE_PLACES": json.dumps(places),
+        "PYTHONPATH": os.pathsep.join([str(source), str(STAND_IN)]),
+    }
+    folders = FOLDERS if registry else FOLDERS[:-1]
+    chosen = [test for test in tests if not test.startswith(PROGRAM)] or ([] if tests else folders)
+    if chosen:
+        yield from _pytest(source, environment, chosen)
+    for part in PARTS:
+        test = f"{PROGRAM}::{part}"
+        if (not tests or test in tests) and (registry or not re.search("registry|avro", part)):
+            yield test, *_part(source, environment, part)
+
+
+def _pytest(
+    source: Path, environment: Mapping[str, str], chosen: Sequence[str]
+) -> Iterator[tuple[str, str, str]]:
+    options = [
+        "-p",
+        "no:cacheprovider",
+        f"--timeout={TEST_SECONDS}",
+        "--timeout-method=signal",
+        "-rA",
+        "--tb=line",
+        *(f"--ignore=tests/integration/{file}" for file in NOT_ASKED),
+    ]
+    done = subprocess.run(
+        [str(PYTHON), "-m", "pytest", "-q", *options, *(f"tests/integration/{test}" for test in chosen)],
+        cwd=source, env=environment, capture_output=True, text=True, timeout=SUITE_SECONDS, check=False,
+    )  # fmt: skip
+    pattern = r"^(PASSED|FAILED|SKIPPED|ERROR) (?:\[\d+\] )?tests/integration/(\S+?)(?::\d+:| -|$)(.*)$"
+    for outcome, test, why in re.findall(pattern, done.stdout, re.M):
+        yield test, outcome.lower(), why.strip()
+
+
+def _part(source: Path, environment: Mapping[str, str], part: str) -> tuple[str, str]:
+    """Run one function of the suite's program on a topic of its own; the last line of its errors says what failed."""
+    command = [PYTHON, STAND_IN / "program.py", f"integration-{part}", *PARTS[part], part]
+    try:
+        done = subprocess.run(
+            list(map(str, command)),
+            cwd=source, env=environment, capture_output=True, text=True, timeout=TEST_SECONDS, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return "late", ""
+    return ("passed", "") if done.returncode == 0 else ("failed", done.stderr.splitlines()[-1])
