@@ -100,6 +100,7 @@ async def test_a_topic_is_made_in_every_version(tmp_path: Path, version: int) ->
         (wanted("t", configs={"retention.ms": "x"}), E.INVALID_CONFIG, "Not a number of type LONG"),
         (wanted("t", configs={"retention.ms": "-5"}), E.INVALID_CONFIG, "Value must be at least -1"),
         (wanted("t", configs={"cleanup.policy": "x"}), E.INVALID_CONFIG, "one of: compact, delete"),
+        (wanted("t", configs={"cleanup.policy": "delete,x"}), E.INVALID_CONFIG, "Invalid value x for"),
         (
             wanted("t", configs={"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}),
             E.INVALID_CONFIG,

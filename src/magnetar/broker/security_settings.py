@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from magnetar.broker.setting import Feed, setting
-from magnetar.broker.values import Kind, at_least, each_of, one_of
+from magnetar.broker.values import Kind, at_least, one_of
 
 SASL_MECHANISMS = ("PLAIN", "OAUTHBEARER", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
 """Those that a file may name; which are served is told in `magnetar.broker.auth`."""
@@ -117,7 +117,7 @@ class SecuritySettings:
         ("PLAIN",),
         Kind.LIST,
         "SASL mechanisms that Kafka's clients may choose from; those that are not served are named in a warning.",
-        rule=each_of(*SASL_MECHANISMS),
+        rule=one_of(*SASL_MECHANISMS),
         pulsar=("saslAllowedMechanisms",),
     )
     sasl_server_max_receive_size: int = setting(
@@ -164,7 +164,7 @@ class SecuritySettings:
         ("TLSv1.3", "TLSv1.2"),
         Kind.LIST,
         "Versions of TLS that are spoken.",
-        rule=each_of("TLSv1.3", "TLSv1.2"),
+        rule=one_of("TLSv1.3", "TLSv1.2"),
         kafka=("ssl.enabled.protocols",),
         pulsar=("kopSslEnabledProtocols",),
     )

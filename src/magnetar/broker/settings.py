@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.schema_registry_settings import SchemaRegistrySettings
 from magnetar.broker.setting import Feed, SettingDef, plain, setting, times, times_unless_zero
-from magnetar.broker.values import MAX_INT, MAX_LONG, Kind, Value, at_least, between, each_of, one_of
+from magnetar.broker.values import MAX_INT, MAX_LONG, Kind, Value, at_least, between, one_of
 
 _MINUTE, _HOUR, _MB = 60_000, 3_600_000, 1 << 20
 
@@ -277,7 +277,7 @@ class Settings(SchemaRegistrySettings):
         Kind.LIST,
         "What happens to old records of topics that do not say.",
         dynamic=True,
-        rule=each_of("delete", "compact"),
+        rule=one_of("delete", "compact"),
     )
     log_cleaner_enable: bool = setting(
         True, Kind.BOOLEAN, "Whether topics with cleanup.policy=compact are compacted in the background."

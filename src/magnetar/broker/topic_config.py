@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.values import MAX_LONG, Kind, Rule, Value, at_least, between, each_of, one_of, parse
+from magnetar.broker.values import MAX_LONG, Kind, Rule, Value, at_least, between, one_of, parse
 
 ENTRY_FORMATS = ("kafka", "mixed_kafka", "pulsar")
 COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
@@ -51,7 +51,7 @@ _DEFINITIONS = (
         "cleanup.policy", Kind.LIST, ("delete",),
         "What happens to old records: delete lets go of whole ledgers by time and size; compact keeps the newest "
         "record of every key; both do both.",
-        each_of("compact", "delete"), "log_cleanup_policy", "log.cleanup.policy",
+        one_of("compact", "delete"), "log_cleanup_policy", "log.cleanup.policy",
     ),
     TopicConfigDef(
         "compaction.threshold", Kind.LONG, 0,

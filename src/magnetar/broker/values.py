@@ -41,10 +41,15 @@ _BOOLEANS = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a value must satisfy, and the words that say so."""
+    """What a value must satisfy, or each item of a list, and the words that say so."""
 
     demand: str
     holds: Callable[[Value], bool]
+
+    def refused(self, value: Value, text: str | None) -> list[str | None]:
+        """What of a value, written as ``text``, may not be: items of a list, or all of it."""
+        parts = zip(value, value, strict=True) if isinstance(value, tuple) else [(value, text)]
+        return [shown for part, shown in parts if not self.holds(part)]
 
 
 def at_least(low: float) -> Rule:
@@ -63,23 +68,15 @@ def between(low: float, high: float) -> Rule:
 
 
 def one_of(*names: str) -> Rule:
-    """One of some words."""
+    """One of some words; a list of them."""
     return Rule("String must be one of: " + ", ".join(names), lambda value: value in names)
-
-
-def each_of(*names: str) -> Rule:
-    """A list of some words."""
-    return Rule(
-        "String must be one of: " + ", ".join(names),
-        lambda value: isinstance(value, tuple) and all(item in names for item in value),
-    )
 
 
 def parse(name: str, kind: Kind, text: str | None, rule: Rule | None = None) -> Value:
     """Give the value that ``text`` stands for; `InvalidConfig` names setting, value and what is allowed."""
     value = None if text is None else _read(name, kind, text.strip() if kind is not Kind.PASSWORD else text)
-    if rule is not None and not rule.holds(value):
-        raise InvalidConfig(f"Invalid value {text} for configuration {name}: {rule.demand}")
+    if rule is not None and (refused := rule.refused(value, text)):
+        raise InvalidConfig(f"Invalid value {refused[0]} for configuration {name}: {rule.demand}")
     return value
 
 
