@@ -83,6 +83,8 @@ async def test_a_topic_is_made_in_every_version(tmp_path: Path, version: int) ->
         (wanted("taken", 0, 9), E.TOPIC_ALREADY_EXISTS, "Topic 'taken' already exists."),
         (wanted("no blanks"), E.INVALID_TOPIC_EXCEPTION, "no blanks"),
         (wanted(""), E.INVALID_TOPIC_EXCEPTION, "empty"),
+        (wanted(".."), E.INVALID_TOPIC_EXCEPTION, "'..' is not allowed"),
+        (wanted("a b"), E.INVALID_TOPIC_EXCEPTION, "'a b' contains one or more characters other than ASCII"),
         (wanted("a" * 250), E.INVALID_TOPIC_EXCEPTION, "249"),
         (wanted("t", 0), E.INVALID_PARTITIONS, "non-positive"),
         (wanted("t", -2), E.INVALID_PARTITIONS, "non-positive"),

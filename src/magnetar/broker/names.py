@@ -110,9 +110,11 @@ def _is_short(name: str) -> bool:
 def _legal_short(name: str) -> str:
     if not name:
         raise InvalidTopic(name, "the empty string is not allowed")
+    if name in (".", ".."):
+        raise InvalidTopic(name, f"{name!r} is not allowed")
     if not _is_short(name):
         raise InvalidTopic(
-            name, f"{name!r} must be ASCII alphanumerics, '.', '_' and '-', and not just '.' or '..'"
+            name, f"{name!r} contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
         )
     return _legal_local(name, name)
 
