@@ -218,6 +218,22 @@ async def test_topics_are_deleted_by_name_and_by_id(tmp_path: Path) -> None:
     assert kafka.broker.topics() == []
 
 
+async def test_a_topic_that_is_asked_for_twice_stays(tmp_path: Path) -> None:
+    """By its name, by its id, or by both: nobody can tell what was meant, so nothing is deleted."""
+    kafka = await client(tmp_path)
+    topic = await kafka.broker.create_topic("t", 1)
+    await kafka.broker.create_topic("u", 1)
+    by_name, by_id = DeleteTopicState(name="t"), DeleteTopicState(name=None, topic_id=topic.topic_id)
+    assert await delete(kafka, by_name, by_name) == [("t", E.INVALID_REQUEST)]
+    assert await delete(kafka, by_id, by_id) == [(None, E.INVALID_REQUEST)]
+    for twice in ([by_name, by_id], [by_id, by_name], [by_id, by_id, by_name]):
+        answers = await delete(kafka, *twice, DeleteTopicState(name="u2"))
+        assert answers == [("t", E.INVALID_REQUEST), ("u2", E.UNKNOWN_TOPIC_OR_PARTITION)]
+    named_twice = DeleteTopicState(name="public/default/t")
+    assert {code for _, code in await delete(kafka, by_id, named_twice)} == {E.INVALID_REQUEST}
+    assert {topic.kafka_name for topic in kafka.broker.topics()} == {"t", "u"}
+
+
 async def test_deletions_that_cannot_be_are_refused(tmp_path: Path) -> None:
     kafka = await client(tmp_path)
     await kafka.broker.create_topic("t", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
@@ -21,22 +22,39 @@ _NO_ID = bytes(16)
 
 
 async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    """Delete each topic with all that it holds; when the answer comes, its name is free again."""
+    """Delete each topic with all that it holds; when the answer comes, its name is free again.
+
+    What is asked for twice stays. A topic that is named and whose id is given, too, is answered once, by its name.
+    """
+    broker = context.kafka.broker
     wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     times = Counter((topic.name, topic.topic_id) for topic in wanted)
+    ids = {topic_id for name, topic_id in times if name is None}
+    both = ids & _named_ids(broker, times) if ids else ids
     answers = [
-        await _delete(context.kafka.broker, name, topic_id, twice=count > 1)
+        await _delete(broker, name, topic_id, twice=count > 1, both=both)
         async for (name, topic_id), count in paced(times.items())
+        if name is not None or topic_id not in both
     ]
     return DeleteTopicsResponse(responses=answers)
 
 
-async def _delete(broker: Broker, name: str | None, topic_id: bytes, *, twice: bool) -> DeletableTopicResult:
+def _named_ids(broker: Broker, wanted: Iterable[tuple[str | None, bytes]]) -> set[bytes]:
+    topics = [_by_name(broker, name) for name, topic_id in wanted if name is not None and topic_id == _NO_ID]
+    return {topic.topic_id for topic in topics if topic is not None}
+
+
+async def _delete(
+    broker: Broker, name: str | None, topic_id: bytes, *, twice: bool, both: set[bytes]
+) -> DeletableTopicResult:
     answer = DeletableTopicResult(name=name, topic_id=topic_id)
     try:
         if twice:
-            raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Duplicate topic {'id' if name is None else 'name'}.")
         answer.name, answer.topic_id = _found(broker, name, topic_id)
+        if answer.topic_id in both:
+            message = "The provided topic name maps to an ID that was already supplied."
+            raise Refused(ErrorCode.INVALID_REQUEST, message)
         await broker.delete_topic(answer.name)
     except Refused as refused:
         answer.error_code, answer.error_message = refused.code, str(refused)
