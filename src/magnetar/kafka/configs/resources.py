@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from magnetar.broker.core import Broker
 from magnetar.broker.dynamic import dynamic_setting
-from magnetar.broker.errors import TopicNotFound
+from magnetar.broker.errors import InvalidConfig, TopicNotFound
 from magnetar.broker.topic import Topic
 from magnetar.broker.topic_config import definition
 from magnetar.kafka.configs.changes import InvalidChange, Known
@@ -62,7 +62,11 @@ def alter(
         dynamic = broker.authority.dynamic
         own = dynamic.own if name else dynamic.default
         texts = change(own, lambda key: _known_of_broker(broker, key))
-        broker.set_dynamic(texts, for_all=not name, validate_only=validate_only)
+        try:
+            broker.set_dynamic(texts, for_all=not name, validate_only=validate_only)
+        except InvalidConfig as error:
+            # Of topics Kafka says INVALID_CONFIG; of brokers it keeps to INVALID_REQUEST for its clients (KAFKA-13609).
+            raise InvalidChange(str(error)) from error
     else:
         raise InvalidChange(f"Unknown resource type {resource_type}")
 
