@@ -176,7 +176,7 @@ async def _read_one(
         most = min(asked.partition_max_bytes, max(room, 1), limits.partition_bytes)
         batches, size = await partition.read(asked.fetch_offset, most)
     except Exception as error:
-        return _failed(ask, code_for(error), log.first_offset), 0
+        return _failed(ask, code_for(error)), 0
     if not batches or (size > room and not is_first):
         return row, 0
     row.records = batches
@@ -184,12 +184,12 @@ async def _read_one(
     return row, size
 
 
-def _failed(ask: Ask, code: ErrorCode, log_start_offset: int = -1) -> PartitionData:
+def _failed(ask: Ask, code: ErrorCode) -> PartitionData:
     return PartitionData(
         partition_index=ask.partition.partition,
         error_code=code,
         high_watermark=-1,
-        log_start_offset=log_start_offset,
+        log_start_offset=-1,
         aborted_transactions=None,
         records=b"",
     )
