@@ -62,6 +62,16 @@ class BrokerProcess:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
+    def forget_peak(self) -> None:
+        """Have `peak_bytes` count from now on."""
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that the process has held in memory."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) << 10
+
     def log_lines(self) -> list[str]:
         return self.log.read_text(errors="replace").splitlines()
 

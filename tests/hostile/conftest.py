@@ -12,7 +12,8 @@ from magnetar.records.batch import Record, decode_records, encode_batch
 from tests.hostile.client import Wire, fetch, produce
 from tests.process import BrokerProcess
 
-MOST_GROWTH_BYTES = 48 << 20
+MOST_GROWTH_BYTES = 384 << 20
+"""About 150 MB of it are the compiler that converting entry formats brings along; one test can keep GB if it leaks."""
 
 
 class Bystander(threading.Thread):
@@ -50,17 +51,19 @@ class Bystander(threading.Thread):
 
 @pytest.fixture(scope="session")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """The broker under attack; at the end it must be as small and as healthy as it was."""
+    """The broker under attack; at the end it must be as healthy as it was, and not much larger."""
     data = tmp_path_factory.mktemp("target") / "data"
     settings = ("--set", "group.initial.rebalance.delay.ms=0", "--set", "socket.request.max.bytes=8388608")
     with BrokerProcess(data, *settings) as process:
         bystander = Bystander(process.host_and_port)
         bystander.start()
+        before = process.resident_bytes
         yield process
         bystander.leave()
         assert process.is_running
         assert bystander.complaints == []
         assert bystander.rounds > 0
+        assert process.resident_bytes - before < MOST_GROWTH_BYTES
         assert not [line for line in process.log_lines() if "Traceback" in line or "request failed" in line]
 
 

@@ -71,12 +71,15 @@ REQUESTS: list[tuple[Message, int]] = [
     ),
 ]
 LEAST_BETWEEN = 5
+MOST_BYTES = 256 << 20
 
 
 @pytest.mark.parametrize(("message", "version"), REQUESTS, ids=lambda value: type(value).__name__)
 def test_others_are_answered_meanwhile(
     wire: Wire, topic: str, target: BrokerProcess, message: Message, version: int
 ) -> None:
+    target.forget_peak()
+    before = target.resident_bytes
     with Wire(target.host_and_port) as other:
         wire.send(frame(request_bytes(message, version)))
         between = 0
@@ -85,6 +88,7 @@ def test_others_are_answered_meanwhile(
             between += 1
         wire.frame()
     assert between >= LEAST_BETWEEN
+    assert target.peak_bytes - before < MOST_BYTES
 
 
 def test_an_answer_to_many_rows_is_whole_and_in_order(wire: Wire, topic: str) -> None:

@@ -55,16 +55,11 @@ class Answer:
         self.context = context
         self.size = size
         self.parts: Sequence[Buffer] | None = None
-        self.encoded: Sequence[Buffer] | None = None  # what will be ``parts``, where a thread wrote it down
+        self.encoded: bytes | None = None  # the response, where a thread wrote it down
         self.is_done = False  # ``response`` is there, and waits for the end of the turn
         self.response: Any = None
         self.begun: Eager | asyncio.Task[None] | None = None
         self.translate: Callable[[Any], None] | None = None
-
-
-def joined(encode: Callable[[], Sequence[Buffer]]) -> list[Buffer]:
-    """Give as one part what may be millions of small ones, whose sizes alone take long to add up."""
-    return [b"".join(encode())]
 
 
 class Conversation:
@@ -307,24 +302,18 @@ class Conversation:
             response = await coroutine
             if perf_counter() - began > MOST_SECONDS and not self._ended:
                 # It may well have many rows. (It may have waited, too: then this does no harm.)
-                encode = self._encoder(answer, response)
-                answer.encoded = await asyncio.get_running_loop().run_in_executor(None, joined, encode)
+                self._translate(answer, response)
+                encode = partial(response.encode, answer.header.api_version)
+                answer.encoded = await asyncio.get_running_loop().run_in_executor(None, encode)
         except Exception as error:
             self._answered(answer, None, error)
         else:
             self._answered(answer, response, None)
 
-    def _encoder(self, answer: Answer, response: Any) -> Callable[[], list[Buffer]]:
-        """Give what writes the answer down: it touches nothing but the response, so that a thread may do it."""
+    @staticmethod
+    def _translate(answer: Answer, response: Any) -> None:
         if answer.translate is not None:
             answer.translate(response)
-        header = answer.header
-
-        def encode() -> list[Buffer]:
-            head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
-            return [head, *response.encode_parts(header.api_version)]
-
-        return encode
 
     def _answered(self, answer: Answer, response: Any, error: BaseException | None) -> None:
         if answer.begun is None and error is None and answer.header.api_key == PRODUCE:
@@ -344,7 +333,12 @@ class Conversation:
             if response is None:  # acks=0: the client wants none
                 answer.parts = ()
             else:
-                answer.parts = answer.encoded or self._encoder(answer, response)()
+                head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
+                if answer.encoded is None:
+                    self._translate(answer, response)
+                    answer.parts = [head, *response.encode_parts(header.api_version)]
+                else:
+                    answer.parts = [head, answer.encoded]
         except Exception as failure:
             self._failed(header, failure)
             return
