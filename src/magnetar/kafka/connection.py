@@ -239,13 +239,12 @@ class Conversation:
         """Read a request in a thread, whose many rows would hold up everybody else."""
         try:
             request = await asyncio.get_running_loop().run_in_executor(None, decode)
-        except WireError as error:
-            self.refuse(str(error))
-            return
-        if self._gone and route.api_key == FETCH:
-            self._answer(answer, None, None)
-        elif not self._ended:
-            self._serve(answer, context, route, request)
+            if self._gone and route.api_key == FETCH:
+                self._answer(answer, None, None)
+            elif not self._ended:
+                self._serve(answer, context, route, request)
+        except Exception as error:
+            self._failed(answer.header, error)
 
     def _serve(self, answer: Answer, context: RequestContext, route: Route, request: Any) -> None:
         _, handler = route.load()
