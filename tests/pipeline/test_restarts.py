@@ -11,8 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,7 +25,8 @@ from tests.process import BrokerProcess
 
 KILLS = int(os.environ.get("MAGNETAR_KILLS", "3"))
 SEED = int(os.environ.get("MAGNETAR_SEED", "0")) or Random().randrange(1, 1 << 30)
-RECORDS_PER_S = 4_000
+RECORDS_PER_S = 4_000  # at most: a machine that has more to do takes as long as it takes
+RECORDS_PER_KILL = 2_000  # at least, or the table would hardly be written when its job is killed
 SECONDS_TO_END = 600
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900 + 60 * KILLS)]
@@ -99,32 +99,45 @@ def signal_one(pid: int) -> None:
         pass
 
 
-@contextmanager
-def producing(address: str, random: Random) -> Iterator[None]:
-    """Have records come in all the time."""
-    admin = AdminClient({"bootstrap.servers": address})
-    admin.create_topics([NewTopic("t", 3, 1)])["t"].result(30)
-    producer = Producer({"bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 5})
-    over = threading.Event()
+class Load:
+    """Records that come in all the time, from a thread; ``acknowledged`` counts those that the topic has."""
 
-    def run() -> None:
+    def __init__(self, address: str, random: Random) -> None:
+        admin = AdminClient({"bootstrap.servers": address})
+        admin.create_topics([NewTopic("t", 3, 1)])["t"].result(30)
+        self.acknowledged = 0
+        self._random = random
+        self._producer = Producer({"bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 5})
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def wait_until(self, records: int) -> None:
+        """Wait until the topic has so many records."""
+        while self.acknowledged < records:
+            assert self._thread.is_alive(), f"the producer ended after {self.acknowledged} records"
+            time.sleep(0.05)
+
+    def _run(self) -> None:
         number = 0
-        while not over.wait(0.05):
+        while not self._over.wait(0.05):
             for _ in range(RECORDS_PER_S // 20):
-                value = random.randbytes(random.randrange(80))
+                value = self._random.randbytes(self._random.randrange(80))
                 headers = [("n", str(number).encode())] if number % 10 == 0 else None
-                producer.produce("t", value, str(number % 97), headers=headers, on_delivery=None)
+                self._producer.produce("t", value, str(number % 97), headers=headers, on_delivery=self._count)
                 number += 1
-            producer.poll(0)
-        producer.flush(60)
+            self._producer.poll(0)
+        self._producer.flush(60)
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    def _count(self, error: object, _: object) -> None:
+        self.acknowledged += error is None
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
 
 
 @pytest.mark.parametrize("kind", ["spark", "direct"])
@@ -136,11 +149,12 @@ def test_a_job_killed_at_random_moments_ends_with_a_table_equal_to_its_topic(
     broker = start_broker(tmp_path / "data", "--set", "flush=os")
     table, stop, log = tmp_path / "table", tmp_path / "stop", tmp_path / "job.log"
     victims = ["all", "jvm", "worker"] if kind == "spark" else ["all"]
-    with producing(broker.address, random):
+    with Load(broker.address, Random(SEED)) as load:
         for number in range(KILLS):
             job = Job(kind, broker.data, table, stop, log)
             if number % 5 < 4:  # one in five dies while it starts
                 assert job.wait_until_it_follows(), log.read_text()[-3000:]
+            load.wait_until((number + 1) * RECORDS_PER_KILL)
             time.sleep(random.uniform(0, 3))
             victim = victims[number % len(victims)]
             job.kill(victim)
@@ -151,7 +165,7 @@ def test_a_job_killed_at_random_moments_ends_with_a_table_equal_to_its_topic(
     job = Job(kind, broker.data, table, stop, log)
     assert job.ended_well(), log.read_text()[-3000:]
     found = audit(spark, Question("t", str(table), broker.data))
-    assert found.topic_records > 2_000 * KILLS
+    assert found.topic_records == load.acknowledged
     assert found.is_equal, found.counts
 
 
@@ -160,12 +174,12 @@ def test_the_audit_sees_what_a_job_that_is_not_exactly_once_does(
 ) -> None:
     """The same by a job that forgets how far it was: its table has records twice, and the audit says so."""
     broker = start_broker(tmp_path / "data", "--set", "flush=os")
-    with producing(broker.address, Random(1)):
-        time.sleep(1)
+    with Load(broker.address, Random(1)) as load:
+        load.wait_until(1_000)
     table = tmp_path / "table"
     source = spark.read.format("magnetar").option("subscribe", "t").option("includeHeaders", "true")
     for _ in range(2):
         source.load(str(broker.data)).write.mode("append").parquet(str(table))
     found = audit(spark, Question("t", str(table), broker.data))
     assert not found.is_equal
-    assert found.counts["doubled"] == found.topic_records
+    assert found.counts["doubled"] == found.topic_records == load.acknowledged
