@@ -23,6 +23,7 @@ from run import HERE, PYTHON
 sys.path.insert(0, str(HERE.parent))
 
 from benchmarks.peers.kafka import Kafka
+from suites.pytest_runs import PytestRun
 
 STAND_IN = Path(__file__).parent / "stand_in"
 KINDS = ("magnetar", "kafka")
@@ -96,22 +97,16 @@ def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[st
 def _pytest(
     source: Path, environment: Mapping[str, str], chosen: Sequence[str]
 ) -> Iterator[tuple[str, str, str]]:
-    options = [
-        "-p",
-        "no:cacheprovider",
-        f"--timeout={TEST_SECONDS}",
-        "--timeout-method=signal",
-        "-rA",
-        "--tb=line",
-        *(f"--ignore=tests/integration/{file}" for file in NOT_ASKED),
-    ]
-    done = subprocess.run(
-        [str(PYTHON), "-m", "pytest", "-q", *options, *(f"tests/integration/{test}" for test in chosen)],
-        cwd=source, env=environment, capture_output=True, text=True, timeout=SUITE_SECONDS, check=False,
-    )  # fmt: skip
-    pattern = r"^(PASSED|FAILED|SKIPPED|ERROR) (?:\[\d+\] )?tests/integration/(\S+?)(?::\d+:| -|$)(.*)$"
-    for outcome, test, why in re.findall(pattern, done.stdout, re.M):
-        yield test, outcome.lower(), why.strip()
+    suite = PytestRun(
+        PYTHON,
+        source,
+        TEST_SECONDS,
+        SUITE_SECONDS,
+        folder="tests/integration/",
+        options=[f"--ignore=tests/integration/{file}" for file in NOT_ASKED],
+        environment=environment,
+    )
+    return suite.outcomes(chosen)
 
 
 def _part(source: Path, environment: Mapping[str, str], part: str) -> tuple[str, str]:

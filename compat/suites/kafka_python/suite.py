@@ -7,7 +7,6 @@ in for them. The suite's fixtures take KAFKA_URI for a broker of one's own, and 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import tarfile
@@ -15,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from run import HERE, HOME, PYTHON
+
+from suites.pytest_runs import PytestRun
 
 VERSION = "3.0.12"
 BROKER_VERSION = "4.3.0"
@@ -50,22 +51,10 @@ def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[st
         "KAFKA_VERSION": BROKER_VERSION,
         "KAFKA_ROOT": str(source),  # the fixtures ask for some directory, and use it only to start brokers
     }
-    options = [
-        "-p",
-        "no:cacheprovider",
-        f"--timeout={TEST_SECONDS}",
-        "--timeout-method=signal",
-        "-rA",
-        "--tb=line",
-    ]
-    chosen = [f"test/integration/{test}" for test in tests] or ["test/integration"]
-    done = subprocess.run(
-        [str(PYTHON), "-m", "pytest", "-q", *options, *chosen],
-        cwd=source, env=environment, capture_output=True, text=True, timeout=SUITE_SECONDS, check=False,
-    )  # fmt: skip
-    pattern = r"^(PASSED|FAILED|SKIPPED|ERROR) (?:\[\d+\] )?test/integration/(\S+?)(?::\d+:| -|$)(.*)$"
-    for outcome, test, why in re.findall(pattern, done.stdout, re.M):
-        yield test, outcome.lower(), why.strip()
+    suite = PytestRun(
+        PYTHON, source, TEST_SECONDS, SUITE_SECONDS, folder="test/integration/", environment=environment
+    )
+    return suite.outcomes(tests or [""])
 
 
 def _complete(directory: Path) -> None:

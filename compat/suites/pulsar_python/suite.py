@@ -6,9 +6,7 @@ text; a copy of them gets ours in its place. The client itself is the installed 
 
 from __future__ import annotations
 
-import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +15,7 @@ from pathlib import Path
 from run import HOME
 
 from suites.pulsar_python.served import served
+from suites.pytest_runs import PytestRun
 
 KINDS = ("magnetar", "pulsar")
 FILES = ("pulsar_test.py", "reader_test.py", "table_view_test.py", "schema_test.py", "asyncio_test.py")
@@ -55,18 +54,4 @@ def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[st
         for scheme, place in PLACES.items():
             text = text.replace(place, f"{scheme}://{places[scheme]}")
         (copy / name).write_text(text)
-    options = [
-        "-p",
-        "no:cacheprovider",
-        f"--timeout={TEST_SECONDS}",
-        "--timeout-method=signal",
-        "-rA",
-        "--tb=line",
-    ]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *options, *(tests or FILES)],
-        cwd=copy, capture_output=True, text=True, timeout=SUITE_SECONDS, check=False,
-    )  # fmt: skip
-    pattern = r"^(PASSED|FAILED|SKIPPED|ERROR) (?:\[\d+\] )?(\S+\.py::\S+)(?: -)?(.*)$"
-    for outcome, test, why in re.findall(pattern, done.stdout, re.M):
-        yield test, outcome.lower(), why.strip()
+    return PytestRun(Path(sys.executable), copy, TEST_SECONDS, SUITE_SECONDS).outcomes(tests or FILES)
