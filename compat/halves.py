@@ -12,6 +12,7 @@ NAMES = {
     "pulsar-java": "Pulsar Java",
     "pulsar-go": "Pulsar Go",
 }
+PEERS = {"kafka": "Apache Kafka 4.3.1", "pulsar": "Apache Pulsar 4.0.8"}
 TESTS = ("records", "empty", "chunks", "relay")
 
 
@@ -61,14 +62,15 @@ def admin(results: Mapping[str, Any]) -> str:
         for name, check in entry["checks"].items():
             other = "-" if name not in pulsar else _yes(pulsar[name]["ok"])
             rows.append([f"{tool} {entry['version']}", check["meaning"], _yes(check["ok"]), other])
-    return table(["tool", "what is done and checked", "magnetar", "Pulsar 4.0.8"], rows)
+    return table(["tool", "what is done and checked", "magnetar", _short("pulsar")], rows)
+
+
+def _short(peer: str) -> str:
+    return PEERS[peer].removeprefix("Apache ")
 
 
 def _yes(ok: bool) -> str:
     return "yes" if ok else "**no**"
-
-
-PEERS = {"kafka": "Apache Kafka 4.3.1", "pulsar": "Apache Pulsar 4.0.8"}
 
 
 def suites(results: Mapping[str, Any]) -> str:
@@ -86,7 +88,7 @@ def suites(results: Mapping[str, Any]) -> str:
             unlike = sorted(test for test in ours.keys() & theirs.keys() if ours[test] != theirs[test])
             rows = [[f"`{test}`", ours[test], theirs[test]] for test in unlike]
             if rows:
-                head = ["test", "Magnetar", PEERS[peer].removeprefix("Apache ")]
+                head = ["test", "Magnetar", _short(peer)]
                 differences.append(table(head, rows))
         parts += [f"{', '.join(told)}.\n", *differences]
     return "\n".join(parts)

@@ -28,6 +28,7 @@ from pathlib import Path
 from types import ModuleType
 
 from broker import standalone
+from halves import PEERS
 from run import HERE
 from suites.confluent_python import suite as confluent_python
 from suites.kafka_python import suite as kafka_python
@@ -41,8 +42,6 @@ SUITES: dict[str, ModuleType] = {
     "pulsar-python": pulsar_python,
 }
 
-
-PEERS = ("kafka", "pulsar")
 SECOND_TRY = "a second try is allowed"
 
 
@@ -88,9 +87,9 @@ def main() -> int:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--bootstrap", help="HOST:PORT of a running broker")
     where.add_argument("--magnetar", action="store_true", help="start a standalone broker for the run")
-    for peer in PEERS:
+    for peer, name_of_it in PEERS.items():
         suited = [name for name, suite in SUITES.items() if peer in kinds(suite)]
-        help_ = f"start Apache {peer.capitalize()} for the run ({', '.join(suited)})"
+        help_ = f"start {name_of_it} for the run ({', '.join(suited)})"
         where.add_argument(f"--{peer}", action="store_true", help=help_)
     parser.add_argument("--suite", choices=list(SUITES), required=True)
     parser.add_argument("--source", type=Path, help="the suite's source tree")
