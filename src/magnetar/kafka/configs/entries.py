@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from magnetar.broker.core import Broker
 from magnetar.broker.effective import Origin, Source
@@ -13,6 +13,8 @@ from magnetar.broker.settings import SETTINGS, Settings, find
 from magnetar.broker.topic import Topic
 from magnetar.broker.topic_config import CONFIGS
 from magnetar.broker.values import Kind, render
+
+Row = TypeVar("Row")
 
 
 class Resource(IntEnum):
@@ -58,6 +60,26 @@ def topic_entries(broker: Broker, topic: Topic) -> list[Entry]:
         )
         for config in CONFIGS.values()
     ]
+
+
+class TopicRows(Generic[Row]):
+    """What answers tell of topics' configurations, by ``tell``; topics that say nothing themselves share what
+    is told of their namespace's, which makes an answer about many topics small and quick."""
+
+    def __init__(self, broker: Broker, tell: Callable[[Entry], Row]) -> None:
+        self._broker = broker
+        self._tell = tell
+        self._shared: dict[str, list[Row]] = {}
+
+    def of(self, topic: Topic) -> list[Row]:
+        """Give the rows of a topic, which must not be changed."""
+        namespace = topic.name.namespace_name
+        if topic.overrides or namespace not in self._shared:
+            rows = [self._tell(entry) for entry in topic_entries(self._broker, topic)]
+            if topic.overrides:
+                return rows
+            self._shared[namespace] = rows
+        return self._shared[namespace]
 
 
 def broker_entries(broker: Broker) -> list[Entry]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker, NewTopic
 from magnetar.broker.topic import Topic
-from magnetar.kafka.configs.entries import Entry, topic_entries
+from magnetar.kafka.configs.entries import Entry, TopicRows
 from magnetar.kafka.handlers.assignments import Refused, check_assignment
 from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
 from magnetar.kafka.pace import paced
@@ -54,24 +54,26 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
 async def _made(
     broker: Broker, wanted: dict[str, NewTopic], *, validate_only: bool
 ) -> dict[str, CreatableTopicResult]:
-    teller = Teller(broker)
+    configs = TopicRows(broker, _config)
     if validate_only:
-        return {name: _planned(broker, teller, name, new) async for name, new in paced(wanted.items())}
+        return {name: _planned(broker, configs, name, new) async for name, new in paced(wanted.items())}
     try:
         made = await broker.create_topics(wanted.values())
     except REFUSALS as error:
         return {name: _error(name, broker_code(error), str(error)) for name in wanted}
     return {
-        name: teller.told(name, topic)
+        name: _told(name, topic, configs)
         if isinstance(topic, Topic)
         else _error(name, broker_code(topic), str(topic))
         for name, topic in zip(wanted, made, strict=True)
     }
 
 
-def _planned(broker: Broker, teller: Teller, name: str, new: NewTopic) -> CreatableTopicResult:
+def _planned(
+    broker: Broker, configs: TopicRows[CreatableTopicConfigs], name: str, new: NewTopic
+) -> CreatableTopicResult:
     try:
-        return teller.told(name, broker.plan(new))
+        return _told(name, broker.plan(new), configs)
     except REFUSALS as error:
         return _error(name, broker_code(error), str(error))
 
@@ -114,31 +116,15 @@ def _no_replicas(factor: int) -> str:
     )
 
 
-class Teller:
-    """Tells what was made. Topics of a namespace that say nothing themselves share what is told of them."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._shared: dict[str, list[CreatableTopicConfigs]] = {}
-
-    def told(self, name: str, topic: Topic) -> CreatableTopicResult:
-        return CreatableTopicResult(
-            name=name,
-            topic_id=topic.topic_id,
-            error_message=None,
-            num_partitions=topic.partitions,
-            replication_factor=_REPLICAS,
-            configs=self._configs(topic),
-        )
-
-    def _configs(self, topic: Topic) -> list[CreatableTopicConfigs]:
-        namespace = topic.name.namespace_name
-        if topic.overrides or namespace not in self._shared:
-            rows = [_config(entry) for entry in topic_entries(self._broker, topic)]
-            if topic.overrides:
-                return rows
-            self._shared[namespace] = rows
-        return self._shared[namespace]
+def _told(name: str, topic: Topic, configs: TopicRows[CreatableTopicConfigs]) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name,
+        topic_id=topic.topic_id,
+        error_message=None,
+        num_partitions=topic.partitions,
+        replication_factor=_REPLICAS,
+        configs=configs.of(topic),
+    )
 
 
 def _config(entry: Entry) -> CreatableTopicConfigs:

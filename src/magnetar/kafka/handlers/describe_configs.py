@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
-from magnetar.kafka.configs.entries import Entry, Resource, broker_entries, default_entries, topic_entries
+from magnetar.kafka.configs.entries import Entry, Resource, TopicRows, broker_entries, default_entries
 from magnetar.kafka.configs.loggers import logger_entries
 from magnetar.kafka.configs.resources import check_broker_name, find_topic
 from magnetar.kafka.handlers.assignments import Refused
@@ -32,50 +33,35 @@ async def describe_configs(
     request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse:
     """Answer each resource for itself; no keys, or none named, asks for all."""
-    teller = _Teller(context.kafka.broker, request)
+    broker = context.kafka.broker
+    tell = partial(_told, synonyms=request.include_synonyms, doc=request.include_documentation)
+    of_topics = TopicRows(broker, tell)
     return DescribeConfigsResponse(
-        results=[teller.answer(resource) async for resource in paced(request.resources)]
+        results=[_answer(broker, resource, of_topics, tell) async for resource in paced(request.resources)]
     )
 
 
-class _Teller:
-    """Tells of a request's resources. Topics of a namespace that say nothing themselves share what is told of them."""
-
-    def __init__(self, broker: Broker, request: DescribeConfigsRequest) -> None:
-        self._broker = broker
-        self._synonyms = request.include_synonyms
-        self._doc = request.include_documentation
-        self._shared: dict[str, list[DescribeConfigsResourceResult]] = {}
-
-    def answer(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
-        result = DescribeConfigsResult(
-            resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[]
-        )
-        try:
-            result.configs = self._configs(resource)
-        except Refused as refused:
-            result.error_code, result.error_message = refused.code, str(refused)
-        except REFUSALS as error:
-            result.error_code, result.error_message = broker_code(error), str(error)
-        return result
-
-    def _configs(self, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
-        broker, keys = self._broker, resource.configuration_keys
-        if resource.resource_type != Resource.TOPIC:
-            return self._told(_entries(broker, resource.resource_type, resource.resource_name), keys)
-        topic = find_topic(broker, resource.resource_name)
-        if topic.overrides or keys:
-            return self._told(topic_entries(broker, topic), keys)
-        namespace = topic.name.namespace_name
-        if namespace not in self._shared:
-            self._shared[namespace] = self._told(topic_entries(broker, topic), None)
-        return self._shared[namespace]
-
-    def _told(
-        self, entries: list[Entry], keys: Collection[str] | None
-    ) -> list[DescribeConfigsResourceResult]:
-        chosen = [entry for entry in entries if entry.name in keys] if keys else entries
-        return [_told(entry, synonyms=self._synonyms, doc=self._doc) for entry in chosen]
+def _answer(
+    broker: Broker,
+    resource: DescribeConfigsResource,
+    of_topics: TopicRows[DescribeConfigsResourceResult],
+    tell: Callable[[Entry], DescribeConfigsResourceResult],
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[]
+    )
+    try:
+        if resource.resource_type == Resource.TOPIC:
+            rows = of_topics.of(find_topic(broker, resource.resource_name))
+        else:
+            rows = [tell(entry) for entry in _entries(broker, resource.resource_type, resource.resource_name)]
+        keys = resource.configuration_keys
+        result.configs = [row for row in rows if row.name in keys] if keys else rows
+    except Refused as refused:
+        result.error_code, result.error_message = refused.code, str(refused)
+    except REFUSALS as error:
+        result.error_code, result.error_message = broker_code(error), str(error)
+    return result
 
 
 def _entries(broker: Broker, resource_type: int, name: str) -> list[Entry]:
