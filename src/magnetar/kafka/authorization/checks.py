@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING
 from magnetar.broker.auth import Access, Action
 from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.names import TopicName
+from magnetar.kafka.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
-
-NO_ID = bytes(16)
 
 
 class Checks:
@@ -35,7 +34,7 @@ class Checks:
         self._access = access
         self._context = context
 
-    def named(self, name: str | None, topic_id: bytes = NO_ID) -> TopicName | None:
+    def named(self, name: str | None, topic_id: bytes = ZERO_UUID) -> TopicName | None:
         """Give the topic that is meant, there or not; None if that cannot be told."""
         broker = self._context.kafka.broker
         try:
@@ -46,22 +45,22 @@ class Checks:
         except InvalidTopic:
             return None
 
-    def writes(self, name: str | None, topic_id: bytes = NO_ID) -> bool:
+    def writes(self, name: str | None, topic_id: bytes = ZERO_UUID) -> bool:
         """WRITE on a topic."""
         topic = self.named(name, topic_id)
         return topic is None or self._access.produces(topic)
 
-    def reads(self, name: str | None, topic_id: bytes = NO_ID, group: str | None = None) -> bool:
+    def reads(self, name: str | None, topic_id: bytes = ZERO_UUID, group: str | None = None) -> bool:
         """READ on a topic, by a group if one is given."""
         topic = self.named(name, topic_id)
         return topic is None or self._access.consumes(topic, group)
 
-    def sees(self, name: str | None, topic_id: bytes = NO_ID) -> bool:
+    def sees(self, name: str | None, topic_id: bytes = ZERO_UUID) -> bool:
         """DESCRIBE on a topic."""
         topic = self.named(name, topic_id)
         return topic is None or self._access.looks_up(topic)
 
-    def manages(self, name: str | None, topic_id: bytes = NO_ID) -> bool:
+    def manages(self, name: str | None, topic_id: bytes = ZERO_UUID) -> bool:
         """CREATE, DELETE, ALTER and ALTER_CONFIGS on a topic."""
         topic = self.named(name, topic_id)
         return topic is None or self._access.administers(topic.tenant)

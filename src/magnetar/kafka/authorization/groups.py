@@ -29,6 +29,7 @@ from magnetar.kafka.wire.messages.offset_fetch_response import (
     OffsetFetchResponseGroup,
 )
 from magnetar.kafka.wire.messages.sync_group_response import SyncGroupResponse
+from magnetar.kafka.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from magnetar.kafka.authorization import Guard, Handler
@@ -173,7 +174,7 @@ async def _offset_fetch_one(
 
 def _shown(topics: list[Any], checks: Checks, *, drop: bool) -> list[Any]:
     """Take what must not be seen out of an answer; nothing was changed by asking for it."""
-    seen, hidden = split(topics, lambda topic: checks.sees(topic.name, getattr(topic, "topic_id", bytes(16))))
+    seen, hidden = split(topics, lambda topic: checks.sees(topic.name, getattr(topic, "topic_id", ZERO_UUID)))
     if drop:
         return seen
     for topic in hidden:

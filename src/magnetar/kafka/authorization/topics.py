@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from magnetar.kafka.authorization import operations
-from magnetar.kafka.authorization.checks import NO_ID, Checks
+from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.handlers.operations import NOT_ASKED
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.create_partitions_response import CreatePartitionsTopicResult
@@ -35,6 +35,7 @@ from magnetar.kafka.wire.messages.produce_response import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from magnetar.kafka.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from magnetar.kafka.authorization import Handler
@@ -144,7 +145,7 @@ async def metadata(request: Any, context: RequestContext, checks: Checks, answer
 
 
 def _hidden(topic: Any) -> MetadataResponseTopic:
-    if topic.name is None or topic.topic_id != NO_ID:
+    if topic.name is None or topic.topic_id != ZERO_UUID:
         return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic.topic_id
         )

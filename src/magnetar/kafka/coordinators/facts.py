@@ -19,9 +19,9 @@ from magnetar.kafka.wire.messages.group_metadata_key import GroupMetadataKey
 from magnetar.kafka.wire.messages.group_metadata_value import GroupMetadataValue
 from magnetar.kafka.wire.messages.offset_commit_key import OffsetCommitKey
 from magnetar.kafka.wire.messages.offset_commit_value import OffsetCommitValue
+from magnetar.kafka.wire.primitives import ZERO_UUID
 
 NO_TIMESTAMP = -1
-NO_TOPIC_ID = bytes(16)
 
 _OFFSET_KEYS = (b"\0\0", b"\0\1")
 _OFFSET_KEY = b"\0\1"
@@ -45,7 +45,7 @@ class Committed(NamedTuple):
     metadata: str = ""
     commit_timestamp: int = NO_TIMESTAMP
     expire_timestamp: int = NO_TIMESTAMP
-    topic_id: bytes = NO_TOPIC_ID
+    topic_id: bytes = ZERO_UUID
 
 
 class OffsetFact(NamedTuple):

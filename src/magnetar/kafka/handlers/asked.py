@@ -9,11 +9,10 @@ from magnetar.broker.errors import BrokerError, TopicNotFound
 from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.partitions.partition import LEADER_EPOCH, Partition
 from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
-
-NO_ID = bytes(16)
 
 
 class TopicDenied(BrokerError):
@@ -27,7 +26,7 @@ class UnknownTopicId(TopicNotFound):
 async def find_partition(context: RequestContext, name: str, topic_id: bytes, index: int) -> Partition:
     """Give the partition by its topic's id, or by any form of its name; raise ``TopicNotFound``."""
     broker = context.kafka.broker
-    if not name and topic_id != NO_ID:
+    if not name and topic_id != ZERO_UUID:
         topic = broker.get_by_id(topic_id)
         if topic is None:
             raise UnknownTopicId("no topic has this id")

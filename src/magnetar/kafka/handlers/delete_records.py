@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.topic import Topic
 from magnetar.kafka.errors import code_for
-from magnetar.kafka.handlers.asked import NO_ID, find_partition
+from magnetar.kafka.handlers.asked import find_partition
 from magnetar.kafka.pace import paced
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.delete_records_request import DeleteRecordsPartition, DeleteRecordsRequest
@@ -15,6 +15,7 @@ from magnetar.kafka.wire.messages.delete_records_response import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from magnetar.kafka.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
@@ -42,7 +43,7 @@ async def _delete_one(
 ) -> DeleteRecordsPartitionResult:
     row = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
     try:
-        partition = await find_partition(context, name, NO_ID, asked.partition_index)
+        partition = await find_partition(context, name, ZERO_UUID, asked.partition_index)
         row.error_code = _refusal(partition.topic)
         if row.error_code:
             return row

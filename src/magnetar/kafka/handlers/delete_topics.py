@@ -14,11 +14,10 @@ from magnetar.kafka.pace import paced
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from magnetar.kafka.wire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
+from magnetar.kafka.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
-
-_NO_ID = bytes(16)
 
 
 async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
@@ -40,7 +39,9 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
 
 
 def _named_ids(broker: Broker, wanted: Iterable[tuple[str | None, bytes]]) -> set[bytes]:
-    topics = [_by_name(broker, name) for name, topic_id in wanted if name is not None and topic_id == _NO_ID]
+    topics = [
+        _by_name(broker, name) for name, topic_id in wanted if name is not None and topic_id == ZERO_UUID
+    ]
     return {topic.topic_id for topic in topics if topic is not None}
 
 
@@ -65,9 +66,9 @@ async def _delete(
 
 def _found(broker: Broker, name: str | None, topic_id: bytes) -> tuple[str, bytes]:
     """Give the name (as asked for) and the id of what is to be deleted; raise `Refused`."""
-    if name is not None and topic_id != _NO_ID:
+    if name is not None and topic_id != ZERO_UUID:
         raise Refused(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
-    if name is None and topic_id == _NO_ID:
+    if name is None and topic_id == ZERO_UUID:
         raise Refused(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
     topic = broker.get_by_id(topic_id) if name is None else _by_name(broker, name)
     if topic is None or not broker.visible(topic):

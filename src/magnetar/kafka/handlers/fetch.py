@@ -28,9 +28,8 @@ READ_COMMITTED = 1
 _MOST_PARTITION_BYTES = 512 << 10
 _MOST_PARTITION_BYTES_OF = {"apache-kafka-java": 1 << 20}
 _MOST_ANSWER_BYTES = 4 << 20
-_ROWS_AT_A_STRETCH = (
-    256  # then others have their turn (see `pace`, which costs more than this for the usual few)
-)
+# After so many, others have their turn. To look at the clock, as `pace` does, costs more than the usual few rows may.
+_ROWS_AT_A_STRETCH = 256
 _LEAST_ROOM = 64 << 10  # with less left, the next partition waits for the next answer
 
 

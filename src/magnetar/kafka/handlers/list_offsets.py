@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.errors import code_for
-from magnetar.kafka.handlers.asked import NO_ID, check_epoch, find_partition
+from magnetar.kafka.handlers.asked import check_epoch, find_partition
 from magnetar.kafka.pace import paced
 from magnetar.kafka.partitions.conversions import batch_of
 from magnetar.kafka.partitions.partition import LEADER_EPOCH, Partition
@@ -16,6 +16,7 @@ from magnetar.kafka.wire.messages.list_offsets_response import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from magnetar.kafka.wire.primitives import ZERO_UUID
 from magnetar.ledger.port import StoredEntry
 from magnetar.records.batch import decode_records
 
@@ -52,7 +53,7 @@ async def _answer_one(
 ) -> ListOffsetsPartitionResponse:
     row = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     try:
-        partition = await find_partition(context, name, NO_ID, asked.partition_index)
+        partition = await find_partition(context, name, ZERO_UUID, asked.partition_index)
         row.error_code = check_epoch(asked.current_leader_epoch)
         if asked.timestamp < 0 and context.api_version < _FIRST_WITH.get(asked.timestamp, 0):
             row.error_code = ErrorCode.UNSUPPORTED_VERSION

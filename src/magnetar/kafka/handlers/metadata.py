@@ -18,13 +18,13 @@ from magnetar.kafka.wire.messages.metadata_response import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from magnetar.kafka.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
 
 LEADER_EPOCH = 0
 """One broker holds every partition for good, so leadership never passes on."""
-_NO_ID = bytes(16)
 _FIRST_WITH_IDS = 12
 
 
@@ -36,7 +36,7 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
     if asked is None or (context.api_version == 0 and not asked):
         shown = [topic for topic in broker.topics() if broker.visible(topic)]
         found = [_told(broker, topic, topic.kafka_name, operations) async for topic in paced(shown)]
-    elif context.api_version < _FIRST_WITH_IDS and any(topic.topic_id != _NO_ID for topic in asked):
+    elif context.api_version < _FIRST_WITH_IDS and any(topic.topic_id != ZERO_UUID for topic in asked):
         found = [_refused(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in asked]
     else:
         found = await _found(broker, asked, operations, create=request.allow_auto_topic_creation)
@@ -55,9 +55,11 @@ async def _found(
     broker: Broker, asked: list[MetadataRequestTopic], operations: int, *, create: bool
 ) -> list[MetadataResponseTopic]:
     by_name = dict.fromkeys(
-        topic.name for topic in asked if topic.name is not None and topic.topic_id == _NO_ID
+        topic.name for topic in asked if topic.name is not None and topic.topic_id == ZERO_UUID
     )
-    by_id = dict.fromkeys(topic.topic_id for topic in asked if topic.name is None or topic.topic_id != _NO_ID)
+    by_id = dict.fromkeys(
+        topic.topic_id for topic in asked if topic.name is None or topic.topic_id != ZERO_UUID
+    )
     named = [await _by_name(broker, name, operations, create=create) async for name in paced(by_name)]
     return named + [_by_id(broker, topic_id, operations) async for topic_id in paced(by_id)]
 
@@ -92,7 +94,7 @@ def _told(broker: Broker, topic: Topic, name: str, operations: int) -> MetadataR
     )
 
 
-def _refused(code: ErrorCode, name: str | None, topic_id: bytes = _NO_ID) -> MetadataResponseTopic:
+def _refused(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
-from magnetar.kafka.coordinators.facts import NO_TOPIC_ID, Committed
+from magnetar.kafka.coordinators.facts import Committed
 from magnetar.kafka.coordinators.groups import Offsets
 from magnetar.kafka.coordinators.refused import Refused
 from magnetar.kafka.handlers.named_topic import named_topic
@@ -24,6 +24,7 @@ from magnetar.kafka.wire.messages.offset_fetch_response import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from magnetar.kafka.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
@@ -65,7 +66,7 @@ def _all_topics(broker: Broker, offsets: Offsets, *, by_id: bool) -> list[Offset
         if topic is None and by_id:
             # A topic that is gone has no id to be told by.
             continue
-        topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
+        topic_id = ZERO_UUID if topic is None else topic.topic_id
         rows = [
             _row(partition, committed) for partition, committed in kept.items() if _is_of(committed, topic_id)
         ]
@@ -81,7 +82,7 @@ def _topic(broker: Broker, asked: OffsetFetchRequestTopics, offsets: Offsets) ->
             _row(partition, _NOTHING, ErrorCode.UNKNOWN_TOPIC_ID) for partition in asked.partition_indexes
         ]
         return answer
-    name, topic_id = (asked.name, NO_TOPIC_ID) if topic is None else (topic.kafka_name, topic.topic_id)
+    name, topic_id = (asked.name, ZERO_UUID) if topic is None else (topic.kafka_name, topic.topic_id)
     kept = offsets.get(name, {})
     for partition in asked.partition_indexes:
         committed = kept.get(partition, _NOTHING)
@@ -91,7 +92,7 @@ def _topic(broker: Broker, asked: OffsetFetchRequestTopics, offsets: Offsets) ->
 
 def _is_of(committed: Committed, topic_id: bytes) -> bool:
     """Whether it was committed for this topic, and not for one of the same name that was deleted since."""
-    return topic_id == NO_TOPIC_ID or committed.topic_id in (topic_id, NO_TOPIC_ID)
+    return topic_id == ZERO_UUID or committed.topic_id in (topic_id, ZERO_UUID)
 
 
 def _row(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.errors import code_for
-from magnetar.kafka.handlers.asked import NO_ID, check_epoch, find_partition
+from magnetar.kafka.handlers.asked import check_epoch, find_partition
 from magnetar.kafka.pace import paced
 from magnetar.kafka.partitions.partition import LEADER_EPOCH
 from magnetar.kafka.wire.messages.offset_for_leader_epoch_request import (
@@ -17,6 +17,7 @@ from magnetar.kafka.wire.messages.offset_for_leader_epoch_response import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from magnetar.kafka.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
@@ -42,7 +43,7 @@ async def offset_for_leader_epoch(
 async def _answer_one(name: str, asked: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
     row = EpochEndOffset(partition=asked.partition)
     try:
-        partition = await find_partition(context, name, NO_ID, asked.partition)
+        partition = await find_partition(context, name, ZERO_UUID, asked.partition)
         row.error_code = check_epoch(asked.current_leader_epoch)
         if not row.error_code and asked.leader_epoch == LEADER_EPOCH:
             row.leader_epoch, row.end_offset = LEADER_EPOCH, partition.log.visible_offset
