@@ -170,11 +170,19 @@ def test_every_setting_is_described_and_its_default_is_allowed() -> None:
             assert each.unit in ("ms", "bytes"), each.name
 
 
-def test_no_name_stands_for_two_settings() -> None:
+def test_no_name_stands_for_two_settings_but_one_of_pulsars() -> None:
     seen: dict[str, str] = {}
     for each in SETTINGS.values():
-        for name in {plain(feed.name) for feed in each.feeds}:
+        for name in {plain(feed.name) for feed in each.feeds} - {plain("maxMessageSize")}:
             assert seen.setdefault(name, each.name) == each.name
+
+
+def test_pulsars_message_size_bounds_both_protocols_and_each_by_its_own_name(tmp_path: Path) -> None:
+    file = written(tmp_path, "maxMessageSize=20971520")
+    both = load(file, environment={}).settings
+    assert (both.pulsar_max_message_size, both.message_max_bytes) == (20_971_520, 20_971_520)
+    mixed = load(file, environment={}, overrides=["message.max.bytes=1000"]).settings
+    assert (mixed.pulsar_max_message_size, mixed.message_max_bytes) == (20_971_520, 1000)
 
 
 def test_kafkas_names_are_kafkas() -> None:

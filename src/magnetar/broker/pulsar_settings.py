@@ -66,6 +66,7 @@ class PulsarSettings(PulsarLimitSettings):
         "Largest message of Pulsar's producers; larger ones must be chunked.",
         unit="bytes",
         rule=at_least(1024),
+        pulsar=("maxMessageSize",),
     )
     keep_alive_interval_ms: int = setting(
         30_000,

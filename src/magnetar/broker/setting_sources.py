@@ -16,7 +16,7 @@ from pathlib import Path
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.kafka_setting_names import KAFKA_SETTINGS
 from magnetar.broker.setting import SettingDef
-from magnetar.broker.settings import SETTINGS, Settings, find
+from magnetar.broker.settings import SETTINGS, Settings, find, find_all
 from magnetar.broker.values import Value
 
 ENVIRONMENT_PREFIX = "MAGNETAR_"
@@ -120,17 +120,16 @@ def _values(texts: Mapping[str, str], source: str, ignored: list[str]) -> dict[s
     """Turn one source into values by field; of several names for one setting the strongest wins."""
     best: dict[str, tuple[int, SettingDef, str]] = {}
     for name, text in texts.items():
-        found = find(name.removeprefix(ENVIRONMENT_PREFIX))
-        if found is None:
+        found = find_all(name.removeprefix(ENVIRONMENT_PREFIX))
+        if not found:
             ignored.extend([name] if text else [])
-            continue
-        definition, feed = found
-        converted = feed.convert(text) if text or feed.name == definition.name else None
-        if converted is None:
-            continue
-        rank = definition.feeds.index(feed)
-        if definition.field not in best or rank < best[definition.field][0]:
-            best[definition.field] = (rank, definition, converted)
+        for definition, feed in found:
+            converted = feed.convert(text) if text or feed.name == definition.name else None
+            if converted is None:
+                continue
+            rank = definition.feeds.index(feed)
+            if definition.field not in best or rank < best[definition.field][0]:
+                best[definition.field] = (rank, definition, converted)
     return {field: _parsed(definition, text, source) for field, (_, definition, text) in best.items()}
 
 

@@ -513,11 +513,12 @@ class Settings(SchemaRegistrySettings):
         """Give a copy in which the named settings (own or Kafka names) have new values, or raise `InvalidConfig`."""
         values: dict[str, Value] = {}
         for name, text in texts.items():
-            found = find(name)
-            if found is None:
+            found = find_all(name)
+            if not found:
                 raise InvalidConfig(f"Unknown setting: {name}")
-            if (converted := found[1].convert(text)) is not None:
-                values[found[0].field] = found[0].parse(converted)
+            for definition, feed in found:
+                if (converted := feed.convert(text)) is not None:
+                    values[definition.field] = definition.parse(converted)
         return replace(self, **values, given=self.given | values.keys())  # type: ignore[arg-type]
 
 
@@ -536,9 +537,26 @@ def _definitions() -> dict[str, SettingDef]:
 SETTINGS: dict[str, SettingDef] = _definitions()
 """All settings by field name, in the order of this file; those of security and of Pulsar's protocol last."""
 
-_BY_NAME = {plain(feed.name): (each, feed) for each in reversed(SETTINGS.values()) for feed in each.feeds}
+
+def _by_name() -> dict[str, list[tuple[SettingDef, Feed]]]:
+    named: dict[str, dict[str, tuple[SettingDef, Feed]]] = {}
+    for each in SETTINGS.values():
+        for feed in each.feeds:
+            named.setdefault(plain(feed.name), {})[each.name] = each, feed
+    return {name: list(found.values()) for name, found in named.items()}
+
+
+_BY_NAME = _by_name()
+
+
+def find_all(name: str) -> list[tuple[SettingDef, Feed]]:
+    """Give the settings that have this name, own or foreign, in any spelling, and which of their names that is.
+
+    One of Pulsar's may stand for two: ``maxMessageSize`` bounds what Pulsar's producers send, and in KoP Kafka's, too.
+    """
+    return _BY_NAME.get(plain(name), [])
 
 
 def find(name: str) -> tuple[SettingDef, Feed] | None:
-    """Give the setting that has this name, own or foreign, in any spelling, and which of its names that is."""
-    return _BY_NAME.get(plain(name))
+    """Give the first of `find_all`, or None."""
+    return next(iter(find_all(name)), None)
