@@ -26,6 +26,7 @@ from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.dispatch.deliveries import Conversions, Place
 from magnetar.pulsar.dispatch.key_shared import KeyShared
+from magnetar.pulsar.dispatch.keys import Division, Halves
 from magnetar.pulsar.dispatch.reading import Limits, Readings
 from magnetar.pulsar.dispatch.shared import Shared
 from magnetar.pulsar.dispatch.single_active import SingleActive
@@ -38,7 +39,8 @@ from magnetar.pulsar.wire.frames import read_frame
 from magnetar.records.compression import Buffer
 from tests.pulsar.raw import entry
 
-KINDS = ("exclusive", "shared", "key_shared")
+KEY_SHARED = {"key_shared": Division.RING, "key_halved": Division.HALVES}
+KINDS = ("exclusive", "shared", *KEY_SHARED)
 
 
 class Ear:
@@ -75,8 +77,8 @@ class House:
         self.subscription: Subscription
         if kind == "shared":
             self.subscription = Shared("s", cursor, readings)
-        elif kind == "key_shared":
-            self.subscription = KeyShared("s", cursor, readings, sticky=False, any_order=False)
+        elif kind in KEY_SHARED:
+            self.subscription = KeyShared("s", cursor, readings, division=KEY_SHARED[kind], any_order=False)
         else:
             self.subscription = SingleActive("s", cursor, readings, SubType.Failover)
         log.watchers.append(self.subscription.kick)
@@ -166,11 +168,12 @@ async def test_whatever_consumers_do_every_message_is_acknowledged_once(kind: st
     assert survivor.unacked == 0, f"seed {seed}"
 
 
-async def test_a_key_stays_in_order_while_consumers_come_and_go() -> None:
+@pytest.mark.parametrize("kind", KEY_SHARED)
+async def test_a_key_stays_in_order_while_consumers_come_and_go(kind: str) -> None:
     """No consumer gets a key's next message while another one still holds an earlier one."""
     seed = 7 if os.environ.get("CI") else random.randrange(1 << 32)
     dice = random.Random(seed)
-    home = await house("key_shared")
+    home = await house(kind)
     for number in range(300):
         home.write(number, partition_key=f"k{number % 5}")
     consumers = [home.join(7) for _ in range(2)]
@@ -281,12 +284,49 @@ async def test_a_disk_that_fails_for_a_while_loses_nothing(monkeypatch: pytest.M
 async def test_sticky_ranges_are_checked() -> None:
     home = await house("shared")
     readings = home.subscription._readings
-    sticky = KeyShared("k", home.subscription.cursor, readings, sticky=True, any_order=False)
+    sticky = KeyShared("k", home.subscription.cursor, readings, division=Division.RANGES, any_order=False)
     sticky.add(Consumer(Ear(), 1, "a", -1, hash_ranges=((0, 100),)))
     for ranges in ((), ((5, 1),), ((0, 65536),), ((100, 200),), ((200, 300), (250, 400))):
         with pytest.raises(ConsumerAssignError):
             sticky.add(Consumer(Ear(), 2, "b", -1, hash_ranges=ranges))
     sticky.add(Consumer(Ear(), 3, "c", -1, hash_ranges=((101, 65535),)))
+
+
+def test_who_comes_takes_half_of_the_longest_stretch_of_hashes() -> None:
+    one, two, three = (Consumer(Ear(), number, f"c{number}", -1) for number in range(3))
+    keys = Halves()
+    assert keys.owner(5) is None
+    for consumer in (one, two, three):
+        keys.add(consumer)
+    # Pulsar's own: the new one has the lower half, and of equal stretches the first is halved.
+    assert [keys.owner(each) for each in (0, 16_384, 16_385, 32_768, 32_769, 65_535)] == [
+        three, three, two, two, one, one,
+    ]  # fmt: skip
+    keys.remove(one)
+    assert [keys.owner(each) for each in (0, 16_385, 65_535)] == [three, two, two]
+    keys.remove(three)
+    assert {keys.owner(each) for each in range(1 << 16)} == {two}
+    with pytest.raises(ConsumerAssignError):
+        keys.check(Consumer(Ear(), 4, "sticky", -1, hash_ranges=((0, 100),)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_consumer_that_comes_or_goes_moves_no_keys_but_its_own(seed: int) -> None:
+    dice, keys, inside = random.Random(seed), Halves(), list[Consumer]()
+    before: list[Consumer | None] = [None] * (1 << 8)
+    for number in range(40):
+        gone = dice.choice(inside) if len(inside) > dice.randrange(1, 8) else None
+        if gone is None:
+            inside.append(Consumer(Ear(), number, f"c{number}", -1))
+            keys.add(inside[-1])
+        else:
+            inside.remove(gone)
+            keys.remove(gone)
+        after = [keys.owner(each << 8) for each in range(1 << 8)]
+        moved = [(old, new) for old, new in zip(before, after, strict=True) if old is not new]
+        assert all(old is gone if gone is not None else new is inside[-1] for old, new in moved)
+        assert set(after) == set(inside)
+        before = after
 
 
 async def partition(clock: Callable[[], int]) -> PulsarTopic:

@@ -102,6 +102,13 @@ class PulsarSettings(PulsarLimitSettings):
         "Whether Pulsar's clients may use non-persistent:// topics, whose messages go to who listens and are not kept.",
         pulsar=("enableNonPersistentTopics",),
     )
+    subscription_key_shared_use_consistent_hashing: bool = setting(
+        True,
+        Kind.BOOLEAN,
+        "Whether consumers of Key_Shared subscriptions divide keys by a ring on which each stands at a hundred points; "
+        "otherwise who comes takes half of the longest stretch of hashes.",
+        pulsar=("subscriptionKeySharedUseConsistentHashing",),
+    )
     max_unacked_messages_per_consumer: int = setting(
         50_000,
         Kind.INT,

@@ -94,7 +94,7 @@ class NonPersistentTopic:
             most = self.limits.max_subscriptions
             if most and len(self.subscriptions) >= most:
                 raise NotAllowed(f"Exceed the maximum number of subscriptions of the topic: {self.name}")
-            found = NonPersistentSubscription(wanted.subscription, wanted.sub_type, sticky=wanted.sticky)
+            found = NonPersistentSubscription(wanted.subscription, wanted.sub_type, division=wanted.division)
             found.properties = dict(wanted.properties or {})
             self.subscriptions[wanted.subscription] = found
         elif found.sub_type != wanted.sub_type:

@@ -1,6 +1,6 @@
 """Key_Shared subscriptions: all messages of a key go to one consumer at a time, in order.
 
-A key's hash chooses the consumer: consumers have points on a ring (auto-split), or ranges of their own (sticky). When
+A key's hash chooses the consumer: consumers divide the hashes among them (auto-split), or bring ranges (sticky). When
 that changes because somebody came or went, a hash *drains* first: as long as its old consumer has entries of it, new
 ones wait (PIP-379). An entry that must wait, for that or because its consumer has no room, makes all later ones of its
 hash wait behind it; when too many wait, reading stops.
@@ -12,7 +12,7 @@ from magnetar.ledger.cursor import Cursor
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.consumer import Consumer, Pending
 from magnetar.pulsar.dispatch.deliveries import Delivery, Place, sticky_hash
-from magnetar.pulsar.dispatch.keys import Ranges, Ring
+from magnetar.pulsar.dispatch.keys import Division, divided
 from magnetar.pulsar.dispatch.outbox import Outbox
 from magnetar.pulsar.dispatch.reading import Readings
 from magnetar.pulsar.dispatch.shared import Replay, Shared
@@ -26,12 +26,12 @@ class KeyShared(Shared):
     sub_type: SubType = SubType.Key_Shared
 
     def __init__(
-        self, name: str, cursor: Cursor, readings: Readings, *, sticky: bool, any_order: bool
+        self, name: str, cursor: Cursor, readings: Readings, *, division: Division, any_order: bool
     ) -> None:
         super().__init__(name, cursor, readings)
-        self.sticky = sticky
+        self.division = division
         self._any_order = any_order
-        self._keys: Ring | Ranges = Ranges() if sticky else Ring()
+        self._keys = divided(division)
         self._held: dict[int, tuple[Consumer, int]] = {}
         """By hash: who has entries of it, and how many."""
         self._waiting: dict[int, dict[Place, Replay]] = {}

@@ -1,8 +1,11 @@
-"""Whose a key's hash is on a Key_Shared subscription: consumers stand on a ring, or bring ranges of their own."""
+"""Whose a key's hash is on a Key_Shared subscription: consumers stand on a ring, halve each other's hashes, or bring
+ranges of their own."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from enum import Enum
+from typing import Protocol
 
 from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.dispatch.deliveries import HASH_RANGE
@@ -11,6 +14,45 @@ from magnetar.pulsar.errors import ConsumerAssignError
 
 _POINTS = 100
 """How often a consumer stands on the ring, as in Pulsar."""
+
+
+class Division(Enum):
+    """How the consumers of a Key_Shared subscription divide the hashes of keys among them."""
+
+    RING = "ring"
+    HALVES = "halves"
+    RANGES = "ranges"
+
+
+class Keys(Protocol):
+    """Who has which hashes."""
+
+    def check(self, consumer: Consumer) -> None:
+        """Raise ``ConsumerAssignError`` for a consumer that may not come in."""
+
+    def add(self, consumer: Consumer) -> None:
+        """Let a consumer in."""
+
+    def remove(self, consumer: Consumer) -> None:
+        """Let a consumer go."""
+
+    def owner(self, key_hash: int) -> Consumer | None:
+        """Give who has a hash."""
+
+
+def divided(division: Division) -> Keys:
+    """Give hashes that nobody has yet."""
+    kinds: dict[Division, type[Keys]] = {
+        Division.RING: Ring,
+        Division.HALVES: Halves,
+        Division.RANGES: Ranges,
+    }
+    return kinds[division]()
+
+
+def _check_auto_split(consumer: Consumer) -> None:
+    if consumer.hash_ranges:
+        raise ConsumerAssignError("The subscription is of mode AUTO_SPLIT, the consumer of STICKY.")
 
 
 class Ring:
@@ -22,8 +64,7 @@ class Ring:
 
     def check(self, consumer: Consumer) -> None:
         """Raise ``ConsumerAssignError`` for a consumer that wants ranges."""
-        if consumer.hash_ranges:
-            raise ConsumerAssignError("The subscription is of mode AUTO_SPLIT, the consumer of STICKY.")
+        _check_auto_split(consumer)
 
     def add(self, consumer: Consumer) -> None:
         """Let a consumer in."""
@@ -56,6 +97,44 @@ def _points(consumer: Consumer) -> list[int]:
         (murmur3_32(f"{consumer.name}\0{number}".encode()) & 0x7FFFFFFF) % HASH_RANGE
         for number in range(_POINTS)
     ]
+
+
+class Halves:
+    """Auto-split without a ring, as Pulsar did it before: who comes takes half of the longest stretch of hashes.
+
+    Few keys are spread more evenly than by a ring, and consumers less: three have a half and two quarters.
+    """
+
+    def __init__(self) -> None:
+        self._stretches: list[tuple[int, Consumer]] = []
+        """The last hash of each stretch, in order, and who has it."""
+
+    def check(self, consumer: Consumer) -> None:
+        """Raise ``ConsumerAssignError`` for a consumer that wants ranges."""
+        _check_auto_split(consumer)
+
+    def add(self, consumer: Consumer) -> None:
+        """Let a consumer in: it has the first half of what was the longest stretch."""
+        if not self._stretches:
+            self._stretches.append((HASH_RANGE, consumer))
+            return
+        ends = [end for end, _ in self._stretches]
+        sizes = [end - before for before, end in zip([0, *ends], ends, strict=False)]
+        longest = sizes.index(max(sizes))
+        self._stretches.insert(longest, (ends[longest] - sizes[longest] // 2, consumer))
+
+    def remove(self, consumer: Consumer) -> None:
+        """Let a consumer go: its neighbour has its stretch."""
+        kept = [stretch for stretch in self._stretches if stretch[1] is not consumer]
+        if kept and kept[-1][0] < HASH_RANGE:
+            kept[-1] = HASH_RANGE, kept[-1][1]
+        self._stretches = kept
+
+    def owner(self, key_hash: int) -> Consumer | None:
+        """Give who has a hash."""
+        if not self._stretches:
+            return None
+        return self._stretches[bisect_left(self._stretches, key_hash, key=lambda stretch: stretch[0])][1]
 
 
 class Ranges:

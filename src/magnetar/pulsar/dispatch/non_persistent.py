@@ -12,19 +12,19 @@ from collections.abc import Sequence
 from magnetar.pulsar.dispatch.base import AnySubscription, SubType, chosen, foremost, tell_chosen
 from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.dispatch.deliveries import Delivery, Place, sticky_hash
-from magnetar.pulsar.dispatch.keys import Ranges, Ring
+from magnetar.pulsar.dispatch.keys import Division, divided
 from magnetar.pulsar.dispatch.outbox import Outbox
 
 
 class NonPersistentSubscription(AnySubscription):
     """One subscription of one partition: of any type, which says who gets the next entry."""
 
-    def __init__(self, name: str, sub_type: SubType, *, sticky: bool = False) -> None:
+    def __init__(self, name: str, sub_type: SubType, *, division: Division = Division.RING) -> None:
         super().__init__(name)
         self.sub_type = sub_type
         self.dropped_messages = 0
         """How many messages nobody had room for."""
-        self._keys: Ring | Ranges = Ranges() if sticky else Ring()
+        self._keys = divided(division)
         self._active: Consumer | None = None
         self._turn = 0
         self._outbox = Outbox()

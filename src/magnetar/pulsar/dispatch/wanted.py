@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from magnetar.ledger.cursor import Cursor, Start
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.key_shared import KeyShared
+from magnetar.pulsar.dispatch.keys import Division
 from magnetar.pulsar.dispatch.reading import Readings
 from magnetar.pulsar.dispatch.shared import Shared
 from magnetar.pulsar.dispatch.single_active import SingleActive
@@ -26,7 +27,7 @@ class Wanted:
     """For a subscription that is not durable: the entry to begin with."""
     rollback_ms: int = 0
     create: bool = True
-    sticky: bool = False
+    division: Division = Division.RING
     any_order: bool = False
     properties: Mapping[str, str] | None = None
     is_group: bool = False
@@ -39,11 +40,11 @@ def subscription_of(wanted: Wanted, cursor: Cursor, readings: Readings) -> Subsc
     if wanted.sub_type == SubType.Shared:
         return Shared(name, cursor, readings)
     if wanted.sub_type == SubType.Key_Shared:
-        return KeyShared(name, cursor, readings, sticky=wanted.sticky, any_order=wanted.any_order)
+        return KeyShared(name, cursor, readings, division=wanted.division, any_order=wanted.any_order)
     return SingleActive(name, cursor, readings, wanted.sub_type)
 
 
 def is_as_wanted(found: Subscription, wanted: Wanted) -> bool:
     """Whether a subscription that is there is of the wanted type, and divides keys in the wanted way."""
-    same_keys = not isinstance(found, KeyShared) or found.sticky == wanted.sticky
+    same_keys = not isinstance(found, KeyShared) or found.division is wanted.division
     return found.sub_type == wanted.sub_type and same_keys

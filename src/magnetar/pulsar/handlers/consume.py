@@ -13,6 +13,7 @@ from magnetar.pulsar.admission import check_consumer, check_subscribe_rate
 from magnetar.pulsar.connection import Consuming
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.consumer import Consumer, mask_of
+from magnetar.pulsar.dispatch.keys import Division
 from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.errors import (
     ConsumerAssignError,
@@ -69,7 +70,7 @@ async def _subscribe(connection: Connection, command: CommandSubscribe) -> None:
     schema = command.schema if command.HasField("schema") else None
     services.schemas.for_consumer(topic.topic.name, schema, connection.role)
     check_consumer(topic, command.subscription)
-    subscription = await topic.subscription(_wanted(command))
+    subscription = await topic.subscription(_wanted(connection, command))
     consumer = Consumer(
         connection,
         command.consumer_id,
@@ -96,7 +97,7 @@ async def _subscribe(connection: Connection, command: CommandSubscribe) -> None:
     subscription.add(consumer)
 
 
-def _wanted(command: CommandSubscribe) -> Wanted:
+def _wanted(connection: Connection, command: CommandSubscribe) -> Wanted:
     place = None
     if command.HasField("start_message_id") and not command.durable:
         # The entry that is named comes again: the client knows which of its messages it has had.
@@ -109,10 +110,17 @@ def _wanted(command: CommandSubscribe) -> Wanted:
         Start.earliest if earliest else Start.latest,
         place,
         command.start_message_rollback_duration_sec * 1000,
-        sticky=command.keySharedMeta.keySharedMode == KeySharedMode.STICKY,
+        division=_division(connection, command),
         any_order=command.keySharedMeta.allowOutOfOrderDelivery,
         properties={pair.key: pair.value for pair in command.subscription_properties},
     )
+
+
+def _division(connection: Connection, command: CommandSubscribe) -> Division:
+    if command.keySharedMeta.keySharedMode == KeySharedMode.STICKY:
+        return Division.RANGES
+    settings = connection.services.broker.settings
+    return Division.RING if settings.subscription_key_shared_use_consistent_hashing else Division.HALVES
 
 
 def _ranges(command: CommandSubscribe) -> tuple[tuple[int, int], ...]:
