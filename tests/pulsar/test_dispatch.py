@@ -47,6 +47,7 @@ class Ear:
     """A connection that keeps what it is sent."""
 
     address = "here"
+    client_version = "ear 1"
     is_writable = True
 
     def __init__(self) -> None:

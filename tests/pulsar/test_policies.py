@@ -19,7 +19,7 @@ from pulsar import ConsumerType
 
 from magnetar.broker.limits import NAMESPACE_KEYS, Limits, Quota, Rate, decode_limits
 from magnetar.pulsar.rate_limits import RateLimit
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, ServerError
+from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, Schema, ServerError
 from tests.process import BrokerProcess
 from tests.pulsar import raw
 from tests.pulsar.conftest import serving
@@ -265,7 +265,7 @@ def test_producers_wait_or_fail_while_the_backlog_is_too_large(
     consumer = client.subscribe(room.topic, "slow")
     producer = client.create_producer(room.topic, batching_enabled=False)
     producer.send(bytes(2000))
-    room.put("backlogQuota", {"limitSize": 1000, "policy": policy})
+    room.put("backlogQuota", {"limitSize": "1000", "policy": policy})  # Pulsar takes numbers as strings, too
     assert room.http.get(f"/admin/v2/namespaces/{room.namespace}/backlogQuotaMap").json() == {
         "destination_storage": {"limit": 1000, "limitSize": 1000, "limitTime": -1, "policy": policy}
     }
@@ -504,3 +504,27 @@ def test_a_groups_committed_offset_is_not_moved_by_the_age_of_messages(
     seen = [group.poll(10) for _ in range(3)]
     assert [message.value() for message in seen if message is not None] == [b"2", b"3", b"4"]
     group.close()
+
+
+def test_stats_tell_who_is_connected_and_how(client: pulsar.Client, room: Room) -> None:
+    client.subscribe(room.topic, "s", consumer_name="reads")
+    client.create_producer(room.topic, "writes", access_mode=pulsar.ProducerAccessMode.WaitForExclusive)
+    stats = room.stats()
+    (publisher,), (consumer,) = stats["publishers"], stats["subscriptions"]["s"]["consumers"]
+    assert (publisher["producerName"], publisher["accessMode"]) == ("writes", "WaitForExclusive")
+    assert consumer["consumerName"] == "reads"
+    assert publisher["clientVersion"] == consumer["clientVersion"]
+    assert publisher["clientVersion"].startswith("Pulsar-CPP-v")
+
+
+def test_raw_bytes_have_no_schema_version(pulsar_broker: BrokerProcess, room: Room) -> None:
+    """Go's client asks for one; an empty one would go into its messages, and consumers would ask what it means."""
+    ask = BaseCommand(type=BaseCommand.GET_OR_CREATE_SCHEMA)
+    ask.getOrCreateSchema.request_id, ask.getOrCreateSchema.topic = 8, room.topic
+    schema = ask.getOrCreateSchema.schema
+    schema.name, schema.type, schema.schema_data = "Bytes", Schema.Type.Value("None"), b""
+    with raw.Raw(pulsar_broker) as client:
+        client.ask(raw.producer(room.topic))
+        assert not client.ask(ask).getOrCreateSchemaResponse.HasField("schema_version")
+        schema.name, schema.type = "text", Schema.String
+        assert client.ask(ask).getOrCreateSchemaResponse.schema_version == bytes(8)

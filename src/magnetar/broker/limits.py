@@ -7,6 +7,7 @@ and a topic's; `NAMESPACE_KEYS` and `TOPIC_KEYS` are all that is read.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -136,6 +137,7 @@ TOPIC_KEYS = {
     "persistence": "persistence",
     "inactiveTopicPolicies": "inactive_topics",
 }
+_DIGITS = re.compile(r"-?[0-9]{1,19}")
 _RATES = {
     "publish_rate": ("publishThrottlingRateInMsg", "publishThrottlingRateInByte"),
     "dispatch_rate": ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte"),
@@ -172,6 +174,8 @@ def decode_limits(content: Mapping[str, Any], keys: Mapping[str, str], *, strict
 
 
 def _number(key: str, value: Any, least: int | None = None) -> int:
+    if isinstance(value, str) and _DIGITS.fullmatch(value):  # as Pulsar's parser takes it
+        value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidPolicy(f"{key} must be a whole number, not {value!r}")
     if least is not None and value < least:

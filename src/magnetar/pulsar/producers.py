@@ -18,6 +18,9 @@ class ProducerSink(Protocol):
     @property
     def address(self) -> str: ...
 
+    @property
+    def client_version(self) -> str: ...
+
     def producer_closed(self, producer_id: int) -> None:
         """Tell the client that its producer is gone; it will come back by itself."""
         ...

@@ -95,7 +95,7 @@ class Schemas:
         """What a topic's namespace says, if it does."""
 
     def versions(self, topic: TopicName) -> list[SchemaVersion]:
-        """Give all versions of a topic, oldest first."""
+        """Give all versions of a topic, oldest first, also those that were deleted, and what deleted them."""
         path = _path(topic)
         known = self._known.get(path)
         if known is None:
@@ -109,11 +109,10 @@ class Schemas:
         return versions[-1] if versions and not versions[-1].deleted else None
 
     def get(self, topic: TopicName, version: int | None) -> SchemaVersion | None:
-        """Give one version, or without a number the latest one."""
+        """Give one version, or without a number the latest one; none from before the schema was last deleted."""
         if version is None:
             return self.latest(topic)
-        versions = self.versions(topic)
-        return versions[version] if 0 <= version < len(versions) and not versions[version].deleted else None
+        return next((each for each in self.live(topic) if each.version == version), None)
 
     def for_producer(self, topic: TopicName, schema: wire.Schema | None, role: str) -> bytes:
         """Give the version that a producer's schema has, made if it is new; raise ``IncompatibleSchema``."""
@@ -157,13 +156,13 @@ class Schemas:
         self._known.pop(_path(topic.name), None)
 
     def _same(self, topic: TopicName, schema: wire.Schema) -> SchemaVersion | None:
-        live = self._live(topic)
+        live = self.live(topic)
         return next(
             (each for each in live if each.type == schema.type and _alike(each.data, schema.schema_data)),
             None,
         )
 
-    def _live(self, topic: TopicName) -> list[SchemaVersion]:
+    def live(self, topic: TopicName) -> list[SchemaVersion]:
         """Give the versions since the schema was last deleted."""
         live: list[SchemaVersion] = []
         for each in self.versions(topic):
@@ -179,7 +178,7 @@ class Schemas:
         _readable(new)
         said = self.strategy_of(topic)
         strategy = self._strategy if said in (None, "UNDEFINED") else strategy_named(str(said))
-        live = self._live(topic)
+        live = self.live(topic)
         if strategy is Strategy.ALWAYS_COMPATIBLE or not live:
             return
         if strategy is Strategy.ALWAYS_INCOMPATIBLE:

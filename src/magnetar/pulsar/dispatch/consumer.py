@@ -24,6 +24,9 @@ class Sink(Protocol):
     @property
     def address(self) -> str: ...
 
+    @property
+    def client_version(self) -> str: ...
+
     def deliver(self, parts: Sequence[Buffer]) -> None:
         """Send whole frames, given in parts."""
         ...

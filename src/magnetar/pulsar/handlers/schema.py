@@ -58,7 +58,8 @@ def get_or_create_schema(
     version = connection.services.schemas.for_producer(topic.name, command.schema, connection.role)
     answer = BaseCommand(type=BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE)
     answer.getOrCreateSchemaResponse.request_id = command.request_id
-    answer.getOrCreateSchemaResponse.schema_version = version
+    if version:  # an empty one would stand in messages, and consumers would ask for it
+        answer.getOrCreateSchemaResponse.schema_version = version
     connection.answer(answer)
 
 

@@ -22,11 +22,11 @@ async def latest(ask: Ask) -> dict[str, Any]:
 
 
 async def versions(ask: Ask) -> dict[str, Any]:
-    """Give all versions of a topic's schema."""
-    found = [each for each in ask.services.schemas.versions(ask.topic.topic) if not each.deleted]
-    if not found:
+    """Give all versions of a topic's schema since it was last deleted."""
+    schemas, topic = ask.services.schemas, ask.topic.topic
+    if not schemas.versions(topic):
         raise RestError(404, "Schema not found")
-    return {"getSchemaResponses": [_as_json(each) for each in found]}
+    return {"getSchemaResponses": [_as_json(each) for each in schemas.live(topic)]}
 
 
 async def add(ask: Ask) -> dict[str, Any]:
@@ -56,8 +56,8 @@ async def compatibility(ask: Ask) -> dict[str, Any]:
 async def version_of(ask: Ask) -> dict[str, Any]:
     """Tell which version a schema has."""
     wanted = _schema(ask)
-    for each in ask.services.schemas.versions(ask.topic.topic):
-        if not each.deleted and each.type == wanted.type and each.data == wanted.schema_data:
+    for each in ask.services.schemas.live(ask.topic.topic):
+        if each.type == wanted.type and each.data == wanted.schema_data:
             return {"version": each.version}
     raise RestError(404, "Schema not found")
 

@@ -14,6 +14,7 @@ from magnetar.pulsar.rest.ask import Ask, Needs, Reply, Route
 from magnetar.pulsar.rest.rates import Rates
 from magnetar.pulsar.rest.topics import every, found, one
 from magnetar.pulsar.topic import PulsarTopic
+from magnetar.pulsar.wire.pulsar_pb2 import ProducerAccessMode
 
 
 async def stats(ask: Ask) -> dict[str, Any]:
@@ -213,7 +214,7 @@ def _cursor(subscription: Subscription, topic: PulsarTopic) -> dict[str, Any]:
 def publisher_stats(producer: Producer) -> dict[str, Any]:
     """Give what Pulsar's ``PublisherStats`` has."""
     return {
-        "accessMode": "Shared" if not producer.is_exclusive else "Exclusive",
+        "accessMode": ProducerAccessMode.Name(producer.access_mode),
         "msgInCounter": producer.messages,
         "bytesInCounter": producer.bytes,
         "msgRateIn": 0.0,
@@ -223,6 +224,7 @@ def publisher_stats(producer: Producer) -> dict[str, Any]:
         "producerName": producer.name,
         "address": producer.sink.address,
         "connectedSince": _time(producer.connected_ms),
+        "clientVersion": producer.sink.client_version,
         "metadata": producer.metadata,
     }
 
@@ -242,6 +244,7 @@ def consumer_stats(consumer: Consumer) -> dict[str, Any]:
         "blockedConsumerOnUnackedMsgs": False,
         "address": consumer.sink.address,
         "connectedSince": _time(consumer.connected_ms),
+        "clientVersion": consumer.sink.client_version,
         "metadata": consumer.metadata,
     }
 

@@ -123,11 +123,14 @@ def quota_of(ask: Ask) -> tuple[str, dict[str, Any]]:
     """Give which quota the request is about, and what it says, as Pulsar keeps it; raise ``InvalidPolicy``."""
     kind, said = kind_of(ask), ask.object()
     decode_limits({"backlogQuota": {kind: said}}, {"backlogQuota": "quotas"}, strict=True)
-    size = said.get("limitSize", said.get("limit", -1))
+    size, time = (
+        next((int(said[name]) for name in names if said.get(name) is not None), -1)
+        for names in (("limitSize", "limit"), ("limitTime",))
+    )
     return kind, {
         "limit": size,
         "limitSize": size,
-        "limitTime": said.get("limitTime", -1),
+        "limitTime": time,
         "policy": said["policy"],
     }
 
