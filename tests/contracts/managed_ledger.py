@@ -8,7 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
-from magnetar.ledger.errors import LedgerClosed, LedgerNotFound, OffsetOutOfRange, StorageFull
+from magnetar.ledger.errors import (
+    LedgerClosed,
+    LedgerNotFound,
+    LedgerTerminated,
+    OffsetOutOfRange,
+    StorageFull,
+)
 from magnetar.ledger.port import Flush, LedgerEngine, LedgerPolicy, ManagedLedger, Position, Refused
 from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.entry import kafka_message_head
@@ -101,6 +107,34 @@ class ManagedLedgerContract:
         assert (await patient).base_offset == 1
         assert log.visible_offset == 2
         assert impatient.cancelled()
+
+    @EVERY_FLUSH
+    async def test_a_log_that_was_ended_takes_nothing_more_and_is_read(
+        self, house: House, flush: Flush
+    ) -> None:
+        log = await house.open(flush=flush)
+        last = (await append_durably(log, b"a", b"b")).position
+        assert log.terminated is None
+        assert log.terminate() == log.terminate() == log.terminated == last
+        for _ in range(2):
+            with pytest.raises(LedgerTerminated):
+                append(log, b"c")
+            assert log.next_offset == 2
+            assert [entry.last_offset for entry in await read_all(log)] == [1]
+            await house.reopen()
+            log = await house.open(flush=flush)
+            assert log.terminated == last
+
+    async def test_an_empty_log_can_be_ended(self, house: House) -> None:
+        log = await house.open()
+        assert log.terminate().entry_id == -1
+        await house.reopen()
+        log = await house.open()
+        with pytest.raises(LedgerTerminated):
+            append(log, b"a")
+        log.trim(0)
+        log.retain(house.now_ms)
+        await log.close()
 
     async def test_a_policy_may_change_at_any_time(self, house: House) -> None:
         log = await house.open(flush=Flush.os)

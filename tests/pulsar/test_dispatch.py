@@ -66,6 +66,8 @@ class Ear:
 
     def active_changed(self, consumer_id: int, is_active: bool) -> None: ...
 
+    def reached_end(self, consumer_id: int) -> None: ...
+
 
 class House:
     """A log, a subscription of some kind on it, and consumers."""

@@ -22,6 +22,7 @@ CODES: dict[type[BaseException], ErrorCode] = BROKER_CODES | {
     OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ProducerFenced: ErrorCode.INVALID_PRODUCER_EPOCH,
     ledger.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
+    ledger.LedgerTerminated: ErrorCode.POLICY_VIOLATION,
     ledger.LedgerFenced: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ledger.LedgerClosed: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ledger.LedgerError: ErrorCode.KAFKA_STORAGE_ERROR,

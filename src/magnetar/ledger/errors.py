@@ -15,6 +15,10 @@ class LedgerClosed(LedgerError):
     """The managed ledger was closed or deleted while in use."""
 
 
+class LedgerTerminated(LedgerError):
+    """The managed ledger was ended: it takes nothing more, and is read as before."""
+
+
 class LedgerFenced(LedgerError):
     """Another owner took the ledger over; this writer must not write again."""
 

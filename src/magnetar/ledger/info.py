@@ -1,6 +1,7 @@
 """ManagedLedgerInfo: what the metadata store keeps of a managed ledger, in Pulsar's own protobuf.
 
-    ManagedLedgerInfo  1 repeated LedgerInfo, 3 repeated KeyValue (properties)
+    ManagedLedgerInfo  1 repeated LedgerInfo, 2 terminatedPosition, 3 repeated KeyValue (properties)
+    terminatedPosition 1 ledgerId, 2 entryId
     LedgerInfo         1 ledgerId, 2 entries, 3 size, 4 timestamp, 6 repeated KeyValue (properties)
     KeyValue           1 key, 2 value
 
@@ -19,7 +20,7 @@ from urllib.parse import quote
 
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.port import Compacted, LedgerSummary, Position
-from magnetar.ledger.protobuf import fields, message, number
+from magnetar.ledger.protobuf import fields, message, number, signed
 from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.errors import CorruptBatch
 
@@ -34,6 +35,8 @@ class ManagedLedgerInfo:
     ledgers: list[LedgerSummary] = field(default_factory=list)
     properties: dict[str, str] = field(default_factory=dict)
     compacted: Compacted | None = None
+    terminated: Position | None = None
+    """The last entry of a log that was ended."""
 
     def files(self) -> list[LedgerSummary]:
         """Give every ledger that has a file, the compacted one first."""
@@ -55,10 +58,13 @@ def is_managed_ledger(path: str) -> bool:
 def encode_info(info: ManagedLedgerInfo) -> bytes:
     """Give Pulsar's bytes for ``info``."""
     ledgers = b"".join(message(1, _encode_ledger(ledger)) for ledger in info.ledgers)
+    end = b""
+    if info.terminated is not None:
+        end = message(2, number(1, info.terminated.ledger_id) + number(2, info.terminated.entry_id))
     properties = dict(info.properties)
     if info.compacted is not None:
         properties[_COMPACTED] = _encode_compacted(info.compacted)
-    return ledgers + _encode_properties(3, properties)
+    return ledgers + end + _encode_properties(3, properties)
 
 
 def decode_info(data: bytes, *, name: str = "") -> ManagedLedgerInfo:
@@ -68,6 +74,8 @@ def decode_info(data: bytes, *, name: str = "") -> ManagedLedgerInfo:
         for place, value in fields(data):
             if place == 1:
                 info.ledgers.append(_decode_ledger(value))
+            elif place == 2:
+                info.terminated = _decode_position(value)
             elif place == 3:
                 info.properties.update(_decode_property(value))
         if _COMPACTED in info.properties:
@@ -75,6 +83,11 @@ def decode_info(data: bytes, *, name: str = "") -> ManagedLedgerInfo:
     except (CorruptBatch, ValueError, TypeError, KeyError) as error:
         raise LedgerCorrupt(f"the metadata of managed ledger {name} cannot be read: {error}") from None
     return info
+
+
+def _decode_position(data: object) -> Position:
+    found = {place: value for place, value in fields(data) if isinstance(value, int)}
+    return Position(signed(found[1]), signed(found[2]))
 
 
 def _encode_ledger(ledger: LedgerSummary) -> bytes:

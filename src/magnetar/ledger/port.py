@@ -259,6 +259,18 @@ class ManagedLedger(ABC):
     async def roll(self, older_than_ms: int = 0) -> None:
         """Seal the open ledger, if it holds anything and was begun before that time (0: whenever)."""
 
+    @property
+    @abstractmethod
+    def terminated(self) -> Position | None:
+        """The last entry that there will ever be, once the log was ended."""
+
+    @abstractmethod
+    def terminate(self) -> Position:
+        """End the log for good: appends raise ``LedgerTerminated`` from now on, also after a restart.
+
+        Gives the last entry; an entry id of -1 if the last ledger has none.
+        """
+
     @abstractmethod
     def ledgers(self) -> list[LedgerSummary]:
         """Give the ledgers, oldest first; the last one is open."""

@@ -249,6 +249,11 @@ class Connection:
             command.close_producer.request_id = NO_REQUEST
             self.answer(command)
 
+    def reached_end(self, consumer_id: int) -> None:
+        command = BaseCommand(type=BaseCommand.REACHED_END_OF_TOPIC)
+        command.reachedEndOfTopic.consumer_id = consumer_id
+        self.answer(command)
+
     def active_changed(self, consumer_id: int, is_active: bool) -> None:
         command = BaseCommand(type=BaseCommand.ACTIVE_CONSUMER_CHANGE)
         command.active_consumer_change.consumer_id = consumer_id

@@ -11,7 +11,7 @@ from magnetar.broker.errors import (
     TopicExists,
     TopicNotFound,
 )
-from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced, StorageFull
+from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced, LedgerTerminated, StorageFull
 from magnetar.pulsar.wire.pulsar_pb2 import ServerError
 from magnetar.records.errors import CorruptBatch, RecordsError
 
@@ -63,6 +63,12 @@ class NotAllowed(PulsarError):
     code = ServerError.NotAllowedError
 
 
+class TopicTerminated(PulsarError):
+    """The topic takes no more messages."""
+
+    code = ServerError.TopicTerminatedError
+
+
 class NotAuthorized(PulsarError):
     """The client's role has no grant for this."""
 
@@ -87,6 +93,7 @@ _CODES: dict[type[BaseException], ServerError] = {
     TooManyTopics: ServerError.NotAllowedError,
     AuthenticationFailed: ServerError.AuthenticationError,
     BrokerError: ServerError.MetadataError,
+    LedgerTerminated: ServerError.TopicTerminatedError,
     LedgerFenced: ServerError.ServiceNotReady,
     LedgerClosed: ServerError.ServiceNotReady,
     StorageFull: ServerError.PersistenceError,

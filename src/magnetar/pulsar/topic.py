@@ -148,6 +148,14 @@ class PulsarTopic:
         producer.bytes += len(sent.framed)
         return appended
 
+    def terminate(self) -> Position:
+        """End the topic for good: producers are sent away and refused, consumers told when they have had everything."""
+        last = self.log.terminate()
+        self.producers.send_away()
+        for subscription in self.subscriptions.values():
+            subscription.tell_end()
+        return last
+
     # -- subscribing
 
     async def subscription(self, wanted: Wanted) -> Subscription:

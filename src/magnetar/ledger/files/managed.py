@@ -14,6 +14,7 @@ from magnetar.ledger.errors import (
     LedgerClosed,
     LedgerError,
     LedgerFenced,
+    LedgerTerminated,
     OffsetOutOfRange,
     StorageFailed,
     StorageFull,
@@ -131,6 +132,8 @@ class FilesManagedLedger(CompactingLedger):
         assert messages > 0
         if self._closed is not None:
             raise self._closed
+        if self._info.terminated is not None:
+            raise LedgerTerminated("the topic was terminated: it takes no more messages")
         engine = self._engine
         now_ms = engine.clock()
         flush = self.policy.flush
@@ -401,6 +404,26 @@ class FilesManagedLedger(CompactingLedger):
             await self._keep_index(self._writer)
         async with self._keeping:
             self._engine.remove_later(ledger_ids)
+
+    @property
+    def terminated(self) -> Position | None:
+        return self._info.terminated
+
+    def terminate(self) -> Position:
+        if self._closed is not None:
+            raise self._closed
+        if (error := self.write_gathered()) is not None:
+            raise error
+        if self._info.terminated is None:
+            ledgers = self.ledgers()
+            last = Position(ledgers[-1].ledger_id, ledgers[-1].entries - 1) if ledgers else Position(-1, -1)
+            self._info.terminated = last
+            try:
+                self.save()
+            except BaseException:
+                self._info.terminated = None
+                raise
+        return self._info.terminated
 
     def ledgers(self) -> list[LedgerSummary]:
         for summary in self._info.ledgers:

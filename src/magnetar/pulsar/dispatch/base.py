@@ -93,6 +93,10 @@ class AnySubscription(ABC):
     def acknowledge_up_to(self, consumer: Consumer, place: Place, remaining: int | None) -> None:
         """Everything up to an entry is done with, of that one's batch all but ``remaining``."""
 
+    def tell_end(self) -> None:
+        """Tell consumers that nothing more will come, if the topic was terminated and they are done with all of it."""
+        return
+
     @abstractmethod
     def flush_acks(self) -> None:
         """Have the cursor, if there is one, know of all acknowledgements."""

@@ -35,6 +35,10 @@ class Sink(Protocol):
         """Tell the client that its consumer is gone; it will come back by itself."""
         ...
 
+    def reached_end(self, consumer_id: int) -> None:
+        """Tell the client that its consumer has had the last message that there will ever be."""
+        ...
+
     def active_changed(self, consumer_id: int, is_active: bool) -> None:
         """Tell the client whether it is the one of a failover subscription that gets messages."""
         ...
@@ -72,6 +76,8 @@ class Consumer:
     delivered_messages: int = 0
     delivered_bytes: int = 0
     redelivered: int = 0
+    knows_end: bool = False
+    """Whether it was told that nothing more will come."""
     acknowledged: int = 0
 
     @property

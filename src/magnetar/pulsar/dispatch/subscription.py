@@ -136,6 +136,7 @@ class Subscription(AnySubscription):
             return
         self._taken(consumer, place)
         self.acks.done(place)
+        self.tell_end()
 
     def _taken(self, consumer: Consumer, place: Place) -> None:
         """A consumer acknowledged an entry; raise ``PulsarError`` if there is no such entry."""
@@ -144,6 +145,15 @@ class Subscription(AnySubscription):
     def acknowledge_up_to(self, consumer: Consumer, place: Place, remaining: int | None) -> None:
         self.acks.done_up_to(place, remaining)
         consumer.acknowledged += 1
+        self.tell_end()
+
+    def tell_end(self) -> None:
+        if self._log.terminated is None or not self.consumers or self.backlog:
+            return
+        for consumer in self.consumers:
+            if not consumer.knows_end:
+                consumer.knows_end = True
+                consumer.sink.reached_end(consumer.consumer_id)
 
     def flush_acks(self) -> None:
         self.acks.flush()
@@ -183,6 +193,7 @@ class Subscription(AnySubscription):
         while self._ahead and self._ahead[0].place <= mark:
             self._ahead.popleft()
         self.kick()
+        self.tell_end()
         return before - self.cursor.backlog()
 
     def close(self) -> None:

@@ -95,6 +95,7 @@ async def _subscribe(connection: Connection, command: CommandSubscribe) -> None:
     connection.consumers[command.consumer_id] = Consuming(consumer, subscription, topic)
     connection.answer(success(command.request_id))
     subscription.add(consumer)
+    subscription.tell_end()
 
 
 def _wanted(connection: Connection, command: CommandSubscribe) -> Wanted:

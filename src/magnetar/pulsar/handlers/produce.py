@@ -15,7 +15,7 @@ from magnetar.pulsar.admission import check_producer
 from magnetar.pulsar.connection import Producing, Receipt
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.wanted import Wanted
-from magnetar.pulsar.errors import BadCommand, NotAllowed, NotAuthorized, code_for
+from magnetar.pulsar.errors import BadCommand, NotAllowed, NotAuthorized, TopicTerminated, code_for
 from magnetar.pulsar.handlers.route import success
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.non_persistent import NonPersistentTopic
@@ -80,12 +80,23 @@ async def _produce(connection: Connection, command: CommandProducer) -> None:
         services.clock(),
     )
     check_producer(topic, made.name)
+    _check_not_terminated(topic)
     producing = Producing(made, topic)
     turn = topic.producers.add(made)
     if turn is not None:
         await _wait(connection, command.request_id, producing, turn)
+        try:
+            _check_not_terminated(topic)
+        except TopicTerminated:
+            topic.producers.remove(made)
+            raise
     connection.producers[command.producer_id] = producing
     _tell(connection, command.request_id, producing, ready=True)
+
+
+def _check_not_terminated(topic: PulsarTopic | NonPersistentTopic) -> None:
+    if isinstance(topic, PulsarTopic) and topic.log.terminated is not None:
+        raise TopicTerminated("Topic was already terminated")
 
 
 async def _wait(

@@ -129,7 +129,7 @@ def topic_internals(topic: PulsarTopic) -> dict[str, Any]:
         "waitingCursorsCount": 0,
         "pendingAddEntriesCount": 0,
         "lastConfirmedEntry": f"{last.ledger_id}:{last.entries - 1}" if last is not None else "-1:-1",
-        "state": "LedgerOpened",
+        "state": "LedgerOpened" if topic.log.terminated is None else "Terminated",
         "ledgers": [_ledger(each) for each in ledgers],
         "cursors": {name: _cursor(each, topic) for name, each in topic.subscriptions.items()}
         | _compaction_cursor(topic),

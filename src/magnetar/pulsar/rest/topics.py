@@ -208,6 +208,28 @@ async def remove_retention(ask: Ask) -> None:
     ask.services.broker.set_topic_config(topic.kafka_name, left)
 
 
+async def terminate(ask: Ask) -> dict[str, Any]:
+    """End a topic for good: it takes no more messages, and is read as before; give the last one's id."""
+    if found(ask).partitions > 1 and ask.topic.partition is None:
+        raise RestError(405, "Termination of a partitioned topic is not allowed")
+    return _ended(await one(ask))
+
+
+async def terminate_partitions(ask: Ask) -> dict[str, Any]:
+    """End all partitions of a topic for good; give the ids of their last messages."""
+    if found(ask).partitions == 1 or ask.topic.partition is not None:
+        raise RestError(
+            405, "Termination of a non-partitioned topic is not allowed using partitioned-terminate"
+        )
+    return {str(topic.index): _ended(topic) for topic in await every(ask)}
+
+
+def _ended(topic: PulsarTopic) -> dict[str, Any]:
+    last = topic.terminate()
+    place = {"ledgerId": last.ledger_id, "entryId": last.entry_id, "partitionIndex": topic.partition}
+    return place | {"batchIndex": -1, "batchSize": 0}
+
+
 async def not_served(ask: Ask) -> None:
     """Refuse: this is not served (yet)."""
     raise RestError(405, f"{ask.path.get('what', 'this')} is not served")
@@ -291,6 +313,7 @@ ROUTES = (
     Route("GET", f"{_ROOT}/retention", retention, _TENANT),
     Route("POST", f"{_ROOT}/retention", set_retention, _TENANT),
     Route("DELETE", f"{_ROOT}/retention", remove_retention, _TENANT),
-    Route("POST", f"{_ROOT}/terminate", not_served, _TENANT),
+    Route("POST", f"{_ROOT}/terminate", terminate, _TENANT),
+    Route("POST", f"{_ROOT}/terminate/partitions", terminate_partitions, _TENANT),
     Route("PUT", f"{_ROOT}/offload", not_served, _TENANT),
 )
