@@ -1,4 +1,4 @@
-"""Every setting of the broker in one typed object. ``docs/configuration.md`` is made from this file.
+"""Every setting of the broker in one typed object, made of parts. ``docs/configuration.md`` is made from them.
 
 A field's own name is its Kafka name with dots as underscores, where Kafka has such a setting. Times are in ms and
 sizes in bytes unless the unit says otherwise. How files, environment and flags become a `Settings` is told in
@@ -10,15 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 
 from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.schema_registry_settings import SchemaRegistrySettings
-from magnetar.broker.setting import Feed, SettingDef, plain, setting, times, times_unless_zero
-from magnetar.broker.values import MAX_INT, MAX_LONG, Kind, Value, at_least, between, one_of
+from magnetar.broker.group_settings import GroupSettings
+from magnetar.broker.log_settings import LogSettings
+from magnetar.broker.setting import Feed, SettingDef, plain, setting, times
+from magnetar.broker.values import MAX_INT, Kind, Value, at_least, between, one_of
 
-_MINUTE, _HOUR, _MB = 60_000, 3_600_000, 1 << 20
+_MB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Settings(SchemaRegistrySettings):
+class Settings(GroupSettings):
     """What the broker was told. Dynamic settings change by giving the broker a new object."""
 
     # Where things lie and who we are.
@@ -177,324 +178,6 @@ class Settings(SchemaRegistrySettings):
         dynamic=True,
     )
 
-    # Topics.
-    num_partitions: int = setting(
-        1,
-        Kind.INT,
-        "Partitions of topics that are created without a number.",
-        rule=at_least(1),
-        dynamic=True,
-        pulsar=("defaultNumPartitions",),
-    )
-    default_replication_factor: int = setting(
-        1,
-        Kind.INT,
-        "Replication factor asked for when a topic does not say; here every topic has 1.",
-        rule=at_least(1),
-    )
-    auto_create_topics_enable: bool = setting(
-        True,
-        Kind.BOOLEAN,
-        "Whether asking for the metadata of an unknown topic creates it.",
-        dynamic=True,
-        pulsar=("allowAutoTopicCreation",),
-    )
-    delete_topic_enable: bool = setting(True, Kind.BOOLEAN, "Whether topics may be deleted.", dynamic=True)
-
-    # How records are kept.
-    flush: str = setting(
-        "always",
-        Kind.STRING,
-        "When a record is acknowledged: always (on disk; survives power loss), interval (at once, flushed every "
-        "flush.interval.ms), os (at once, flushed when the system likes, as Kafka does).",
-        rule=one_of("always", "interval", "os"),
-        dynamic=True,
-        kafka=(Feed("log.flush.interval.messages", lambda text: "always" if text.strip() == "1" else None),),
-    )
-    flush_interval_ms: int = setting(
-        1000,
-        Kind.LONG,
-        "Time between flushes with flush=interval: what a power loss may cost.",
-        unit="ms",
-        rule=at_least(1),
-        kafka=("log.flush.interval.ms",),
-    )
-    log_retention_ms: int = setting(
-        604800000,
-        Kind.LONG,
-        "Age of its newest record at which a ledger goes; -1 for no bound.",
-        unit="ms",
-        rule=at_least(-1),
-        dynamic=True,
-        kafka=(Feed("log.retention.minutes", times(_MINUTE)), Feed("log.retention.hours", times(_HOUR))),
-        pulsar=(Feed("defaultRetentionTimeInMinutes", times_unless_zero(_MINUTE)),),
-    )
-    log_retention_bytes: int = setting(
-        -1,
-        Kind.LONG,
-        "Size of a partition past which its oldest ledgers go; -1 for no bound.",
-        unit="bytes",
-        rule=at_least(-1),
-        dynamic=True,
-        pulsar=(Feed("defaultRetentionSizeInMB", times_unless_zero(_MB)),),
-    )
-    log_retention_check_interval_ms: int = setting(
-        300000,
-        Kind.LONG,
-        "Time between two looks for ledgers that may go.",
-        unit="ms",
-        rule=at_least(1),
-        pulsar=(Feed("retentionCheckIntervalInSeconds", times(1000)),),
-    )
-    log_segment_bytes: int = setting(
-        1 << 30,
-        Kind.INT,
-        "Size at which a ledger is sealed and the next one begun.",
-        unit="bytes",
-        rule=at_least(1048576),
-        dynamic=True,
-        pulsar=(Feed("managedLedgerMaxSizePerLedgerMbytes", lambda text: _at_most_int(times(_MB)(text))),),
-    )
-    log_roll_ms: int = setting(
-        604800000,
-        Kind.LONG,
-        "Age at which a ledger is sealed and the next one begun.",
-        unit="ms",
-        rule=at_least(1),
-        dynamic=True,
-        kafka=(Feed("log.roll.hours", times(_HOUR)),),
-        pulsar=(Feed("managedLedgerMaxLedgerRolloverTimeMinutes", times(_MINUTE)),),
-    )
-    ledger_max_entries: int = setting(
-        0,
-        Kind.INT,
-        "Entries (appends) at which a ledger is sealed and the next one begun; 0 for no bound.",
-        rule=at_least(0),
-        pulsar=("managedLedgerMaxEntriesPerLedger",),
-    )
-    log_cleanup_policy: tuple[str, ...] = setting(
-        ("delete",),
-        Kind.LIST,
-        "What happens to old records of topics that do not say.",
-        dynamic=True,
-        rule=one_of("delete", "compact"),
-    )
-    log_cleaner_enable: bool = setting(
-        True, Kind.BOOLEAN, "Whether topics with cleanup.policy=compact are compacted in the background."
-    )
-    log_cleaner_backoff_ms: int = setting(
-        15_000,
-        Kind.LONG,
-        "How often topics are looked at for something to compact.",
-        unit="ms",
-        dynamic=True,
-        rule=at_least(1),
-    )
-    log_cleaner_dedupe_buffer_size: int = setting(
-        134217728,
-        Kind.LONG,
-        "What the map of keys of a compaction may take, 24 bytes a key; with more keys it runs several times.",
-        unit="bytes",
-        dynamic=True,
-        rule=at_least(1024),
-    )
-    log_cleaner_min_cleanable_ratio: float = setting(
-        0.5,
-        Kind.DOUBLE,
-        "Share of bytes not yet compacted at which topics that do not say are compacted.",
-        dynamic=True,
-        rule=between(0, 1),
-    )
-    log_cleaner_min_compaction_lag_ms: int = setting(
-        0,
-        Kind.LONG,
-        "Shortest time that a record of topics that do not say stays uncompacted.",
-        unit="ms",
-        dynamic=True,
-        rule=at_least(0),
-    )
-    log_cleaner_max_compaction_lag_ms: int = setting(
-        MAX_LONG,
-        Kind.LONG,
-        "Longest time that a record of topics that do not say stays uncompacted.",
-        unit="ms",
-        dynamic=True,
-        rule=at_least(1),
-    )
-    log_cleaner_delete_retention_ms: int = setting(
-        86_400_000,
-        Kind.LONG,
-        "How long compaction keeps deletions (records with a null value) in topics that do not say.",
-        unit="ms",
-        dynamic=True,
-        rule=at_least(0),
-    )
-    message_max_bytes: int = setting(
-        1048588,
-        Kind.INT,
-        "Largest record batch, as sent, of topics that do not say.",
-        unit="bytes",
-        rule=at_least(0),
-        dynamic=True,
-        pulsar=("maxMessageSize",),
-    )
-    log_message_timestamp_type: str = setting(
-        "CreateTime",
-        Kind.STRING,
-        "Whose clock gives the timestamps of topics that do not say.",
-        dynamic=True,
-        rule=one_of("CreateTime", "LogAppendTime"),
-    )
-    log_message_timestamp_before_max_ms: int = setting(
-        MAX_LONG,
-        Kind.LONG,
-        "How far a create time may lie in the past.",
-        unit="ms",
-        rule=at_least(0),
-        dynamic=True,
-    )
-    log_message_timestamp_after_max_ms: int = setting(
-        3600000,
-        Kind.LONG,
-        "How far a create time may lie in the future.",
-        unit="ms",
-        rule=at_least(0),
-        dynamic=True,
-    )
-    entry_format: str = setting(
-        "kafka",
-        Kind.STRING,
-        "What Kafka's producers' batches are stored as in topics and namespaces that do not say: kafka (as sent), "
-        "mixed_kafka (with relative offsets put right), pulsar (as Pulsar's messages). Every reader reads all.",
-        dynamic=True,
-        rule=one_of("kafka", "mixed_kafka", "pulsar"),
-        pulsar=("entryFormat",),
-    )
-    compression_type: str = setting(
-        "producer",
-        Kind.STRING,
-        "Codec of what topics store that do not say.",
-        dynamic=True,
-        rule=one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-        pulsar=("kafkaCompressionType",),
-    )
-    min_insync_replicas: int = setting(
-        1,
-        Kind.INT,
-        "Replicas that acks=all asks for in topics that do not say; there is one.",
-        rule=at_least(1),
-        dynamic=True,
-    )
-
-    # Reading.
-    fetch_max_bytes: int = setting(
-        57671680, Kind.INT, "Most that one Fetch answer holds.", unit="bytes", rule=at_least(1024)
-    )
-    max_incremental_fetch_session_cache_slots: int = setting(
-        1000, Kind.INT, "Fetch sessions that are remembered.", rule=at_least(0)
-    )
-
-    # Groups and their offsets.
-    group_min_session_timeout_ms: int = setting(
-        6000,
-        Kind.INT,
-        "Shortest session timeout that a member may ask for.",
-        unit="ms",
-        rule=at_least(0),
-        pulsar=("groupMinSessionTimeoutMs",),
-    )
-    group_max_session_timeout_ms: int = setting(
-        1800000,
-        Kind.INT,
-        "Longest session timeout that a member may ask for.",
-        unit="ms",
-        rule=at_least(0),
-        pulsar=("groupMaxSessionTimeoutMs",),
-    )
-    group_initial_rebalance_delay_ms: int = setting(
-        3000,
-        Kind.INT,
-        "Time that a new group waits for more members.",
-        unit="ms",
-        rule=at_least(0),
-        pulsar=("groupInitialRebalanceDelayMs",),
-    )
-    group_max_size: int = setting(MAX_INT, Kind.INT, "Most members of one group.", rule=at_least(1))
-    offset_metadata_max_bytes: int = setting(
-        4096,
-        Kind.INT,
-        "Longest text that may be committed beside an offset.",
-        unit="bytes",
-        rule=at_least(0),
-        pulsar=("offsetMetadataMaxSize",),
-    )
-    offsets_topic_num_partitions: int = setting(
-        50,
-        Kind.INT,
-        "Partitions of __consumer_offsets when it is created; later its own number counts.",
-        rule=at_least(1),
-        pulsar=("offsetsTopicNumPartitions",),
-    )
-    offsets_topic_segment_bytes: int = setting(
-        104857600,
-        Kind.INT,
-        "Size at which a ledger of __consumer_offsets is sealed.",
-        unit="bytes",
-        rule=at_least(1048576),
-    )
-    offsets_retention_minutes: int = setting(
-        10080,
-        Kind.INT,
-        "How long offsets of a group without members are kept.",
-        unit="minutes",
-        rule=at_least(1),
-        pulsar=("offsetsRetentionMinutes",),
-    )
-    offsets_retention_check_interval_ms: int = setting(
-        600000,
-        Kind.LONG,
-        "Time between two looks for offsets that may go.",
-        unit="ms",
-        rule=at_least(1),
-        pulsar=("offsetsRetentionCheckIntervalMs",),
-    )
-    offsets_commit_timeout_ms: int = setting(
-        5000,
-        Kind.INT,
-        "How long a commit may take before the client is told that it failed.",
-        unit="ms",
-        rule=at_least(1),
-        pulsar=("offsetCommitTimeoutMs",),
-    )
-
-    # Producers and transactions.
-    producer_id_expiration_ms: int = setting(
-        86400000,
-        Kind.INT,
-        "How long a silent idempotent producer is remembered.",
-        unit="ms",
-        rule=at_least(1),
-        dynamic=True,
-    )
-    transactional_id_expiration_ms: int = setting(
-        604800000,
-        Kind.INT,
-        "How long a silent transactional id is remembered.",
-        unit="ms",
-        rule=at_least(1),
-        pulsar=("kafkaTransactionalIdExpirationMs",),
-    )
-    transaction_max_timeout_ms: int = setting(
-        900000, Kind.INT, "Longest transaction that a producer may ask for.", unit="ms", rule=at_least(1)
-    )
-    transaction_state_log_num_partitions: int = setting(
-        50,
-        Kind.INT,
-        "Partitions of __transaction_state when it is created.",
-        rule=at_least(1),
-        pulsar=("kafkaTxnLogTopicNumPartitions",),
-    )
-
     # Protocols.
     messaging_protocols: tuple[str, ...] = setting(
         ("kafka",), Kind.LIST, "Protocol handlers to start.", pulsar=("messagingProtocols",)
@@ -522,20 +205,20 @@ class Settings(SchemaRegistrySettings):
         return replace(self, **values, given=self.given | values.keys())  # type: ignore[arg-type]
 
 
-def _at_most_int(text: str | None) -> str | None:
-    return str(min(int(text), MAX_INT)) if text is not None and text.isdigit() else text
-
-
 def _definitions() -> dict[str, SettingDef]:
     # A dataclass puts what it inherits first; the page begins with what everybody needs.
-    inherited = {field.name for field in fields(SchemaRegistrySettings)}
-    ordered = sorted(fields(Settings), key=lambda field: field.name in inherited)
+    first = (Settings, LogSettings, GroupSettings)
+    ordered = sorted(
+        fields(Settings),
+        key=lambda field: [field.name in part.__annotations__ for part in first],
+        reverse=True,
+    )
     made = ((field.name, field.metadata.get("setting")) for field in ordered)
     return {name: replace(each, field=name) for name, each in made if each is not None}
 
 
 SETTINGS: dict[str, SettingDef] = _definitions()
-"""All settings by field name, in the order of this file; those of security and of Pulsar's protocol last."""
+"""All settings by field name, in the order of the page; those of security and of Pulsar's protocol last."""
 
 
 def _by_name() -> dict[str, list[tuple[SettingDef, Feed]]]:
