@@ -80,8 +80,12 @@ async def test_everything_is_back_after_a_restart() -> None:
     store = MemoryStore()
     before = await started(store)
     made = await before.create_topic("t", 2, {"retention.ms": "5000"})
+    await before.create_topic("plain", 1)
+    await before.create_topic("partitioned", 1, partitioned=True)
+    before.set_topic_config("partitioned", {"retention.ms": "1"})
     before.set_dynamic({"num.partitions": "7"}, for_all=True)
     after = await started(store)
+    assert [after.topic(name).partitioned for name in ("t", "plain", "partitioned")] == [True, False, True]
     topic = after.topic("t")
     assert (topic.topic_id, topic.partitions, topic.overrides) == (made.topic_id, 2, {"retention.ms": "5000"})
     assert topic.config.retention_ms == 5000
@@ -101,7 +105,9 @@ async def test_the_stored_form_is_pulsars() -> None:
     assert content["partitions"] == 3
     assert content["properties"]["kafka.config.segment.ms"] == "10"
     store.put("/admin/partitioned-topics/public/default/persistent/from-pulsar", b'{"partitions":2}')
+    store.put("/admin/partitioned-topics/public/default/persistent/with-one", b'{"partitions":1}')
     again = await started(store)
+    assert again.topic("with-one").partitioned
     assert again.topic("from-pulsar").partitions == 2
     assert again.topic("from-pulsar").topic_id == (await started(store)).topic("from-pulsar").topic_id
 

@@ -228,6 +228,27 @@ def test_stats_of_partitions_are_added_up(http: httpx.Client, house: BrokerProce
     assert "name one of them" in refused(http.get(f"{path_of(topic)}/stats"), 405)
 
 
+def test_a_topic_made_with_one_partition_gets_more_and_keeps_its_clients(
+    http: httpx.Client, client: pulsar.Client, house: BrokerProcess, topic: str
+) -> None:
+    path = path_of(topic)
+    assert http.put(f"{path}/partitions", json=1).status_code == 204
+    assert http.get(f"{path}/partitions").json() == {"partitions": 1}
+    root = path.rpartition("/")[0]
+    assert f"persistent://public/default/{topic}" in http.get(f"{root}/partitioned").json()
+    assert f"persistent://public/default/{topic}-partition-0" in http.get(root).json()
+    producer, consumer = client.create_producer(topic), client.subscribe(topic, "s")
+    assert producer.send(b"1").partition() == 0
+    (before,) = http.get(f"{path}-partition-0/stats").json()["publishers"]
+    assert http.post(f"{path}/partitions", json=2).status_code == 204
+    assert http.get(f"{path}/partitions").json() == {"partitions": 2}
+    producer.send(b"2")
+    produce(house, topic, b"of Kafka")
+    (after,) = http.get(f"{path}-partition-0/stats").json()["publishers"]
+    assert after["connectedSince"] == before["connectedSince"], "nobody was sent away"
+    assert {consumer.receive(10_000).data() for _ in range(2)} == {b"1", b"2"}
+
+
 def test_truncate_lets_go_of_everything(http: httpx.Client, house: BrokerProcess, topic: str) -> None:
     produce(house, topic, b"1", b"2")
     assert http.delete(f"{path_of(topic)}/truncate").status_code == 204

@@ -45,6 +45,8 @@ class NewTopic(NamedTuple):
     name: TopicName
     partitions: int | None = None
     configs: Mapping[str, str | None] = {}
+    partitioned: bool = False
+    """Whether it has partitions for Pulsar's clients even if it has but one."""
 
 
 @dataclass(slots=True)
@@ -159,10 +161,12 @@ class Broker:
         name: TopicName | str,
         partitions: int | None = None,
         configs: Mapping[str, str | None] | None = None,
+        *,
+        partitioned: bool = False,
     ) -> Topic:
         """Make one topic and give it; raise what `plan` raises, or `TopicExists`."""
         parsed = self.naming.parse(name) if isinstance(name, str) else name
-        (made,) = await self.create_topics([NewTopic(parsed, partitions, configs or {})])
+        (made,) = await self.create_topics([NewTopic(parsed, partitions, configs or {}, partitioned)])
         if isinstance(made, BrokerError):
             raise made
         return made
@@ -234,7 +238,15 @@ class Broker:
         overrides = check_overrides((internal | dict(new.configs)).items())
         config = with_overrides(self._namespace_config(namespace), overrides)
         check_together(config)
-        return Topic(new.name, kafka_name, new_id(), partitions, overrides, config)
+        return Topic(
+            new.name,
+            kafka_name,
+            new_id(),
+            partitions,
+            overrides,
+            config,
+            made_partitioned=new.partitioned,
+        )
 
     def _check_room(self, new: Topic, others: Iterable[Topic] = ()) -> None:
         """Raise `TooManyTopics` if the namespace may not have a topic more; ``others`` are made together with it."""

@@ -2,6 +2,8 @@
 
 The node lies where Pulsar keeps partitioned topics, and holds what Pulsar expects (``partitions``, ``properties``,
 ``deleted``); what Kafka needs besides lies in ``properties``: ``kafka.topic.id`` (base64) and ``kafka.config.<name>``.
+Pulsar has such a node only for topics that are partitioned; of ours those are that say ``pulsar.partitioned``, and
+those with several partitions.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from magnetar.metadata import MetadataCorrupt
 
 _ID = "kafka.topic.id"
 _CONFIG = "kafka.config."
+_PARTITIONED = "pulsar.partitioned"
 
 
 @dataclass(slots=True, eq=False)
@@ -33,6 +36,13 @@ class Topic:
     config: TopicConfig = field(default_factory=TopicConfig)
     """What is in force; the broker replaces it when anything it depends on changes."""
     deleted: bool = False
+    made_partitioned: bool = False
+    """Whether Pulsar's tools made it with partitions: then it has them even if it has but one."""
+
+    @property
+    def partitioned(self) -> bool:
+        """Whether its partitions have names of their own for Pulsar's clients."""
+        return self.made_partitioned or self.partitions > 1
 
     @property
     def internal(self) -> bool:
@@ -48,6 +58,8 @@ def encode_topic(topic: Topic) -> bytes:
     """Write what the metadata store keeps of a topic."""
     properties = {_ID: base64.b64encode(topic.topic_id).decode()}
     properties |= {_CONFIG + name: value for name, value in topic.overrides.items()}
+    if topic.made_partitioned:
+        properties[_PARTITIONED] = "true"
     content: dict[str, object] = {"partitions": topic.partitions, "properties": properties}
     if topic.deleted:
         content["deleted"] = True
@@ -70,4 +82,12 @@ def decode_topic(path: str, value: bytes, name: TopicName, kafka_name: str) -> T
     overrides = {
         key.removeprefix(_CONFIG): text for key, text in properties.items() if key.startswith(_CONFIG)
     }
-    return Topic(name, kafka_name, topic_id, partitions, overrides, deleted=bool(content.get("deleted")))
+    return Topic(
+        name,
+        kafka_name,
+        topic_id,
+        partitions,
+        overrides,
+        deleted=bool(content.get("deleted")),
+        made_partitioned=_PARTITIONED in properties or _ID not in properties,
+    )

@@ -2,8 +2,8 @@
 
 ``non-persistent://tenant/namespace/t`` is another topic, whose messages are not kept.
 
-A topic of one partition is what Pulsar calls not partitioned: its clients use the plain name, and message ids name no
-partition. Of a topic with more, each partition has a name of its own.
+A topic of one partition is what Pulsar calls not partitioned, unless Pulsar's tools made it with partitions: its
+clients use the plain name, and message ids name no partition. Of the others each partition has a name of its own.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def partition_name(topic: TopicName, partition: int) -> str:
 
 def names_of(topic: Topic) -> list[str]:
     """Give what Pulsar calls a topic: its name, or those of its partitions."""
-    if topic.partitions == 1:
+    if not topic.partitioned:
         return [str(topic.name)]
     return [partition_name(topic.name, index) for index in range(topic.partitions)]
 

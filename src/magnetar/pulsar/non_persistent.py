@@ -45,7 +45,7 @@ class NonPersistentTopic:
     def __init__(self, topic: Topic, index: int, policies: Limits, clock: Callable[[], int]) -> None:
         self.topic = topic
         self.index = index
-        self.partition = index if topic.partitions > 1 else -1
+        self.partition = index if topic.partitioned else -1
         self.producers = Producers(None, lambda epoch: None)
         self.subscriptions: dict[str, NonPersistentSubscription] = {}
         self.entries = self.messages_in = self.bytes_in = 0
@@ -176,7 +176,7 @@ class NonPersistentTopics:
             if domain == "non-persistent":
                 name = TopicName.from_metadata(tenant, namespace, encoded)
                 name = TopicName(name.tenant, name.namespace, name.local, persistent=False)
-                self._partitioned[name] = _topic(name, _decode(path, stored.value))
+                self._partitioned[name] = _partitioned(name, _decode(path, stored.value))
 
     # -- asking
 
@@ -246,12 +246,12 @@ class NonPersistentTopics:
     def create(self, name: TopicName) -> NonPersistentTopic:
         """Make a topic without partitions; raise ``TopicExists``, ``NamespaceNotFound`` or ``NotAllowed``."""
         self._check_new(name)
-        return self._opened(_topic(name, 1), 0)
+        return self._opened(Topic(name, "", b"", 1), 0)
 
     def create_partitioned(self, name: TopicName, partitions: int) -> None:
         """Make a topic with so many partitions; raise ``TopicExists``, ``NamespaceNotFound`` or ``NotAllowed``."""
         self._check_new(name)
-        self._keep(_topic(name, partitions))
+        self._keep(_partitioned(name, partitions))
 
     def _check_new(self, name: TopicName) -> None:
         broker = self._broker
@@ -273,11 +273,8 @@ class NonPersistentTopics:
             raise InvalidPartitions(
                 f"{topic.name} has {topic.partitions} partitions; {partitions} would not be an increase."
             )
-        was_plain = topic.partitions == 1
         topic.partitions = partitions
         self._keep(topic)
-        if was_plain and (plain := self._open.pop((topic.name, 0), None)) is not None:
-            plain.send_away()  # it gets another name
 
     def delete(self, topic: Topic) -> None:
         """Forget a topic; its clients are sent away."""
@@ -314,8 +311,8 @@ class NonPersistentTopics:
         self._partitioned[topic.name] = topic
 
 
-def _topic(name: TopicName, partitions: int) -> Topic:
-    return Topic(name, "", b"", partitions)
+def _partitioned(name: TopicName, partitions: int) -> Topic:
+    return Topic(name, "", b"", partitions, made_partitioned=True)
 
 
 def _path(name: TopicName) -> str:

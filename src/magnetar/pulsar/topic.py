@@ -34,7 +34,7 @@ _log = logging.getLogger("magnetar.pulsar")
 
 
 class PulsarTopic:
-    """One partition; ``partition`` is -1 where the topic has but one. Made by ``PulsarTopics``."""
+    """One partition; ``partition`` is -1 where the topic is not partitioned. Made by ``PulsarTopics``."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class PulsarTopic:
     ) -> None:
         self.topic = topic
         self.index = index
-        self.partition = index if topic.partitions > 1 else -1
+        self.partition = index if topic.partitioned else -1
         self.log = log
         self.places = Places(log)
         self.cursors = Cursors(log, store, clock=clock, save_interval_ms=CURSOR_SAVE_MS)

@@ -68,7 +68,7 @@ def partitioned_metadata(
     topic = connection.services.topics.find(name)
     partitions = 0
     if topic is not None and name.partition is None:
-        partitions = topic.partitions if topic.partitions > 1 else 0
+        partitions = topic.partitions if topic.partitioned else 0
     elif topic is None and not _may_come(connection, command):
         raise TopicNotFound(f"Topic {name} does not exist")
     answer = BaseCommand(type=BaseCommand.PARTITIONED_METADATA_RESPONSE)

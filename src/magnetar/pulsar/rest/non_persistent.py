@@ -90,7 +90,7 @@ async def grow(ask: Ask) -> None:
 async def delete(ask: Ask) -> None:
     """Delete a topic; without ``force`` only one that nobody uses."""
     topic = found(ask)
-    if ask.topic.partition is not None and topic.partitions > 1:
+    if ask.topic.partition is not None and topic.partitioned:
         raise RestError(412, "a partition cannot be deleted alone: delete the topic")
     if not ask.flag("force") and any(each.users for each in _all(ask).open_of(topic)):
         raise RestError(412, "Topic has active producers/subscriptions")
@@ -138,7 +138,7 @@ async def partitioned_stats(ask: Ask) -> dict[str, Any]:
     topic = found(ask)
     each = {partition.name: topic_stats(partition) for partition in every(ask)}
     return together(list(each.values())) | {
-        "metadata": {"partitions": topic.partitions if topic.partitions > 1 else 0, "deleted": False},
+        "metadata": {"partitions": topic.partitions if topic.partitioned else 0, "deleted": False},
         "partitions": each if ask.flag("perPartition", default=True) else {},
     }
 

@@ -28,7 +28,7 @@ async def partitioned_stats(ask: Ask) -> dict[str, Any]:
     partitions = await every(ask)
     each = {partition.name: topic_stats(partition) for partition in partitions}
     return together(list(each.values())) | {
-        "metadata": {"partitions": topic.partitions if topic.partitions > 1 else 0},
+        "metadata": {"partitions": topic.partitions if topic.partitioned else 0},
         "partitions": each if ask.flag("perPartition", default=True) else {},
     }
 
@@ -43,7 +43,7 @@ async def partitioned_internal_stats(ask: Ask) -> dict[str, Any]:
     topic = found(ask)
     partitions = await every(ask)
     return {
-        "metadata": {"partitions": topic.partitions if topic.partitions > 1 else 0},
+        "metadata": {"partitions": topic.partitions if topic.partitioned else 0},
         "partitions": {partition.name: topic_internals(partition) for partition in partitions},
     }
 

@@ -41,12 +41,12 @@ async def every(ask: Ask) -> list[PulsarTopic]:
 
 
 async def partitioned_topics(ask: Ask) -> list[str]:
-    """List a namespace's topics that have several partitions."""
+    """List a namespace's topics that are partitioned."""
     ask.services.broker.namespaces.policies(ask.namespace)
     return sorted(
         str(topic.name)
         for topic in ask.services.broker.topics()
-        if topic.name.namespace_name == ask.namespace and topic.partitions > 1 and not topic.internal
+        if topic.name.namespace_name == ask.namespace and topic.partitioned and not topic.internal
     )
 
 
@@ -59,12 +59,12 @@ async def partitions(ask: Ask) -> dict[str, Any]:
         topic = await ask.services.broker.auto_create(str(ask.topic.topic))
     if topic is None:
         raise TopicNotFound(f"Topic {ask.topic} not found")
-    return {"partitions": topic.partitions if topic.partitions > 1 and ask.topic.partition is None else 0}
+    return {"partitions": topic.partitions if topic.partitioned and ask.topic.partition is None else 0}
 
 
 async def create_partitioned(ask: Ask) -> None:
     """Make a topic with so many partitions."""
-    await _create(ask, number_of(ask))
+    await _create(ask, number_of(ask), partitioned=True)
 
 
 def number_of(ask: Ask) -> int:
@@ -88,14 +88,14 @@ async def create(ask: Ask) -> None:
         raise RestError(409, str(error)) from None
 
 
-async def _create(ask: Ask, number: int) -> None:
+async def _create(ask: Ask, number: int, *, partitioned: bool = False) -> None:
     broker = ask.services.broker
     broker.namespaces.policies(ask.namespace)
     if ask.topic.partition is not None:
         raise RestError(412, "names ending with -partition-N belong to the partitions of a topic")
     if broker.get(str(ask.topic.topic)) is not None:
         raise RestError(409, "This topic already exists")
-    await broker.create_topic(ask.topic.topic, number)
+    await broker.create_topic(ask.topic.topic, number, partitioned=partitioned)
 
 
 async def grow(ask: Ask) -> None:
@@ -108,7 +108,7 @@ async def grow(ask: Ask) -> None:
 async def delete(ask: Ask) -> None:
     """Delete a topic; without ``force`` only one that nobody uses."""
     topic = found(ask)
-    if ask.topic.partition is not None and topic.partitions > 1:
+    if ask.topic.partition is not None and topic.partitioned:
         raise RestError(412, "a partition cannot be deleted alone: delete the topic")
     if not ask.flag("force"):
         for partition in ask.services.topics.all_open():
@@ -210,14 +210,14 @@ async def remove_retention(ask: Ask) -> None:
 
 async def terminate(ask: Ask) -> dict[str, Any]:
     """End a topic for good: it takes no more messages, and is read as before; give the last one's id."""
-    if found(ask).partitions > 1 and ask.topic.partition is None:
+    if found(ask).partitioned and ask.topic.partition is None:
         raise RestError(405, "Termination of a partitioned topic is not allowed")
     return _ended(await one(ask))
 
 
 async def terminate_partitions(ask: Ask) -> dict[str, Any]:
     """End all partitions of a topic for good; give the ids of their last messages."""
-    if found(ask).partitions == 1 or ask.topic.partition is not None:
+    if not found(ask).partitioned or ask.topic.partition is not None:
         raise RestError(
             405, "Termination of a non-partitioned topic is not allowed using partitioned-terminate"
         )
