@@ -18,7 +18,9 @@ from confluent_kafka import Producer as KafkaProducer
 from pulsar import ConsumerKeySharedPolicy, ConsumerType, KeySharedMode, ProducerAccessMode
 from pulsar.schema import AvroSchema, Integer, Record, String
 
+from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand
 from tests.process import BrokerProcess
+from tests.pulsar import raw
 from tests.pulsar.conftest import PULSAR, connect
 
 WAIT_MS = 10_000
@@ -439,6 +441,23 @@ def test_what_was_acknowledged_to_a_producer_survives_a_kill(
     assert receive(consumer, 30) == numbers(30)
     assert nothing_comes(consumer)
     again.close()
+
+
+@pytest.mark.parametrize("flush", ["always", "os"])
+def test_a_receipt_comes_before_the_message_does(
+    start_broker: Callable[..., BrokerProcess], tmp_path: Path, topic: str, flush: str
+) -> None:
+    """Who reads what he writes knows it by its id, which the receipt tells; Pulsar sends it first, too."""
+    broker = start_broker(tmp_path / "data", *PULSAR, "--set", f"flush={flush}")
+    with raw.Raw(broker) as client:
+        client.ask(raw.producer(topic))
+        client.ask(raw.subscribe(topic))
+        client.send(raw.frame(raw.flow(1000)))
+        for number in range(30):
+            receipt = client.ask(raw.send(sequence_id=number), raw.entry(b"m"))
+            assert receipt.type == BaseCommand.SEND_RECEIPT
+            message = client.hear()[0].message
+            assert message.message_id.entryId == receipt.send_receipt.message_id.entryId == number
 
 
 def test_the_example_of_the_page_runs(pulsar_broker: BrokerProcess) -> None:

@@ -230,9 +230,10 @@ class Journal:
         if error is not None or self.failed is not None:
             self.fail(error or self.failed, current)
             return
+        # First of all whoever appended: clients that read what they write look for it by the id in its receipt.
+        current.settle()
         for mark, value in current.marks.items():
             mark(value)
-        current.settle()
         if len(current.buffer) == ROUND_BYTES and len(self._buffers) < 2:
             self._buffers.append(current.buffer)
         self._write_next()

@@ -64,8 +64,8 @@ class LazyAppends:
                 continue
             if next_offset == log.next_offset:
                 self.files.clear()
+            waiting.set_result(None)  # before readers, as the journal does it
             self._made_durable(next_offset)
-            waiting.set_result(None)
         self._is_catching_up = False
 
     def _paths(self) -> list[Path]:
