@@ -5,6 +5,7 @@
     compat/run_suites.py --magnetar --suite librdkafka --source DIR     a built tree of librdkafka
     compat/run_suites.py --magnetar --suite pulsar-python --source DIR  a checkout of pulsar-client-python
     compat/run_suites.py --pulsar --suite pulsar-python --source DIR --all   the same tests on Apache Pulsar
+    compat/run_suites.py --magnetar --suite pulsar-go --source DIR      a checkout of pulsar-client-go
     compat/run_suites.py --magnetar --suite confluent-python --source DIR    a checkout of confluent-kafka-python
     compat/run_suites.py --kafka --suite confluent-python --source DIR --all  the same tests on Apache Kafka
     compat/run_suites.py --bootstrap HOST:PORT --suite librdkafka --source DIR --all
@@ -33,12 +34,14 @@ from run import HERE
 from suites.confluent_python import suite as confluent_python
 from suites.kafka_python import suite as kafka_python
 from suites.librdkafka import suite as librdkafka
+from suites.pulsar_go import suite as pulsar_go
 from suites.pulsar_python import suite as pulsar_python
 
 SUITES: dict[str, ModuleType] = {
     "confluent-python": confluent_python,
     "kafka-python": kafka_python,
     "librdkafka": librdkafka,
+    "pulsar-go": pulsar_go,
     "pulsar-python": pulsar_python,
 }
 

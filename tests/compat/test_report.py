@@ -32,7 +32,9 @@ def kept(name: str) -> dict[str, Any]:
     return results
 
 
-@pytest.mark.parametrize(("suite", "peer"), [("confluent-python", "kafka"), ("pulsar-python", "pulsar")])
+@pytest.mark.parametrize(
+    ("suite", "peer"), [("confluent-python", "kafka"), ("pulsar-go", "pulsar"), ("pulsar-python", "pulsar")]
+)
 def test_what_passes_on_a_peer_passes_here_or_has_a_reason(suite: str, peer: str) -> None:
     findings = (COMPAT / "suites" / suite.replace("-", "_") / "FINDINGS.md").read_text()
     runs = kept("suites")[suite]

@@ -6,6 +6,7 @@ text; a copy of them gets ours in its place. The client itself is the installed 
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from run import HOME
 
-from suites.pulsar_python.served import served
+from suites.pulsar_served import Given, served
 from suites.pytest_runs import PytestRun
 
 KINDS = ("magnetar", "pulsar")
@@ -38,7 +39,9 @@ def default_source() -> Path | None:
 @contextmanager
 def serve(kind: str, source: Path) -> Iterator[str]:
     """Start ``kind`` (magnetar, pulsar) as the suite's script starts its broker; give where it is, as text."""
-    with served(kind, source / "tests") as places:
+    conf = source / "tests" / "test-conf"
+    given = Given(conf / "standalone-ssl.conf", conf, conf / ".htpasswd", secrets.token_bytes(32))
+    with served(kind, given) as places:
         yield " ".join(f"{name}={value}" for name, value in places.items())
 
 

@@ -1,4 +1,4 @@
-"""The broker that the suite's own script starts: its ``standalone-ssl.conf``, with its tenants and its grants.
+"""The broker that the own scripts of Pulsar's clients start: with their configuration, tenants and grants.
 
 Apache Pulsar and Magnetar are given the same file; only addresses, ports and the places of keys are changed in it.
 """
@@ -6,21 +6,20 @@ Apache Pulsar and Magnetar are given the same file; only addresses, ports and th
 from __future__ import annotations
 
 import json
-import secrets
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
 import jwt
 from broker import standalone
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.peers.pulsar import Pulsar
 from benchmarks.peers.server import free_port
@@ -36,34 +35,49 @@ GRANTS: tuple[tuple[str, dict[str, object]], ...] = (
     ("tenants/private", {"adminRoles": [], "allowedClusters": ["standalone"]}),
     ("namespaces/private/auth", {"auth_policies": _TOKEN_ONLY, "replication_clusters": ["standalone"]}),
 )
-"""What the suite's script puts once its broker serves."""
+"""What the suites' scripts put once their brokers serve."""
+
+
+class Given(NamedTuple):
+    """What a suite brings for its broker."""
+
+    conf: Path
+    """Its ``standalone.conf``."""
+    certificates: Path
+    """The folder of the broker's certificate, its key, and whom it trusts."""
+    passwords: Path
+    secret: bytes
+    """With which tokens are signed."""
+    more: Mapping[str, str] = {}
+    """Further settings whose places are not those of its conf."""
 
 
 @contextmanager
-def served(kind: str, tests: Path) -> Iterator[dict[str, str]]:
+def served(kind: str, given: Given) -> Iterator[dict[str, str]]:
     """Addresses of a fresh broker by scheme (``pulsar``, ``pulsar+ssl``, ``http``, ``https``), and ``token``.
 
-    ``kind`` is magnetar or pulsar; ``tests`` the folder of the suite's tests, with its ``test-conf``.
+    ``kind`` is magnetar or pulsar.
     """
     with tempfile.TemporaryDirectory(prefix="magnetar-suite-") as directory:
         there = Path(directory)
         secret = there / "secret.key"
-        secret.write_bytes(secrets.token_bytes(32))
+        secret.write_bytes(given.secret)
         tls, https = str(free_port()), str(free_port())
-        conf = tests / "test-conf"
+        certificates = given.certificates
         settings = {
             "brokerServicePortTls": tls,
             "webServicePortTls": https,
             "bindAddress": "127.0.0.1",
             "advertisedAddress": "localhost",
-            "tlsCertificateFilePath": str(conf / "broker-cert.pem"),
-            "tlsKeyFilePath": str(conf / "broker-key.pem"),
-            "tlsTrustCertsFilePath": str(conf / "cacert.pem"),
+            "tlsCertificateFilePath": str(certificates / "broker-cert.pem"),
+            "tlsKeyFilePath": str(certificates / "broker-key.pem"),
+            "tlsTrustCertsFilePath": str(certificates / "cacert.pem"),
             "tokenSecretKey": secret.as_uri(),
-            "basicAuthConf": str(conf / ".htpasswd"),
+            "basicAuthConf": str(given.passwords),
+            **given.more,
         }
         start = _pulsar if kind == "pulsar" else _magnetar
-        with start(there, conf / "standalone-ssl.conf", settings) as addresses:
+        with start(there, given.conf, settings) as addresses:
             _put_grants(addresses, _token(secret, "superUser"))
             yield addresses | {
                 "pulsar+ssl": f"localhost:{tls}",

@@ -1,0 +1,86 @@
+"""The own tests of Pulsar's Go client, pointed at a broker that already runs.
+
+The source is a checkout of apache/pulsar-client-go. The tests name addresses in their text; a copy of the source gets
+ours in their place. Tests that start a broker of their own want Docker, and fail without it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from run import HOME
+
+from suites.pulsar_served import Given, served
+
+KINDS = ("magnetar", "pulsar")
+PACKAGES = ("pulsar", "pulsaradmin")
+PORTS = {"pulsar": "6650", "pulsar+ssl": "6651", "http": "8080", "https": "8443"}
+"""On which of localhost's ports the tests' text has the broker, by scheme."""
+SUITE_SECONDS = 2400
+
+
+def default_source() -> Path | None:
+    """There is none: see FINDINGS.md."""
+    return None
+
+
+@contextmanager
+def serve(kind: str, source: Path) -> Iterator[str]:
+    """Start ``kind`` (magnetar, pulsar) as the suite's script starts its broker; give where it is, as text."""
+    ours = source / "integration-tests"
+    certificates = ours / "certs"
+    own = {
+        "tlsCertFile": str(certificates / "client-cert.pem"),
+        "tlsKeyFile": str(certificates / "client-key.pem"),
+    }
+    given = Given(
+        ours / "conf" / "standalone.conf",
+        certificates,
+        ours / "conf" / ".htpasswd",
+        (ours / "tokens" / "secret.key").read_bytes(),
+        {
+            "brokerClientTrustCertsFilePath": str(certificates / "cacert.pem"),
+            "brokerClientAuthenticationParameters": json.dumps(own),
+        },
+    )
+    with served(kind, given) as places:
+        yield " ".join(f"{name}={value}" for name, value in places.items())
+
+
+def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Give (test, passed | failed | skipped, why) for each test; parts of a test are not told of."""
+    places = dict(pair.split("=", 1) for pair in bootstrap.split())
+    copy = HOME / "pulsar-client-go-tests"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns(".git"))
+    for package in PACKAGES:
+        for file in (copy / package).rglob("*.go"):
+            file.write_text(_moved(file.read_text(), places))
+    chosen = ["-run", f"^({'|'.join(map(re.escape, tests))})$"] if tests else []
+    done = subprocess.run(
+        ["go", "test", "-json", "-vet=off", f"-timeout={SUITE_SECONDS}s", *chosen, "./pulsar"],
+        cwd=copy, capture_output=True, text=True, timeout=SUITE_SECONDS + 600, check=False,
+    )  # fmt: skip
+    ends = {"pass": "passed", "fail": "failed", "skip": "skipped"}
+    said: dict[str, str] = {}
+    for line in done.stdout.splitlines():
+        event = json.loads(line)
+        test = event.get("Test", "")
+        if event["Action"] == "output" and (found := re.search(r"Error:\s+(.*)", event["Output"])):
+            said.setdefault(test.split("/")[0], found[1])
+        if test and "/" not in test and event["Action"] in ends:
+            yield test, ends[event["Action"]], said.get(test, "") if event["Action"] == "fail" else ""
+    if not said and "Test" not in done.stdout:
+        raise RuntimeError(f"the tests could not be built: {done.stderr[-2000:]}")
+
+
+def _moved(text: str, places: dict[str, str]) -> str:
+    for scheme, port in PORTS.items():
+        text = re.sub(rf"\blocalhost:{port}\b", places[scheme], text)
+    return text
