@@ -93,8 +93,10 @@ def _serve(asks: Connection, source: Source, scratch: Path, cores: int, processo
 
 
 def _timed(readers: Readers, way: str, topic: Topic, usage: Usage) -> tuple[float, float]:
-    readers.clear()
     os.sync()  # what was written before is not to hold this up
+    # Then at once: where a host takes freed memory back within seconds, as some do, whether a table's pages come from
+    # the table before it or from the host would depend on how long the disk took.
+    readers.clear()
     cpu = usage.cpu_seconds()
     began = time.perf_counter()
     getattr(readers, way)(topic)
