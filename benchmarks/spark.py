@@ -36,11 +36,15 @@ def measure(codec: str, ours: Magnetar, theirs: Kafka, samples: Samples, scratch
 
     some = spark_read.topics(codec, sizes.records_100, sizes.records_1k)
     _fill(some, (ours, theirs), scratch)
-    with Reading(ours, scratch, 2) as our_reading, Reading(theirs, scratch, 2) as their_reading:
-        for reading in (our_reading, their_reading):
+    with (
+        Reading(ours, scratch, 2) as our_reading,
+        Reading(theirs, scratch, 2) as their_reading,
+        Reading(ours, scratch, 2, ready=True) as ready,
+    ):
+        for reading in (our_reading, their_reading, ready):
             reading.warm_up(some[0])
         for topic in some:
-            spark_measures.measure_topic(our_reading, their_reading, topic, samples, sizes.rounds)
+            spark_measures.measure_topic(our_reading, their_reading, ready, topic, samples, sizes.rounds)
 
 
 def measure_parts(ours: Magnetar, theirs: Kafka, samples: Samples, scratch: Path, sizes: Sizes) -> None:

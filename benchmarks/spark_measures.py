@@ -25,7 +25,13 @@ WAYS = (
 )
 
 
-def measure_topic(ours: Reading, theirs: Reading, topic: Topic, samples: Samples, rounds: int) -> None:
+_READY = frozenset(("to_noop", "to_parquet"))
+"""Ways that say most of what Spark takes by itself."""
+
+
+def measure_topic(
+    ours: Reading, theirs: Reading, ready: Reading, topic: Topic, samples: Samples, rounds: int
+) -> None:
     """Read one topic way by way, ours and then Kafka's, and again.
 
     The first rounds of each way are left out: what the JVM compiled for another way it throws away and compiles anew.
@@ -33,11 +39,13 @@ def measure_topic(ours: Reading, theirs: Reading, topic: Topic, samples: Samples
     gigabytes = topic.records * topic.size / 1e9
     known: dict[str, list[Figures]] = {}
     for what, our_way, their_way in WAYS:
-        figures: dict[str, list[Figures]] = {ours.server: [], theirs.server: []}
+        figures: dict[str, list[Figures]] = {ours.server: [], theirs.server: [], ready.server: []}
         for _ in range(_LEFT_OUT + rounds):
             figures[ours.server].append(ours.read(our_way, topic))
             if their_way not in known:
                 figures[theirs.server].append(theirs.read(their_way, topic))
+            if our_way in _READY:
+                figures[ready.server].append(ready.read(our_way, topic))
         # Kafka has one way where we have several: it stands against each.
         figures[theirs.server] = known.setdefault(their_way, figures[theirs.server])
         for server, found in figures.items():

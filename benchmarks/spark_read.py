@@ -82,10 +82,12 @@ class Source(NamedTuple):
     address: str
     ledgers: Path
     by_connector: bool
+    ready: bool = False
+    """Whether its rows are made beforehand: `benchmarks.spark_ready`."""
 
     @classmethod
-    def of(cls, server: Server) -> Source:
-        return cls(server.name, server.address, server.data / "data", isinstance(server, Kafka))
+    def of(cls, server: Server, *, ready: bool = False) -> Source:
+        return cls(server.name, server.address, server.data / "data", isinstance(server, Kafka), ready)
 
 
 class Readers:
@@ -95,6 +97,10 @@ class Readers:
         self._spark = spark
         self._source = source
         self._scratch = scratch
+        if source.ready:
+            from benchmarks.spark_ready import ReadyDataSource
+
+            spark.dataSource.register(ReadyDataSource)
 
     def clear(self) -> None:
         """Take away what was written before."""
@@ -106,7 +112,8 @@ class Readers:
         if self._source.by_connector:
             kafka = reader.format("kafka").option("kafka.bootstrap.servers", self._source.address)
             return kafka.option("subscribe", topic).option("startingOffsets", "earliest")
-        ours = reader.format("magnetar").option("subscribe", topic).option("startingOffsets", "earliest")
+        ours = reader.format("magnetar-ready" if self._source.ready else "magnetar")
+        ours = ours.option("subscribe", topic).option("startingOffsets", "earliest")
         return ours.option("columns", ",".join(COLUMNS)).option("path", str(self._source.ledgers))
 
     def frame(self, topic: str) -> DataFrame:

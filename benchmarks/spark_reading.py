@@ -17,6 +17,8 @@ from benchmarks.peers.server import Server
 from benchmarks.spark_read import Readers, Source, Topic
 from benchmarks.spark_session import Usage, session
 
+READY = "ready-made Arrow batches"
+"""What figures are called of rows that lay there ready-made: `benchmarks.spark_ready`."""
 _WARM_UPS = 8  # by then the rates of either source hardly rise
 
 
@@ -28,19 +30,26 @@ class Figures(NamedTuple):
 
 
 class Reading:
-    """The process, from `__enter__` to `__exit__`; ``processors`` are those it may use, by default all."""
+    """The process, from `__enter__` to `__exit__`; ``processors`` are those it may use, by default all.
 
-    def __init__(self, server: Server, scratch: Path, cores: int, processors: set[int] | None = None) -> None:
-        self.server = server.name
+    With ``ready`` it reads a server's slices as if their rows lay there ready-made.
+    """
+
+    def __init__(
+        self, server: Server, scratch: Path, cores: int, processors: set[int] | None = None, *, ready: bool = False
+    ) -> None:  # fmt: skip
+        self.server = READY if ready else server.name
         self._broker = server
-        self._scratch = scratch / f"{type(server).__name__.lower()}-{cores}-{len(processors or ())}"
+        self._ready = ready
+        name = "ready" if ready else type(server).__name__.lower()
+        self._scratch = scratch / f"{name}-{cores}-{len(processors or ())}"
         self._cores = cores
         self._processors = processors
 
     def __enter__(self) -> Self:
         spawn = multiprocessing.get_context("spawn")  # a JVM cannot be forked
         self._asks, its_end = spawn.Pipe()
-        source = Source.of(self._broker)
+        source = Source.of(self._broker, ready=self._ready)
         given = (its_end, source, self._scratch, self._cores, self._processors)
         self._process = spawn.Process(target=_serve, args=given, daemon=True)
         self._process.start()
