@@ -16,7 +16,7 @@ from benchmarks.peers.jars import KAFKA_VERSION
 from benchmarks.peers.pulsar import PULSAR_VERSION
 from benchmarks.pulsar_bars import PULSAR_BARS
 from benchmarks.samples import Bar, Samples
-from benchmarks.spark_bars import SPARK_BARS
+from benchmarks.spark_bars import READY, SPARK_BARS
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 _BEGIN, _END = "<!-- figures: written by the benchmarks -->", "<!-- end of figures -->"
@@ -48,6 +48,23 @@ def table(samples: Samples, bars: Sequence[Bar] = _ALL) -> str:
     return "\n".join(rows)
 
 
+def bounds(samples: Samples) -> str:
+    """Give the rows of which it is known what can be reached at all, as Markdown."""
+    rows = [
+        "| measure | ours | ready-made | theirs | ours, ratio | ready-made, ratio | bar |",
+        f"|---|{'---:|' * 6}",
+    ]
+    for bar in SPARK_BARS:
+        ours, most = samples.value(bar), samples.value(bar._replace(ours=READY))
+        if ours is None or most is None or bar.against is None:
+            continue
+        figures = [samples.median(bar.measure, each) or 0.0 for each in (bar.ours, READY, bar.against)]
+        limit = f"{'≥' if bar.higher_is_better else '≤'} {bar.limit:g} x"
+        row = [bar.measure, *map(_figure, figures), f"{ours:.2f} x", f"{most:.2f} x", limit]
+        rows.append(f"| {' | '.join(row)} |")
+    return "\n".join(rows)
+
+
 def all_figures(samples: Samples) -> str:
     """Give every measure of every server: median, lowest, highest, how many."""
     rows = ["| measure | server | median | from | to | runs |", "|---|---|---:|---:|---:|---:|"]
@@ -72,7 +89,7 @@ def write_page(samples: Samples, about: dict[str, str]) -> None:
     if _has_any(samples, BARS):
         _put(_BEGIN, _END, f"{facts}\n\n{table(samples, BARS)}\n\n## All figures\n\n{all_figures(samples)}")
     if _has_any(samples, SPARK_BARS):
-        _put(_SPARK_BEGIN, _SPARK_END, f"{facts}\n\n{table(samples, SPARK_BARS)}")
+        _put(_SPARK_BEGIN, _SPARK_END, f"{facts}\n\n{table(samples, SPARK_BARS)}\n\n{bounds(samples)}")
     if _has_any(samples, PULSAR_BARS):
         _put(_PULSAR_BEGIN, _PULSAR_END, f"{facts}\n\n{table(samples, PULSAR_BARS)}")
     if _has_any(samples, FORMAT_BARS):

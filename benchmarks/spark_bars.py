@@ -7,6 +7,8 @@ from benchmarks.peers.magnetar import MagnetarOs
 from benchmarks.samples import Bar
 
 _OS, _KAFKA = MagnetarOs.name, Kafka.name
+READY = "ready-made Arrow batches"
+"""What figures are called of rows that lay there ready-made (`benchmarks.spark_ready`): what can be reached at all."""
 
 # By size of the values in bytes; the same bars hold for both codecs.
 _AT_LEAST = {

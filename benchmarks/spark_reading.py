@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from benchmarks.peers.server import Server
+from benchmarks.spark_bars import READY
 from benchmarks.spark_read import Readers, Source, Topic
 from benchmarks.spark_session import Usage, session
 
-READY = "ready-made Arrow batches"
-"""What figures are called of rows that lay there ready-made: `benchmarks.spark_ready`."""
 _WARM_UPS = 8  # by then the rates of either source hardly rise
 
 
