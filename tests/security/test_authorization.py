@@ -18,6 +18,7 @@ from magnetar.kafka.wire.messages import create_topics_request as create
 from magnetar.kafka.wire.messages import delete_records_request as trim
 from magnetar.kafka.wire.messages import delete_topics_request as delete
 from magnetar.kafka.wire.messages import describe_configs_request as describe
+from magnetar.kafka.wire.messages import describe_producers_request as producers
 from magnetar.kafka.wire.messages import fetch_request as fetching
 from magnetar.kafka.wire.messages import incremental_alter_configs_request as increment
 from magnetar.kafka.wire.messages import list_offsets_request as listing
@@ -250,6 +251,9 @@ def test_offsets_and_descriptions_are_refused_per_topic(
     ]
     ended = wire.ask(epochs.OffsetForLeaderEpochRequest(topics=asked)).topics
     assert [row.partitions[0].error_code for row in ended] == [0, TOPIC]
+    writers = [producers.TopicRequest(name=name, partition_indexes=[0]) for name in topics]
+    told = wire.ask(producers.DescribeProducersRequest(topics=writers)).topics
+    assert [row.partitions[0].error_code for row in told] == [0, TOPIC]
     described = wire.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in topics]))
     assert by_name(described.topics) == {topics[0]: 0, topics[1]: TOPIC}
     described = wire.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topics[1])]))

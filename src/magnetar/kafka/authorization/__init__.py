@@ -28,6 +28,7 @@ GUARDS = {
         "create_topics",
         "delete_topics",
         "delete_records",
+        "describe_producers",
         "offset_for_leader_epoch",
         "create_partitions",
         "describe_topic_partitions",
@@ -60,8 +61,16 @@ GUARDS = {
 }
 """By module, the handlers that have a guard of the same name."""
 
-OPEN = ("api_versions", "sasl_handshake", "sasl_authenticate", "fetch")
-"""Handlers that everybody may ask. Fetch looks for itself: its sessions outlive a grant."""
+OPEN = (
+    "api_versions",
+    "sasl_handshake",
+    "sasl_authenticate",
+    "fetch",
+    "describe_acls",
+    "create_acls",
+    "delete_acls",
+)
+"""Handlers that everybody may ask. Fetch looks for itself: its sessions outlive a grant. ACLs are nobody's."""
 
 _MODULES = {handler: module for module, handlers in GUARDS.items() for handler in handlers}
 

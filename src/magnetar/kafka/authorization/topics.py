@@ -10,6 +10,7 @@ from magnetar.kafka.authorization import operations
 from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.handlers.operations import NOT_ASKED
 from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.messages import describe_producers_response
 from magnetar.kafka.wire.messages.create_partitions_response import CreatePartitionsTopicResult
 from magnetar.kafka.wire.messages.create_topics_response import CreatableTopicResult
 from magnetar.kafka.wire.messages.delete_records_response import (
@@ -204,6 +205,25 @@ async def delete_records(request: Any, context: RequestContext, checks: Checks, 
     response = await answer(request, context)
     row = partial(DeleteRecordsPartitionResult, low_watermark=-1)
     response.topics += refused(denied, DeleteRecordsTopicResult, row)
+    return response
+
+
+async def describe_producers(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """READ on each topic."""
+    request.topics, denied = split(request.topics, lambda topic: checks.reads(topic.name))
+    response = await answer(request, context)
+    response.topics += [
+        describe_producers_response.TopicResponse(
+            name=topic.name,
+            partitions=[
+                describe_producers_response.PartitionResponse(
+                    partition_index=index, error_code=DENIED, error_message=MESSAGE
+                )
+                for index in dict.fromkeys(topic.partition_indexes)
+            ],
+        )
+        for topic in denied
+    ]
     return response
 
 

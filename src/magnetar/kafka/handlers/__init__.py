@@ -61,6 +61,9 @@ ROUTES = (
     Route(21, 0, 2, "delete_records"),
     Route(22, 0, 5, "init_producer_id"),
     Route(23, 2, 4, "offset_for_leader_epoch"),
+    Route(29, 1, 3, "describe_acls"),
+    Route(30, 1, 3, "create_acls"),
+    Route(31, 1, 3, "delete_acls"),
     Route(32, 1, 4, "describe_configs"),
     Route(33, 0, 2, "alter_configs"),
     Route(35, 1, 5, "describe_log_dirs"),
@@ -73,6 +76,7 @@ ROUTES = (
     Route(46, 0, 0, "list_partition_reassignments"),
     Route(47, 0, 0, "offset_delete"),
     Route(60, 0, 2, "describe_cluster"),
+    Route(61, 0, 0, "describe_producers"),
     Route(74, 0, 1, "list_config_resources"),
     Route(75, 0, 0, "describe_topic_partitions"),
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from magnetar.records.batch import BatchHeader
@@ -60,6 +61,12 @@ class ProducerStates:
 
     def __len__(self) -> int:
         return len(self._producers)
+
+    def active(self) -> Iterator[tuple[int, Producer, Kept]]:
+        """Give each producer that has batches in the log: its id, itself, its last batch."""
+        for producer_id, producer in self._producers.items():
+            if producer.batches:
+                yield producer_id, producer, producer.batches[-1]
 
     def check(self, batch: BatchHeader) -> Kept | None:
         """Give the batch in the log that this one repeats, or None if it is the next one.
@@ -115,9 +122,7 @@ class ProducerStates:
     def encode(self) -> bytes:
         """Give the snapshot."""
         parts = []
-        for producer_id, producer in self._producers.items():
-            if not producer.batches:
-                continue
+        for producer_id, producer, _ in self.active():
             parts.append(_PRODUCER.pack(producer_id, producer.epoch, len(producer.batches)))
             parts.extend(_BATCH.pack(*kept) for kept in producer.batches)
         return b"".join(parts)

@@ -1,0 +1,62 @@
+"""DescribeProducers (KIP-664): the idempotent producers whose last batches a partition remembers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.kafka.errors import code_for
+from magnetar.kafka.handlers.asked import find_partition
+from magnetar.kafka.pace import paced
+from magnetar.kafka.wire.messages.describe_producers_request import DescribeProducersRequest
+from magnetar.kafka.wire.messages.describe_producers_response import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from magnetar.kafka.wire.primitives import ZERO_UUID
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+_NONE = -1
+
+
+async def describe_producers(
+    request: DescribeProducersRequest, context: RequestContext
+) -> DescribeProducersResponse:
+    """Give each partition's producers: id, epoch, last sequence, and the timestamp (ms) of the last batch.
+
+    A partition is told of once, however often it is asked for: small requests must not get endless answers.
+    """
+    asked: dict[str, dict[int, None]] = {}
+    async for topic in paced(request.topics):
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(name=name, partitions=[await _partition(context, name, index) for index in indexes])
+            async for name, indexes in paced(asked.items())
+        ]
+    )
+
+
+async def _partition(context: RequestContext, name: str, index: int) -> PartitionResponse:
+    row = PartitionResponse(partition_index=index)
+    try:
+        context.kafka.broker.naming.parse(name)
+        partition = await find_partition(context, name, ZERO_UUID, index)
+    except Exception as error:
+        row.error_code, row.error_message = code_for(error), str(error)
+    else:
+        row.active_producers = [
+            ProducerState(
+                producer_id=producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=last.last_sequence,
+                last_timestamp=last.timestamp,
+                coordinator_epoch=_NONE,
+                current_txn_start_offset=_NONE,
+            )
+            async for producer_id, producer, last in paced(list(partition.producers.active()))
+        ]
+    return row
