@@ -1,4 +1,4 @@
-"""Tables of the compatibility page that are about both protocols: cross tests, administration, Pulsar's suite."""
+"""Tables of the compatibility page beside the clients' checks: cross tests, administration, suites, applications."""
 
 from __future__ import annotations
 
@@ -63,6 +63,17 @@ def admin(results: Mapping[str, Any]) -> str:
             other = "-" if name not in pulsar else _yes(pulsar[name]["ok"])
             rows.append([f"{tool} {entry['version']}", check["meaning"], _yes(check["ok"]), other])
     return table(["tool", "what is done and checked", "magnetar", _short("pulsar")], rows)
+
+
+def applications(results: Mapping[str, Any]) -> str:
+    """Each application, on ours and on Kafka."""
+    ours, theirs = results.get("magnetar", {}), results.get("kafka", {}).get("checks", {})
+    rows = [
+        [check["meaning"], _yes(check["ok"]), _yes(theirs[name]["ok"]) if name in theirs else "-"]
+        for name, check in ours.get("checks", {}).items()
+    ]
+    head = ["what is done and checked", "magnetar", _short("kafka")]
+    return f"Last run {ours.get('date', 'never')}.\n\n" + table(head, rows)
 
 
 def _short(peer: str) -> str:

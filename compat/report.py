@@ -50,6 +50,9 @@ def page(results: dict) -> str:
         "## Suites\n",
         SUITES,
         halves.suites(kept("suites")),
+        "## Applications\n",
+        APPLICATIONS,
+        halves.applications(kept("apps")),
         "## APIs\n",
         apis(),
     ]
@@ -79,10 +82,17 @@ account of what does not, and why:
   [findings](../compat/suites/kafka_python/FINDINGS.md)
 - librdkafka's broker tests: [allow-list](../compat/suites/librdkafka/allowlist.txt),
   [findings](../compat/suites/librdkafka/FINDINGS.md)
+- the tests of Pulsar's Go client: [allow-list](../compat/suites/pulsar_go/allowlist.txt),
+  [findings](../compat/suites/pulsar_go/FINDINGS.md)
 - the tests of Pulsar's Python client: [allow-list](../compat/suites/pulsar_python/allowlist.txt),
   [findings](../compat/suites/pulsar_python/FINDINGS.md)
 
 `compat/run_suites.py --magnetar --suite kafka-python` runs one and fails if a test of its allow-list fails.
+"""
+
+
+APPLICATIONS = """What comes with Kafka and is built on its protocol, at work while things are killed:
+`compat/run_apps.py --magnetar`, and `--kafka` for the same on Apache Kafka.
 """
 
 

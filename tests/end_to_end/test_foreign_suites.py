@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,14 @@ def run(*arguments: str | Path) -> None:
 def test_the_python_clients_pass_every_check(tmp_path: Path) -> None:
     clients = ("--client", "confluent-python", "--client", "kafka-python", "--client", "aiokafka")
     run("run.py", "--magnetar", *clients, "--json", tmp_path / "clients.json")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+@pytest.mark.skipif(shutil.which("mvn") is None, reason="no Maven, which brings Kafka's applications")
+@pytest.mark.parametrize("check", ["word_count", "files", "move"])
+def test_kafkas_applications_lose_nothing_while_things_are_killed(check: str) -> None:
+    run("run_apps.py", "--magnetar", "--check", check)
 
 
 @pytest.mark.slow

@@ -1,0 +1,68 @@
+"""Applications in Java: started on a log of their own, asked to end or killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parent.parent / "kafka-apps.sh"
+ENDS_SECONDS = 30
+
+
+class Application:
+    """One process; what it prints is in ``log``."""
+
+    def __init__(self, log: Path, *arguments: object) -> None:
+        self.log = log
+        with log.open("ab") as file:
+            self._process = subprocess.Popen(
+                [SCRIPT, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=file, stderr=file
+            )
+
+    @property
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def check(self) -> None:
+        """Raise if it has ended by itself."""
+        status = self._process.poll()
+        if status is not None:
+            raise AssertionError(f"{self.log.name}: ended with status {status}: {self.text[-2000:]}")
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self._process.kill()
+        self._process.wait()
+
+    def end(self) -> None:
+        """Ask it to end, and kill it if it does not."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGTERM)
+        try:
+            self._process.wait(ENDS_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+@contextlib.contextmanager
+def running(log: Path, *arguments: object) -> Iterator[Application]:
+    """An application of kafka-apps.sh that is ended with the block."""
+    application = Application(log, *arguments)
+    try:
+        yield application
+    finally:
+        application.end()
+
+
+def install() -> None:
+    """Fetch the jars, so that no application waits for them."""
+    subprocess.run([SCRIPT, "--install"], check=True)
+
+
+def plugins() -> str:
+    """Where Connect finds connectors."""
+    return subprocess.run([SCRIPT, "--plugins"], check=True, capture_output=True, text=True).stdout.strip()

@@ -1,0 +1,114 @@
+"""MirrorMaker 2: topics, their configurations and groups' offsets from Apache Kafka to the broker, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from confluent_kafka import Consumer, Message
+
+from apps import topics
+from apps.java import Application, running
+from apps.topics import same, until
+from benchmarks.peers.kafka import Kafka
+from benchmarks.peers.server import Server
+
+RECORDS = 5_000
+READ = 2_000
+CONFIG = {"compression.type": "zstd", "retention.ms": "123456789", "max.message.bytes": "2000000"}
+SETTINGS = """clusters=other,here
+other.bootstrap.servers={other}
+here.bootstrap.servers={here}
+other->here.enabled=true
+other->here.topics=orders
+here->other.enabled=true
+here->other.topics=clicks
+replication.factor=1
+checkpoints.topic.replication.factor=1
+heartbeats.topic.replication.factor=1
+offset-syncs.topic.replication.factor=1
+offset.storage.replication.factor=1
+status.storage.replication.factor=1
+config.storage.replication.factor=1
+sync.group.offsets.enabled=true
+sync.group.offsets.interval.seconds=2
+emit.checkpoints.interval.seconds=2
+refresh.topics.interval.seconds=5
+refresh.groups.interval.seconds=5
+sync.topic.configs.interval.seconds=5
+sync.topic.acls.interval.seconds=5
+"""
+
+
+def move(broker: Server, folder: Path) -> None:
+    """MirrorMaker 2: topics, configurations and groups' offsets from Apache Kafka and to it, record for record"""
+    with Kafka(folder / "other") as other:
+        for server, topic in ((other, "orders"), (broker, "clicks")):
+            topics.make(server.address, topic, 3, CONFIG)
+            topics.produce(server.address, topic, records(0, RECORDS))
+            use(server, topic, READ)
+        file = folder / "mirror.properties"
+        file.write_text(SETTINGS.format(other=other.address, here=broker.address))
+        with running(folder / "mirror.log", "mirror", file) as mirror:
+            arrived(mirror, other, "orders", broker, "other.orders")
+            arrived(mirror, broker, "clicks", other, "here.clicks")
+            for server, topic in ((other, "orders"), (broker, "clicks")):
+                topics.produce(server.address, topic, records(RECORDS, 2 * RECORDS))
+            arrived(mirror, other, "orders", broker, "other.orders")
+            arrived(mirror, broker, "clicks", other, "here.clicks")
+            goes_on(other, "orders", broker, "other.orders")
+            goes_on(broker, "clicks", other, "here.clicks")
+            errors = [line for line in mirror.text.splitlines() if " ERROR " in line]
+            same(errors, [], "what MirrorMaker complains of")
+
+
+def records(begin: int, end: int) -> list[tuple[str | None, str, list[tuple[str, bytes]]]]:
+    return [
+        (f"k{i}" if i % 7 else None, f"value {i}", [("n", b"%d" % i), ("n", b"\xff")])
+        for i in range(begin, end)
+    ]
+
+
+def use(server: Server, topic: str, count: int) -> None:
+    """Have a group read and commit some."""
+    settings = {"bootstrap.servers": server.address, "group.id": f"group-of-{topic}"}
+    consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
+    consumer.subscribe([topic])
+    read = 0
+    while read < count:
+        read += len(consumer.consume(min(100, count - read), 1))
+    consumer.commit(asynchronous=False)
+    consumer.close()
+
+
+def shape(message: Message) -> tuple[object, ...]:
+    return (message.partition(), message.offset(), message.timestamp(), *content(message))
+
+
+def content(message: Message) -> tuple[object, ...]:
+    return (message.key(), message.value(), tuple(message.headers() or ()))
+
+
+def arrived(mirror: Application, source: Server, topic: str, target: Server, mirrored: str) -> None:
+    """Wait until both topics are the same: configuration, partitions, offsets, times, and all of each record."""
+    until(f"{mirrored}", lambda: mirrored in topics.names(target.address))
+    wanted = topics.bounds(source.address, topic)
+    until(f"all records of {mirrored}", lambda: topics.bounds(target.address, mirrored) == wanted)
+    copy, original = topics.read(target.address, mirrored), topics.read(source.address, topic)
+    same(sorted(map(shape, copy)), sorted(map(shape, original)), f"records of {mirrored}")
+    until(
+        f"the configuration of {mirrored}",
+        lambda: CONFIG.items() <= topics.config_of(target.address, mirrored).items(),
+    )
+    mirror.check()
+
+
+def goes_on(source: Server, topic: str, target: Server, mirrored: str) -> None:
+    """The group goes on in the copy: it misses nothing that it had not committed, and does not begin again."""
+    group = f"group-of-{topic}"
+    where = topics.committed(source.address, group, topic)
+
+    def translated() -> bool:
+        there = topics.committed(target.address, group, mirrored)
+        return any(at > 0 for at in there.values()) and all(there[index] <= where[index] for index in where)
+
+    until(f"offsets of {group}", translated)
