@@ -85,10 +85,39 @@ def test_a_policy_of_a_namespace_takes_effect_for_kafka_too(http: httpx.Client, 
     assert http.get(root).json()["retention_policies"] == kept
     assert http.put(f"/admin/v2/persistent/keeps/ns/{topic}/partitions", json=3).status_code == 204
     assert "whole number" in refused(http.post(f"{root}/messageTTL", json="x"), 400)
+    refused(http.put(f"/admin/v2/persistent/keeps/ns/{topic}-x/partitions", json="x"), 406)
+    refused(http.put(f"/admin/v2/persistent/keeps/ns/{topic}-x/partitions", json="0"), 406)
     assert http.delete(f"{root}/retention").status_code == 204
     assert http.get(f"{root}/retention").status_code == 204  # nothing is set
     refused(http.delete(root), 409)
     assert http.delete(root, params={"force": "true"}).status_code == 204
+
+
+def test_numbers_and_booleans_may_stand_in_strings(http: httpx.Client, topic: str) -> None:
+    """As Pulsar reads them; its Rust client's tests make their topics so."""
+    path, root = path_of(topic), "/admin/v2/namespaces/public/default"
+    assert http.put(f"{path}/partitions", json="3").status_code == 204
+    assert http.get(f"{path}/partitions").json() == {"partitions": 3}
+    assert http.post(f"{path}/partitions", json=" 4 ").status_code == 204
+    assert http.get(f"{path}/partitions").json() == {"partitions": 4}
+    for policy, said, kept in (
+        ("compactionThreshold", "1000", 1000),
+        ("deduplicationEnabled", "true", True),
+        ("maxMessageSize", "2000", 2000),
+        ("retention", {"retentionTimeInMinutes": "10", "retentionSizeInMB": 3}, None),
+    ):
+        assert http.post(f"{path}/{policy}", json=said).status_code == 204, policy
+        if kept is not None:
+            assert http.get(f"{path}/{policy}").json() == kept
+    assert http.get(f"{path}/retention").json() == {"retentionTimeInMinutes": 10, "retentionSizeInMB": 3}
+    kept = {"retentionTimeInMinutes": "10", "retentionSizeInMB": "5"}
+    assert http.post(f"{root}/retention", json=kept).status_code == 204
+    wrong = refused(http.post(f"{root}/retention", json=kept | {"retentionSizeInMB": "x"}), 412)
+    assert "retentionSizeInMB must be a whole number, not 'x'" in wrong
+    assert http.delete(f"{root}/retention").status_code == 204
+    assert http.post(f"{root}/maxConsumersPerTopic", json="77").status_code == 204
+    assert http.get(f"{root}/maxConsumersPerTopic").json() == 77
+    assert http.delete(f"{root}/maxConsumersPerTopic").status_code == 204
 
 
 def test_grants_are_kept(http: httpx.Client, topic: str) -> None:

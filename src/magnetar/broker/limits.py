@@ -167,14 +167,17 @@ def decode_limits(content: Mapping[str, Any], keys: Mapping[str, str], *, strict
                 if strict:
                     raise
         else:
-            number = _number(key, value, 0 if strict else None)
+            number = whole_number(key, value, 0 if strict else None)
             if number >= 0:
                 found[name] = number * (1000 if name == "message_ttl_ms" else 1)
     return Limits(**found)
 
 
-def _number(key: str, value: Any, least: int | None = None) -> int:
-    if isinstance(value, str) and _DIGITS.fullmatch(value):  # as Pulsar's parser takes it
+def whole_number(key: str, value: Any, least: int | None = None) -> int:
+    """Give a number of Pulsar's JSON, which may stand in a string; raise `InvalidPolicy`, which names the key."""
+    if (isinstance(value, str) and _DIGITS.fullmatch(value)) or (
+        isinstance(value, float) and value.is_integer()
+    ):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidPolicy(f"{key} must be a whole number, not {value!r}")
@@ -190,8 +193,8 @@ def _rate(key: str, value: Any, messages: str, size: str, *, strict: bool) -> Ra
         raise InvalidPolicy(f"{key} must be an object, not {value!r}")
     if strict and value.get("relativeToPublishRate"):
         raise InvalidPolicy(f"{key}: relativeToPublishRate is not served")
-    period_s = _number(f"{key}.ratePeriodInSecond", value.get("ratePeriodInSecond", 1), 1)
-    bounds = [_number(f"{key}.{name}", value.get(name, -1)) if name else 0 for name in (messages, size)]
+    period_s = whole_number(f"{key}.ratePeriodInSecond", value.get("ratePeriodInSecond", 1), 1)
+    bounds = [whole_number(f"{key}.{name}", value.get(name, -1)) if name else 0 for name in (messages, size)]
     return Rate(max(bounds[0], 0), max(bounds[1], 0), period_s)
 
 
@@ -212,7 +215,7 @@ def _quotas(key: str, value: Any) -> dict[str, Quota]:
         if policy not in QUOTA_POLICIES:
             raise InvalidPolicy(f"policy is one of {', '.join(QUOTA_POLICIES)}, not {policy!r}")
         limit = next((quota[each] for each in limits if quota.get(each) is not None), 0)
-        found[name] = Quota(max(_number(limits[0], limit), 0), policy)
+        found[name] = Quota(max(whole_number(limits[0], limit), 0), policy)
     return found
 
 
@@ -220,15 +223,15 @@ def _delayed_delivery(key: str, value: Any) -> DelayedDelivery:
     said = _object(key, value)
     return DelayedDelivery(
         _flag(f"{key}.active", said.get("active", False)),
-        _number(f"{key}.tickTime", said.get("tickTime", 1000), 0),
-        _number(f"{key}.maxDeliveryDelayInMillis", said.get("maxDeliveryDelayInMillis") or 0, 0),
+        whole_number(f"{key}.tickTime", said.get("tickTime", 1000), 0),
+        whole_number(f"{key}.maxDeliveryDelayInMillis", said.get("maxDeliveryDelayInMillis") or 0, 0),
     )
 
 
 def _persistence(key: str, value: Any) -> Persistence:
     said = _object(key, value)
     names = ("bookkeeperEnsemble", "bookkeeperWriteQuorum", "bookkeeperAckQuorum")
-    ensemble, written, acked = (_number(f"{key}.{name}", said.get(name), 1) for name in names)
+    ensemble, written, acked = (whole_number(f"{key}.{name}", said.get(name), 1) for name in names)
     if not ensemble >= written >= acked:
         raise InvalidPolicy(
             f"{key}: Bookkeeper Ensemble ({ensemble}) >= WriteQuorum ({written}) >= AckQuorum ({acked}) must hold"
@@ -246,7 +249,7 @@ def _inactive_topics(key: str, value: Any) -> InactiveTopics:
         raise InvalidPolicy(
             f"{key}.inactiveTopicDeleteMode is {NO_SUBSCRIPTIONS} or {CAUGHT_UP}, not {mode!r}"
         )
-    after_s = _number(f"{key}.maxInactiveDurationSeconds", said.get("maxInactiveDurationSeconds"), 1)
+    after_s = whole_number(f"{key}.maxInactiveDurationSeconds", said.get("maxInactiveDurationSeconds"), 1)
     return InactiveTopics(mode, after_s, _flag(f"{key}.deleteWhileInactive", said.get("deleteWhileInactive")))
 
 

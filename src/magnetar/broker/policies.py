@@ -14,7 +14,7 @@ from typing import Any
 
 from magnetar.broker.auth.grants import AuthPolicies, decode_auth_policies
 from magnetar.broker.errors import InvalidPolicy
-from magnetar.broker.limits import NAMESPACE_KEYS, Limits, decode_limits
+from magnetar.broker.limits import NAMESPACE_KEYS, Limits, decode_limits, whole_number
 from magnetar.broker.topic_config import ENTRY_FORMATS
 
 FLUSHES = ("always", "interval", "os")
@@ -45,8 +45,8 @@ def decode_policies(namespace: str, text: bytes) -> NamespacePolicies:
         return _checked(
             namespace,
             NamespacePolicies(
-                _scaled(retention.get("retentionTimeInMinutes"), _MINUTE_MS),
-                _scaled(retention.get("retentionSizeInMB"), _MB),
+                _scaled(retention, "retentionTimeInMinutes", _MINUTE_MS),
+                _scaled(retention, "retentionSizeInMB", _MB),
                 own.get("flush"),
                 own.get("entryFormat"),
                 decode_auth_policies(content.get("auth_policies") or {}),
@@ -60,10 +60,11 @@ def decode_policies(namespace: str, text: bytes) -> NamespacePolicies:
         raise InvalidPolicy(f"policies of namespace {namespace} cannot be read: {error}") from error
 
 
-def _scaled(number: int | None, factor: int) -> int | None:
-    if number is None:
+def _scaled(content: dict[str, Any], key: str, factor: int) -> int | None:
+    if content.get(key) is None:
         return None
-    return int(number) * factor if number >= 0 else -1
+    number = whole_number(key, content[key])
+    return number * factor if number >= 0 else -1
 
 
 def _checked(namespace: str, policies: NamespacePolicies) -> NamespacePolicies:

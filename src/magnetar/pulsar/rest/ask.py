@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -101,6 +102,18 @@ class Ask:
         """Give a boolean of the query."""
         text = self.query.get(name)
         return default if text is None else text.lower() == "true"
+
+
+_WORDS: Mapping[type, Callable[[str], Any]] = {
+    int: lambda text: int(text) if re.fullmatch(r"[+-]?[0-9]{1,19}", text) else text,
+    bool: lambda text: {"true": True, "false": False}.get(text.lower(), text),
+}
+
+
+def scalar(value: Any, kind: type) -> Any:
+    """Give a value that should be of this kind as Pulsar's JSON reader takes it: it may stand in a string."""
+    read = _WORDS.get(kind)
+    return read(value.strip()) if isinstance(value, str) and read else value
 
 
 def _no_constant(word: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar.pulsar.rest.ask import Ask, Needs, RestError, Route
+from magnetar.pulsar.rest.ask import Ask, Needs, RestError, Route, scalar
 from magnetar.pulsar.rest.topics import every, found
 
 THRESHOLD = "compaction.threshold"
@@ -36,7 +36,7 @@ async def threshold(ask: Ask) -> int | None:
 
 async def set_threshold(ask: Ask) -> None:
     """Set a topic's own compaction threshold in bytes; 0 for only when asked."""
-    topic, wanted = found(ask), ask.json()
+    topic, wanted = found(ask), scalar(ask.json(), int)
     if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 0:
         raise RestError(412, "Invalid value for compactionThreshold: a whole number from 0 on")
     overrides = {**topic.overrides, THRESHOLD: str(wanted)}

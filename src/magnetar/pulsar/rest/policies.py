@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from magnetar.broker.limits import NAMESPACE_KEYS, SIZE, decode_limits
 from magnetar.broker.namespaces import CLUSTER
-from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, Reply, RestError, Route
+from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, Reply, RestError, Route, scalar
 from magnetar.pulsar.rest.topic_policies import kind_of, quota_of
 from magnetar.pulsar.schemas import strategy_named
 
@@ -166,7 +166,7 @@ def _routes(policy: Policy) -> tuple[Route, ...]:
         return value.get(CLUSTER, value) if policy.key in _PER_CLUSTER and value is not None else value
 
     async def write(ask: Ask) -> None:
-        value = ask.json()
+        value = scalar(ask.json(), policy.type)
         is_of_type = isinstance(value, policy.type) and (policy.type is bool or not isinstance(value, bool))
         if not is_of_type:
             raise RestError(400, f"{policy.path} must be {policy.kind}, not {json.dumps(value)}")

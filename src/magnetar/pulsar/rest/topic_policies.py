@@ -18,7 +18,7 @@ from magnetar.broker.limits import (
     decode_limits,
 )
 from magnetar.pulsar.policies import TopicPolicies
-from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, RestError, Route
+from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, RestError, Route, scalar
 from magnetar.pulsar.rest.topics import found
 
 _QUOTAS = "backLogQuotaMap"
@@ -187,7 +187,7 @@ async def deduplication(ask: Ask) -> bool | None:
 
 async def set_deduplication(ask: Ask) -> None:
     """Say for this topic whether what is sent twice is stored once."""
-    wanted = ask.json()
+    wanted = scalar(ask.json(), bool)
     if not isinstance(wanted, bool):
         raise RestError(400, f"deduplicationEnabled must be true or false, not {wanted!r}")
     _policies(ask).set(found(ask), "deduplicationEnabled", wanted)
@@ -207,7 +207,7 @@ def _endpoints(policy: Policy) -> tuple[tuple[str, str, Endpoint], ...]:
 
     async def write(ask: Ask) -> None:
         topic = found(ask)
-        value = ask.number("messageTTL") if "messageTTL" in ask.query else ask.json()
+        value = ask.number("messageTTL") if "messageTTL" in ask.query else scalar(ask.json(), int)
         if value is None:
             raise RestError(400, f"{policy.path} is missing in the body")
         decode_limits({policy.path: value}, {policy.path: TOPIC_KEYS[policy.key]}, strict=True)

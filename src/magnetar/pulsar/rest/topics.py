@@ -8,7 +8,7 @@ from typing import Any
 from magnetar.broker.errors import TooManyTopics, TopicNotFound
 from magnetar.broker.topic import Topic
 from magnetar.pulsar.names import PulsarName, names_of
-from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, Reply, RestError, Route
+from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, Reply, RestError, Route, scalar
 from magnetar.pulsar.rest.namespaces import as_json, topics
 from magnetar.pulsar.topic import PulsarTopic
 
@@ -70,7 +70,8 @@ async def create_partitioned(ask: Ask) -> None:
 def number_of(ask: Ask) -> int:
     """Give the number of partitions in the body; raise ``RestError`` (406)."""
     body = ask.json()
-    number = body.get("partitions") if isinstance(body, dict) else body  # newer clients send properties along
+    wanted = body.get("partitions") if isinstance(body, dict) else body  # newer clients send properties along
+    number = scalar(wanted, int)
     if not isinstance(number, int) or isinstance(number, bool) or number <= 0:
         raise RestError(406, "Number of partitions should be greater than 0")
     return number
@@ -195,7 +196,7 @@ async def set_retention(ask: Ask) -> None:
 
 
 def _bound(wanted: dict[str, Any], name: str) -> int:
-    value = wanted.get(name)
+    value = scalar(wanted.get(name), int)
     if not isinstance(value, int) or isinstance(value, bool) or value < -1:
         raise RestError(412, f"{name} must be a whole number, -1 for no bound, not {value!r}")
     return value
