@@ -274,6 +274,21 @@ async def test_the_ledger_policy_follows_topic_and_namespace() -> None:
     assert broker.ledger_policy(topic).retention_ms == -1
 
 
+async def test_kafkas_flush_after_every_message_is_flush_always_while_it_stands() -> None:
+    broker = await started(flush="os", log_flush_interval_messages="10000")
+    topic = await broker.create_topic("t", 1)
+    assert broker.ledger_policy(topic).flush == Flush.os
+    broker.set_dynamic({"log.flush.interval.messages": "1"}, for_all=False)
+    assert broker.ledger_policy(topic).flush == Flush.always
+    broker.set_topic_config("t", {"flush.messages": "1234"})
+    assert broker.ledger_policy(topic).flush == Flush.os
+    broker.set_dynamic({"log.flush.interval.messages": "1234"}, for_all=False)
+    broker.set_topic_config("t", {})
+    assert broker.ledger_policy(topic).flush == Flush.os
+    with pytest.raises(InvalidConfig, match=r"log\.flush\.interval\.messages"):
+        broker.set_dynamic({"log.flush.interval.messages": "0"}, for_all=False)
+
+
 async def test_wrong_policies_and_settings_change_nothing() -> None:
     broker = await started()
     for text in (b'{"magnetar":{"flush":"never"}}', b"[]", b"{", b'{"magnetar":{"entryFormat":"csv"}}'):

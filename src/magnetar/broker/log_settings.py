@@ -51,7 +51,13 @@ class LogSettings(SchemaRegistrySettings):
         "flush.interval.ms), os (at once, flushed when the system likes, as Kafka does).",
         rule=one_of("always", "interval", "os"),
         dynamic=True,
-        kafka=(Feed("log.flush.interval.messages", lambda text: "always" if text.strip() == "1" else None),),
+    )
+    log_flush_interval_messages: int = setting(
+        MAX_LONG,
+        Kind.LONG,
+        "1 makes every append durable before it is acknowledged, whatever flush says; otherwise flush decides.",
+        rule=at_least(1),
+        dynamic=True,
     )
     flush_interval_ms: int = setting(
         1000,

@@ -78,7 +78,7 @@ _DEFINITIONS = (
     TopicConfigDef(
         "flush.messages", Kind.LONG, MAX_LONG,
         "1 makes every append of the topic durable before it is acknowledged, whatever the broker's flush policy.",
-        at_least(1), None, "log.flush.interval.messages",
+        at_least(1), "log_flush_interval_messages", "log.flush.interval.messages",
     ),
     TopicConfigDef(
         "max.compaction.lag.ms", Kind.LONG, MAX_LONG,
