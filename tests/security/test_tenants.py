@@ -14,6 +14,7 @@ from magnetar.kafka.handlers import ROUTES
 from magnetar.kafka.tenancy import NAMELESS, REQUESTS, RESPONSES
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from magnetar.kafka.wire.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
 from magnetar.kafka.wire.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from magnetar.records.batch import Record, encode_batch
@@ -101,6 +102,20 @@ def test_the_same_names_mean_other_topics_and_groups(house: BrokerProcess) -> No
         reader.close()
     assert committed["red"] >= 7
     assert committed["blue"] == -1001
+
+
+def test_each_sees_who_produces_to_its_own_topic(house: BrokerProcess) -> None:
+    for number, tenant in enumerate(TENANTS, 1):
+        for _ in range(number):
+            producer = Producer(configuration(house, tenant, **{"enable.idempotence": True}))
+            producer.produce("written", "x")
+            assert producer.flush(20) == 0
+    for number, tenant in enumerate(TENANTS, 1):
+        asked = [TopicRequest(name="written", partition_indexes=[0])]
+        with wire(house, tenant) as client:
+            (topic,) = client.ask(DescribeProducersRequest(topics=asked)).topics
+        assert (topic.name, topic.partitions[0].error_code) == ("written", 0)
+        assert len(topic.partitions[0].active_producers) == number
 
 
 def test_tools_see_their_own_tenant_alone(house: BrokerProcess) -> None:

@@ -30,6 +30,7 @@ REQUESTS: dict[str, tuple[str, ...]] = {
     "delete_topics": ("topics.name", "topic_names"),
     "delete_records": ("topics.name",),
     "offset_for_leader_epoch": ("topics.topic",),
+    "describe_producers": ("topics.name",),
     "describe_configs": ("resources.resource_name",),
     "alter_configs": ("resources.resource_name",),
     "incremental_alter_configs": ("resources.resource_name",),
@@ -54,6 +55,7 @@ RESPONSES: dict[str, tuple[str, ...]] = {
     "delete_topics": ("responses.name",),
     "delete_records": ("topics.name",),
     "offset_for_leader_epoch": ("topics.topic",),
+    "describe_producers": ("topics.name",),
     "describe_configs": ("results.resource_name",),
     "alter_configs": ("responses.resource_name",),
     "incremental_alter_configs": ("responses.resource_name",),
@@ -82,8 +84,11 @@ NAMELESS = (
     "delete_groups",
     "init_producer_id",
     "describe_cluster",
+    "describe_acls",
+    "create_acls",
+    "delete_acls",
 )
-"""Handlers whose messages name no topic."""
+"""Handlers whose messages name no topic, or which do not look at it."""
 
 
 class Home:
