@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Bring what the foreign clients need into a cache outside the repository, each once:
-#   compat/install.sh [python] [java] [go] [node] [pulsar-java] [pulsar-go]       (nothing named: all)
+#   compat/install.sh [python] [java] [go] [node] [kafka-apps] [pulsar-java] [pulsar-go]       (nothing named: all)
 # kcat comes from the distribution: apt-get install kcat.
 set -eu
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -13,6 +13,7 @@ install_python() {
 }
 install_java() { bash "$here/kafka-tools.sh" --install; }
 install_go() { (cd "$here/clients/go" && go build -o "$home/bin/sarama" .); }
+install_kafka-apps() { bash "$here/kafka-apps.sh" --install; }
 install_pulsar-java() { bash "$here/pulsar-java.sh" --install; }
 install_pulsar-go() { (cd "$here/clients/pulsar-go" && go build -o "$home/bin/pulsar-go" .); }
 install_node() {
@@ -21,5 +22,5 @@ install_node() {
   (cd "$home/node" && npm install --no-package-lock --no-audit --no-fund --loglevel=error)
 }
 
-[ $# -gt 0 ] || set -- python java go node pulsar-java pulsar-go
+[ $# -gt 0 ] || set -- python java go node kafka-apps pulsar-java pulsar-go
 for part in "$@"; do "install_$part"; done

@@ -6,18 +6,11 @@
 #   kafka-apps.sh --install                          only fetch the jars
 # The jars come from Maven into $MAGNETAR_COMPAT_HOME/kafka-apps. Warnings go to standard error.
 set -eu
-here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-home="${MAGNETAR_COMPAT_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/magnetar/compat}"
-libs="$home/kafka-apps"
-
-if [ ! -e "$libs/.complete" ]; then
-  mvn -q -B -f "$here/kafka-apps/pom.xml" org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
-    -DoutputDirectory="$libs" -DincludeScope=runtime >&2
-  # Connect finds its connectors in folders of their own, and does not look at its own class path for them.
-  mkdir -p "$libs/plugins/file"
-  mv "$libs"/connect-file-*.jar "$libs/plugins/file/"
-  touch "$libs/.complete"
-fi
+. "$(dirname "${BASH_SOURCE[0]}")/jars.sh"
+libs="$(jars kafka-apps)"
+# Connect finds its connectors in folders of their own, and does not look at its own class path for them.
+mkdir -p "$libs/plugins/file"
+find "$libs" -maxdepth 1 -name 'connect-file-*.jar' -exec mv {} "$libs/plugins/file/" \;
 
 name="${1:?which application?}"; shift
 case "$name" in

@@ -5,15 +5,8 @@
 #   kafka-tools.sh --install                                       only fetch the jars
 # The jars come from Maven into $MAGNETAR_COMPAT_HOME/kafka-tools; an existing directory can be named with KAFKA_LIBS.
 set -eu
-here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-home="${MAGNETAR_COMPAT_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/magnetar/compat}"
-libs="${KAFKA_LIBS:-$home/kafka-tools}"
-
-if [ -z "${KAFKA_LIBS:-}" ] && [ ! -e "$libs/.complete" ]; then
-  mvn -q -B -f "$here/kafka-tools/pom.xml" org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
-    -DoutputDirectory="$libs" -DincludeScope=runtime >&2
-  touch "$libs/.complete"
-fi
+. "$(dirname "${BASH_SOURCE[0]}")/jars.sh"
+libs="${KAFKA_LIBS:-$(jars kafka-tools)}"
 
 tools=org.apache.kafka.tools
 name="${1:?which tool?}"; shift

@@ -91,7 +91,7 @@ account of what does not, and why:
 """
 
 
-APPLICATIONS = """What comes with Kafka and is built on its protocol, at work while things are killed:
+APPLICATIONS = """What comes with Kafka and is built on its protocol, at work, some of it while things are killed:
 `compat/run_apps.py --magnetar`, and `--kafka` for the same on Apache Kafka.
 """
 

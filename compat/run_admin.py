@@ -22,6 +22,7 @@ from pathlib import Path
 from admin import checks, pulsarctl_checks
 from admin.tools import PulsarAdmin, Pulsarctl, is_there
 from broker import standalone
+from outcomes import outcome
 from run import HERE
 
 sys.path.insert(0, str(HERE.parent))
@@ -72,15 +73,8 @@ def main() -> int:
             for check in module.CHECKS + (module.ONLY_OURS if options.magnetar else ()):
                 if options.check and check.__name__ not in options.check:
                     continue
-                try:
-                    check(tool, addresses)
-                    problem = ""
-                except Exception as error:
-                    problem = f"{type(error).__name__}: {error}"
-                failed += bool(problem)
-                print(f"{'FAIL' if problem else 'ok  '} {name:13} {check.__name__:16} {problem}", flush=True)
-                meaning = " ".join((check.__doc__ or "").split())
-                outcomes[check.__name__] = {"ok": not problem, "detail": problem, "meaning": meaning}
+                outcomes[check.__name__] = outcome(check, tool, addresses, of=name)
+                failed += not outcomes[check.__name__]["ok"]
             tool.close()
     if not options.at and not options.check:
         results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}

@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from outcomes import outcome
 from run import HERE
 
 sys.path.insert(0, str(HERE.parent))
@@ -53,19 +54,13 @@ def main() -> int:
         if options.check and name not in options.check:
             continue
         (folder / name).mkdir()
-        problem = ""
         broker = kind(folder / name / "broker")
         try:
             broker.start()
-            check(broker, folder / name)
-        except Exception as error:
-            problem = f"{type(error).__name__}: {error}"
+            outcomes[name] = outcome(check, broker, folder / name)
         finally:
             broker.kill()
-        failed += bool(problem)
-        print(f"{'FAIL' if problem else 'ok  '} {name:12} {problem}", flush=True)
-        meaning = " ".join((check.__doc__ or "").split())
-        outcomes[name] = {"ok": not problem, "detail": problem, "meaning": meaning}
+        failed += not outcomes[name]["ok"]
     if not options.check:
         results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
         today = datetime.datetime.now(datetime.UTC).date().isoformat()

@@ -10,17 +10,13 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from waiting import same, until
+
 from admin.tools import PulsarAdmin, Refused, parsed
 
 Addresses = Mapping[str, str]
 SECONDS = 30
 MESSAGES = 10
-
-
-def same(got: object, expected: object, what: str) -> None:
-    """Raise with both values when they differ."""
-    if got != expected:
-        raise AssertionError(f"{what}: {str(got)[:200]}, expected {str(expected)[:200]}")
 
 
 def refused(call: Callable[[], object], word: str) -> None:
@@ -32,15 +28,6 @@ def refused(call: Callable[[], object], word: str) -> None:
             raise
     else:
         raise AssertionError(f"not refused with {word}")
-
-
-def until(what: str, ready: Callable[[], object]) -> None:
-    """Ask again until it is so."""
-    end = time.monotonic() + SECONDS
-    while not ready():
-        if time.monotonic() > end:
-            raise TimeoutError(f"waited for {what}")
-        time.sleep(0.3)
 
 
 def fresh(prefix: str) -> str:

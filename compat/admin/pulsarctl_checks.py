@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from admin.checks import MESSAGES, Addresses, fresh, refused, same, sent, until
+from waiting import same, until
+
+from admin.checks import MESSAGES, Addresses, fresh, refused, sent
 from admin.tools import PulsarAdmin, Pulsarctl, parsed
 
 Tool = Pulsarctl | PulsarAdmin

@@ -1,1 +1,1 @@
-"""What comes with Kafka and is built on its protocol, each at work while things are killed."""
+"""What comes with Kafka and is built on its protocol, at work."""

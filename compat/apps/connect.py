@@ -7,9 +7,11 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from waiting import same
+
 from apps import topics
-from apps.java import plugins, running
-from apps.topics import same, until
+from apps.java import Application, plugins
+from apps.topics import until
 from benchmarks.peers.server import Server, free_port
 
 LINES = 60_000
@@ -63,7 +65,7 @@ def files(broker: Server, folder: Path) -> None:
     for port in ports:
         file = folder / f"worker-{port}.properties"
         file.write_text(SETTINGS.format(address=broker.address, port=port, plugins=plugins()))
-        workers.append(running(folder / f"worker-{port}.log", "connect", file))
+        workers.append(Application(folder / f"worker-{port}.log", "connect", file))
     rest = Rest(ports[0])
     with workers[0] as first, workers[1] as second:
         until("the workers", lambda: [Rest(port).ask("/connectors") for port in ports] == [[], []])

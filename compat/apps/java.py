@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 SCRIPT = Path(__file__).resolve().parent.parent / "kafka-apps.sh"
 ENDS_SECONDS = 30
 
 
 class Application:
-    """One process; what it prints is in ``log``."""
+    """One application of kafka-apps.sh, ended with the block; what it prints is in ``log``."""
 
     def __init__(self, log: Path, *arguments: object) -> None:
         self.log = log
@@ -38,24 +35,16 @@ class Application:
         self._process.kill()
         self._process.wait()
 
-    def end(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Ask it to end, and kill it if it does not."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._process.pid, signal.SIGTERM)
+        self._process.terminate()
         try:
             self._process.wait(ENDS_SECONDS)
         except subprocess.TimeoutExpired:
             self.kill()
-
-
-@contextlib.contextmanager
-def running(log: Path, *arguments: object) -> Iterator[Application]:
-    """An application of kafka-apps.sh that is ended with the block."""
-    application = Application(log, *arguments)
-    try:
-        yield application
-    finally:
-        application.end()
 
 
 def install() -> None:

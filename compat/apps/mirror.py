@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from confluent_kafka import Consumer, Message
+from waiting import same
 
 from apps import topics
-from apps.java import Application, running
-from apps.topics import same, until
+from apps.java import Application
+from apps.topics import until
 from benchmarks.peers.kafka import Kafka
 from benchmarks.peers.server import Server
 
@@ -48,7 +49,7 @@ def move(broker: Server, folder: Path) -> None:
             use(server, topic, READ)
         file = folder / "mirror.properties"
         file.write_text(SETTINGS.format(other=other.address, here=broker.address))
-        with running(folder / "mirror.log", "mirror", file) as mirror:
+        with Application(folder / "mirror.log", "mirror", file) as mirror:
             arrived(mirror, other, "orders", broker, "other.orders")
             arrived(mirror, broker, "clicks", other, "here.clicks")
             for server, topic in ((other, "orders"), (broker, "clicks")):

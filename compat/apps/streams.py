@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from waiting import same
+
 from apps import topics
-from apps.java import Application, running
-from apps.topics import same, until
+from apps.java import Application
+from apps.topics import until
 from benchmarks.peers.server import Server
 
 PROGRAM = Path(__file__).with_name("WordCount.java")
@@ -23,7 +25,7 @@ def word_count(broker: Server, folder: Path) -> None:
     topics.produce(broker.address, "meanings", [(f"w{i}", f"meaning {i}", []) for i in range(WORDS)])
 
     def start(number: int) -> Application:
-        return running(
+        return Application(
             folder / f"streams-{number}.log", PROGRAM, broker.address, GROUP, folder / f"state-{number}"
         )
 

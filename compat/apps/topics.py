@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 
+import waiting
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from waiting import same
 
 WAIT_SECONDS = 240
 
 
-def until(what: str, ready: Callable[[], object], seconds: float = WAIT_SECONDS) -> None:
-    """Wait until ``ready()`` is true; what it raises while waiting does not count."""
-    end = time.monotonic() + seconds
-    last: object = None
-    while time.monotonic() < end:
-        try:
-            last = ready()
-        except Exception as error:
-            last = error
-        if last and not isinstance(last, Exception):
-            return
-        time.sleep(0.3)
-    raise AssertionError(f"waited {seconds:.0f} s for {what}; last: {last!r}")
-
-
-def same(got: object, wanted: object, what: str) -> None:
-    if got != wanted:
-        raise AssertionError(f"{what}: {str(got)[:600]} instead of {str(wanted)[:600]}")
+until = partial(waiting.until, seconds=WAIT_SECONDS, forgiving=True)
+"""Wait, whatever goes wrong meanwhile: brokers are killed."""
 
 
 def make(address: str, name: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
@@ -52,7 +39,9 @@ def names(address: str) -> set[str]:
 
 
 def partitions(address: str, topic: str) -> list[int]:
-    return sorted(Consumer(_settings(address)).list_topics(topic, timeout=30).topics[topic].partitions)
+    return sorted(
+        AdminClient({"bootstrap.servers": address}).list_topics(timeout=30).topics[topic].partitions
+    )
 
 
 def bounds(address: str, topic: str) -> dict[int, tuple[int, int]]:

@@ -43,7 +43,7 @@ def kafkas_jars() -> None:
 @pytest.mark.timeout(1500)
 @pytest.mark.usefixtures("kafkas_jars")
 @pytest.mark.parametrize("check", ["word_count", "files", "move"])
-def test_kafkas_applications_lose_nothing_while_things_are_killed(check: str) -> None:
+def test_kafkas_applications_lose_nothing(check: str) -> None:
     run("run_apps.py", "--magnetar", "--check", check)
 
 

@@ -14,6 +14,7 @@ from magnetar.kafka.wire.messages.describe_configs_request import (
     DescribeConfigsResource,
 )
 from magnetar.kafka.wire.messages.describe_groups_request import DescribeGroupsRequest
+from magnetar.kafka.wire.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
 from magnetar.kafka.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from magnetar.kafka.wire.messages.list_offsets_request import (
@@ -63,6 +64,7 @@ REQUESTS: list[tuple[Message, int]] = [
     ),
     (OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=f"g{i}", topics=None) for i in ROWS]), 8),
     (DescribeGroupsRequest(groups=[f"g{i}" for i in ROWS]), 5),
+    (DescribeProducersRequest(topics=[TopicRequest(name="prey", partition_indexes=[*ROWS])]), 0),
     (
         ElectLeadersRequest(
             topic_partitions=[TopicPartitions(topic="prey", partitions=[*ROWS, *ROWS, *ROWS])],

@@ -93,6 +93,19 @@ def test_a_policy_of_a_namespace_takes_effect_for_kafka_too(http: httpx.Client, 
     assert http.delete(root, params={"force": "true"}).status_code == 204
 
 
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+def test_one_request_does_not_make_millions_of_partitions(
+    http: httpx.Client, topic: str, domain: str
+) -> None:
+    path = f"/admin/v2/{domain}/public/default/{topic}"
+    for number in (10_001, 10**12, "9999999999999999999"):
+        assert "less than or equal to 10000" in refused(http.put(f"{path}/partitions", json=number), 406)
+    refused(http.put(f"{path}/partitions", json="99999999999999999999"), 406)  # no number of Pulsar's
+    assert http.put(f"{path}/partitions", json=3).status_code == 204
+    refused(http.post(f"{path}/partitions", json=10_004), 406)
+    assert http.get(f"{path}/partitions").json() == {"partitions": 3}
+
+
 def test_numbers_and_booleans_may_stand_in_strings(http: httpx.Client, topic: str) -> None:
     """As Pulsar reads them; its Rust client's tests make their topics so."""
     path, root = path_of(topic), "/admin/v2/namespaces/public/default"

@@ -173,12 +173,14 @@ def decode_limits(content: Mapping[str, Any], keys: Mapping[str, str], *, strict
     return Limits(**found)
 
 
+def unquoted(value: Any) -> Any:
+    """Give a number of Pulsar's JSON that stands in a string as a number, and whatever else as it is."""
+    return int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
+
+
 def whole_number(key: str, value: Any, least: int | None = None) -> int:
     """Give a number of Pulsar's JSON, which may stand in a string; raise `InvalidPolicy`, which names the key."""
-    if (isinstance(value, str) and _DIGITS.fullmatch(value)) or (
-        isinstance(value, float) and value.is_integer()
-    ):
-        value = int(value)
+    value = unquoted(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidPolicy(f"{key} must be a whole number, not {value!r}")
     if least is not None and value < least:

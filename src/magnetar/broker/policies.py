@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 from magnetar.broker.auth.grants import AuthPolicies, decode_auth_policies
@@ -63,7 +64,8 @@ def decode_policies(namespace: str, text: bytes) -> NamespacePolicies:
 def _scaled(content: dict[str, Any], key: str, factor: int) -> int | None:
     if content.get(key) is None:
         return None
-    number = whole_number(key, content[key])
+    number = content[key]
+    number = int(number) if isinstance(number, float) and isfinite(number) else whole_number(key, number)
     return number * factor if number >= 0 else -1
 
 

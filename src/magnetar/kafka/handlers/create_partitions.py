@@ -6,9 +6,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
+from magnetar.broker.topic import MOST_NEW_PARTITIONS
 from magnetar.kafka.handlers.assignments import Refused, check_assignment
 from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
-from magnetar.kafka.handlers.create_topics import MOST_PARTITIONS
 from magnetar.kafka.pace import paced
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.create_partitions_request import (
@@ -46,7 +46,7 @@ def _grown(
         if twice:
             raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         more = topic.count - broker.grow_topic(topic.name, topic.count, validate_only=True).partitions
-        if more > MOST_PARTITIONS:
+        if more > MOST_NEW_PARTITIONS:
             raise Refused(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
         _check_assignments(topic, more, broker.identity.node_id)
         if not validate_only:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker, NewTopic
-from magnetar.broker.topic import Topic
+from magnetar.broker.topic import MOST_NEW_PARTITIONS, Topic
 from magnetar.kafka.configs.entries import Entry, TopicRows
 from magnetar.kafka.handlers.assignments import Refused, check_assignment
 from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
@@ -22,8 +22,6 @@ from magnetar.kafka.wire.messages.create_topics_response import (
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
 
-MOST_PARTITIONS = 10_000
-"""That one request may ask for, over all its topics (as Kafka's)."""
 _REPLICAS = 1
 _DEFAULT = -1
 
@@ -43,7 +41,7 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
             answers[topic.name] = _error(topic.name, refused.code, str(refused))
         except REFUSALS as error:
             answers[topic.name] = _error(topic.name, broker_code(error), str(error))
-    if sum(new.partitions or 1 for new in wanted.values()) > MOST_PARTITIONS:
+    if sum(new.partitions or 1 for new in wanted.values()) > MOST_NEW_PARTITIONS:
         message = "Excessively large number of partitions per request."
         answers |= {name: _error(name, ErrorCode.POLICY_VIOLATION, message) for name in wanted}
     else:

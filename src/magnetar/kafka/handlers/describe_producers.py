@@ -34,7 +34,10 @@ async def describe_producers(
         asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return DescribeProducersResponse(
         topics=[
-            TopicResponse(name=name, partitions=[await _partition(context, name, index) for index in indexes])
+            TopicResponse(
+                name=name,
+                partitions=[await _partition(context, name, index) async for index in paced(indexes)],
+            )
             async for name, indexes in paced(asked.items())
         ]
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 
 from magnetar.broker.auth.authentication import Principal
 from magnetar.broker.auth.grants import Action
+from magnetar.broker.limits import unquoted
 from magnetar.broker.names import TopicName
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.services import Services
@@ -105,7 +105,7 @@ class Ask:
 
 
 _WORDS: Mapping[type, Callable[[str], Any]] = {
-    int: lambda text: int(text) if re.fullmatch(r"[+-]?[0-9]{1,19}", text) else text,
+    int: unquoted,
     bool: lambda text: {"true": True, "false": False}.get(text.lower(), text),
 }
 

@@ -18,7 +18,7 @@ from magnetar.pulsar.non_persistent import NonPersistentTopic, NonPersistentTopi
 from magnetar.pulsar.rest.ask import Ask, Needs, RestError, Route
 from magnetar.pulsar.rest.rates import Rates
 from magnetar.pulsar.rest.stats import consumer_stats, publisher_stats, together
-from magnetar.pulsar.rest.topics import managing, number_of
+from magnetar.pulsar.rest.topics import managing, number_of, refuse_too_many
 
 
 def found(ask: Ask) -> Topic:
@@ -70,6 +70,7 @@ async def create(ask: Ask) -> None:
 async def create_partitioned(ask: Ask) -> None:
     """Make a topic with so many partitions."""
     number = number_of(ask)
+    refuse_too_many(number)
     _check_name(ask)
     _all(ask).create_partitioned(ask.topic.topic, number)
 
@@ -83,6 +84,7 @@ def _check_name(ask: Ask) -> None:
 async def grow(ask: Ask) -> None:
     """Give a topic more partitions."""
     number, topic = number_of(ask), found(ask)
+    refuse_too_many(number - topic.partitions)
     if number != topic.partitions:
         _all(ask).grow(topic, number)
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from magnetar.broker.errors import TooManyTopics, TopicNotFound
-from magnetar.broker.topic import Topic
+from magnetar.broker.topic import MOST_NEW_PARTITIONS, Topic
 from magnetar.pulsar.names import PulsarName, names_of
 from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, Reply, RestError, Route, scalar
 from magnetar.pulsar.rest.namespaces import as_json, topics
@@ -64,7 +64,9 @@ async def partitions(ask: Ask) -> dict[str, Any]:
 
 async def create_partitioned(ask: Ask) -> None:
     """Make a topic with so many partitions."""
-    await _create(ask, number_of(ask), partitioned=True)
+    number = number_of(ask)
+    refuse_too_many(number)
+    await _create(ask, number, partitioned=True)
 
 
 def number_of(ask: Ask) -> int:
@@ -75,6 +77,14 @@ def number_of(ask: Ask) -> int:
     if not isinstance(number, int) or isinstance(number, bool) or number <= 0:
         raise RestError(406, "Number of partitions should be greater than 0")
     return number
+
+
+def refuse_too_many(more: int) -> None:
+    """Raise ``RestError`` (406) for more partitions than one request may make."""
+    if more > MOST_NEW_PARTITIONS:
+        raise RestError(
+            406, f"Number of partitions to make should be less than or equal to {MOST_NEW_PARTITIONS}"
+        )
 
 
 async def create(ask: Ask) -> None:
@@ -102,6 +112,7 @@ async def _create(ask: Ask, number: int, *, partitioned: bool = False) -> None:
 async def grow(ask: Ask) -> None:
     """Give a topic more partitions."""
     number, topic = number_of(ask), found(ask)
+    refuse_too_many(number - topic.partitions)
     if number != topic.partitions:
         ask.services.broker.grow_topic(topic.kafka_name, number)
 
