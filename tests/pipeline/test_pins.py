@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.pins import Pin, pinned_offset
 from magnetar.ledger.port import LedgerPolicy
 from magnetar.metadata import MemoryStore
+from tests.admin.house import House
 
 NAME = "public/default/persistent/t-partition-0"
 POLICY = LedgerPolicy(max_ledger_entries=5, retention_ms=1000)
@@ -87,3 +89,57 @@ def test_a_living_pin_that_cannot_be_read_holds_everything(tmp_path: Path, conte
     path.write_bytes(content)
     assert pinned_offset(tmp_path, NAME) is None
     assert not path.exists()
+
+
+def left_behind(root: Path) -> Path:
+    """A pin whose maker is gone."""
+    (root / "pins").mkdir()
+    stale = root / "pins" / "1-stale.pin"
+    stale.write_text(json.dumps({"needs": {NAME: 3}, "until_ms": 0}))
+    return stale
+
+
+def test_a_stale_pin_that_cannot_be_removed_holds_nothing_and_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stale = left_behind(tmp_path)
+
+    def refused(self: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    assert [pinned_offset(tmp_path, NAME) for _ in range(3)] == [None] * 3
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert str(stale) in line
+
+
+@pytest.mark.parametrize("refused_at", ["1-stale.pin", "pins"])
+def test_a_pin_that_cannot_be_read_holds_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused_at: str
+) -> None:
+    left_behind(tmp_path)
+    refusal = PermissionError(13, "Permission denied", refused_at)
+
+    def refused(*_: object, **__: object) -> None:
+        raise refusal
+
+    monkeypatch.setattr(*((os, "scandir") if refused_at == "pins" else (Path, "open")), refused)
+    assert pinned_offset(tmp_path, NAME) == -1
+
+
+async def test_retention_goes_on_past_a_partition_that_the_disk_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with House(tmp_path / "data") as house:
+        partitions = [await house.topic(name, retention_bytes="0") for name in ("a", "b", "c")]
+        for partition in partitions:
+            await house.produce(partition)
+            await partition.log.roll()
+            await house.produce(partition)
+
+        def refused(now_ms: int) -> None:
+            raise OSError(24, "Too many open files")
+
+        monkeypatch.setattr(partitions[1].log, "retain", refused)
+        await house.services.partitions.retain()
+        assert [partition.log.first_offset > 0 for partition in partitions] == [True, False, True]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 
+from magnetar.broker.background import Background
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
 from magnetar.ledger.errors import LedgerError
@@ -20,8 +20,9 @@ _log = logging.getLogger("magnetar.compaction")
 class Compactions:
     """Compactions that somebody asked for. Each runs beside everything else; the engine lets one run at a time."""
 
-    def __init__(self, settings: Callable[[], Settings]) -> None:
+    def __init__(self, settings: Callable[[], Settings], background: Background) -> None:
         self._settings = settings
+        self._background = background
         self._running: dict[str, asyncio.Task[None]] = {}
 
     def is_running(self, log: ManagedLedger) -> bool:
@@ -33,7 +34,9 @@ class Compactions:
         if self.is_running(log):
             return
         log.compaction.status = CompactionStatus.RUNNING
-        self._running[log.name] = asyncio.ensure_future(self._compact(topic, log))
+        self._running[log.name] = self._background.once(
+            "compaction of", self._compact(topic, log), about=log.name
+        )
 
     async def _compact(self, topic: Topic, log: ManagedLedger) -> None:
         rules = rules_of(topic, self._settings())
@@ -53,9 +56,8 @@ class Compactions:
         tasks = list(self._running.values())
         for task in tasks:
             task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        if tasks:
+            await asyncio.wait(tasks)
 
 
 def rules_of(topic: Topic, settings: Settings) -> CompactionRules:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from magnetar.broker.auth.security import Security
+from magnetar.broker.background import Background
 from magnetar.broker.catalog import Catalog
 from magnetar.broker.compaction import Compactions
 from magnetar.broker.dynamic import DynamicSettings, check_dynamic
@@ -70,9 +71,10 @@ class Broker:
         self.store = store
         self.engine = engine
         self.events = Events()
+        self.background = Background()
         self.idle_poll = IdlePoll(settings.idle_poll_time_us / 1e6)
         self.progress = Progress(settings.linked_subscriptions)
-        self.compactions = Compactions(lambda: self.settings)
+        self.compactions = Compactions(lambda: self.settings, self.background)
         self.namespaces = Namespaces(store)
         self.security = Security(settings, self.namespaces)
         self.naming = Naming(
@@ -87,7 +89,6 @@ class Broker:
         self._catalog = Catalog(store, self.naming)
         self._base: dict[str, TopicConfig] = {}
         self._gate = asyncio.Lock()
-        self._deletions: set[asyncio.Task[bool]] = set()
 
     async def start(self) -> None:
         """Read everything that is stored, and finish what a crash interrupted."""
@@ -304,10 +305,14 @@ class Broker:
 
     async def _deleted(self, topic: Topic, is_used: Callable[[], bool]) -> bool:
         # Whoever asked may go away; what has begun is finished all the same.
-        deletion = asyncio.create_task(self._delete(topic, is_used))
-        self._deletions.add(deletion)
-        deletion.add_done_callback(self._deletions.discard)
-        return await asyncio.shield(deletion)
+        return await asyncio.shield(
+            self.background.once(
+                "deletion of topic",
+                self._delete(topic, is_used),
+                about=topic.kafka_name,
+                answers=(BrokerError,),
+            )
+        )
 
     def grow_topic(self, name: str, partitions: int, *, validate_only: bool = False) -> Topic:
         """Give a topic more partitions, to be ``partitions`` in all; raise `TopicNotFound` or `InvalidPartitions`."""

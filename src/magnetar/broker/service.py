@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+from functools import partial
 from pathlib import Path
 
 from magnetar.broker.auth.tls import (
@@ -15,6 +16,7 @@ from magnetar.broker.auth.tls import (
     kafka_tls,
     pulsar_tls,
 )
+from magnetar.broker.background import end_all
 from magnetar.broker.core import Broker
 from magnetar.broker.handlers import ProtocolHandler, load_handlers
 from magnetar.broker.listeners import CannotListen, Listener, parse_listeners, warn_open
@@ -136,13 +138,21 @@ class BrokerService:
         (self.root / ADDRESS_FILE).write_text(json.dumps(word) + "\n")
 
     async def close(self) -> None:
-        """Stop serving, make everything durable, and let go of the data directory."""
-        for server in self._servers:
-            server.close()
-        await self.broker.compactions.close()
-        for handler in reversed(self.handlers):
-            await handler.close()
-        await self._engine.close()
-        (self.root / ADDRESS_FILE).unlink(missing_ok=True)
-        self._store.close()
+        """Stop serving, make everything durable, and let go of the data directory.
+
+        Whatever one part raises, the others are ended, too; raises an ``ExceptionGroup`` of it all afterwards.
+        """
+        handlers = [(f"protocol {each.protocol_name}", each.close) for each in reversed(self.handlers)]
+        await end_all(
+            "the broker",
+            [
+                *(("a listener", server.close) for server in self._servers),
+                ("compactions", self.broker.compactions.close),
+                *handlers,
+                ("background work", self.broker.background.close),
+                ("storage", self._engine.close),
+                ("the address file", partial((self.root / ADDRESS_FILE).unlink, missing_ok=True)),
+                ("the metadata store", self._store.close),
+            ],
+        )
         _log.info("closed")

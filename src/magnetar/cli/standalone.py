@@ -15,6 +15,7 @@ from pathlib import Path
 
 from magnetar.admin.server import AdminServer
 from magnetar.broker import logs, setting_sources
+from magnetar.broker.background import end_all
 from magnetar.broker.errors import BrokerError, InvalidConfig
 from magnetar.broker.listeners import CannotListen, Endpoint
 from magnetar.broker.service import BrokerService
@@ -64,6 +65,9 @@ def run(
         uvloop.run(_serve(loaded.settings))
     except (BrokerError, LedgerError, MetadataError, OSError) as error:
         _complain(error)
+        return 1
+    except ExceptionGroup as error:  # each is in the log
+        print(f"magnetar: {error.message}; the log tells what failed", file=sys.stderr)
         return 1
     return 0
 
@@ -129,9 +133,10 @@ async def _serve(settings: Settings) -> None:
     line = ready_line({name: [each.advertised for each in listeners] for name, listeners in served.items()})
     print(line, flush=True)
     await stop.wait()
-    for server in admin:
-        await server.close()
-    await service.close()
+    await end_all(
+        "the process",
+        [*(("the admin socket", server.close) for server in admin), ("the broker", service.close)],
+    )
 
 
 def ready_line(served: Mapping[str, Sequence[Endpoint]]) -> str:

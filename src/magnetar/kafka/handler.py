@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import ClassVar
 
+from magnetar.broker.background import end_all
 from magnetar.broker.core import Broker
 from magnetar.broker.handlers import ProtocolHandler
 from magnetar.broker.listeners import Listener
@@ -50,7 +51,11 @@ class KafkaProtocolHandler(ProtocolHandler):
 
     async def start(self, broker: Broker) -> None:
         partitions = Partitions(broker, self._clock)
-        groups = GroupCoordinator(LedgerOffsetsLog(broker, partitions), group_settings(self._settings))
+        groups = GroupCoordinator(
+            LedgerOffsetsLog(broker, partitions),
+            group_settings(self._settings),
+            background=broker.background,
+        )
         self.services = Services(
             broker=broker,
             partitions=partitions,
@@ -64,7 +69,9 @@ class KafkaProtocolHandler(ProtocolHandler):
             self.services.tenancy = tenancy = Tenancy(
                 self.services,
                 lambda name: GroupCoordinator(
-                    LedgerOffsetsLog(broker, partitions, name), group_settings(self._settings)
+                    LedgerOffsetsLog(broker, partitions, name),
+                    group_settings(self._settings),
+                    background=broker.background,
                 ),
             )
         else:
@@ -90,12 +97,17 @@ class KafkaProtocolHandler(ProtocolHandler):
         return self._server.connection(listener)
 
     async def close(self) -> None:
-        self._server.close()
-        await self.services.groups.close()
-        if self.services.tenancy is not None:
-            await self.services.tenancy.close()
-        await self._cleaner.close()
-        await self.services.partitions.close()
+        tenancy = self.services.tenancy
+        await end_all(
+            "the Kafka handler",
+            [
+                ("its clients", self._server.close),
+                ("groups", self.services.groups.close),
+                *([("tenants' groups", tenancy.close)] if tenancy is not None else []),
+                ("the log cleaner", self._cleaner.close),
+                ("retention", self.services.partitions.close),
+            ],
+        )
 
 
 def group_settings(settings: Settings) -> GroupSettings:

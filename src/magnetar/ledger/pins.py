@@ -3,13 +3,15 @@
 A pin is a file ``pins/*.pin`` in the data directory: ``{"needs": {"<managed ledger>": <first offset needed>},
 "until_ms": <time>}``. It holds while the process that made it lives, which the kernel's lock on the file tells, or
 until its time; a reader that was killed pins nothing. No broker is needed to make one, and one that starts later
-finds it. Deleting a topic or its records (DeleteRecords) is an order, and is not held up.
+finds it. One that cannot be read (rights, descriptors) holds everything: somebody may need it. Deleting a topic or its
+records (DeleteRecords) is an order, and is not held up.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import uuid
 from collections.abc import Mapping
@@ -19,6 +21,10 @@ from magnetar.ledger.port import wall_clock_ms
 
 FOLDER = "pins"
 EVERYTHING = -1
+_UNKNOWN: Mapping[str, int] = {"": EVERYTHING}
+_MOST_TOLD = 1000
+_told: set[str] = set()
+_log = logging.getLogger("magnetar.ledger")
 
 
 class Pin:
@@ -55,8 +61,11 @@ def pinned_offset(root: Path, name: str, now_ms: int | None = None) -> int | Non
     """Give the first offset of the managed ledger ``name`` that some reader needs, or None. Removes what is over."""
     try:
         paths = [Path(entry.path) for entry in os.scandir(root / FOLDER) if entry.name.endswith(".pin")]
-    except OSError:
+    except FileNotFoundError:
         return None
+    except OSError as error:
+        _tell_once(f"pins cannot be listed, so everything is kept: {error}")
+        return EVERYTHING
     now_ms = wall_clock_ms() if now_ms is None else now_ms
     needs = [_needs(path, now_ms) for path in paths]
     found = [each.get(name, each.get("", None)) for each in needs]
@@ -64,7 +73,8 @@ def pinned_offset(root: Path, name: str, now_ms: int | None = None) -> int | Non
 
 
 def _needs(path: Path, now_ms: int) -> Mapping[str, int]:
-    """Give what a pin holds; ``""`` stands for all managed ledgers, where a living one cannot be read."""
+    """Give what a pin holds; ``""`` stands for all managed ledgers, where it cannot be read."""
+    needs: Mapping[str, int]
     try:
         with path.open("rb") as file:
             alive = _is_locked(file.fileno())
@@ -73,13 +83,26 @@ def _needs(path: Path, now_ms: int) -> Mapping[str, int]:
                 needs = {str(name): int(offset) for name, offset in content["needs"].items()}
                 alive = alive or now_ms < int(content["until_ms"])
             except (ValueError, KeyError, TypeError, AttributeError):
-                needs = {"": EVERYTHING}
-    except OSError:
+                needs = _UNKNOWN
+    except FileNotFoundError:
         return {}
+    except OSError as error:
+        _tell_once(f"a pin cannot be read, so everything is kept: {error}")
+        return _UNKNOWN
     if alive:
         return needs
-    path.unlink(missing_ok=True)
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        _tell_once(f"a pin that nobody holds any more cannot be removed: {error}")
     return {}
+
+
+def _tell_once(what: str) -> None:
+    """Log it the first time: every partition asks, in every round."""
+    if what not in _told and len(_told) < _MOST_TOLD:
+        _told.add(what)
+        _log.warning("%s", what)
 
 
 def _is_locked(fd: int) -> bool:

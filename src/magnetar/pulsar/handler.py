@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from magnetar.broker.background import end_all
 from magnetar.broker.core import Broker
 from magnetar.broker.handlers import ProtocolHandler
 from magnetar.broker.listeners import Listener
@@ -86,9 +87,13 @@ class PulsarProtocolHandler(ProtocolHandler):
         return Address(*(urls.get(name, "") for name in ("PULSAR", "PULSAR_SSL", "HTTP", "HTTPS")))
 
     async def close(self) -> None:
-        if self._web is not None:
-            self._web.close()
-        await self.services.groups.synchronise()
-        await self._compactions.close()
-        await self.services.topics.close()
-        self._server.close()
+        await end_all(
+            "the Pulsar handler",
+            [
+                *([("clients of its REST", self._web.close)] if self._web is not None else []),
+                ("groups", self.services.groups.synchronise),
+                ("the monitor of compactions", self._compactions.close),
+                ("topics", self.services.topics.close),
+                ("its clients", self._server.close),
+            ],
+        )

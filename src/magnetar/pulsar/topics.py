@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
+from magnetar.broker.background import Repeated, end_all
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import TopicExists, TopicNotFound
 from magnetar.broker.topic import Topic
@@ -42,8 +42,8 @@ class PulsarTopics:
         self.non_persistent = NonPersistentTopics(broker, self.policies, clock)
         self._open: dict[tuple[bytes, int], PulsarTopic] = {}
         self._opening: dict[tuple[bytes, int], asyncio.Future[PulsarTopic]] = {}
-        self._sweeper: asyncio.Task[None] | None = None
-        self._switching: set[asyncio.Future[None]] = set()
+        self._sweeper: Repeated | None = None
+        self._rounds = 0
         self.each_second: list[Callable[[], Awaitable[None]]] = []
         """What else is to be done now and then."""
         self.is_groups: Callable[[PulsarTopic, str], bool] = lambda topic, name: False
@@ -53,18 +53,29 @@ class PulsarTopics:
     def start(self) -> None:
         """Begin to keep cursors now and then, and to look for messages that are too old."""
         self.non_persistent.load()
-        self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
+        self._sweeper = self._broker.background.repeat(
+            "keeping cursors", lambda: _SWEEP_S, self._sweep, essential=True
+        )
 
     async def close(self) -> None:
         """Keep what is to be kept."""
         if self._sweeper is not None:
-            self._sweeper.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._sweeper
-        for topic in self.all_open():
-            topic.close()
-            topic.save()
-        self.non_persistent.close()
+            await self._sweeper.stop()
+
+        def keep(topic: PulsarTopic) -> Callable[[], None]:
+            def step() -> None:
+                topic.close()
+                topic.save()
+
+            return step
+
+        await end_all(
+            "Pulsar's topics",
+            [
+                *((topic.name, keep(topic)) for topic in self.all_open()),
+                ("topics that are not persistent", self.non_persistent.close),
+            ],
+        )
 
     def all_open(self) -> list[PulsarTopic]:
         """Give the partitions of persistent topics that are in use."""
@@ -177,34 +188,31 @@ class PulsarTopics:
             found.apply(self.policies.limits(topic))
             deduplicates = self.policies.deduplicates(topic)
             if deduplicates is not (found.dedup is not None):
-                switching = asyncio.ensure_future(found.switch_deduplication(deduplicates))
-                self._switching.add(switching)
-                switching.add_done_callback(self._switching.discard)
+                self._broker.background.once(
+                    "switching deduplication of", found.switch_deduplication(deduplicates), about=found.name
+                )
             if found.partition < 0 and topic.partitions > 1:
                 del self._open[topic.topic_id, index]
                 found.close()
                 found.save()
 
     async def _sweep(self) -> None:
-        rounds = 0
-        while True:
-            await asyncio.sleep(_SWEEP_S)
-            rounds += 1
-            for work in self.each_second:
-                try:
-                    await work()
-                except Exception:  # the sweep must go on, and the next round tries again
-                    _log.exception("what is done every second failed")
-            self.non_persistent.sweep()
-            for topic in self.all_open():
-                try:
-                    topic.save()
-                    if rounds % self._broker.settings.message_expiry_check_interval_seconds == 0:
-                        await self._expire(topic)
-                    if rounds % self._broker.settings.backlog_quota_check_interval_in_seconds == 0:
-                        await backlog.enforce(topic, self._clock())
-                except (LedgerError, MetadataError, RecordsError) as error:
-                    _log.error("cursors of %s cannot be kept: %s", topic.name, error)
+        self._rounds += 1
+        for work in self.each_second:
+            try:
+                await work()
+            except Exception:  # the sweep must go on, and the next round tries again
+                _log.exception("what is done every second failed")
+        self.non_persistent.sweep()
+        for topic in self.all_open():
+            try:
+                topic.save()
+                if self._rounds % self._broker.settings.message_expiry_check_interval_seconds == 0:
+                    await self._expire(topic)
+                if self._rounds % self._broker.settings.backlog_quota_check_interval_in_seconds == 0:
+                    await backlog.enforce(topic, self._clock())
+            except (LedgerError, MetadataError, RecordsError) as error:
+                _log.error("cursors of %s cannot be kept: %s", topic.name, error)
 
     async def _expire(self, topic: PulsarTopic) -> None:
         ttl_ms = topic.limits.message_ttl_ms

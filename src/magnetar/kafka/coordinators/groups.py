@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from magnetar.broker.background import Background, Repeated
 from magnetar.kafka.coordinators.classic import Caller
 from magnetar.kafka.coordinators.decider import GroupsDecider
 from magnetar.kafka.coordinators.decision import Decision, Token
@@ -66,17 +67,21 @@ class GroupCoordinator:
         settings: GroupSettings,
         clock: Callable[[], int] = steady_clock_ms,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        background: Background | None = None,
     ) -> None:
         self.settings = settings
+        self._background = background or Background()
         self.on_committed: Callable[[str, str, int, int | None], None] = lambda *_: None
         """Called with group, topic, partition and offset (None: forgotten) once that is durable."""
         self.on_joining: Callable[[str], None] = lambda group: None
         """Called with a group before somebody joins it."""
         self._clock = clock
-        self._shards = [Shard(index, log, settings, clock, new_id) for index in range(log.partitions)]
+        self._shards = [
+            Shard(index, log, settings, clock, new_id, self._background) for index in range(log.partitions)
+        ]
         self._log = log
         self._loading: asyncio.Task[None] | None = None
-        self._cleaning: asyncio.Task[None] | None = None
+        self._cleaning: Repeated | None = None
 
     # Life cycle.
 
@@ -86,8 +91,12 @@ class GroupCoordinator:
         for shard in self._shards:
             if shard.partition not in written:
                 shard.start_empty()
-        self._loading = asyncio.create_task(self._load(sorted(written)), name="group coordinator loading")
-        self._cleaning = asyncio.create_task(self._clean(), name="group coordinator expiry")
+        self._loading = self._background.once("group coordinator loading", self._load(sorted(written)))
+        self._cleaning = self._background.repeat(
+            "group coordinator expiry",
+            lambda: self.settings.offsets_retention_check_interval_ms / 1000,
+            self._clean,
+        )
 
     async def _load(self, partitions: list[int]) -> None:
         gate = asyncio.Semaphore(_LOADS_AT_ONCE)
@@ -115,9 +124,7 @@ class GroupCoordinator:
         await asyncio.gather(*(shard.reloaded() for shard in self._shards))
 
     async def _clean(self) -> None:
-        while True:
-            await asyncio.sleep(self.settings.offsets_retention_check_interval_ms / 1000)
-            self.expire_offsets()
+        self.expire_offsets()
 
     def expire_offsets(self) -> None:
         """Forget offsets whose time is over; done regularly by itself."""
@@ -127,9 +134,10 @@ class GroupCoordinator:
 
     async def close(self) -> None:
         """Keep what was decided, then send away whoever waits."""
-        for task in (self._loading, self._cleaning):
-            if task is not None:
-                task.cancel()
+        if self._loading is not None:
+            self._loading.cancel()
+        if self._cleaning is not None:
+            await self._cleaning.stop()
         await asyncio.gather(*(shard.close() for shard in self._shards))
 
     # Members.

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
+from magnetar.broker.background import Background
 from magnetar.kafka.coordinators.decider import GroupsDecider
 from magnetar.kafka.coordinators.decision import Decision, Fact, Release, Token
 from magnetar.kafka.coordinators.log import OffsetsLog
@@ -44,6 +45,7 @@ class Shard:
         settings: GroupSettings,
         clock: Callable[[], int],
         new_id: Callable[[], str],
+        background: Background,
     ) -> None:
         self.partition = partition
         self.decider: GroupsDecider | None = None
@@ -55,6 +57,7 @@ class Shard:
         self._settings = settings
         self._clock = clock
         self._new_id = new_id
+        self._background = background
         self._facts: list[Fact] = []
         self._releases: list[Release] = []
         self._when_loaded: list[Callable[[GroupsDecider], Decision[None]]] = []
@@ -110,7 +113,9 @@ class Shard:
             self._facts += facts
             self._releases += releases
             if self._writer is None:
-                self._writer = asyncio.create_task(self._write(), name=f"group facts {self.partition}")
+                self._writer = self._background.once(
+                    "keeping group facts of partition", self._write(), about=self.partition
+                )
         else:
             _give(releases)
         self._set_alarm()
@@ -232,7 +237,9 @@ class Shard:
     def _start_over(self, code: ErrorCode) -> None:
         self._dismiss(code)
         if not self._closed:
-            self._loader = asyncio.create_task(self.load(), name=f"group facts {self.partition} again")
+            self._loader = self._background.once(
+                "replaying group facts of partition", self.load(), about=self.partition
+            )
 
     def _dismiss(self, code: ErrorCode) -> None:
         """Forget everything, and send away whoever waits."""

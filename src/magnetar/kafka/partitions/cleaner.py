@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 
+from magnetar.broker.background import Repeated
 from magnetar.broker.compaction import is_due, rules_of
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import TopicNotFound
@@ -19,7 +20,7 @@ from magnetar.ledger.errors import LedgerError
 from magnetar.metadata import MetadataError
 from magnetar.records.errors import RecordsError
 
-_FAILURES = LedgerError, MetadataError, RecordsError
+_FAILURES = LedgerError, MetadataError, RecordsError, OSError
 _log = logging.getLogger("magnetar.kafka")
 
 
@@ -30,7 +31,7 @@ class Cleaner:
         self._broker = broker
         self._partitions = partitions
         self._clock = clock
-        self._task: asyncio.Task[None] | None = None
+        self._task: Repeated | None = None
         self._backoff_ms = broker.settings.log_cleaner_backoff_ms
         self._changed = asyncio.Event()
         broker.events.settings_changed.append(self._settings_changed)
@@ -38,18 +39,11 @@ class Cleaner:
     def start(self) -> None:
         """Begin to look, if ``log.cleaner.enable`` says so."""
         if self._broker.settings.log_cleaner_enable:
-            self._task = asyncio.ensure_future(self._run())
+            self._task = self._broker.background.repeat("log cleaner", self._pause, self.clean)
 
     async def close(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-
-    async def _run(self) -> None:
-        while True:
-            await self._pause()
-            await self.clean()
+            await self._task.stop()
 
     async def _pause(self) -> None:
         """Wait until the next round is due; a new backoff counts from the moment at which it is set."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from magnetar.broker.background import Repeated
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import TopicNotFound
 from magnetar.broker.settings import Settings
@@ -23,6 +23,7 @@ from magnetar.records.errors import RecordsError
 if TYPE_CHECKING:
     from magnetar.schema_registry.topic_schemas import TopicFrames
 
+_FAILURES = LedgerError, MetadataError, RecordsError, OSError
 _log = logging.getLogger("magnetar.kafka")
 
 
@@ -49,20 +50,23 @@ class Partitions:
                     "kafka.apply.avro.schema.on.decode gives consumers ids of schemas, but no registry is served to "
                     "ask for them: set schema.registry.listeners"
                 )
-        self._sweeper: asyncio.Task[None] | None = None
+        self._sweeper: Repeated | None = None
         broker.events.topic_deleted.append(self._deleted)
         broker.events.topic_changed.append(self._changed)
         broker.events.settings_changed.append(self._settings_changed)
 
     def start(self) -> None:
         """Begin to look after retention."""
-        self._sweeper = asyncio.ensure_future(self._sweep())
+        self._sweeper = self._broker.background.repeat(
+            "retention",
+            lambda: self._broker.settings.log_retention_check_interval_ms / 1000,
+            self.retain,
+            essential=True,
+        )
 
     async def close(self) -> None:
         if self._sweeper is not None:
-            self._sweeper.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._sweeper
+            await self._sweeper.stop()
 
     def opened(self, topic: str, topic_id: bytes, index: int) -> Partition | None:
         """Give a partition that is open already, by the name its topic is kept under or, without one, by its id."""
@@ -123,14 +127,8 @@ class Partitions:
         for topic in self._broker.topics():
             self._changed(topic)
 
-    async def _sweep(self) -> None:
-        """Now and then let go of what retention no longer holds, and forget producers long silent."""
-        while True:
-            await asyncio.sleep(self._broker.settings.log_retention_check_interval_ms / 1000)
-            await self.retain()
-
     async def retain(self) -> None:
-        """Do now what is done regularly."""
+        """Let go of what retention no longer holds, and forget producers long silent; done regularly by itself."""
         now_ms = self._clock()
         await self._open_overdue(now_ms)
         expired = now_ms - self._broker.settings.producer_id_expiration_ms
@@ -139,7 +137,7 @@ class Partitions:
             try:
                 if "delete" in partition.topic.config.cleanup_policy:
                     partition.log.retain(now_ms)
-            except LedgerError:
+            except _FAILURES:
                 _log.exception("retention of %s-%d failed", partition.topic.kafka_name, partition.index)
             await asyncio.sleep(0)
 
@@ -159,7 +157,7 @@ class Partitions:
                         await self.get(topic, index)
                 except TopicNotFound:
                     pass  # deleted meanwhile
-                except (LedgerError, MetadataError, RecordsError):
+                except _FAILURES:
                     _log.exception("retention of %s-%d failed", topic.kafka_name, index)
             await asyncio.sleep(0)
 

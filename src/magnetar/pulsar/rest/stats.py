@@ -278,10 +278,12 @@ async def metrics(ask: Ask) -> Reply:
     from prometheus_client import generate_latest
     from prometheus_client.registry import CollectorRegistry
 
+    from magnetar.pulsar.rest.broker_metrics import BackgroundCollector
     from magnetar.pulsar.rest.metrics import TopicCollector
 
     topics = ask.services.topics
     registry = CollectorRegistry(auto_describe=False)
+    registry.register(BackgroundCollector(ask.services.broker.background))
     registry.register(TopicCollector(topics.all_open(), topics.non_persistent.all_open()))
     return Reply(generate_latest(registry), "text/plain; version=0.0.4; charset=utf-8")
 
