@@ -91,7 +91,7 @@ class GroupCursors:
         offset = min(max(offset, log.first_offset), log.visible_offset)
         entries = await log.read(offset, max_bytes=1) if offset < log.visible_offset else []
         if not entries:
-            topic.seek(subscription, topic.places.end())
+            topic.seek(subscription, await topic.places.end())
             return
         entry = entries[0]
         place = Position(entry.ledger_id, entry.entry_id)

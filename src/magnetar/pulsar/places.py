@@ -12,27 +12,36 @@ class Places:
     def __init__(self, log: ManagedLedger) -> None:
         self._log = log
 
-    def of(self, place: tuple[int, int]) -> Position:
+    async def of(self, place: tuple[int, int]) -> Position:
         """Give the entry that a client names, or the nearest one behind it that there is or will be."""
-        ledgers = self._log.ledgers()
-        if not ledgers:
-            return Position(-1, 0)
-        for ledger in ledgers:
+        end = await self.end()
+        for ledger in self._log.ledgers():
             if place[0] < ledger.ledger_id:
-                return Position(ledger.ledger_id, 0)
+                return min(Position(ledger.ledger_id, 0), end)
             if place[0] == ledger.ledger_id and place[1] < ledger.entries:
-                return Position(ledger.ledger_id, max(place[1], 0))
-        return self.end()
+                return min(Position(ledger.ledger_id, max(place[1], 0)), end)
+        return end
 
-    def end(self) -> Position:
-        """Give the place right behind the last entry."""
-        ledgers = self._log.ledgers()
-        return Position(ledgers[-1].ledger_id, ledgers[-1].entries) if ledgers else Position(-1, 0)
+    async def end(self) -> Position:
+        """Give the place right behind the last entry that may be read."""
+        last = await self.last()
+        return Position(last.ledger_id, last.entry_id + 1)
 
-    def last(self) -> Position:
-        """Give the place of the last entry."""
-        end = self.end()
-        return Position(end.ledger_id, end.entry_id - 1)
+    async def last(self) -> Position:
+        """Give the place of the last entry that may be read; with entry id -1 where there is none.
+
+        What is being made durable lies behind it: a subscription that began there would miss it, and one that had
+        passed over it what takes its place after the power failed.
+        """
+        log, ledgers = self._log, self._log.ledgers()
+        if not ledgers:
+            return Position(-1, -1)
+        if log.visible_offset == log.next_offset:
+            return Position(ledgers[-1].ledger_id, ledgers[-1].entries - 1)
+        found = await self.last_entry()
+        return (
+            Position(ledgers[0].ledger_id, -1) if found is None else Position(found.ledger_id, found.entry_id)
+        )
 
     def bytes_behind(self, mark: Position) -> int:
         """Give about how many bytes lie behind a position: of its own ledger the share of the entries."""
@@ -49,7 +58,7 @@ class Places:
         found = await self._log.find_first(
             lambda entry: index_of(entry.data).broker_timestamp >= timestamp_ms
         )
-        return self.end() if found is None else Position(found.ledger_id, found.entry_id)
+        return await self.end() if found is None else Position(found.ledger_id, found.entry_id)
 
     async def last_entry(self, *, compacted: bool = False) -> StoredEntry | None:
         """Give the last entry that may be read, by readers of what is compacted or by any, or None."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from magnetar.broker.limits import Limits as TopicLimits
 from magnetar.broker.limits import Persistence
 from magnetar.broker.topic import Topic
-from magnetar.ledger.cursor import Cursor, Cursors
+from magnetar.ledger.cursor import Cursor, Cursors, Start
 from magnetar.ledger.port import Appended, ManagedLedger, Position
 from magnetar.metadata import MetadataStore
 from magnetar.pulsar.deduplication import CURSOR as DEDUPLICATION_CURSOR
@@ -234,9 +234,11 @@ class PulsarTopic:
         """Give where a new subscription begins, if it says so more exactly than first or last."""
         if wanted.rollback_ms:
             return await self.places.at(self._clock() - wanted.rollback_ms)
-        if wanted.start_place is None:
-            return None
-        return self.places.of(wanted.start_place)
+        if wanted.start_place is not None:
+            return await self.places.of(wanted.start_place)
+        # A cursor by itself begins behind what was written, which may not be durable yet.
+        in_flight = self.log.visible_offset < self.log.next_offset
+        return await self.places.end() if in_flight and wanted.start is Start.latest else None
 
     # -- moving
 

@@ -167,7 +167,7 @@ async def _read_one(
         records=b"",
     )
     if asked.last_fetched_epoch > LEADER_EPOCH:
-        row.diverging_epoch = EpochEndOffset(epoch=LEADER_EPOCH, end_offset=log.next_offset)
+        row.diverging_epoch = EpochEndOffset(epoch=LEADER_EPOCH, end_offset=log.visible_offset)
         return row, 0
     if room < min(asked.partition_max_bytes, _LEAST_ROOM) and not is_first:
         return row, 0

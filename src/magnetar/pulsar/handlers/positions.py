@@ -45,7 +45,7 @@ async def _seek(connection: Connection, command: CommandSeek, consuming: Consumi
     if command.HasField("message_publish_time"):
         position = await topic.places.at(command.message_publish_time)
     elif command.HasField("message_id"):
-        position = topic.places.of(place_of(command.message_id))
+        position = await topic.places.of(place_of(command.message_id))
         subscription.acks.forget_part(position)
     else:
         raise PulsarError("Seek without a message id or a time", ServerError.MetadataError)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import suppress
 
 from magnetar.ledger.errors import LedgerNotFound
 from magnetar.ledger.port import Position, StoredEntry
@@ -40,13 +41,17 @@ async def examine(ask: Ask) -> Reply:
         max(ask.number("messagePosition", 1), 1),
         ask.query.get("initialPosition") == "earliest",
     )
-    ledgers = topic.log.ledgers()
-    total = sum(ledger.entries for ledger in ledgers)
-    place = number - 1 if at_start else total - number
-    for ledger in ledgers:
-        if 0 <= place < ledger.entries:
-            return await _message(await _entry(topic, ledger.ledger_id, place))
-        place -= ledger.entries
+    end = await topic.places.end()
+    there = [
+        (each.ledger_id, end.entry_id if each.ledger_id == end.ledger_id else each.entries)
+        for each in topic.log.ledgers()
+        if each.ledger_id <= end.ledger_id
+    ]
+    place = number - 1 if at_start else sum(entries for _, entries in there) - number
+    for ledger_id, entries in there:
+        if 0 <= place < entries:
+            return await _message(await _entry(topic, ledger_id, place))
+        place -= entries
     raise RestError(404, "Could not examine messages: there are not so many")
 
 
@@ -78,10 +83,11 @@ async def backlog_size(ask: Ask) -> Reply:
 
 
 async def _entry(topic: PulsarTopic, ledger_id: int, entry_id: int) -> StoredEntry:
-    try:
-        return await topic.log.entry(Position(ledger_id, entry_id))
-    except LedgerNotFound:
-        raise RestError(404, "Message not found: the ledger or the entry is not there") from None
+    with suppress(LedgerNotFound):
+        found = await topic.log.entry(Position(ledger_id, entry_id))
+        if found.last_offset < topic.log.visible_offset:
+            return found
+    raise RestError(404, "Message not found: the ledger or the entry is not there")
 
 
 async def _message(entry: StoredEntry) -> Reply:

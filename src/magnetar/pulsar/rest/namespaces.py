@@ -124,13 +124,13 @@ async def clear_backlog(ask: Ask) -> None:
         (topic, subscription)
         async for topic in all_topics(ask)
         for name, subscription in topic.subscriptions.items()
-        if wanted in (None, name) and topic.places.last().ledger_id >= 0
+        if wanted in (None, name) and topic.log.ledgers()
     ]
     for topic, subscription in concerned:  # before anything is moved
         groups.check(topic, subscription.name)
     for topic, subscription in concerned:
         async with groups.moving(topic, subscription):
-            subscription.skip_to(topic.places.last())
+            subscription.skip_to(await topic.places.last())
 
 
 async def unsubscribe(ask: Ask) -> None:

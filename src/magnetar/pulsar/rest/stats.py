@@ -35,7 +35,7 @@ async def partitioned_stats(ask: Ask) -> dict[str, Any]:
 
 async def internal_stats(ask: Ask) -> dict[str, Any]:
     """Give a topic's ledgers and cursors."""
-    return topic_internals(await one(ask))
+    return await topic_internals(await one(ask))
 
 
 async def partitioned_internal_stats(ask: Ask) -> dict[str, Any]:
@@ -44,7 +44,7 @@ async def partitioned_internal_stats(ask: Ask) -> dict[str, Any]:
     partitions = await every(ask)
     return {
         "metadata": {"partitions": topic.partitions if topic.partitioned else 0},
-        "partitions": {partition.name: topic_internals(partition) for partition in partitions},
+        "partitions": {partition.name: await topic_internals(partition) for partition in partitions},
     }
 
 
@@ -113,8 +113,9 @@ def subscription_stats(subscription: Subscription, topic: PulsarTopic) -> dict[s
     }
 
 
-def topic_internals(topic: PulsarTopic) -> dict[str, Any]:
+async def topic_internals(topic: PulsarTopic) -> dict[str, Any]:
     """Give what Pulsar's ``PersistentTopicInternalStats`` has."""
+    confirmed = await topic.places.last()
     ledgers = topic.log.ledgers()
     last = ledgers[-1] if ledgers else None
     compacted = topic.log.compacted
@@ -128,7 +129,7 @@ def topic_internals(topic: PulsarTopic) -> dict[str, Any]:
         "lastLedgerCreatedTimestamp": _time(last.created_ms) if last is not None else "",
         "waitingCursorsCount": 0,
         "pendingAddEntriesCount": 0,
-        "lastConfirmedEntry": f"{last.ledger_id}:{last.entries - 1}" if last is not None else "-1:-1",
+        "lastConfirmedEntry": f"{confirmed.ledger_id}:{confirmed.entry_id}",
         "state": "LedgerOpened" if topic.log.terminated is None else "Terminated",
         "ledgers": [_ledger(each) for each in ledgers],
         "cursors": {name: _cursor(each, topic) for name, each in topic.subscriptions.items()}
@@ -141,7 +142,10 @@ def topic_internals(topic: PulsarTopic) -> dict[str, Any]:
             "offloaded": False,
             "underReplicated": False,
         },
-        "properties": {"firstOffset": str(topic.log.first_offset), "nextOffset": str(topic.log.next_offset)},
+        "properties": {
+            "firstOffset": str(topic.log.first_offset),
+            "nextOffset": str(topic.log.visible_offset),
+        },
     }
 
 

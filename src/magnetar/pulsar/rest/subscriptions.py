@@ -44,7 +44,7 @@ async def create(ask: Ask) -> None:
         except NotAllowed as error:  # there are as many as there may be
             raise RestError(409, str(error)) from None
         if exact is not None:
-            topic.seek(made, topic.places.of(exact))
+            topic.seek(made, await topic.places.of(exact))
 
 
 async def delete(ask: Ask) -> None:
@@ -60,7 +60,7 @@ async def delete(ask: Ask) -> None:
 async def skip_all(ask: Ask) -> None:
     """Have a subscription pass over everything there is."""
     for topic, subscription in await _each(ask):
-        last = topic.places.last()
+        last = await topic.places.last()
         if last.ledger_id >= 0:
             async with ask.services.groups.moving(topic, subscription):
                 subscription.skip_to(last)
@@ -93,11 +93,11 @@ async def reset_to_position(ask: Ask) -> None:
     if place is None:
         raise RestError(412, "the body must hold ledgerId and entryId")
     if place == (-1, -1):
-        position = topic.places.of((-1, -1))
+        position = await topic.places.of((-1, -1))
     elif place[0] >= _LONG_MAX:
-        position = topic.places.end()
+        position = await topic.places.end()
     else:
-        position = topic.places.of((place[0], place[1] + bool(content.get("isExcluded"))))
+        position = await topic.places.of((place[0], place[1] + bool(content.get("isExcluded"))))
     async with ask.services.groups.moving(topic, subscription):
         topic.seek(subscription, position)
 
