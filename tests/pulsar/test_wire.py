@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.pulsar.dispatch.consumer import mask_of, words
 from magnetar.pulsar.dispatch.murmur import murmur3_32
 from magnetar.pulsar.wire import encode
 from magnetar.pulsar.wire.frames import BIG_FRAME_BYTES, BadFrame, FrameReader, read_frame
@@ -96,11 +95,6 @@ def test_a_command_without_what_it_must_have_is_refused() -> None:
 )
 def test_keys_are_hashed_as_pulsars_clients_hash_them(text: bytes, value: int) -> None:
     assert murmur3_32(text) == value
-
-
-@given(st.integers(0, 2**200))
-def test_a_set_of_batch_indexes_is_the_same_in_words(mask: int) -> None:
-    assert mask_of(words(mask)) == mask
 
 
 def record(*fields: object) -> dict[str, object]:

@@ -16,14 +16,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
+from magnetar.ledger.ack_sets import set_of, words_of
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.info import path_of
 from magnetar.ledger.port import Position
 from magnetar.ledger.protobuf import fields, message, number, signed
 from magnetar.records.errors import CorruptBatch
 
-_WORD_BITS = 64
-_WORD = (1 << _WORD_BITS) - 1
+_MOST_WORDS = 1 << 18
+"""Of one entry: 16 million messages, more than the largest batch unpacks to. A longer set is not kept: the entry comes
+again whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def encode_cursor(info: CursorInfo) -> bytes:
         + number(6, info.last_active_ms)
         + b"".join(
             message(
-                7, message(1, _position(position)) + b"".join(number(2, word) for word in _words(remaining))
+                7, message(1, _position(position)) + b"".join(number(2, word) for word in words_of(remaining))
             )
             for position, remaining in info.partly
         )
@@ -82,7 +84,9 @@ def decode_cursor(data: bytes, *, name: str = "") -> CursorInfo:
                 ends = dict(fields(value))
                 ranges.append((_decode_position(ends[1]), _decode_position(ends[2])))
             elif place == 7:
-                partly.append(_decode_partly(value))
+                part = _decode_partly(value)
+                if part is not None:
+                    partly.append(part)
             elif place == 8:
                 pair = dict(fields(value))
                 properties[_text(pair[1])] = _text(pair[2])
@@ -92,22 +96,19 @@ def decode_cursor(data: bytes, *, name: str = "") -> CursorInfo:
     return CursorInfo(mark_delete, tuple(ranges), numbers.get(6, 0), tuple(partly), properties)
 
 
-def _words(remaining: int) -> list[int]:
-    return [remaining >> shift & _WORD for shift in range(0, max(remaining.bit_length(), 1), _WORD_BITS)]
-
-
-def _decode_partly(data: bytes) -> tuple[Position, int]:
+def _decode_partly(data: int | bytes) -> tuple[Position, int] | None:
     position = None
-    remaining = shift = 0
+    words: list[int] = []
     for place, value in fields(data):
         if place == 1:
             position = _decode_position(value)
         elif place == 2 and isinstance(value, int):
-            remaining |= (value & _WORD) << shift
-            shift += _WORD_BITS
+            words.append(value)
+            if len(words) > _MOST_WORDS:
+                return None
     if position is None:
         raise KeyError("position")
-    return position, remaining
+    return position, set_of(words, 64 * len(words))
 
 
 def _text(data: int | bytes) -> str:

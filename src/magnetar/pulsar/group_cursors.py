@@ -22,7 +22,6 @@ from magnetar.ledger.errors import LedgerError, OffsetOutOfRange
 from magnetar.ledger.port import Position
 from magnetar.metadata import MetadataError
 from magnetar.pulsar.dispatch.base import SubType
-from magnetar.pulsar.dispatch.consumer import words
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.errors import PulsarError
@@ -99,7 +98,7 @@ class GroupCursors:
         topic.seek(subscription, place)
         if offset > first:
             remaining = (1 << (entry.last_offset - first + 1)) - (1 << (offset - first))
-            subscription.acks.begin_within(place, words(remaining))
+            subscription.acks.begin_within(place, remaining)
 
     async def offset_of(self, topic: PulsarTopic, subscription: Subscription) -> int:
         """Give the offset of the first message that is not acknowledged."""

@@ -1,24 +1,28 @@
 """What a persistent subscription is done with: entries, parts of batches, and everything up to an entry.
 
 Consumers acknowledge one message at a time; the cursor takes ranges. What comes within a few milliseconds is joined.
+Which messages of a batch remain is never more than the batch has, and of all batches together bounded: a batch beyond
+that comes again whole, as all do where parts of batches do not count.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import ManagedLedger, Position
-from magnetar.pulsar.dispatch.consumer import mask_of
 from magnetar.pulsar.dispatch.deliveries import Place
 from magnetar.pulsar.errors import PulsarError
 from magnetar.pulsar.wire.pulsar_pb2 import ServerError
+from magnetar.records.entry import decode_entry
 
 _DELAY_S = 0.005
 _MOST_WAITING = 1000
+_MOST_PARTLY = 10_000  # batches, as many as the cursor keeps
+_MOST_PARTLY_BYTES = 8 << 20
+_MOST_SIZES = 10_000
 _log = logging.getLogger("magnetar.pulsar")
 
 
@@ -32,6 +36,10 @@ class Acknowledgements:
         self._cursor = cursor
         self._name = name
         self._within_batches = within_batches
+        self._sizes: dict[Place, int] = {}
+        self._partly_bytes = (
+            0  # at most so many: what the cursor passes over is taken off when there is no room
+        )
         self._waiting: list[Place] = []
         self._timer: asyncio.TimerHandle | None = None
 
@@ -45,6 +53,28 @@ class Acknowledgements:
             if place[0] < ledger.ledger_id:  # of a ledger that was let go
                 return
         raise PulsarError(f"{self._log.name} has no entry {place[0]}:{place[1]}", ServerError.MetadataError)
+
+    # -- how many messages entries have
+
+    def sent(self, place: Place, messages: int) -> None:
+        """Note how many messages a batch has that goes out: parts of it may be acknowledged soon."""
+        self._sizes[place] = messages
+        if len(self._sizes) > _MOST_SIZES:
+            del self._sizes[next(iter(self._sizes))]
+
+    def batch_size(self, place: Place) -> int | None:
+        """Give how many messages an entry has, None where only storage knows."""
+        return self._sizes.get(place)
+
+    async def stored_batch_size(self, place: Place) -> int:
+        """Give how many messages an entry has; raise ``PulsarError`` for none, or ``LedgerError``."""
+        self.check(place)
+        entry = await self._log.entry(Position(*place))
+        messages = entry.last_offset - decode_entry(entry.data).base_offset + 1
+        self.sent(place, messages)
+        return messages
+
+    # -- being done
 
     def done(self, place: Place) -> None:
         """Be done with an entry."""
@@ -64,9 +94,23 @@ class Acknowledgements:
         if not remaining:
             return False
         self.check(place)
+        self._note(place, remaining)
+        return True
+
+    def _note(self, place: Place, remaining: int) -> None:
+        """Keep what remains of a batch, if there is room for it."""
+        if place not in self.partly:
+            size = remaining.bit_length() // 8
+            if len(self.partly) >= _MOST_PARTLY or not self._has_room(size):
+                return
+            self._partly_bytes += size
         self.partly[place] = remaining
         self._cursor.keep()
-        return True
+
+    def _has_room(self, size: int) -> bool:
+        if self._partly_bytes + size > _MOST_PARTLY_BYTES:
+            self._partly_bytes = sum(each.bit_length() // 8 for each in self.partly.values())
+        return self._partly_bytes + size <= _MOST_PARTLY_BYTES
 
     def done_up_to(self, place: Place, remaining: int | None) -> None:
         """Be done with everything up to an entry, of that one's batch with all but ``remaining``."""
@@ -74,8 +118,7 @@ class Acknowledgements:
         self.flush()
         if remaining:
             if self._within_batches:
-                self.partly[place] = self.partly.get(place, remaining) & remaining
-                self._cursor.keep()
+                self._note(place, self.partly.get(place, remaining) & remaining)
             self._cursor.mark_delete(Position(place[0], place[1] - 1))
         else:
             self._cursor.mark_delete(Position(*place))
@@ -112,10 +155,9 @@ class Acknowledgements:
         self.partly.pop((position.ledger_id, position.entry_id), None)
         self._cursor.keep()
 
-    def begin_within(self, position: Position, ack_set: Sequence[int]) -> None:
-        """Begin anew inside a batch, with the messages that ``ack_set`` says remain."""
-        self.partly[position.ledger_id, position.entry_id] = mask_of(ack_set)
-        self._cursor.keep()
+    def begin_within(self, position: Position, remaining: int) -> None:
+        """Begin anew inside a batch, with those messages of it that ``remaining`` says."""
+        self._note((position.ledger_id, position.entry_id), remaining)
 
     def _forget_parts(self, before: Place) -> None:
         for place in [each for each in self.partly if each < before]:

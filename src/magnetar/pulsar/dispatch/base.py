@@ -81,6 +81,14 @@ class AnySubscription(ABC):
 
     # -- messages
 
+    def batch_size(self, place: Place) -> int | None:
+        """Give how many messages an entry has that may be acknowledged, None where only storage knows."""
+        return 0
+
+    async def stored_batch_size(self, place: Place) -> int:
+        """Give the same as storage knows it; raise ``PulsarError`` or ``LedgerError``."""
+        return 0
+
     @abstractmethod
     def kick(self) -> None:
         """Send on, if something can be sent."""

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from magnetar.ledger.ack_sets import words_of
 from magnetar.pulsar.dispatch.deliveries import Delivery, Place
 from magnetar.pulsar.wire import encode
 from magnetar.records.compression import Buffer
-
-_WORD = (1 << 64) - 1
 
 
 class Sink(Protocol):
@@ -89,7 +88,7 @@ class Consumer:
         parts: list[Buffer] = []
         for delivery, redeliveries, remaining in deliveries:
             body = delivery.body
-            ack_set = () if remaining is None else words(remaining)
+            ack_set = () if remaining is None else words_of(remaining)
             parts.append(
                 encode.message_head(
                     self.consumer_id,
@@ -107,20 +106,3 @@ class Consumer:
             self.redelivered += redeliveries > 0
         if parts:
             self.sink.deliver(parts)
-
-
-def words(mask: int) -> list[int]:
-    """Give a set of batch indexes as the 64-bit words that Pulsar sends."""
-    found = []
-    while mask:
-        found.append(mask & _WORD)
-        mask >>= 64
-    return found or [0]
-
-
-def mask_of(ack_set: Sequence[int]) -> int:
-    """Give the set that Pulsar's 64-bit words stand for."""
-    mask = 0
-    for place, word in enumerate(ack_set):
-        mask |= (word & _WORD) << (64 * place)
-    return mask

@@ -206,6 +206,8 @@ class Shared(Subscription):
         consumer.permits -= messages
         consumer.unacked += messages
         consumer.pending[place] = Pending(messages, delivery.last_offset, key_hash)
+        if delivery.messages > 1:
+            self.acks.sent(place, delivery.messages)
         outbox.add(consumer, delivery, self._redeliveries.get(place, 0), remaining)
 
     # -- delayed delivery

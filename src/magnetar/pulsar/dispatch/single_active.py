@@ -60,6 +60,8 @@ class SingleActive(Subscription):
                 delivery = self._ahead.popleft()
                 remaining = self._partly.get(delivery.place)
                 consumer.permits -= delivery.messages if remaining is None else remaining.bit_count()
+                if delivery.messages > 1:
+                    self.acks.sent(delivery.place, delivery.messages)
                 outbox.add(consumer, delivery, 0, remaining)
             outbox.send()
             await asyncio.sleep(0)

@@ -131,6 +131,12 @@ class Subscription(AnySubscription):
 
     # -- being done with entries
 
+    def batch_size(self, place: Place) -> int | None:
+        return self.acks.batch_size(place)
+
+    async def stored_batch_size(self, place: Place) -> int:
+        return await self.acks.stored_batch_size(place)
+
     def acknowledge(self, consumer: Consumer, place: Place, remaining: int | None) -> None:
         if remaining is not None and self.acks.done_but(place, remaining):
             return

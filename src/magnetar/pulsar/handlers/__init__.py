@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from magnetar.pulsar.handlers import (
+    acks,
     connect,
     consume,
     lookup,
@@ -34,7 +35,7 @@ ROUTES: dict[BaseCommand.Type, Route] = {
     BaseCommand.CLOSE_PRODUCER: Route("close_producer", produce.close_producer, error_answer),
     BaseCommand.SUBSCRIBE: Route("subscribe", consume.subscribe, error_answer),
     BaseCommand.FLOW: Route("flow", consume.flow, silence),
-    BaseCommand.ACK: Route("ack", consume.ack, silence),
+    BaseCommand.ACK: Route("ack", acks.ack, silence),
     BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: Route(
         "redeliverUnacknowledgedMessages", consume.redeliver, silence
     ),

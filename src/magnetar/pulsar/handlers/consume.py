@@ -1,4 +1,4 @@
-"""SUBSCRIBE, FLOW, ACK, REDELIVER_UNACKNOWLEDGED_MESSAGES, UNSUBSCRIBE and CLOSE_CONSUMER."""
+"""SUBSCRIBE, FLOW, REDELIVER_UNACKNOWLEDGED_MESSAGES, UNSUBSCRIBE and CLOSE_CONSUMER."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.errors import TopicNotFound
 from magnetar.ledger.cursor import Start
-from magnetar.ledger.errors import LedgerError
 from magnetar.pulsar.admission import check_consumer, check_subscribe_rate
 from magnetar.pulsar.connection import Consuming
 from magnetar.pulsar.dispatch.base import SubType
-from magnetar.pulsar.dispatch.consumer import Consumer, mask_of
+from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.dispatch.keys import Division
 from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.errors import (
@@ -20,13 +19,10 @@ from magnetar.pulsar.errors import (
     NotAllowed,
     NotAuthorized,
     PulsarError,
-    code_for,
 )
 from magnetar.pulsar.handlers.route import success
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.wire.pulsar_pb2 import (
-    BaseCommand,
-    CommandAck,
     CommandCloseConsumer,
     CommandFlow,
     CommandRedeliverUnacknowledgedMessages,
@@ -147,43 +143,6 @@ def flow(connection: Connection, command: CommandFlow, entry: memoryview) -> Non
     consuming = connection.consumers.get(command.consumer_id)
     if consuming is not None and command.messagePermits > 0:
         consuming.subscription.flow(consuming.consumer, command.messagePermits)
-
-
-def ack(connection: Connection, command: CommandAck, entry: memoryview) -> None:
-    """Messages are done with. What a client calls acknowledged and is not there is its own affair, unless it asks."""
-    consuming = connection.consumers.get(command.consumer_id)
-    error: Exception | None = None
-    if consuming is None:
-        error = PulsarError("Consumer not found", ServerError.ConsumerNotFound)
-    elif command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits"):
-        error = NotAllowed("Transaction manager is not started or not enabled")
-    else:
-        error = _acknowledge(consuming, command)
-    if command.HasField("request_id"):
-        if consuming is not None:
-            consuming.subscription.flush_acks()
-        answer = BaseCommand(type=BaseCommand.ACK_RESPONSE)
-        answer.ackResponse.consumer_id = command.consumer_id
-        answer.ackResponse.request_id = command.request_id
-        if error is not None:
-            answer.ackResponse.error = code_for(error)
-            answer.ackResponse.message = str(error)
-        connection.answer(answer)
-
-
-def _acknowledge(consuming: Consuming, command: CommandAck) -> Exception | None:
-    """Do all that can be done; give what stood against the rest."""
-    subscription, consumer = consuming.subscription, consuming.consumer
-    cumulative = command.ack_type == CommandAck.Cumulative
-    acknowledge = subscription.acknowledge_up_to if cumulative else subscription.acknowledge
-    failed: Exception | None = None
-    for message_id in command.message_id:
-        remaining = mask_of(message_id.ack_set) if message_id.ack_set else None
-        try:
-            acknowledge(consumer, place_of(message_id), remaining)
-        except (PulsarError, LedgerError) as error:
-            failed = error
-    return failed
 
 
 def redeliver(

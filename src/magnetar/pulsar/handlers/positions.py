@@ -6,6 +6,8 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from magnetar.ledger.ack_sets import set_of
+from magnetar.ledger.port import Position
 from magnetar.pulsar.connection import Consuming
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.subscription import Subscription
@@ -49,10 +51,20 @@ async def _seek(connection: Connection, command: CommandSeek, consuming: Consumi
         subscription.acks.forget_part(position)
     else:
         raise PulsarError("Seek without a message id or a time", ServerError.MetadataError)
+    remaining = (
+        await _remaining(subscription, position, command.message_id) if command.HasField("message_id") else 0
+    )
     topic.seek(subscription, position)
-    if command.HasField("message_id") and command.message_id.ack_set:
-        subscription.acks.begin_within(position, command.message_id.ack_set)
+    if remaining:
+        subscription.acks.begin_within(position, remaining)
     connection.answer(success(command.request_id))
+
+
+async def _remaining(subscription: Subscription, position: Position, message_id: MessageIdData) -> int:
+    """Give which messages of the entry at ``position`` shall come again, 0 for all of them."""
+    if not message_id.ack_set or position != place_of(message_id):
+        return 0  # behind the end, or behind an entry that was let go of, there is nothing to begin within
+    return set_of(message_id.ack_set, await subscription.stored_batch_size(position))
 
 
 def last_message_id(

@@ -25,8 +25,8 @@ def message_id(ledger_id: int, entry_id: int, partition: int, ack_set: Sequence[
     body = b"\x08" + encode_unsigned(ledger_id & _UINT64) + b"\x10" + encode_unsigned(entry_id & _UINT64)
     if partition >= 0:
         body += b"\x18" + encode_unsigned(partition)
-    for word in ack_set:
-        body += b"\x28" + encode_unsigned(word & _UINT64)
+    if ack_set:
+        body += b"".join(b"\x28" + encode_unsigned(word & _UINT64) for word in ack_set)
     return body
 
 
@@ -44,8 +44,8 @@ def message_head(
     body = b"\x08" + encode_unsigned(consumer_id) + b"\x12" + encode_unsigned(len(place)) + place
     if redelivery_count:
         body += b"\x18" + encode_unsigned(redelivery_count)
-    for word in ack_set:
-        body += b"\x20" + encode_unsigned(word & _UINT64)
+    if ack_set:
+        body += b"".join(b"\x20" + encode_unsigned(word & _UINT64) for word in ack_set)
     if consumer_epoch is not None:
         body += b"\x28" + encode_unsigned(consumer_epoch)
     command = _MESSAGE + encode_unsigned(len(body)) + body

@@ -1,0 +1,120 @@
+"""ACK: messages are done with. What a client calls acknowledged and is not there is its own affair, unless it asks.
+
+What one command asks is bounded by what is stored: of a batch's *ack set* no more is looked at than the batch has
+messages, and very many ids give the loop a turn now and then. (Pulsar takes a set of any length as it comes.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from magnetar.ledger.ack_sets import set_of
+from magnetar.ledger.errors import LedgerError
+from magnetar.pulsar.connection import Consuming
+from magnetar.pulsar.dispatch.base import AnySubscription
+from magnetar.pulsar.dispatch.consumer import Consumer
+from magnetar.pulsar.dispatch.deliveries import Place
+from magnetar.pulsar.errors import NotAllowed, PulsarError, code_for
+from magnetar.pulsar.handlers.consume import place_of
+from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, CommandAck, MessageIdData, ServerError
+from magnetar.records.errors import RecordsError
+
+if TYPE_CHECKING:
+    from magnetar.pulsar.connection import Connection
+
+_AT_ONCE = 500  # ids that are done in one go: a millisecond or so
+_TURN_S = 0.002  # after which others have a turn
+
+
+def ack(connection: Connection, command: CommandAck, entry: memoryview) -> Coroutine[Any, Any, None] | None:
+    """Be done with messages, at once where nothing has to be looked up and it does not take long."""
+    consuming = connection.consumers.get(command.consumer_id)
+    if consuming is None:
+        _answer(connection, command, None, PulsarError("Consumer not found", ServerError.ConsumerNotFound))
+    elif command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits"):
+        error = NotAllowed("Transaction manager is not started or not enabled")
+        _answer(connection, command, consuming, error)
+    elif len(command.message_id) > _AT_ONCE or not _all_known(consuming.subscription, command):
+        return _acknowledge_slowly(connection, command, consuming)
+    else:
+        failed: Exception | None = None
+        acknowledge = _way(consuming.subscription, command)
+        for message_id in command.message_id:
+            place = place_of(message_id)
+            size = consuming.subscription.batch_size(place) if message_id.ack_set else None
+            failed = _try(acknowledge, consuming.consumer, place, _remaining(message_id, size)) or failed
+        _answer(connection, command, consuming, failed)
+    return None
+
+
+def _all_known(subscription: AnySubscription, command: CommandAck) -> bool:
+    return all(
+        not message_id.ack_set or subscription.batch_size(place_of(message_id)) is not None
+        for message_id in command.message_id
+    )
+
+
+async def _acknowledge_slowly(connection: Connection, command: CommandAck, consuming: Consuming) -> None:
+    """Do the same with turns for others, and with sizes of batches from storage."""
+    subscription = consuming.subscription
+    failed: Exception | None = None
+    acknowledge = _way(subscription, command)
+    time = asyncio.get_running_loop().time
+    until = time() + _TURN_S
+    for message_id in command.message_id:
+        if time() > until:
+            await asyncio.sleep(0)
+            until = time() + _TURN_S
+            if consuming.topic.subscriptions.get(subscription.name) is not subscription:
+                return  # it ended meanwhile
+        place = place_of(message_id)
+        size = None
+        if message_id.ack_set and (size := subscription.batch_size(place)) is None:
+            try:
+                size = await subscription.stored_batch_size(place)
+            except (PulsarError, LedgerError, RecordsError) as error:
+                failed = error
+                continue
+        failed = _try(acknowledge, consuming.consumer, place, _remaining(message_id, size)) or failed
+    _answer(connection, command, consuming, failed)
+
+
+def _way(subscription: AnySubscription, command: CommandAck) -> Callable[[Consumer, Place, int | None], None]:
+    cumulative = command.ack_type == CommandAck.Cumulative
+    return subscription.acknowledge_up_to if cumulative else subscription.acknowledge
+
+
+def _remaining(message_id: MessageIdData, size: int | None) -> int | None:
+    return None if size is None else set_of(message_id.ack_set, size)
+
+
+def _try(
+    acknowledge: Callable[[Consumer, Place, int | None], None],
+    consumer: Consumer,
+    place: Place,
+    remaining: int | None,
+) -> Exception | None:
+    """Be done with what can be done with; give what stood against it."""
+    try:
+        acknowledge(consumer, place, remaining)
+    except (PulsarError, LedgerError) as error:
+        return error
+    return None
+
+
+def _answer(
+    connection: Connection, command: CommandAck, consuming: Consuming | None, error: Exception | None
+) -> None:
+    if not command.HasField("request_id"):
+        return
+    if consuming is not None:
+        consuming.subscription.flush_acks()
+    answer = BaseCommand(type=BaseCommand.ACK_RESPONSE)
+    answer.ackResponse.consumer_id = command.consumer_id
+    answer.ackResponse.request_id = command.request_id
+    if error is not None:
+        answer.ackResponse.error = code_for(error)
+        answer.ackResponse.message = str(error)
+    connection.answer(answer)
