@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from magnetar.broker.limits import Limits as TopicLimits
 from magnetar.broker.limits import Persistence, Quota, Rate
@@ -24,9 +26,9 @@ from magnetar.pulsar import backlog
 from magnetar.pulsar.backlog import EVICTION
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.consumer import Consumer
-from magnetar.pulsar.dispatch.deliveries import Conversions, Place
+from magnetar.pulsar.dispatch.deliveries import HASH_RANGE, Conversions, Place
 from magnetar.pulsar.dispatch.key_shared import KeyShared
-from magnetar.pulsar.dispatch.keys import Division, Halves
+from magnetar.pulsar.dispatch.keys import Division, Halves, Ranges
 from magnetar.pulsar.dispatch.reading import Limits, Readings
 from magnetar.pulsar.dispatch.shared import Shared
 from magnetar.pulsar.dispatch.single_active import SingleActive
@@ -293,6 +295,61 @@ async def test_sticky_ranges_are_checked() -> None:
         with pytest.raises(ConsumerAssignError):
             sticky.add(Consumer(Ear(), 2, "b", -1, hash_ranges=ranges))
     sticky.add(Consumer(Ear(), 3, "c", -1, hash_ranges=((101, 65535),)))
+
+
+class Counted(int):
+    """A number that counts how often any of them was compared."""
+
+    compared = 0
+
+    def __lt__(self, other: int) -> bool:
+        Counted.compared += 1
+        return int(self) < other
+
+    def __le__(self, other: int) -> bool:
+        Counted.compared += 1
+        return int(self) <= other
+
+
+def test_sticky_ranges_cost_little_more_than_they_are() -> None:
+    """As many as there may be, in two halves: no pair of them is compared that is not near in order."""
+    keys, every = Ranges(), range(HASH_RANGE)
+    halves = [
+        Consumer(
+            Ear(), number, f"c{number}", -1, hash_ranges=tuple((Counted(at), at) for at in every[number::2])
+        )
+        for number in range(2)
+    ]
+    Counted.compared = 0
+    for each in halves:
+        keys.check(each)
+        keys.add(each)
+    assert Counted.compared < 10 * HASH_RANGE
+    Counted.compared = 0
+    assert [keys.owner(at) for at in (0, 1, 4096, 65535)] == [halves[0], halves[1], halves[0], halves[1]]
+    assert Counted.compared < 4 * 20
+    keys.remove(halves[0])
+    assert [keys.owner(at) for at in (0, 1)] == [None, halves[1]]
+    with pytest.raises(ConsumerAssignError, match="overlap"):
+        keys.check(Consumer(Ear(), 3, "c", -1, hash_ranges=((0, 0),) * (HASH_RANGE + 1)))
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)), max_size=8), st.integers(0, 40))
+def test_sticky_ranges_are_those_of_the_first_who_came(asked: list[tuple[int, int]], key_hash: int) -> None:
+    """Against looking through all of them: consumers come with one range each, and those that overlap stay out."""
+    keys, there = Ranges(), list[Consumer]()
+    for number, (start, more) in enumerate(asked):
+        end = start + more
+        one = Consumer(Ear(), number, f"c{number}", -1, hash_ranges=((start, end),))
+        if any(start <= each.hash_ranges[0][1] and each.hash_ranges[0][0] <= end for each in there):
+            with pytest.raises(ConsumerAssignError):
+                keys.add(one)
+        else:
+            keys.add(one)
+            there.append(one)
+    owner = next((e for e in there if e.hash_ranges[0][0] <= key_hash <= e.hash_ranges[0][1]), None)
+    assert keys.owner(key_hash) is owner
 
 
 def test_who_comes_takes_half_of_the_longest_stretch_of_hashes() -> None:

@@ -3,8 +3,10 @@ ranges of their own."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from enum import Enum
+from itertools import pairwise
+from operator import itemgetter
 from typing import Protocol
 
 from magnetar.pulsar.dispatch.consumer import Consumer
@@ -138,38 +140,63 @@ class Halves:
 
 
 class Ranges:
-    """Sticky: each consumer brings the ranges of hashes that it wants, and none may overlap."""
+    """Sticky: each consumer brings the ranges of hashes that it wants, and none may overlap.
+
+    So there are never more of them than hashes; they are kept in order, and looked up by halving.
+    """
 
     def __init__(self) -> None:
-        self._ranges: list[tuple[int, int, Consumer]] = []
+        self._rows: list[_Row] = []
+        self._checked: tuple[Consumer, list[_Row], list[_Row]] | None = None
+        """Who was let in last, the rows at that time, and with its own."""
 
     def check(self, consumer: Consumer) -> None:
         """Raise ``ConsumerAssignError`` for ranges that are missing, cannot be, or are taken."""
+        self._with(consumer)
+
+    def add(self, consumer: Consumer) -> None:
+        """Let a consumer in; raise what `check` raises."""
+        self._rows = self._with(consumer)
+        self._checked = None
+
+    def _with(self, consumer: Consumer) -> list[_Row]:
+        """Give all rows with those of a consumer, who is asked about, and then let in, in one go."""
+        if self._checked is not None and self._checked[0] is consumer and self._checked[1] is self._rows:
+            return self._checked[2]
         if not consumer.hash_ranges:
             raise ConsumerAssignError("The subscription is of mode STICKY, the consumer of AUTO_SPLIT.")
-        taken = [(start, end) for start, end, _ in self._ranges]
+        check_count(len(consumer.hash_ranges))
         for start, end in consumer.hash_ranges:
             if not 0 <= start <= end < HASH_RANGE:
                 raise ConsumerAssignError(f"Range [{start}, {end}] is not in [0, {HASH_RANGE - 1}].")
-            for other_start, other_end in taken:
-                if start <= other_end and other_start <= end:
-                    raise ConsumerAssignError(
-                        f"Range conflict: [{start}, {end}] overlaps [{other_start}, {other_end}]."
-                    )
-            taken.append((start, end))
-
-    def add(self, consumer: Consumer) -> None:
-        """Let a consumer in."""
-        for start, end in consumer.hash_ranges:
-            insort(self._ranges, (start, end, consumer), key=lambda row: row[0])
+        mine = [(start, end, consumer) for start, end in consumer.hash_ranges]
+        rows = sorted(self._rows + mine, key=_place)
+        for before, after in pairwise(rows):
+            if after[0] <= before[1]:
+                raise ConsumerAssignError(
+                    f"Range conflict: [{after[0]}, {after[1]}] overlaps [{before[0]}, {before[1]}]."
+                )
+        self._checked = consumer, self._rows, rows
+        return rows
 
     def remove(self, consumer: Consumer) -> None:
         """Let a consumer go."""
-        self._ranges = [row for row in self._ranges if row[2] is not consumer]
+        self._rows = [row for row in self._rows if row[2] is not consumer]
+        self._checked = None
 
     def owner(self, key_hash: int) -> Consumer | None:
         """Give who has a hash; nobody may."""
-        for start, end, consumer in self._ranges:
-            if start <= key_hash <= end:
-                return consumer
+        at = bisect_right(self._rows, key_hash, key=_place) - 1
+        if at >= 0 and key_hash <= self._rows[at][1]:
+            return self._rows[at][2]
         return None
+
+
+_Row = tuple[int, int, Consumer]
+_place = itemgetter(0)
+
+
+def check_count(ranges: int) -> None:
+    """Raise ``ConsumerAssignError`` for more ranges than there are hashes: they overlap, whatever they are."""
+    if ranges > HASH_RANGE:
+        raise ConsumerAssignError(f"{ranges} ranges of {HASH_RANGE} hashes overlap.")

@@ -12,7 +12,7 @@ from magnetar.pulsar.admission import check_consumer, check_subscribe_rate
 from magnetar.pulsar.connection import Consuming
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.consumer import Consumer
-from magnetar.pulsar.dispatch.keys import Division
+from magnetar.pulsar.dispatch.keys import Division, check_count
 from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.errors import (
     ConsumerAssignError,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from magnetar.pulsar.connection import Connection
 
 _INT64 = 1 << 63
+_RANGES_AT_ONCE = 4096
 
 
 def subscribe(
@@ -62,6 +63,7 @@ async def _subscribe(connection: Connection, command: CommandSubscribe) -> None:
         raise NotAllowed("readCompacted only valid on persistent topics")
     if command.read_compacted and command.subType not in (SubType.Exclusive, SubType.Failover):
         raise NotAllowed("readCompacted only allowed on failover or exclusive subscriptions")
+    ranges = await _ranges(command)
     topic = await services.topics.any(name, create=True)
     schema = command.schema if command.HasField("schema") else None
     services.schemas.for_consumer(topic.topic.name, schema, connection.role)
@@ -73,7 +75,7 @@ async def _subscribe(connection: Connection, command: CommandSubscribe) -> None:
         command.consumer_name or services.producer_name(),
         topic.partition,
         command.priority_level,
-        _ranges(command),
+        ranges,
         command.keySharedMeta.allowOutOfOrderDelivery,
         command.consumer_epoch if command.HasField("consumer_epoch") else None,
         {pair.key: pair.value for pair in command.metadata},
@@ -120,13 +122,18 @@ def _division(connection: Connection, command: CommandSubscribe) -> Division:
     return Division.RING if settings.subscription_key_shared_use_consistent_hashing else Division.HALVES
 
 
-def _ranges(command: CommandSubscribe) -> tuple[tuple[int, int], ...]:
+async def _ranges(command: CommandSubscribe) -> tuple[tuple[int, int], ...]:
     if command.subType != SubType.Key_Shared or command.keySharedMeta.keySharedMode != KeySharedMode.STICKY:
         return ()
-    ranges = tuple((each.start, each.end) for each in command.keySharedMeta.hashRanges)
+    check_count(len(command.keySharedMeta.hashRanges))
+    ranges: list[tuple[int, int]] = []
+    for each in command.keySharedMeta.hashRanges:
+        ranges.append((each.start, each.end))
+        if len(ranges) % _RANGES_AT_ONCE == 0:
+            await asyncio.sleep(0)  # 65,536 take tens of milliseconds
     if not ranges:
         raise ConsumerAssignError("Ranges for KeyShared policy must not be empty.")
-    return ranges
+    return tuple(ranges)
 
 
 def place_of(message_id: MessageIdData) -> tuple[int, int]:
