@@ -27,6 +27,7 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.identity import Identity, new_id, take_identity
 from magnetar.broker.idle_poll import IdlePoll
+from magnetar.broker.memory import MemoryBudget
 from magnetar.broker.names import CONSUMER_OFFSETS, INTERNAL_TOPICS, Naming, TopicName
 from magnetar.broker.namespaces import Namespaces
 from magnetar.broker.policies import NamespacePolicies
@@ -37,6 +38,7 @@ from magnetar.broker.topic_config import TopicConfig, check_overrides, check_tog
 from magnetar.ledger.port import LedgerEngine, LedgerPolicy
 from magnetar.metadata import MetadataStore
 
+_STRANGERS_PART = 8  # of the budget for clients' bytes, for those who have not said who they are
 _NO_POLICIES = NamespacePolicies()
 
 
@@ -73,6 +75,10 @@ class Broker:
         self.events = Events()
         self.background = Background()
         self.idle_poll = IdlePoll(settings.idle_poll_time_us / 1e6)
+        self.memory = MemoryBudget(
+            settings.memory_requests_bytes, settings.memory_requests_bytes // _STRANGERS_PART
+        )
+        """What clients of all protocols make the broker keep is counted there."""
         self.progress = Progress(settings.linked_subscriptions)
         self.compactions = Compactions(lambda: self.settings, self.background)
         self.namespaces = Namespaces(store)
