@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from magnetar.admin.client import ask
+from magnetar.broker.auth import Right
 from magnetar.kafka.authorization import GUARDS, OPEN, guarded
 from magnetar.kafka.handlers import ROUTES
 from magnetar.kafka.wire.errors import ErrorCode
@@ -103,6 +104,10 @@ def test_every_api_is_guarded_or_open_to_all() -> None:
 async def test_an_api_without_a_guard_is_for_super_users() -> None:
     class Access:
         is_super = False
+
+        def may(self, right: Right, of: object = None) -> bool:
+            assert (right, of) == (Right.operate, None)
+            return self.is_super
 
     async def handler(request: object, context: object) -> str:
         return "done"

@@ -14,8 +14,14 @@ from magnetar.kafka.handlers import ROUTES
 from magnetar.kafka.tenancy import NAMELESS, REQUESTS, RESPONSES
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from magnetar.kafka.wire.messages.delete_groups_request import DeleteGroupsRequest
+from magnetar.kafka.wire.messages.describe_groups_request import DescribeGroupsRequest
 from magnetar.kafka.wire.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
-from magnetar.kafka.wire.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
+from magnetar.kafka.wire.messages.describe_topic_partitions_request import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+)
+from magnetar.kafka.wire.messages.list_groups_request import ListGroupsRequest
 from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from magnetar.records.batch import Record, encode_batch
 from tests.hostile.client import Wire, fetch, produce
@@ -180,6 +186,8 @@ def test_a_namespace_may_be_home_too(house: BrokerProcess) -> None:
         ("red/no/such", "root", "no tenant or namespace"),
         ("..", "root", "no tenant or namespace"),
         ("red", "blue-admin", "has no grant"),
+        ("public", "blue-admin", "has no grant"),
+        ("public/default", "blue-admin", "has no grant"),
         ("blue", "stranger", "has no grant"),
     ],
 )
@@ -189,3 +197,46 @@ def test_nobody_is_at_home_with_others(house: BrokerProcess, user: str, role: st
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert why in answer.error_message
         assert opened.is_closed()
+
+
+def test_nobody_acts_on_groups_by_what_he_was_granted_elsewhere(house: BrokerProcess) -> None:
+    ask(house.data, "grant", target="red/default", role="carrier", actions=["produce"])
+    ask(house.data, "grant", target="blue/default", role="carrier", actions=["consume"])
+    described = DescribeGroupsRequest(groups=["g"])
+    with wire(house, "blue", "carrier") as at_blue:
+        assert at_blue.ask(described).groups[0].error_code == 0
+    with wire(house, "red", "carrier") as at_red:
+        assert at_red.ask(described).groups[0].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        assert at_red.ask(ListGroupsRequest()).groups == []
+        assert at_red.ask(DeleteGroupsRequest(groups_names=["g"])).results[0].error_code == (
+            ErrorCode.GROUP_AUTHORIZATION_FAILED
+        )
+
+
+def test_the_next_page_begins_with_nothing_that_is_hidden(house: BrokerProcess) -> None:
+    with wire(house, "blue") as blue:
+        seen: list[str] = []
+        cursor = None
+        while True:
+            request = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=1, cursor=cursor)
+            answer = blue.ask(request)
+            seen += [topic.name for topic in answer.topics]
+            if answer.next_cursor is None:
+                break
+            seen.append(answer.next_cursor.topic_name)
+            cursor = Cursor(
+                topic_name=answer.next_cursor.topic_name, partition_index=answer.next_cursor.partition_index
+            )
+    assert "first" in seen
+    assert not [name for name in seen if name.startswith(("red/", "public/"))]
+
+
+def test_another_topics_id_beside_ones_own_name_opens_nothing(house: BrokerProcess) -> None:
+    with wire(house, "red") as red:
+        theirs = red.ask(MetadataRequest(topics=[MetadataRequestTopic(name="first")])).topics[0].topic_id
+    with wire(house, "blue") as blue:
+        for name in ("first", None):
+            both = MetadataRequest(topics=[MetadataRequestTopic(name=name, topic_id=theirs)])
+            (row,) = blue.ask(both).topics
+            assert (row.error_code, row.name) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
+            assert row.partitions == []

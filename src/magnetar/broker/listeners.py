@@ -10,6 +10,7 @@ import logging
 import re
 from dataclasses import dataclass, replace
 
+from magnetar.broker.auth.authentication import names_certificates
 from magnetar.broker.auth.tls import kafka_client_auth
 from magnetar.broker.errors import BrokerError, InvalidConfig
 from magnetar.broker.settings import Settings
@@ -111,7 +112,8 @@ def _secured(listener: Listener, settings: Settings) -> Listener:
     if named_sasl and not settings.tls_require_trusted_client_cert_on_connect:
         asks = "none"  # as in Kafka: there SASL says who somebody is
     everybody = settings.authentication_enabled and not settings.anonymous_user_role
-    sasl = named_sasl or (everybody and asks != "required")
+    certified = asks == "required" and names_certificates(settings)
+    sasl = named_sasl or (everybody and not certified)
     tokens = settings.token_secret_key or settings.token_public_key or settings.token_jwks
     if sasl and not (tokens or settings.basic_auth_conf):
         raise InvalidConfig(

@@ -253,9 +253,7 @@ class Conversation:
         if self._access is not None:
             handler = guarded(route.handler, handler, self._access)
         if (home := self._home) is not None:
-            # Asked now: a guard may take out what the client may not see.
-            for_all = not getattr(request, "topics", None)
-            answer.translate = lambda response: home.outward(route.handler, response, asked_for_all=for_all)
+            answer.translate = lambda response: home.outward(route.handler, response)
         coroutine = handler(request, context)
         if route.api_key == PRODUCE:
             self._turn.append(answer)

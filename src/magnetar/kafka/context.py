@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from magnetar.broker.auth import Access
+from magnetar.broker.auth import Access, Right, may
 from magnetar.broker.core import Broker
 from magnetar.broker.listeners import Listener
+from magnetar.broker.names import TopicName
 from magnetar.kafka.fetch_sessions import FetchSessions
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
@@ -63,3 +64,8 @@ class RequestContext:
     """Told if logs did not take what the request appended in the turn in which it began."""
     placed: bool = False
     """Set by Produce once all its batches have their place in the logs: then the next request may begin."""
+
+    def shows(self, topic: TopicName) -> bool:
+        """Tell whether a list of all topics names this one: whoever asks may see it, and is at home in its tenant."""
+        home = self.kafka.home.partition("/")[0]
+        return home in ("", topic.tenant) and may(self.access, Right.see, topic)

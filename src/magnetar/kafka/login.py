@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.auth import Access, AuthenticationFailed, Principal
+from magnetar.broker.auth import Access, AuthenticationFailed, Principal, Right, Tenant, may
 from magnetar.broker.auth.authentication import BASIC, TOKEN
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import InvalidTopic
@@ -40,7 +40,6 @@ class Login:
     """What one connection has proved so far."""
 
     __slots__ = (
-        "_authorization",
         "_broker",
         "_clock",
         "_ends_at_s",
@@ -145,20 +144,18 @@ class Login:
     async def _home_of(self, principal: Principal, user: str) -> Home | None:
         if self._tenancy is None:
             return None
+        access = self._broker.security.authorization.access(principal.role)
+        # Whose grants end at other tenants has nothing to do with the groups of this one.
+        if not may(access, Right.enter, Tenant(user.partition("/")[0])):
+            raise AuthenticationFailed(
+                f"Authentication failed: {principal.role} has no grant in tenant of {user}"
+            )
         try:
-            home = await self._tenancy.home(user)
+            return await self._tenancy.home(user)
         except InvalidTopic:
             raise AuthenticationFailed(
                 f"Authentication failed: there is no tenant or namespace {user}"
             ) from None
-        # Whose grants end at other tenants has nothing to do with the groups of this one.
-        if home is not None and not self._broker.security.authorization.allows_tenant(
-            principal.role, user.partition("/")[0]
-        ):
-            raise AuthenticationFailed(
-                f"Authentication failed: {principal.role} has no grant in tenant of {user}"
-            )
-        return home
 
     def _check_same(self, principal: Principal, user: str) -> None:
         before = self.principal
@@ -191,7 +188,7 @@ def login_for(
     """Give where a new connection stands; None if nobody needs to say who he is, and all may do everything."""
     authentication = broker.security.authentication
     try:
-        if certificate and not listener.protocol.startswith("SASL_"):
+        if certificate and authentication.takes_certificates and not listener.protocol.startswith("SASL_"):
             return Login(broker, listener, authentication.by_certificate(certificate))
         if authentication.enabled and not listener.sasl:
             return Login(broker, listener, authentication.anonymous())

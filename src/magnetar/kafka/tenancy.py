@@ -94,10 +94,12 @@ NAMELESS = (
 class Home:
     """Where one client is at home; translates the names of its requests and answers."""
 
-    def __init__(self, tenant: str, namespace: str, services: Services) -> None:
+    def __init__(self, tenant: str, namespace: str, services: Services, *, renames: bool = True) -> None:
+        """``renames`` is off where short names mean what they mean without tenants."""
         self.services = services
         """The tenant's."""
-        self._tenant = f"{tenant}/"
+        self._requests = REQUESTS if renames else {}
+        self._responses = RESPONSES if renames else {}
         self._prefix = f"{tenant}/{namespace}/"
         self._metadata = f"{tenant}/{services.broker.naming.metadata_namespace}/"
         self._spelled: set[str] = set()
@@ -105,14 +107,12 @@ class Home:
 
     def inward(self, handler: str, request: Any) -> None:
         """Make the topic names of a request long."""
-        for path in REQUESTS.get(handler, ()):
+        for path in self._requests.get(handler, ()):
             _rewrite(request, path.split("."), self._long)
 
-    def outward(self, handler: str, response: Any, *, asked_for_all: bool) -> None:
-        """Make the topic names of an answer as the client knows them; of all topics, leave the tenant's own."""
-        if asked_for_all and handler in ("metadata", "describe_topic_partitions"):
-            response.topics = [row for row in response.topics if row.name.startswith(self._tenant)]
-        for path in RESPONSES.get(handler, ()):
+    def outward(self, handler: str, response: Any) -> None:
+        """Make the topic names of an answer as the client knows them."""
+        for path in self._responses.get(handler, ()):
             _rewrite(response, path.split("."), self._short)
 
     def _long(self, name: str) -> str:
@@ -141,20 +141,23 @@ class Tenancy:
         self._coordinator = coordinator
         self._by_tenant: dict[str, Services] = {}
 
-    async def home(self, user: str) -> Home | None:
-        """Give the home of a SASL user, None for where everybody is; raise `InvalidTopic` for what is no tenant."""
+    async def home(self, user: str) -> Home:
+        """Give the home of a SASL user; raise `InvalidTopic` for what is no tenant, or the broker's own."""
         naming = self._services.broker.naming
         tenant, separator, namespace = user.partition("/")
         namespace = namespace if separator else naming.namespace
         TopicName.parse(f"{tenant}/{namespace}/t")
-        if (tenant, namespace) == (naming.tenant, naming.namespace):
-            return None
-        if tenant not in self._services.broker.namespaces.tenants():
-            raise InvalidTopic(user, f"there is no tenant {tenant}")
-        return Home(tenant, namespace, await self._of(tenant, naming, f"{tenant}/{namespace}"))
+        if tenant != naming.tenant:
+            if tenant not in self._services.broker.namespaces.tenants():
+                raise InvalidTopic(user, f"there is no tenant {tenant}")
+            if tenant == naming.metadata_tenant:  # its groups would be those of the default tenant
+                raise InvalidTopic(user, f"tenant {tenant} is the broker's own")
+        services = await self._of(tenant, naming, f"{tenant}/{namespace}")
+        is_default = (tenant, namespace) == (naming.tenant, naming.namespace)
+        return Home(tenant, namespace, services, renames=not is_default)
 
     async def _of(self, tenant: str, naming: Naming, home: str) -> Services:
-        if tenant == naming.metadata_tenant:
+        if tenant == naming.tenant:
             return replace(self._services, home=home)
         if tenant not in self._by_tenant:
             groups = self._coordinator(f"{tenant}/{naming.metadata_namespace}/{CONSUMER_OFFSETS}")

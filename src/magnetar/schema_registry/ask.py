@@ -2,7 +2,8 @@
 
 Nobody is refused while ``authorization.enabled`` is off. Where it is on, a subject stands for a topic: its name without
 ``-key`` or ``-value`` (and, where records' names are subjects, the name itself). Who may produce to or consume from it
-may read its schemas, who may produce may register, and a tenant's admins may do everything.
+may read its schemas, who may produce may register, and the admins of the topic's tenant may do everything. What
+concerns all subjects is for the admins of the tenant whose registry it is, and for super users where tenants share one.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from magnetar.broker.auth.authentication import BASIC, TLS, TOKEN, AuthenticationFailed, Principal
-from magnetar.broker.auth.grants import Action
+from magnetar.broker.auth.authorization import Access, Right, Tenant, may
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.names import TopicName
@@ -35,6 +37,9 @@ class Needs(StrEnum):
     read = "produce or consume on the subject's topic"
     write = "produce on the subject's topic"
     admin = "to be an admin of the tenant"
+
+
+_RIGHTS = {Needs.read: Right.see, Needs.write: Right.produce, Needs.admin: Right.administer}
 
 
 @dataclass
@@ -124,25 +129,26 @@ class Ask:
         if "subject" in self.path:
             allowed = self.allows(self.subject, needs)
         else:
-            allowed = needs in (Needs.nothing, Needs.read) or self._administers()
+            allowed = needs in (Needs.nothing, Needs.read) or self.governs()
         if not allowed:
             raise RegistryError(40301, f"{self.principal.role or 'anonymous'} lacks: {needs}")
 
     def allows(self, subject: str, needs: Needs) -> bool:
         """Whether whoever asks may do this with a subject."""
-        authorization = self.broker.security.authorization
-        if not authorization.enabled or needs is Needs.nothing or self._administers():
+        if needs is Needs.nothing:
             return True
         topic = topic_of(subject, self.home)
-        if topic is None or needs is Needs.admin:
-            return False
-        if needs is Needs.write:
-            return authorization.allows_topic(self.principal.role, topic, Action.PRODUCE)
-        return authorization.allows_look_up(self.principal.role, topic)
+        return self.governs() if topic is None else may(self._access, _RIGHTS[needs], topic)
 
-    def _administers(self) -> bool:
-        authorization = self.broker.security.authorization
-        return authorization.is_tenant_admin(self.principal.role, self.home.partition("/")[0])
+    def governs(self) -> bool:
+        """Whether whoever asks may do what concerns all subjects of the registry, or one that stands for no topic."""
+        if self.broker.settings.kafka_enable_multi_tenant_metadata:
+            return may(self._access, Right.administer, Tenant(self.home.partition("/")[0]))
+        return may(self._access, Right.operate)
+
+    @cached_property
+    def _access(self) -> Access | None:
+        return self.broker.security.authorization.access(self.principal.role)
 
 
 def plain_subject(name: str) -> str:
@@ -189,9 +195,10 @@ async def principal_of(
         principal = authentication.by_certificate(certificate)
     else:
         principal = authentication.anonymous()
-    tenant = home.partition("/")[0]
-    if given.tenant and not broker.security.authorization.allows_tenant(principal.role, tenant):
-        raise RegistryError(40301, f"{principal.role} has no grant in tenant {tenant}")
+    if given.tenant or broker.settings.kafka_enable_multi_tenant_metadata:
+        tenant = home.partition("/")[0]
+        if not may(broker.security.authorization.access(principal.role), Right.enter, Tenant(tenant)):
+            raise RegistryError(40301, f"{principal.role} has no grant in tenant {tenant}")
     return principal, home
 
 

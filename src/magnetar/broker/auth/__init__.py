@@ -3,7 +3,7 @@
 What a protocol calls:
 
     principal = broker.security.authentication.authenticate("token", data)     who it is, or AuthenticationFailed
-    broker.security.authorization.allows_topic(role, topic, Action.PRODUCE)    what it may; True where nobody asks
+    may(broker.security.authorization.access(role), Right.produce, topic)      what it may; True where nobody asks
 
 `tokens` and `jwks` know JSON Web Tokens, `tls` certificates, `grants` how permissions are kept (in Pulsar's JSON),
 `authorization` decides.
@@ -12,7 +12,15 @@ What a protocol calls:
 from __future__ import annotations
 
 from magnetar.broker.auth.authentication import Authentication, AuthenticationFailed, Principal
-from magnetar.broker.auth.authorization import Access, Authorization
+from magnetar.broker.auth.authorization import (
+    Access,
+    Authorization,
+    Group,
+    Right,
+    Subscribed,
+    Tenant,
+    may,
+)
 from magnetar.broker.auth.grants import Action, AuthPolicies
 
 __all__ = [
@@ -22,5 +30,10 @@ __all__ = [
     "Authentication",
     "AuthenticationFailed",
     "Authorization",
+    "Group",
     "Principal",
+    "Right",
+    "Subscribed",
+    "Tenant",
+    "may",
 ]

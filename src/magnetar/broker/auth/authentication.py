@@ -141,10 +141,17 @@ class Authentication:
 
     def by_certificate(self, certificate: Mapping[str, Any] | None) -> Principal:
         """Give whom a verified client certificate names: its common name is the role, as in Pulsar."""
+        if not self.takes_certificates:
+            raise AuthenticationFailed("client certificates are not among authentication.providers")
         role = role_of(certificate) if certificate else None
         if role is None:
             raise AuthenticationFailed("the client has shown no certificate with a common name")
         return Principal(role, TLS)
+
+    @property
+    def takes_certificates(self) -> bool:
+        """Whether a client's certificate may say who it is."""
+        return not self.enabled or TLS in self.methods
 
     @property
     def takes_anonymous(self) -> bool:
@@ -156,6 +163,12 @@ class Authentication:
         if self.enabled and not self._anonymous:
             raise AuthenticationFailed("the client does not say who it is")
         return Principal(self._anonymous, "")
+
+
+def names_certificates(settings: SecuritySettings) -> bool:
+    """Whether ``authentication.providers`` lets clients be known by their certificates; naming nobody names all."""
+    named = [_method(name) for name in settings.authentication_providers]
+    return not named or TLS in named
 
 
 def _text(data: str | bytes) -> str:

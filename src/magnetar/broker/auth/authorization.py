@@ -1,13 +1,16 @@
 """What a role may do: super users everything, a tenant's admins everything in it, others what they were granted.
 
-The rules are those of Pulsar's own provider. Decisions are remembered per role until any grant changes, so that
-asking again is one look into a dictionary.
+`may` is the one place that decides, for Kafka's requests, Pulsar's commands, the admin REST and the schema registry:
+each says which `Right` it wants to what, and has no rule of its own. The rules are those of Pulsar's own provider.
+Decisions are remembered per role until any grant changes, so that asking again is one look into a dictionary.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakValueDictionary
 
 from magnetar.broker.auth.grants import Action, Grants
 from magnetar.broker.errors import InvalidConfig, NamespaceNotFound
@@ -17,8 +20,62 @@ from magnetar.broker.security_settings import SecuritySettings
 if TYPE_CHECKING:
     from magnetar.broker.namespaces import Namespaces
 
+
+class Right(StrEnum):
+    """What somebody may be allowed; the words are those of refusals."""
+
+    see = "produce or consume on the topic"
+    """To know that a topic is there, and what it is like."""
+    produce = "produce on the topic"
+    consume = "consume on the topic"
+    use = "consume where the group is at home"
+    """To be a member of one of Kafka's groups, to see it and to delete it."""
+    enter = "any grant in the tenant"
+    """To have a tenant for one's home."""
+    administer = "tenant admin"
+    operate = "super user"
+
+
+class Subscribed(NamedTuple):
+    """A topic by way of a subscription."""
+
+    topic: TopicName
+    subscription: str
+
+
+class Group(NamedTuple):
+    """One of Kafka's groups. It has no owner; what may be consumed in ``tenant`` (None: anywhere) opens it."""
+
+    name: str
+    home: str
+    """``tenant/namespace`` whose subscriptions may be kept for some roles."""
+    tenant: str | None = None
+
+
+class Tenant(NamedTuple):
+    """All that there is in a tenant."""
+
+    name: str
+
+
+Resource = TopicName | Subscribed | Group | Tenant | None
+"""What a right is to. None is the whole broker: there, to produce or consume is to be allowed it anywhere."""
+
+
+def may(access: Access | None, right: Right, of: Resource = None) -> bool:
+    """Decide whether somebody has a right; ``access`` is None where nobody is refused."""
+    return access is None or access.may(right, of)
+
+
 _MOST_REMEMBERED = 10_000
-_LOOK_UP = frozenset({Action.PRODUCE, Action.CONSUME})
+_ACTIONS = {
+    Right.see: frozenset({Action.PRODUCE, Action.CONSUME}),
+    Right.produce: frozenset({Action.PRODUCE}),
+    Right.consume: frozenset({Action.CONSUME}),
+    Right.enter: frozenset(Action),
+}
+"""What gives a right to who was granted any of it."""
+_OF_TOPICS = frozenset({Right.see, Right.produce, Right.consume})
 
 
 class Authorization:
@@ -32,7 +89,8 @@ class Authorization:
         self._super = frozenset(settings.super_user_roles)
         self._wildcards = settings.authorization_allow_wildcards_matching
         self._namespaces = namespaces
-        self._accesses: dict[str, Access] = {}
+        self._accesses: WeakValueDictionary[str, Access] = WeakValueDictionary()
+        """Whom somebody asks for now: each of them hears of a changed grant."""
         namespaces.changed.append(self.forget)
 
     def access(self, role: str) -> Access | None:
@@ -41,87 +99,76 @@ class Authorization:
             return None
         found = self._accesses.get(role)
         if found is None:
-            if len(self._accesses) >= _MOST_REMEMBERED:
-                self._accesses.clear()
             found = self._accesses[role] = Access(self, role)
         return found
 
     def forget(self) -> None:
         """Decide anew from now on: some grant has changed."""
-        for access in self._accesses.values():
+        for access in list(self._accesses.values()):
             access.forget()
 
-    def is_super(self, role: str) -> bool:
-        """Whether the role may do everything."""
-        return not self.enabled or role in self._super
-
-    def is_tenant_admin(self, role: str, tenant: str) -> bool:
-        """Whether the role may do everything in a tenant."""
-        return self.is_super(role) or role in self._namespaces.admin_roles(tenant)
-
-    def allows_topic(
-        self, role: str, topic: TopicName, action: Action, subscription: str | None = None
-    ) -> bool:
-        """Whether the role may do this with a topic, there or not yet; to consume, with this subscription."""
-        if self.is_tenant_admin(role, topic.tenant):
+    def may(self, role: str, right: Right, of: Resource = None) -> bool:
+        """Whether a role has a right to a topic, a group, a tenant or the whole broker."""
+        if not self.enabled or role in self._super:
             return True
-        return self._granted(role, topic.namespace_name, {action}, topic) and (
-            subscription is None or self._is_subscriber(role, topic.namespace_name, subscription)
-        )
+        if isinstance(of, Subscribed):
+            topic = of.topic
+            return self._has_topic(role, right, topic) and (
+                self._administers(role, topic.tenant)
+                or self._is_subscriber(role, topic.namespace_name, of.subscription)
+            )
+        if isinstance(of, TopicName):
+            return self._has_topic(role, right, of)
+        if isinstance(of, Group):
+            return right is Right.use and self._joins(role, of)
+        if right is Right.operate:
+            return False
+        if right is Right.administer:
+            return of is not None and self._administers(role, of.name)
+        return self._has_somewhere(role, _ACTIONS[right], None if of is None else of.name)
 
-    def allows_look_up(self, role: str, topic: TopicName) -> bool:
-        """Whether the role may see that a topic is there: who may produce or consume."""
-        return self.is_tenant_admin(role, topic.tenant) or self._granted(
-            role, topic.namespace_name, _LOOK_UP, topic
-        )
+    def _administers(self, role: str, tenant: str) -> bool:
+        return role in self._namespaces.admin_roles(tenant)
 
-    def allows_namespace(self, role: str, namespace: str, *actions: Action) -> bool:
-        """Whether the role was granted any of these on the whole namespace (Pulsar: list topics, functions, ...)."""
-        return self.is_tenant_admin(role, namespace.partition("/")[0]) or self._granted(
-            role, namespace, actions, None
-        )
-
-    def allows_subscription(self, role: str, namespace: str, subscription: str) -> bool:
-        """Whether a subscription of a namespace is open to the role, whatever it may consume."""
-        return self.is_tenant_admin(role, namespace.partition("/")[0]) or self._is_subscriber(
-            role, namespace, subscription
-        )
-
-    def allows_tenant(self, role: str, tenant: str) -> bool:
-        """Whether the role has anything at all to do with a tenant."""
-        if self.is_tenant_admin(role, tenant):
+    def _has_topic(self, role: str, right: Right, topic: TopicName) -> bool:
+        if right is Right.operate:
+            return False
+        if self._administers(role, topic.tenant):
             return True
-        everything = frozenset(Action)
+        return right in _OF_TOPICS and self._granted(role, topic.namespace_name, _ACTIONS[right], topic)
+
+    def _joins(self, role: str, group: Group) -> bool:
+        if not self._has_somewhere(role, _ACTIONS[Right.consume], group.tenant):
+            return False
+        return self._administers(role, group.home.partition("/")[0]) or self._is_subscriber(
+            role, group.home, group.name
+        )
+
+    def _has_somewhere(self, role: str, actions: frozenset[Action], tenant: str | None) -> bool:
+        """Whether a role was granted any of these on any topic, there or not, of a tenant or of all."""
+        if tenant is not None and self._administers(role, tenant):
+            return True
         for namespace in self._namespaces.names():
-            if namespace.partition("/")[0] == tenant:
-                grants = self._namespaces.policies(namespace).auth
-                tables = (grants.namespace, *grants.topics.values())
-                if any(self._matches(rows, role, everything) for rows in tables):
+            owner = namespace.partition("/")[0]
+            if tenant is None:
+                if self._administers(role, owner):
                     return True
-        return False
-
-    def allows_somewhere(self, role: str, action: Action) -> bool:
-        """Whether the role may do this with any topic at all (KIP-679 asks so of idempotent producers)."""
-        if self.is_super(role):
-            return True
-        for namespace in self._namespaces.names():
-            if role in self._namespaces.admin_roles(namespace.partition("/")[0]):
-                return True
+            elif owner != tenant:
+                continue
             grants = self._namespaces.policies(namespace).auth
             tables = (grants.namespace, *grants.topics.values())
-            if any(self._matches(rows, role, {action}) for rows in tables):
+            if any(self._matches(rows, role, actions) for rows in tables):
                 return True
         return False
 
-    def _granted(self, role: str, namespace: str, actions: Iterable[Action], topic: TopicName | None) -> bool:
+    def _granted(self, role: str, namespace: str, actions: frozenset[Action], topic: TopicName) -> bool:
         try:
             grants = self._namespaces.policies(namespace).auth
         except NamespaceNotFound:
             return False
-        actions = frozenset(actions)
         if self._matches(grants.namespace, role, actions):
             return True
-        rows = grants.topics.get(str(topic)) if topic is not None else None
+        rows = grants.topics.get(str(topic))
         return rows is not None and self._matches(rows, role, actions)
 
     def _is_subscriber(self, role: str, namespace: str, subscription: str) -> bool:
@@ -145,7 +192,7 @@ class Authorization:
 class Access:
     """What one role may do, remembered."""
 
-    __slots__ = ("_authorization", "_remembered", "role")
+    __slots__ = ("__weakref__", "_authorization", "_remembered", "role")
 
     def __init__(self, authorization: Authorization, role: str) -> None:
         self._authorization = authorization
@@ -156,49 +203,25 @@ class Access:
         """Decide anew from now on."""
         self._remembered.clear()
 
-    @property
-    def is_super(self) -> bool:
-        """Whether it may do everything."""
-        return self._authorization.is_super(self.role)
+    def may(self, right: Right, of: Resource = None) -> bool:
+        """Whether it has a right."""
+        key = (right, of)
+        found = self._remembered.get(key)
+        if found is None:
+            found = self._keep(key, self._authorization.may(self.role, right, of))
+        return found
 
     def produces(self, topic: TopicName) -> bool:
         """Whether it may write to a topic."""
-        return self._decided((Action.PRODUCE, topic), topic)
+        return self.may(Right.produce, topic)
 
     def consumes(self, topic: TopicName, subscription: str | None = None) -> bool:
         """Whether it may read a topic, with a subscription of this name."""
-        return self._decided((Action.CONSUME, topic, subscription), topic, subscription)
+        return self.may(Right.consume, topic if subscription is None else Subscribed(topic, subscription))
 
     def looks_up(self, topic: TopicName) -> bool:
         """Whether it may see a topic."""
-        return self.produces(topic) or self.consumes(topic)
-
-    def administers(self, tenant: str) -> bool:
-        """Whether it may do everything in a tenant."""
-        return self._authorization.is_tenant_admin(self.role, tenant)
-
-    def somewhere(self, action: Action) -> bool:
-        """Whether it may do this with any topic at all."""
-        key = (action,)
-        found = self._remembered.get(key)
-        if found is None:
-            found = self._keep(key, self._authorization.allows_somewhere(self.role, action))
-        return found
-
-    def subscribes(self, namespace: str, subscription: str) -> bool:
-        """Whether a subscription of a namespace is open to it."""
-        return self._authorization.allows_subscription(self.role, namespace, subscription)
-
-    def _decided(
-        self,
-        key: tuple[Action, TopicName] | tuple[Action, TopicName, str | None],
-        topic: TopicName,
-        subscription: str | None = None,
-    ) -> bool:
-        found = self._remembered.get(key)
-        if found is None:
-            found = self._keep(key, self._authorization.allows_topic(self.role, topic, key[0], subscription))
-        return found
+        return self.may(Right.see, topic)
 
     def _keep(self, key: object, decision: bool) -> bool:
         if len(self._remembered) >= _MOST_REMEMBERED:

@@ -5,7 +5,8 @@
     READ a topic                            consume (with the group as subscription, where there is one)
     DESCRIBE a topic, create it unasked     produce or consume
     CREATE, DELETE, ALTER a topic           to be among the tenant's admins
-    READ, DESCRIBE, DELETE a group          consume anywhere, where no subscription of that name is for others
+    READ, DESCRIBE, DELETE a group          consume anywhere, or in the tenant where clients have tenants for homes;
+                                            and no subscription of that name is for others
     anything on the cluster                 to be a super user
     IDEMPOTENT_WRITE                        produce anywhere (KIP-679)
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.auth import Access, Action
+from magnetar.broker.auth import Access, Group, Right, Subscribed
 from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.names import TopicName
 from magnetar.kafka.wire.primitives import ZERO_UUID
@@ -48,36 +49,37 @@ class Checks:
     def writes(self, name: str | None, topic_id: bytes = ZERO_UUID) -> bool:
         """WRITE on a topic."""
         topic = self.named(name, topic_id)
-        return topic is None or self._access.produces(topic)
+        return topic is None or self._access.may(Right.produce, topic)
 
     def reads(self, name: str | None, topic_id: bytes = ZERO_UUID, group: str | None = None) -> bool:
         """READ on a topic, by a group if one is given."""
         topic = self.named(name, topic_id)
-        return topic is None or self._access.consumes(topic, group)
+        if topic is None:
+            return True
+        return self._access.may(Right.consume, topic if group is None else Subscribed(topic, group))
 
     def sees(self, name: str | None, topic_id: bytes = ZERO_UUID) -> bool:
         """DESCRIBE on a topic."""
         topic = self.named(name, topic_id)
-        return topic is None or self._access.looks_up(topic)
+        return topic is None or self._access.may(Right.see, topic)
 
     def manages(self, name: str | None, topic_id: bytes = ZERO_UUID) -> bool:
         """CREATE, DELETE, ALTER and ALTER_CONFIGS on a topic."""
         topic = self.named(name, topic_id)
-        return topic is None or self._access.administers(topic.tenant)
+        return topic is None or self._access.may(Right.administer, topic)
 
     def uses(self, group: str) -> bool:
         """READ, DESCRIBE and DELETE on a group."""
-        return self._access.somewhere(Action.CONSUME) and self._access.subscribes(self._home, group)
+        kafka = self._context.kafka
+        naming = kafka.broker.naming
+        home = kafka.home or f"{naming.tenant}/{naming.namespace}"
+        tenant = None if kafka.tenancy is None else home.partition("/")[0]
+        return self._access.may(Right.use, Group(group, home, tenant))
 
     def produces_somewhere(self) -> bool:
         """IDEMPOTENT_WRITE on the cluster, and WRITE on a transactional id."""
-        return self._access.somewhere(Action.PRODUCE)
+        return self._access.may(Right.produce)
 
     def operates(self) -> bool:
         """Everything on the cluster."""
-        return self._access.is_super
-
-    @property
-    def _home(self) -> str:
-        naming = self._context.kafka.broker.naming
-        return self._context.kafka.home or f"{naming.tenant}/{naming.namespace}"
+        return self._access.may(Right.operate)

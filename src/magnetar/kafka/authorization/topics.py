@@ -124,17 +124,18 @@ async def offset_for_leader_epoch(
 
 
 async def metadata(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """DESCRIBE on each topic; of all topics, those that may be seen. One named by its id only is as if not there."""
+    """DESCRIBE on each topic; of all topics, the handler shows those that may be seen.
+
+    One that is named by its id is as if it were not there.
+    """
     asks_for_all = request.topics is None or (context.api_version == 0 and not request.topics)
     denied: list[Any] = []
     if not asks_for_all:
-        allowed, denied = split(request.topics, lambda topic: checks.sees(topic.name, topic.topic_id))
+        allowed, denied = split(request.topics, lambda topic: checks.sees(*_answered(topic)))
         # Version 0 would take no topics for all of them.
         request.topics = allowed or ([] if context.api_version else None)
     response = await answer(request, context)
-    if asks_for_all:
-        response.topics = [topic for topic in response.topics if checks.sees(topic.name)]
-    elif not request.topics:
+    if not asks_for_all and not request.topics:
         response.topics = []
     response.topics += [_hidden(topic) for topic in denied]
     for topic in response.topics:
@@ -143,6 +144,11 @@ async def metadata(request: Any, context: RequestContext, checks: Checks, answer
     if response.cluster_authorized_operations != NOT_ASKED:
         response.cluster_authorized_operations = operations.of_cluster(checks)
     return response
+
+
+def _answered(topic: Any) -> tuple[str | None, bytes]:
+    """Give name and id of the topic that the answer is about: where both are given, the id alone counts."""
+    return (None if topic.topic_id != ZERO_UUID else topic.name), topic.topic_id
 
 
 def _hidden(topic: Any) -> MetadataResponseTopic:
@@ -156,7 +162,7 @@ def _hidden(topic: Any) -> MetadataResponseTopic:
 async def describe_topic_partitions(
     request: Any, context: RequestContext, checks: Checks, answer: Handler
 ) -> Any:
-    """DESCRIBE on each topic; of all topics, those that may be seen."""
+    """DESCRIBE on each topic; of all topics, the handler shows those that may be seen."""
     if request.topics:
         request.topics, denied = split(request.topics, lambda topic: checks.sees(topic.name))
         response = (
@@ -167,7 +173,6 @@ async def describe_topic_partitions(
         ]
     else:
         response = await answer(request, context)
-        response.topics = [topic for topic in response.topics if checks.sees(topic.name)]
     for topic in response.topics:
         if topic.topic_authorized_operations != NOT_ASKED:
             topic.topic_authorized_operations = operations.of_topic(checks, topic.name)

@@ -43,7 +43,9 @@ async def describe_topic_partitions(
                 for name in sorted(names)
             ]
         )
-    wanted = names or {topic.kafka_name for topic in broker.topics() if broker.visible(topic)}
+    wanted = names or {
+        topic.kafka_name for topic in broker.topics() if broker.visible(topic) and context.shows(topic.name)
+    }
     start = ("", 0) if cursor is None else (cursor.topic_name, cursor.partition_index)
     limit = max(1, min(request.response_partition_limit, MOST_PARTITIONS))
     return await _page(broker, sorted(name for name in wanted if name >= start[0]), start, limit)

@@ -10,9 +10,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from magnetar.broker.auth.authentication import Principal
-from magnetar.broker.auth.grants import Action
+from magnetar.broker.auth.authorization import Resource, Right, Subscribed, Tenant, may
 from magnetar.broker.limits import unquoted
-from magnetar.broker.names import TopicName
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.services import Services
 
@@ -172,24 +171,26 @@ class Route(NamedTuple):
 
 def check(ask: Ask, needs: Needs) -> None:
     """Raise ``RestError`` unless whoever asks may."""
-    authorization = ask.services.broker.security.authorization
     role = ask.principal.role
-    if not authorization.enabled or needs in (Needs.nobody, Needs.anybody) or _allows(ask, needs, role):
+    if needs in (Needs.nobody, Needs.anybody):
+        return
+    access = ask.services.broker.security.authorization.access(role)
+    if access is None or may(access, *_wanted(ask, needs)):
         return
     raise RestError(
         403, f"{role or 'anonymous'} is not {needs}" if " on " not in needs else f"{role} may not {needs}"
     )
 
 
-def _allows(ask: Ask, needs: Needs, role: str) -> bool:
-    authorization = ask.services.broker.security.authorization
+def _wanted(ask: Ask, needs: Needs) -> tuple[Right, Resource]:
+    """Give which right to what a level means for this path."""
     if needs is Needs.super_user:
-        return authorization.is_super(role)
-    tenant = ask.path["tenant"]
-    if needs is Needs.tenant or authorization.is_tenant_admin(role, tenant):
-        return authorization.is_tenant_admin(role, tenant)
-    topic: TopicName = ask.topic.topic
+        return Right.operate, None
+    if needs is Needs.tenant:
+        return Right.administer, Tenant(ask.path["tenant"])
+    topic, subscription = ask.topic.topic, ask.path.get("subscription")
     if needs is Needs.look_up:
-        return authorization.allows_look_up(role, topic)
-    action = Action.PRODUCE if needs is Needs.produce else Action.CONSUME
-    return authorization.allows_topic(role, topic, action, ask.path.get("subscription"))
+        return Right.see, topic
+    if needs is Needs.produce:
+        return Right.produce, topic
+    return Right.consume, topic if subscription is None else Subscribed(topic, subscription)
