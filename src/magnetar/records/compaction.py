@@ -27,7 +27,7 @@ from magnetar.records.entry import Entry, broker_entry_head, decode_entry
 from magnetar.records.errors import EntryCorrupt
 from magnetar.records.mapping import decode_record, partition_key_of
 from magnetar.records.pulsar_compression import compress_payload, decompress_payload
-from magnetar.records.pulsar_metadata import MessageMetadata, SingleMessageMetadata, fields
+from magnetar.records.pulsar_metadata import MOST_MESSAGES, MessageMetadata, SingleMessageMetadata, fields
 from magnetar.records.pulsar_plain import (
     COMPACTED_OUT,
     framed_message,
@@ -163,7 +163,7 @@ def _open_pulsar(entry: Entry, machine: Any) -> Part | None:
         size = NULL if metadata.null_value else len(entry.payload)
         row = (0, 0, 0, 0, NULL if key is None else len(key), size, 0)
         return Part(key or b"", _as_rows([row], machine), entry.base_offset, None, entry.payload)
-    if metadata.encryption_keys:
+    if metadata.encryption_keys or metadata.num_messages_in_batch > MOST_MESSAGES:
         return None
     body = decompress_payload(metadata.compression, entry.payload, metadata.uncompressed_size)
     messages = metadata.num_messages_in_batch

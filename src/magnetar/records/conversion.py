@@ -19,7 +19,7 @@ from magnetar.records.crc import crc32c
 from magnetar.records.entry import decode_entry, kafka_payload_at
 from magnetar.records.errors import RecordsError
 from magnetar.records.pulsar_compression import compress_payload, decompress_payload
-from magnetar.records.pulsar_metadata import encode_metadata
+from magnetar.records.pulsar_metadata import MOST_MESSAGES, encode_metadata
 from magnetar.records.pulsar_plain import (
     CHECKSUM,
     PulsarMessage,
@@ -109,7 +109,7 @@ def kafka_batch(data: Buffer) -> bytes | memoryview:
     entry = np.frombuffer(data, np.uint8)
     facts = np.empty(code.FACTS, np.int64)
     status = code.open_entry(entry, facts)
-    if status == code.Status.PLAIN:
+    if status == code.Status.PLAIN or facts[code.MESSAGES] > MOST_MESSAGES:
         return plain_kafka_batch(data)
     body, at = entry, int(facts[code.PAYLOAD_AT])
     if status == code.Status.COMPRESSED:

@@ -14,6 +14,7 @@ from magnetar.records.compression import MOST_DECOMPRESSED_BYTES, Buffer
 from magnetar.records.conversion import Kernels, machine_code
 from magnetar.records.errors import RecordsError
 from magnetar.records.pulsar_compression import decompress_into
+from magnetar.records.pulsar_metadata import MOST_MESSAGES
 
 BATCH_BYTES = 128 << 10
 """About how large a batch of several entries becomes."""
@@ -27,12 +28,18 @@ class Joined(NamedTuple):
 
 
 def joined_batches(
-    entries: Sequence[Buffer], most_bytes: int, *, places: Sequence[int] = (), hurried: bool = False
+    entries: Sequence[Buffer],
+    most_bytes: int,
+    *,
+    places: Sequence[int] = (),
+    hurried: bool = False,
+    most_unpacked: int = 1 << 62,
 ) -> list[Joined] | None:
     """Convert entries in their order, until ``most_bytes`` but one at least; None without machine code.
 
     ``places`` tells where in one and the same object of bytes the entries, views of it, begin. ``hurried`` raises
-    ``TakesLong`` where one has to be decompressed or left to the plain form.
+    ``TakesLong`` where one has to be decompressed or left to the plain form; so is raised where more than
+    ``most_unpacked`` bytes would be decompressed.
     """
     kernels = machine_code()
     if kernels is None:
@@ -50,7 +57,7 @@ def joined_batches(
     opened = Opened(kernels, data, spans)
     if hurried and opened.takes_long:
         raise TakesLong
-    count = opened.inflate(0, most_bytes)
+    count = opened.inflate(0, most_bytes, most_unpacked)
     out = np.empty(opened.room(0, count), np.uint8)
     made = np.empty((count, many.MADE_FIELDS), np.int64)
     _, done = many.fill_joined(
@@ -74,6 +81,7 @@ class Opened:
         self._spans = spans
         self.facts = code.np.empty((len(spans), code.FACTS), code.np.int64)
         kernels.many.open_entries(data, spans, self.facts)
+        self.facts[self.facts[:, code.MESSAGES] > MOST_MESSAGES, code.STATUS] = code.Status.PLAIN
         self.sizes = spans[:, 1] - spans[:, 0]
         self._compressed = self.facts[:, code.STATUS] == code.Status.COMPRESSED
         self.bodies = code.np.zeros((len(spans), 2), code.np.int64)
@@ -90,8 +98,11 @@ class Opened:
         """Whether this is more than copying."""
         return bool((self.facts[:, self._code.STATUS] != self._code.Status.DONE).any())
 
-    def inflate(self, first: int, most_bytes: int) -> int:
-        """Decompress from entry ``first`` on, about ``most_bytes`` at once; give how far that goes."""
+    def inflate(self, first: int, most_bytes: int, most_unpacked: int = 1 << 62) -> int:
+        """Decompress from entry ``first`` on, about ``most_bytes`` at once; give how far that goes.
+
+        Raises ``TakesLong`` if an entry has so much inside that it becomes more than ``most_unpacked``.
+        """
         np, code = self._code.np, self._code
         ends = self.sizes[first:].cumsum()
         stop = first + min(int(np.searchsorted(ends, most_bytes)) + 1, len(ends))
@@ -100,6 +111,8 @@ class Opened:
             return stop
         ends = self.sizes[here].cumsum()
         self.bodies[here, 1], self.bodies[here, 0] = ends, ends - self.sizes[here]
+        if ends[-1] > most_unpacked:
+            raise TakesLong
         self.inflated = np.empty(int(ends[-1]), np.uint8)
         view = memoryview(self.inflated)
         stored = memoryview(self._data)

@@ -107,10 +107,11 @@ def properties_of(headers: bytes) -> list[Property]:
     pairs = decode_headers(headers)
     plain: list[Property] = []
     exact = True
+    last = {name: number for number, (name, _) in enumerate(pairs)}
     for number, (name, value) in enumerate(pairs):
         if value is None or not _is_utf8(value) or not _is_utf8(name) or name.startswith(b"__kafka."):
             exact = False
-        elif any(name == other for other, _ in pairs[number + 1 :]):
+        elif last[name] != number:
             exact = False  # Pulsar's clients keep one property of a name: let it be the last, as Kafka's lastHeader
         else:
             plain.append((name, value))

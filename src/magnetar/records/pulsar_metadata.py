@@ -28,6 +28,8 @@ FORMAT_PROPERTY = "entry.format"
 HEADERS_PROPERTY = b"__kafka.headers"
 TIMESTAMP_PROPERTY = b"__kafka.timestamp"
 BATCH_PROPERTY = b"__kafka.batch"
+MOST_MESSAGES = 1 << 20
+"""How many messages a batch may have: such a batch is more than 6 MB unpacked, even if all of them are empty."""
 _ENTRY_FORMAT = FORMAT_PROPERTY.encode()
 _INT64 = 1 << 64
 

@@ -6,7 +6,8 @@ It knows every case and words every fault; what is quick does the usual cases, a
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from time import sleep
 from typing import NamedTuple
 
 from magnetar.records.batch import (
@@ -18,10 +19,10 @@ from magnetar.records.batch import (
     batches,
     seal,
 )
-from magnetar.records.compression import Buffer, Codec, decompress
+from magnetar.records.compression import MOST_DECOMPRESSED_BYTES, Buffer, Codec, decompress
 from magnetar.records.crc import crc32c
 from magnetar.records.entry import Entry, decode_entry, payload_at
-from magnetar.records.errors import CorruptBatch, EntryCorrupt, InvalidRecord, RecordsError
+from magnetar.records.errors import CorruptBatch, EntryCorrupt, InvalidRecord, RecordsError, TooMuchInside
 from magnetar.records.mapping import (
     RawRecord,
     decode_record,
@@ -34,6 +35,7 @@ from magnetar.records.mapping import (
 from magnetar.records.pulsar_compression import OF_KAFKA, compress_payload, decompress_payload
 from magnetar.records.pulsar_metadata import (
     BATCH_PROPERTY,
+    MOST_MESSAGES,
     KafkaBatch,
     MessageMetadata,
     SingleMessageMetadata,
@@ -50,6 +52,12 @@ _SIZE = struct.Struct(">I")
 _COMMIT_MARKER, _ABORT_MARKER = 21, 22
 _UNKNOWN_MARKER = 0
 _OFFSET = struct.Struct(">q")
+_NO_TIME = 1 << 63
+# Large entries are converted in threads. One that never waits gives the interpreter up each 5 ms only, and an event
+# loop asks for it several times a request.
+_RECORDS_BETWEEN = 250
+_BREATH_S = 0.00005
+_MESSAGE_COST = 64  # bytes that are copied in the time that one message takes, at least
 
 
 class PulsarMessage(NamedTuple):
@@ -140,20 +148,44 @@ def pulsar_to_kafka(data: Buffer, entry: Entry) -> bytes:
         return made
 
 
-def _opened(metadata: MessageMetadata, payload: Buffer, messages: int) -> list[RawRecord]:
+def unpacked_bytes(data: Buffer) -> int:
+    """Give about how much there is to go through in an entry, in bytes: its content unpacked, and its messages.
+
+    Nothing is unpacked for that. Raises ``RecordsError``.
+    """
+    entry = decode_entry(data)
+    metadata, size = entry.message, len(entry.payload)
+    if metadata.entry_format != "pulsar":
+        packed = any(header.codec for header, _ in batches(entry.payload))
+        size = MOST_DECOMPRESSED_BYTES if packed else size  # no header says how much that will be
+    elif metadata.compression and not metadata.encryption_keys:
+        size = max(size, metadata.uncompressed_size)
+    return size + _MESSAGE_COST * metadata.num_messages_in_batch
+
+
+def _opened(metadata: MessageMetadata, payload: Buffer, messages: int) -> Iterable[RawRecord]:
+    if messages > MOST_MESSAGES:
+        raise TooMuchInside(f"a batch of {messages} messages; {MOST_MESSAGES} are allowed")
     body = decompress_payload(metadata.compression, payload, metadata.uncompressed_size)
     if metadata.batched:
-        return list(_records(metadata, body, messages))
+        return _records(metadata, body, messages)
     return [record_of(metadata, bytes(body), 0, metadata.publish_time)]
 
 
-def record_batch(entry: Entry, messages: int, records: Sequence[RawRecord]) -> bytes:
-    """Lay records out as the batch of an entry. Its first timestamp is the entry's publish time."""
+def record_batch(entry: Entry, messages: int, records: Iterable[RawRecord]) -> bytes:
+    """Lay records out as the batch of an entry, one by one. Its first timestamp is the entry's publish time."""
     metadata = entry.message
     kept = metadata.kafka_batch or KafkaBatch(0, -1, -1, -1)
     attributes = kept.attributes & (LOG_APPEND_TIME | TRANSACTIONAL)
     published = metadata.publish_time
-    latest = max((record.timestamp for record in records), default=published)
+    body, count, latest = bytearray(), 0, -_NO_TIME
+    for record in records:
+        body += encode_record(record, published)
+        count += 1
+        if not count % _RECORDS_BETWEEN:
+            sleep(_BREATH_S)
+        latest = max(latest, record.timestamp)
+    latest = latest if count else published
     header = BatchHeader(
         base_offset=entry.broker.index - messages + 1,
         length=0,
@@ -167,9 +199,9 @@ def record_batch(entry: Entry, messages: int, records: Sequence[RawRecord]) -> b
         producer_id=kept.producer_id,
         producer_epoch=kept.producer_epoch,
         base_sequence=kept.base_sequence,
-        records_count=len(records),
+        records_count=count,
     )
-    return seal(header, b"".join(encode_record(record, published) for record in records))
+    return seal(header, body)
 
 
 def _records(metadata: MessageMetadata, body: Buffer, messages: int) -> Iterator[RawRecord]:
@@ -276,10 +308,12 @@ def kafka_to_pulsar(
     codec = header.codec if codec is None else codec
     if header.is_control:
         return _marker(header, found[0][1], append_time, messages), b""
-    parts: list[bytes] = []
+    body = bytearray()
     for each, batch in found:
-        parts += _singles_of(each, batch)
-    body = b"".join(parts)
+        for number, single in enumerate(_singles_of(each, batch), 1):
+            body += single
+            if not number % _RECORDS_BETWEEN:
+                sleep(_BREATH_S)
     latest = max(each.max_timestamp for each, _ in found)
     metadata = batch_metadata(header, messages, latest if latest > 0 else append_time, codec, len(body))
     return metadata, compress_payload(metadata.compression, body)

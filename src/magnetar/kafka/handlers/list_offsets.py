@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.errors import code_for
@@ -18,7 +19,8 @@ from magnetar.kafka.wire.messages.list_offsets_response import (
 )
 from magnetar.kafka.wire.primitives import ZERO_UUID
 from magnetar.ledger.port import StoredEntry
-from magnetar.records.batch import decode_records
+from magnetar.records.batch import Record, each_record
+from magnetar.records.pulsar_plain import unpacked_bytes
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
@@ -30,6 +32,7 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 _FIRST_WITH_LEADER_EPOCH = 4
+_INLINE_BYTES = 64 << 10  # more than this is looked through in a thread
 _FIRST_WITH = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
@@ -90,13 +93,21 @@ async def _fill(
     """
     log = partition.log
     while entry is not None:
-        records = [r for r in decode_records(batch_of(entry)) if r.offset >= log.first_offset]
-        if timestamp is None:
-            wanted = max(records, key=lambda record: record.timestamp, default=None)
-        else:
-            wanted = next((record for record in records if record.timestamp >= timestamp), None)
+        if unpacked_bytes(entry.data) <= _INLINE_BYTES:
+            wanted = _wanted(entry, log.first_offset, timestamp)
+        else:  # a few KB may hold a million records
+            loop = asyncio.get_running_loop()
+            wanted = await loop.run_in_executor(None, _wanted, entry, log.first_offset, timestamp)
         if wanted is not None:
             row.offset, row.timestamp, row.leader_epoch = wanted.offset, wanted.timestamp, LEADER_EPOCH
             return
         following = max(entry.last_offset + 1, log.first_offset)
         entry = next(iter(await log.read(following, max_bytes=1)), None) if timestamp is not None else None
+
+
+def _wanted(entry: StoredEntry, first_offset: int, timestamp: int | None) -> Record | None:
+    """Give the first record of that time or later or, without one, the latest of all; None for none."""
+    records = (record for record in each_record(batch_of(entry)) if record.offset >= first_offset)
+    if timestamp is None:
+        return max(records, key=lambda record: record.timestamp, default=None)
+    return next((record for record in records if record.timestamp >= timestamp), None)

@@ -3,6 +3,9 @@
 A batch in format ``kafka`` is neither copied nor looked at here. Pulsar's entries that follow each other share a record
 batch (`magnetar.records.joined`). Large conversions run away from the event loop, and what was converted for one
 consumer is kept for the next, up to a bound.
+
+What is large goes by what entries unpack to, and by their messages: a batch of a few KB may hold 64 MB. Those that
+unpack to very much are converted one at a time, so that they take the memory of one, and leave threads to the others.
 """
 
 from __future__ import annotations
@@ -10,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -20,7 +24,7 @@ from magnetar.records.check import TakesLong
 from magnetar.records.chunks import Piece, nothing, piece_in
 from magnetar.records.entry import kafka_payload_at
 from magnetar.records.errors import CorruptBatch, RecordsError
-from magnetar.records.pulsar_plain import UnreadableBatch
+from magnetar.records.pulsar_plain import UnreadableBatch, unpacked_bytes
 
 if TYPE_CHECKING:
     from magnetar.records.schema_ids import Frame
@@ -29,8 +33,10 @@ _log = logging.getLogger("magnetar.kafka")
 
 CACHED_BYTES = 16 << 20
 _INLINE_BYTES = 64 << 10  # more than this is converted in a thread, while the event loop goes on
+_VERY_LARGE_BYTES = 4 << 20  # beyond what a fetch asks for: few entries that unpack to very much
 _COPIED_INLINE_BYTES = 2 << 20  # unless it is little more than a copy: that takes well under a millisecond
 _MOST_TOLD = 1000
+_NO_BOUND = 1 << 62
 
 
 class FrameOf(Protocol):
@@ -72,6 +78,7 @@ class Conversions:
         self._runs: OrderedDict[int, _Run] = OrderedDict()
         self._next_run = 0
         self._told: set[tuple[int, int]] = set()
+        self._very_large = asyncio.Lock()
         self.bytes = 0
 
     async def batches_of(
@@ -113,14 +120,24 @@ class Conversions:
     async def _made(
         self, entries: list[StoredEntry], frames: list[Frame | None], max_bytes: int
     ) -> list[Part | RecordsError]:
-        most = self.chunked_bytes
+        work = partial(convert, entries, frames, max_bytes, self.chunked_bytes)
         try:
-            made = convert(entries, frames, max_bytes, most, hurried=True)
+            made = work(hurried=True, most_unpacked=_INLINE_BYTES)
         except TakesLong:
-            loop = asyncio.get_running_loop()
-            made = await loop.run_in_executor(None, convert, entries, frames, max_bytes, most)
+            made = await self._made_apart(entries, work)
         self._keep(entries, made)
         return made
+
+    async def _made_apart(
+        self, entries: list[StoredEntry], work: Callable[..., list[Part | RecordsError]]
+    ) -> list[Part | RecordsError]:
+        in_thread = partial(asyncio.get_running_loop().run_in_executor, None)
+        try:
+            return await in_thread(partial(work, most_unpacked=_VERY_LARGE_BYTES))
+        except TakesLong:
+            async with self._very_large:
+                found = self._take(entries[0])  # another consumer may have asked for the same meanwhile
+                return [found] if found is not None else await in_thread(work)
 
     def _tell(self, entry: StoredEntry, what: str, why: object) -> None:
         """Log an entry that cannot be read, once: consumers ask for it again and again."""
@@ -198,12 +215,13 @@ def convert(
     chunked_bytes: int = 0,
     *,
     hurried: bool = False,
+    most_unpacked: int = _NO_BOUND,
 ) -> list[Part | RecordsError]:
     """Give the entries' record batches, or why there are none, until there are ``max_bytes`` of them.
 
     ``frames`` tells what is to stand before each entry's keys and values. Pieces of messages up to ``chunked_bytes``
     are told as such. The words of an error name ledger and entry. ``hurried`` raises ``TakesLong`` rather than do
-    more than a copy of many bytes.
+    more than a copy of many bytes; so is raised where entries unpack to more than ``most_unpacked`` bytes.
     """
     size = sum(len(entry.data) for entry in entries)
     hurried = hurried and size > _INLINE_BYTES
@@ -212,7 +230,8 @@ def convert(
     results: list[Part | RecordsError] = []
     for frame, group in groupby(zip(entries, frames, strict=True), key=lambda pair: pair[1]):
         some = [entry for entry, _ in group]
-        for part in _converted(some, frame, max_bytes, chunked_bytes, hurried=hurried):
+        bounds = _Bounds(max_bytes, chunked_bytes, hurried, most_unpacked)
+        for part in _converted(some, frame, bounds):
             results.append(part)
             if isinstance(part, RecordsError):
                 return results
@@ -222,21 +241,34 @@ def convert(
     return results
 
 
+class _Bounds(NamedTuple):
+    max_bytes: int
+    chunked_bytes: int
+    hurried: bool
+    most_unpacked: int
+
+
 def _converted(
-    entries: Sequence[StoredEntry], frame: Frame | None, max_bytes: int, chunked_bytes: int, *, hurried: bool
+    entries: Sequence[StoredEntry], frame: Frame | None, bounds: _Bounds
 ) -> list[Part | RecordsError]:
     from magnetar.records.joined import joined_batches  # most brokers never convert anything
+
+    max_bytes, chunked_bytes, hurried, most_unpacked = bounds
 
     whole = entries[0].data.obj
     together = all(entry.data.obj is whole and entry.at >= 0 for entry in entries)
     places = [entry.at for entry in entries] if together else []
-    joined = joined_batches([entry.data for entry in entries], max_bytes, places=places, hurried=hurried)
+    datas = [entry.data for entry in entries]
+    joined = joined_batches(datas, max_bytes, places=places, hurried=hurried, most_unpacked=most_unpacked)
     if joined is None and hurried:
         raise TakesLong
     results: list[Part | RecordsError] = []
     at = 0
     for batch, held in joined or ((None, 1) for _ in entries):
         if batch is None:
+            most_unpacked -= _unpacked(entries[at])
+            if most_unpacked < 0:
+                raise TakesLong
             result = _plain(entries[at], chunked_bytes)
         else:
             result = Part(batch, held, sum(len(entry.data) for entry in entries[at : at + held]))
@@ -250,6 +282,13 @@ def _converted(
         if max_bytes <= 0:
             break
     return results
+
+
+def _unpacked(entry: StoredEntry) -> int:
+    try:
+        return unpacked_bytes(entry.data)
+    except RecordsError:
+        return len(entry.data)  # what is wrong with it, converting it will tell
 
 
 def _plain(entry: StoredEntry, chunked_bytes: int) -> Part | RecordsError:

@@ -40,6 +40,7 @@ from magnetar.records.compaction import keyless_records
 from magnetar.records.compression import Buffer, Codec
 from magnetar.records.entry import kafka_message_head
 from magnetar.records.errors import InvalidRecord, RecordsError
+from magnetar.records.pulsar_metadata import MOST_MESSAGES
 
 LEADER_EPOCH = 0
 _T = TypeVar("_T")
@@ -213,6 +214,8 @@ class Partition:
             await self._refuse_untimely(batch)
         if entry_format == PULSAR and batch.header.is_transactional:
             entry_format = KAFKA  # who reads committed records only must see what belongs together
+        if entry_format == PULSAR and batch.header.records_count > MOST_MESSAGES:
+            entry_format = KAFKA  # no batch of Pulsar's has so many
         if entry_format != PULSAR:
             return Draft(batch.data, batch.header, entry_format, earliest_ms=batch.earliest_ms)
         now_ms, header = self._clock(), batch.header

@@ -17,9 +17,11 @@ from magnetar.pulsar.wire.pulsar_pb2 import MessageMetadata
 from magnetar.records.compression import Buffer
 from magnetar.records.errors import EntryCorrupt
 from magnetar.records.pulsar_entries import to_pulsar
+from magnetar.records.pulsar_plain import unpacked_bytes
 
 HASH_RANGE = 1 << 16
-_IN_LINE_BYTES = 16 << 10  # to convert more of Kafka's records takes longer than others should wait
+_IN_LINE_BYTES = 32 << 10  # to convert more of Kafka's records takes longer than others should wait
+_THREADS = 2  # that convert at the same time: what a few KB unpack to is up to 64 MB
 _PLAIN = b"\x0e\x01"
 
 Place = tuple[int, int]
@@ -62,6 +64,7 @@ class Conversions:
         self._most_bytes = most_bytes
         self._bytes = 0
         self._kept: OrderedDict[tuple[Place, int], Delivery] = OrderedDict()
+        self._threads = asyncio.Semaphore(_THREADS)
 
     async def deliveries(self, entries: Iterable[StoredEntry]) -> list[Delivery]:
         """Give one delivery per entry; raise ``EntryCorrupt``, which names the entry."""
@@ -81,8 +84,9 @@ class Conversions:
         if kept is not None:
             self._kept.move_to_end(place)
             return kept
-        if len(entry.data) > _IN_LINE_BYTES:
-            made = await asyncio.get_running_loop().run_in_executor(None, _foreign, entry)
+        if unpacked_bytes(entry.data) > _IN_LINE_BYTES:
+            async with self._threads:
+                made = await asyncio.get_running_loop().run_in_executor(None, _foreign, entry)
         else:
             made = _foreign(entry)
         if place not in self._kept:

@@ -31,6 +31,7 @@ from magnetar.pulsar.wire.pulsar_pb2 import (
 )
 from magnetar.records.errors import InvalidRecord, RecordsError
 from magnetar.records.pulsar_entries import Sent, open_send
+from magnetar.records.pulsar_metadata import MOST_MESSAGES
 
 if TYPE_CHECKING:
     from magnetar.pulsar.connection import Connection
@@ -141,6 +142,8 @@ def send(connection: Connection, command: CommandSend, entry: memoryview) -> Non
         sent = open_send(
             entry, num_messages=command.num_messages if command.HasField("num_messages") else None
         )
+        if sent.messages > MOST_MESSAGES:
+            raise NotAllowed(f"A batch of {sent.messages} messages, {MOST_MESSAGES} may be")
         metadata = _check_metadata(sent)
         if isinstance(topic, NonPersistentTopic):
             _pass_on(connection, command, sent, metadata, producing)
