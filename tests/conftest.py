@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from tests.process import BrokerProcess
 
@@ -15,7 +15,9 @@ from tests.process import BrokerProcess
 # Nothing is timed: other workers keep the machine busy.
 settings.register_profile("desk", deadline=None)
 settings.register_profile("ci", derandomize=True, deadline=None)
-settings.load_profile("ci" if os.environ.get("CI") else "desk")
+# A mutant is to be seen, not explained.
+settings.register_profile("mutants", derandomize=True, deadline=None, phases=(Phase.explicit, Phase.generate))
+settings.load_profile(os.environ.get("MAGNETAR_EXAMPLES") or ("ci" if os.environ.get("CI") else "desk"))
 
 # Spark's JVMs live for a test or two: optimizing what they run, and collecting garbage in parallel, would take twice
 # the CPU time of the work itself. Processes that tests start inherit this.

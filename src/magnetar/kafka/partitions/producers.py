@@ -114,9 +114,9 @@ class ProducerStates:
                 producer.first_due = batches.pop().first_sequence
 
     def expire(self, before_ms: int) -> None:
-        """Forget producers whose last batch is older."""
+        """Forget producers whose last batch is of then or older."""
         for producer_id, producer in list(self._producers.items()):
-            if not producer.batches or producer.batches[-1].timestamp < before_ms:
+            if not producer.batches or producer.batches[-1].timestamp <= before_ms:
                 del self._producers[producer_id]
 
     def encode(self) -> bytes:

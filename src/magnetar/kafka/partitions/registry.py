@@ -95,6 +95,7 @@ class Partitions:
             topic, index, log, self._clock, self._ahead, self._conversions, self._frame_of(topic)
         )
         await partition.load()
+        partition.producers.expire(self._expired_ms())
         if self._broker.get(topic.kafka_name) is not topic:
             await self._broker.engine.delete(log.name)  # it was made again while its topic was being deleted
             raise TopicNotFound(f"topic {topic.kafka_name} was deleted")
@@ -131,15 +132,18 @@ class Partitions:
         """Let go of what retention no longer holds, and forget producers long silent; done regularly by itself."""
         now_ms = self._clock()
         await self._open_overdue(now_ms)
-        expired = now_ms - self._broker.settings.producer_id_expiration_ms
         for partition in self.all_open():
-            partition.producers.expire(expired)
+            partition.producers.expire(self._expired_ms())
             try:
                 if "delete" in partition.topic.config.cleanup_policy:
                     partition.log.retain(now_ms)
             except _FAILURES:
                 _log.exception("retention of %s-%d failed", partition.topic.kafka_name, partition.index)
             await asyncio.sleep(0)
+
+    def _expired_ms(self) -> int:
+        """Give from when on back a producer's last batch is too old for it to be remembered."""
+        return self._clock() - self._broker.settings.producer_id_expiration_ms
 
     async def _open_overdue(self, now_ms: int) -> None:
         """Open the partitions that nobody has asked for, but that hold something which retention may take."""
