@@ -352,3 +352,28 @@ def test_topic_configurations_follow_settings_that_exist() -> None:
         if config.setting is not None:
             setting = SETTINGS[config.setting]
             assert (setting.default, setting.kind) == (config.default, config.kind)
+
+
+async def test_whoever_fails_when_told_stops_nobody() -> None:
+    broker = await started()
+    told: list[str] = []
+
+    def fails(topic: Topic) -> None:
+        raise PermissionError("not the affair of who makes topics")
+
+    async def fails_later(topic: Topic) -> None:
+        raise PermissionError("nor of who deletes them")
+
+    async def deleted(topic: Topic) -> None:
+        told.append(f"{topic.kafka_name} went")
+
+    broker.events.topic_created += [fails, lambda topic: told.append(f"{topic.kafka_name} came")]
+    broker.events.topic_changed += [fails, lambda topic: told.append(f"{topic.kafka_name} changed")]
+    broker.events.topic_deleted += [fails_later, deleted]
+    await broker.create_topic("flights", 1)
+    broker.grow_topic("flights", 2)
+    await broker.delete_topic("flights")
+    assert told == ["flights came", "flights changed", "flights went"]
+    assert broker.get("flights") is None
+    assert isinstance(broker.engine, NoLedgers)
+    assert len(broker.engine.deleted) == 2

@@ -7,9 +7,10 @@ something per topic (partitions, groups) subscribe to `Events`.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from magnetar.broker.auth.security import Security
 from magnetar.broker.background import Background
@@ -39,7 +40,9 @@ from magnetar.ledger.port import LedgerEngine, LedgerPolicy
 from magnetar.metadata import MetadataStore
 
 _STRANGERS_PART = 8  # of the budget for clients' bytes, for those who have not said who they are
+T = TypeVar("T")
 _NO_POLICIES = NamespacePolicies()
+_log = logging.getLogger("magnetar.broker")
 
 
 class NewTopic(NamedTuple):
@@ -62,6 +65,23 @@ class Events:
     topic_changed: list[Callable[[Topic], None]] = field(default_factory=list)
     """Its partitions or its configuration in force."""
     settings_changed: list[Callable[[Settings], None]] = field(default_factory=list)
+
+    @staticmethod
+    def tell(listeners: Iterable[Callable[[T], None]], what: T) -> None:
+        """Tell everybody; what one of them raises is logged, for it is not the affair of who made the change."""
+        for told in tuple(listeners):
+            try:
+                told(what)
+            except Exception:
+                _log.exception("%s was stored, but somebody failed when it was told", what)
+
+    async def tell_deleted(self, topic: Topic) -> None:
+        """Do as `tell` of a topic that is gone."""
+        for told in tuple(self.topic_deleted):
+            try:
+                await told(topic)
+            except Exception:
+                _log.exception("%s is deleted, but somebody failed when it was told", topic.name)
 
 
 class Broker:
@@ -356,8 +376,7 @@ class Broker:
             self.authority.dynamic.replace(texts, for_all=for_all)
             self._apply(self.authority.dynamic)
             self._refresh(self._catalog.by_name.values())
-            for changed in self.events.settings_changed:
-                changed(self.settings)
+            self.events.tell(self.events.settings_changed, self.settings)
 
     def set_policies(self, namespace: str, text: bytes) -> None:
         """Replace a namespace's policies (Pulsar's JSON); raise `NamespaceNotFound` or `InvalidPolicy`."""
@@ -376,8 +395,7 @@ class Broker:
             self.namespaces.create(namespace)
         self._catalog.add(topics)
         for topic in topics:
-            for created in self.events.topic_created:
-                created(topic)
+            self.events.tell(self.events.topic_created, topic)
 
     async def _delete(self, topic: Topic, is_used: Callable[[], bool]) -> bool:
         async with self._gate:
@@ -386,8 +404,7 @@ class Broker:
             if is_used():
                 return False
             self._catalog.hide(topic)
-            for gone in self.events.topic_deleted:
-                await gone(topic)
+            await self.events.tell_deleted(topic)
             await self._finish_deletion(topic)
             return True
 
@@ -405,8 +422,7 @@ class Broker:
         self._catalog.version += 1
         for topic in topics:
             topic.config = self._config_of(topic)
-            for changed in self.events.topic_changed:
-                changed(topic)
+            self.events.tell(self.events.topic_changed, topic)
 
     def _config_of(self, topic: Topic) -> TopicConfig:
         return with_overrides(self._namespace_config(topic.name.namespace_name), topic.overrides)

@@ -83,6 +83,20 @@ class PulsarSettings(PulsarLimitSettings):
         rule=at_least(1),
         pulsar=("maxPendingPublishRequestsPerConnection",),
     )
+    enable_broker_side_subscription_pattern_evaluation: bool = setting(
+        True,
+        Kind.BOOLEAN,
+        "Whether the broker holds the patterns of Pulsar's clients against topic names, and tells them which topics "
+        "come and go.",
+        pulsar=("enableBrokerSideSubscriptionPatternEvaluation",),
+    )
+    subscription_pattern_max_length: int = setting(
+        50,
+        Kind.INT,
+        "Longest such pattern, in characters; with longer ones clients ask for all names now and then.",
+        rule=at_least(0),
+        pulsar=("subscriptionPatternMaxLength",),
+    )
     broker_deduplication_enabled: bool = setting(
         False,
         Kind.BOOLEAN,

@@ -21,6 +21,7 @@ from magnetar.pulsar.non_persistent import NonPersistentTopic
 from magnetar.pulsar.producers import Producer
 from magnetar.pulsar.services import Services
 from magnetar.pulsar.topic import PulsarTopic
+from magnetar.pulsar.watches import Watch
 from magnetar.pulsar.wire import encode
 from magnetar.pulsar.wire.frames import BadFrame, read_frame
 from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, ServerError
@@ -107,8 +108,8 @@ class Connection:
         self.consumers: dict[int, Consuming] = {}
         self.waiting: dict[int, asyncio.Future[None]] = {}
         """Producers that wait to have their topic to themselves."""
-        self.watchers: dict[int, Callable[[], None]] = {}
-        """How to end what watches over lists of topics."""
+        self.watchers: dict[int, Watch] = {}
+        """What watches over lists of topics."""
         self._throttled_until = 0.0
         self._write = write
         self._end = end
@@ -271,6 +272,8 @@ class Connection:
         self.is_writable = True
         for consuming in list(self.consumers.values()):
             consuming.subscription.kick()
+        for watch in list(self.watchers.values()):
+            watch.go_on()
 
     def ping(self) -> None:
         """Ask the client whether it lives."""
@@ -295,8 +298,9 @@ class Connection:
         self._ended = True
         for task in list(self._tasks):
             task.cancel()
-        for unwatch in list(self.watchers.values()):
-            unwatch()
+        for watch in list(self.watchers.values()):
+            watch.end()
+        self.watchers.clear()
         for producing in list(self.producers.values()):
             producing.topic.producers.remove(producing.producer)
         for consuming in list(self.consumers.values()):

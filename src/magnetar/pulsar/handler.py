@@ -21,6 +21,7 @@ from magnetar.pulsar.schemas import Schemas, strategy_named
 from magnetar.pulsar.server import PulsarServer
 from magnetar.pulsar.services import Services
 from magnetar.pulsar.topics import PulsarTopics
+from magnetar.pulsar.watches import Watches
 
 if TYPE_CHECKING:
     from magnetar.pulsar.rest.ask import Address
@@ -49,7 +50,9 @@ class PulsarProtocolHandler(ProtocolHandler):
         schemas = Schemas(
             broker.store, self._clock, strategy_named(self._settings.schema_compatibility_strategy)
         )
-        self.services = Services(broker, topics, schemas, GroupCursors(broker, topics), self._clock)
+        self.services = Services(
+            broker, topics, schemas, GroupCursors(broker, topics), self._clock, Watches(broker)
+        )
         self._compactions = CompactionMonitor(broker, topics)
         InactiveTopicsSweep(broker, topics, self._clock)
         broker.events.topic_deleted.append(schemas.topic_deleted)

@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 
 from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.names import TopicName
 from magnetar.broker.topic import Topic
-from magnetar.records.crc import crc32c
 
 _PARTITION = re.compile(r"^(?P<topic>.+)-partition-(?P<number>0|[1-9][0-9]{0,8})$")
 _NON_PERSISTENT = "non-persistent://"
@@ -64,9 +64,30 @@ def names_of(topic: Topic) -> list[str]:
     return [partition_name(topic.name, index) for index in range(topic.partitions)]
 
 
-def topics_hash(names: Iterable[str]) -> str:
-    """Give what stands for a list of topics, so that one need not be sent that has not changed."""
-    value = 0
-    for name in sorted(names):
-        value = crc32c(name.encode() + b",", value)
-    return f"{value:08x}"
+class TopicsHash:
+    """What stands for a set of names, so that a list need not be sent that has not changed; kept up name by name."""
+
+    __slots__ = ("_sum",)
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._sum = 0
+        for name in names:
+            self.add(name)
+
+    def add(self, name: str) -> None:
+        """A name that was not there is there now."""
+        self._sum = (self._sum + _digest(name)) % _HASHES
+
+    def remove(self, name: str) -> None:
+        """A name that was there is gone."""
+        self._sum = (self._sum - _digest(name)) % _HASHES
+
+    def __str__(self) -> str:
+        return f"{self._sum:016x}"
+
+
+_HASHES = 1 << 64
+
+
+def _digest(name: str) -> int:
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big")

@@ -10,6 +10,7 @@ from magnetar.broker.core import Broker
 from magnetar.pulsar.group_cursors import GroupCursors
 from magnetar.pulsar.schemas import Schemas
 from magnetar.pulsar.topics import PulsarTopics
+from magnetar.pulsar.watches import Watches
 
 CLUSTER = "standalone"
 
@@ -23,6 +24,7 @@ class Services:
     schemas: Schemas
     groups: GroupCursors
     clock: Callable[[], int]
+    watches: Watches
     _names: Iterator[int] = field(default_factory=itertools.count)
     _started: int = 0
 

@@ -1,21 +1,20 @@
 """GET_TOPICS_OF_NAMESPACE and WATCH_TOPIC_LIST: which topics there are, and which come and go.
 
-A pattern is the client's: a regular expression over topic names, which Python matches by trying. One that tries too
-much would hold the whole broker up, so only plain ones are watched; a client whose pattern is refused asks again now
-and then and filters the names itself, which is also what it does with the answer to GET_TOPICS_OF_NAMESPACE.
+A pattern is the client's; see `magnetar.pulsar.patterns` for what that may cost, and `magnetar.pulsar.watches` for who
+is told what. A client whose pattern is refused asks again now and then and filters the names itself.
 """
 
 from __future__ import annotations
 
-import asyncio
-import re
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.topic import Topic
+from magnetar.broker.names import TopicName
 from magnetar.pulsar.errors import NotAllowed, NotAuthorized
 from magnetar.pulsar.handlers.route import success
-from magnetar.pulsar.names import PulsarName, names_of, topics_hash
+from magnetar.pulsar.names import PulsarName, TopicsHash
+from magnetar.pulsar.patterns import Pattern, matching
+from magnetar.pulsar.watches import Watch
 from magnetar.pulsar.wire.pulsar_pb2 import (
     BaseCommand,
     CommandGetTopicsOfNamespace,
@@ -26,129 +25,149 @@ from magnetar.pulsar.wire.pulsar_pb2 import (
 if TYPE_CHECKING:
     from magnetar.pulsar.connection import Connection
 
-_MOST_PATTERN_CHARS = 200
-_MOST_QUANTIFIERS = 2
-_QUANTIFIER = re.compile(r"(?<!\\)[*+{]")
-_REPEATED_GROUP = re.compile(r"\)[*+{]")
+_MOST_WATCHERS = 1000
+"""Of one connection."""
 
 
-def topics_of_namespace(
+async def topics_of_namespace(
     connection: Connection, command: CommandGetTopicsOfNamespace, entry: memoryview
 ) -> None:
     """Give the names of a namespace's topics; of partitioned ones those of their partitions."""
-    topics = connection.services.topics
+    services = connection.services
+    pattern = _filter(connection, command)
+    seen: set[TopicName] = set()
     names: list[str] = []
     if command.mode != CommandGetTopicsOfNamespace.NON_PERSISTENT:
-        names += topics.names(command.namespace)
+        async for topic, name in matching(services.broker.topics(), command.namespace, pattern):
+            if topic.name in seen or _may_see(connection, topic.name):
+                seen.add(topic.name)
+                names.append(name)
     if command.mode != CommandGetTopicsOfNamespace.PERSISTENT:
-        names += topics.non_persistent.names(command.namespace)
-    names = _visible(connection, command.namespace, names)
+        for name in services.topics.non_persistent.names(command.namespace):
+            parsed = PulsarName.parse(name).topic
+            if (pattern is None or pattern.matches(name)) and _may_see(connection, parsed):
+                seen.add(parsed)
+                names.append(name)
+    _check_any(connection, command.namespace, bool(seen))
     answer = BaseCommand(type=BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE)
     response = answer.getTopicsOfNamespaceResponse
     response.request_id = command.request_id
-    response.filtered = False
-    response.topics_hash = topics_hash(names)
+    response.filtered = pattern is not None
+    response.topics_hash = str(TopicsHash(names))
     response.changed = response.topics_hash != command.topics_hash
     if response.changed:
         response.topics.extend(names)
     connection.answer(answer)
 
 
-def _visible(connection: Connection, namespace: str, names: list[str] | None = None) -> list[str]:
-    """Give those of the names, or of all persistent topics of a namespace, that the client may know of."""
-    names = connection.services.topics.names(namespace) if names is None else names
-    access = connection.access
-    if access is None:
-        return names
-    found = [name for name in names if access.looks_up(PulsarName.parse(name).topic)]
-    if names and not found:
+def _filter(connection: Connection, command: CommandGetTopicsOfNamespace) -> Pattern | None:
+    """Give the pattern that names are held against here; None where the client does it, as it always may."""
+    settings = connection.services.broker.settings
+    if not command.topics_pattern or not settings.enable_broker_side_subscription_pattern_evaluation:
+        return None
+    try:
+        return Pattern(command.topics_pattern, settings.subscription_pattern_max_length)
+    except NotAllowed:
+        return None
+
+
+def _may_see(connection: Connection, topic: TopicName) -> bool:
+    return connection.access is None or connection.access.looks_up(topic)
+
+
+def _check_any(connection: Connection, namespace: str, sees_some: bool) -> None:
+    """Raise ``NotAuthorized`` for a client that has nothing to do with a namespace, be there topics or not."""
+    if connection.access is None or sees_some:
+        return
+    tenant, _, local = namespace.partition("/")
+    # What is granted on the namespace holds for every name in it; no topic has this one, and so grants of its own.
+    if not connection.access.looks_up(TopicName(tenant, local, "")):
         raise NotAuthorized(f"Role {connection.role} is not authorized to see topics of {namespace}")
-    return found
 
 
-def watch_topic_list(connection: Connection, command: CommandWatchTopicList, entry: memoryview) -> None:
+def watch_topic_list(
+    connection: Connection, command: CommandWatchTopicList, entry: memoryview
+) -> Coroutine[Any, Any, None]:
     """Give the topics that match a pattern now, and tell which come and go from here on."""
-    pattern = _plain(command.topics_pattern)
-    watch = Watch(connection, command.watcher_id, command.namespace, pattern)
-    if (old := connection.watchers.pop(command.watcher_id, None)) is not None:
-        old()
-    connection.watchers[command.watcher_id] = watch.end
+    settings = connection.services.broker.settings
+    try:
+        if not settings.enable_broker_side_subscription_pattern_evaluation:
+            raise NotAllowed("Evaluating subscription patterns is disabled.")
+        pattern = Pattern(command.topics_pattern, settings.subscription_pattern_max_length)
+    except NotAllowed as error:
+        raise NotAllowed(f"Unable to create topic list watcher: {error}") from None
+    if command.watcher_id not in connection.watchers and len(connection.watchers) >= _MOST_WATCHERS:
+        raise NotAllowed(f"Unable to create topic list watcher: {_MOST_WATCHERS} of a connection may be")
+    _end(connection, command.watcher_id)
+    watch = Watch(
+        connection.services.watches,
+        command.namespace,
+        pattern,
+        lambda topic: _may_see(connection, topic),
+        Watcher(connection, command.watcher_id),
+    )
+    connection.watchers[command.watcher_id] = watch
+    return _begin(connection, command, watch, pattern)
+
+
+async def _begin(
+    connection: Connection, command: CommandWatchTopicList, watch: Watch, pattern: Pattern
+) -> None:
+    try:
+        # What comes and goes meanwhile is noted by the watch.
+        found = matching(connection.services.broker.topics(), command.namespace, pattern)
+        names = {name async for topic, name in found if _may_see(connection, topic.name)}
+        _check_any(connection, command.namespace, bool(names))
+    except NotAuthorized:
+        if connection.watchers.get(command.watcher_id) is watch:
+            _end(connection, command.watcher_id)
+        raise
+    if watch.is_ended:  # closed, or replaced, before it began
+        raise NotAllowed("Unable to create topic list watcher: it was closed before")
     answer = BaseCommand(type=BaseCommand.WATCH_TOPIC_LIST_SUCCESS)
     done = answer.watchTopicListSuccess
     done.request_id = command.request_id
     done.watcher_id = command.watcher_id
-    done.topics_hash = topics_hash(watch.names)
+    watch.begin(names)
+    done.topics_hash = str(watch.hash)
     if done.topics_hash != command.topics_hash:
-        done.topic.extend(sorted(watch.names))
+        done.topic.extend(sorted(names))
     connection.answer(answer)
 
 
-def _plain(text: str) -> re.Pattern[str]:
-    """Give a pattern that is matched in little time; raise ``NotAllowed``."""
-    try:
-        pattern = re.compile(text.removeprefix("persistent://"))
-    except (re.error, OverflowError, RecursionError) as error:
-        raise NotAllowed(f"the pattern is not understood: {error}") from None
-    quantifiers = len(_QUANTIFIER.findall(text))
-    if len(text) > _MOST_PATTERN_CHARS or quantifiers > _MOST_QUANTIFIERS or _REPEATED_GROUP.search(text):
-        raise NotAllowed("the pattern is too involved to be watched")
-    return pattern
+class Watcher:
+    """The client end of a watch."""
 
+    __slots__ = ("_connection", "_watcher_id")
 
-class Watch:
-    """One client's view of a namespace's topics, kept up to date."""
-
-    def __init__(
-        self, connection: Connection, watcher_id: int, namespace: str, pattern: re.Pattern[str]
-    ) -> None:
+    def __init__(self, connection: Connection, watcher_id: int) -> None:
         self._connection = connection
         self._watcher_id = watcher_id
-        self._namespace = namespace
-        self._pattern = pattern
-        self._loop = asyncio.get_running_loop()
-        self.names = self._matching(_visible(connection, namespace))
-        events = connection.services.broker.events
-        events.topic_created.append(self._changed)
-        events.topic_changed.append(self._changed)
-        events.topic_deleted.append(self._deleted)
 
-    def end(self) -> None:
-        """Watch no more."""
-        events = self._connection.services.broker.events
-        events.topic_created.remove(self._changed)
-        events.topic_changed.remove(self._changed)
-        events.topic_deleted.remove(self._deleted)
+    @property
+    def is_writable(self) -> bool:
+        return self._connection.is_writable
 
-    def _matching(self, names: Iterable[str]) -> set[str]:
-        return {name for name in names if self._pattern.fullmatch(name.removeprefix("persistent://"))}
-
-    def _changed(self, topic: Topic) -> None:
-        if topic.name.namespace_name == self._namespace:
-            self._tell(_visible(self._connection, self._namespace))
-
-    async def _deleted(self, topic: Topic) -> None:
-        if topic.name.namespace_name == self._namespace:
-            gone = set(names_of(topic))
-            self._tell([name for name in _visible(self._connection, self._namespace) if name not in gone])
-
-    def _tell(self, names: Iterable[str]) -> None:
-        now = self._matching(names)
-        came, went = now - self.names, self.names - now
-        if not came and not went:
-            return
-        self.names = now
+    def topics_changed(self, came: list[str], went: list[str], topics_hash: str) -> None:
         command = BaseCommand(type=BaseCommand.WATCH_TOPIC_UPDATE)
         update = command.watchTopicUpdate
         update.watcher_id = self._watcher_id
-        update.new_topics.extend(sorted(came))
-        update.deleted_topics.extend(sorted(went))
-        update.topics_hash = topics_hash(now)
+        update.new_topics.extend(came)
+        update.deleted_topics.extend(went)
+        update.topics_hash = topics_hash
         self._connection.answer(command)
+
+    def fell_behind(self) -> None:
+        self._connection.refuse("it watches topics and does not take what it is told")
 
 
 def close_watch(connection: Connection, command: CommandWatchTopicListClose, entry: memoryview) -> None:
     """End a watch."""
-    end = connection.watchers.pop(command.watcher_id, None)
-    if end is not None:
-        end()
+    _end(connection, command.watcher_id)
     connection.answer(success(command.request_id))
+
+
+def _end(connection: Connection, watcher_id: int) -> None:
+    watch = connection.watchers.pop(watcher_id, None)
+    if watch is not None:
+        watch.end()
