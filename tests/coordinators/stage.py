@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 
 from magnetar.kafka.coordinators.classic import Caller
 from magnetar.kafka.coordinators.decider import GroupsDecider
-from magnetar.kafka.coordinators.decision import Decision, Fact
+from magnetar.kafka.coordinators.decision import Assigned, Decision, Fact
 from magnetar.kafka.coordinators.facts import GroupFact, OffsetFact, read_fact
 from magnetar.kafka.coordinators.offsets import Commit, Committer
 from magnetar.kafka.coordinators.refused import Refused
@@ -45,6 +46,8 @@ class Stage:
         self.now_ms = T0
         self.ids = 0
         self.facts: list[Fact] = []
+        self.slow: list[Assigned] | None = None
+        """What a slow disk has not kept yet; None where the disk is quick."""
         self.decider = self._new_decider()
 
     def _new_decider(self) -> GroupsDecider:
@@ -179,6 +182,11 @@ class Stage:
         self.now_ms = end_ms
         return lines or ["nothing"]
 
+    def do_disk(self, plain: list[str], options: dict[str, str]) -> list[str]:
+        """``slow``: nothing becomes durable; ``done``: all that was decided has."""
+        late, self.slow = self.slow or [], [] if plain == ["slow"] else None
+        return self._kept(late) or ["ok"]
+
     def do_restart(self, plain: list[str], options: dict[str, str]) -> list[str]:
         """Lose everything but the facts."""
         self.decider = self._new_decider()
@@ -196,8 +204,16 @@ class Stage:
         self.facts += decision.facts
         lines = [nothing if decision.answer is None else tell(decision.answer)]
         lines += [f"{token}: {tell(answer)}" for token, answer in decision.released]
+        if self.slow is None:
+            lines += self._kept(decision.assigned)
+        else:
+            self.slow += decision.assigned
         lines += [f"fact: {tell_fact(fact)}" for fact in decision.facts]
         return lines
+
+    def _kept(self, assigned: Iterable[Assigned]) -> list[str]:
+        decisions = [self.decider.classic.kept(each, self.now_ms) for each in assigned]
+        return [f"{token}: {tell(answer)}" for decision in decisions for token, answer in decision.released]
 
 
 def tell(answer: object) -> str:

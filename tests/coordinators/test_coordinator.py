@@ -10,7 +10,7 @@ import pytest
 from magnetar.kafka.coordinators import shard as shards
 from magnetar.kafka.coordinators.classic import Caller
 from magnetar.kafka.coordinators.facts import Committed
-from magnetar.kafka.coordinators.group import ClassicGroup
+from magnetar.kafka.coordinators.group import ClassicGroup, State
 from magnetar.kafka.coordinators.groups import GroupCoordinator, partition_of
 from magnetar.kafka.coordinators.log import MemoryOffsetsLog
 from magnetar.kafka.coordinators.offsets import Commit, Committer
@@ -134,6 +134,32 @@ async def test_no_answer_overtakes_its_fact(groups: GroupCoordinator, log: SlowL
     log.open.set()
     assert await write == [ErrorCode.NONE]
     assert (await read)["t"][0].offset == 5
+
+
+async def test_a_group_is_stable_once_its_assignment_is_durable(
+    groups: GroupCoordinator, log: SlowLog
+) -> None:
+    answer = await groups.join(joining(), CALLER)
+    part = SyncGroupRequestAssignment(member_id=answer.member_id, assignment=b"A")
+    log.open.clear()
+    syncing = asyncio.create_task(
+        groups.sync(
+            SyncGroupRequest(
+                group_id="g",
+                generation_id=answer.generation_id,
+                member_id=answer.member_id,
+                assignments=[part],
+            )
+        )
+    )
+    await asyncio.sleep(0.01)
+    seen = groups.describe("g")
+    assert (seen.state, seen.members[0].assignment) == (State.COMPLETING_REBALANCE, b"")
+    assert [group.state for group in groups.list_groups()] == [State.COMPLETING_REBALANCE]
+    log.open.set()
+    assert bytes((await syncing).assignment) == b"A"
+    seen = groups.describe("g")
+    assert (seen.state, seen.members[0].assignment) == (State.STABLE, b"A")
 
 
 async def test_commits_that_come_together_go_out_together(groups: GroupCoordinator, log: SlowLog) -> None:

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from magnetar.kafka.coordinators.classic import Caller
 from magnetar.kafka.coordinators.decider import GroupsDecider
-from magnetar.kafka.coordinators.decision import Decision, Fact
+from magnetar.kafka.coordinators.decision import Assigned, Decision, Fact
 from magnetar.kafka.coordinators.group import ClassicGroup, State
 from magnetar.kafka.coordinators.offsets import Commit, Committer
 from magnetar.kafka.coordinators.rebalance import join_key, session_key
@@ -38,6 +38,8 @@ class GroupHistory(RuleBasedStateMachine):
         self.ids = 0
         self.requests = 0
         self.facts: list[Fact] = []
+        self.slow = False
+        self.late: list[Assigned] = []
         self.waiting: dict[int, str] = {}
         self.known: dict[str, int] = {}
         self.crews: dict[int, frozenset[str]] = {}
@@ -76,6 +78,20 @@ class GroupHistory(RuleBasedStateMachine):
                 assert part == "" or part.endswith(f"@{self.group.generation}"), (
                     "a part of another generation"
                 )
+        self.late += decision.assigned
+        if not self.slow:
+            self._keep()
+
+    def _keep(self) -> None:
+        while self.late:
+            self._take(self.decider.classic.kept(self.late.pop(0), self.now_ms))
+
+    @rule(slow=st.booleans())
+    def disk(self, slow: bool) -> None:
+        """Slow: facts become durable later, after whatever is asked meanwhile."""
+        self.slow = slow
+        if not slow:
+            self._keep()
 
     def _learn(self, answer: JoinGroupResponse) -> None:
         if answer.error_code:
@@ -236,6 +252,7 @@ class GroupHistory(RuleBasedStateMachine):
         for fact in self.facts:
             self.decider.replay(fact)
         self.waiting.clear()
+        self.late.clear()
         # What was not assigned yet was never promised: that generation may be given out anew.
         self.generation = 0 if self.group is None else self.group.generation
         self.crews.clear()

@@ -27,6 +27,7 @@ class Client:
         handler = getattr(importlib.import_module(f"magnetar.kafka.handlers.{name}"), name)
         context = SimpleNamespace(
             api_version=version,
+            shows=lambda topic: True,
             listener=parse_listeners(self.broker.settings)[0],
             kafka=SimpleNamespace(
                 broker=self.broker, partitions=SimpleNamespace(size_of=lambda topic, index: 7)

@@ -299,10 +299,25 @@ async def test_metadata_of_what_is_not_there(tmp_path: Path) -> None:
     assert await metadata_of(kafka, named(name="persistent://public/default/t")) == [
         ("persistent://public/default/t", E.NONE, 1)
     ]
-    assert await metadata_of(kafka, named(name="new"), named(name="a/b"), create=True) == [
-        ("new", E.NONE, 3),
+
+
+@pytest.mark.parametrize("version", range(14))
+async def test_a_topic_is_unknown_in_the_answer_that_makes_it_as_on_kafka(
+    tmp_path: Path, version: int
+) -> None:
+    kafka = await client(tmp_path, num_partitions="3")
+    named = MetadataRequestTopic
+    wanted = [named(name="new"), named(name="a/b"), named(name="__consumer_offsets")]
+    asked = MetadataRequest(topics=wanted, allow_auto_topic_creation=True)
+    told = (await kafka.ask(asked, version)).topics
+    assert [(t.name, E(t.error_code), len(t.partitions)) for t in told] == [
+        ("new", E.UNKNOWN_TOPIC_OR_PARTITION, 0),
         ("a/b", E.INVALID_TOPIC_EXCEPTION, 0),
+        ("__consumer_offsets", E.UNKNOWN_TOPIC_OR_PARTITION, 0),
     ]
+    if version >= 1:
+        assert [topic.is_internal for topic in told] == [False, False, True]
+    assert await metadata_of(kafka, named(name="new"), create=True, version=version) == [("new", E.NONE, 3)]
 
 
 async def test_namespaces_that_are_not_allowed_stay_unseen(tmp_path: Path) -> None:

@@ -152,6 +152,7 @@ def test_even_a_super_user_is_at_home_in_one_tenant(house: BrokerProcess) -> Non
 
 def test_a_topic_is_called_as_the_client_calls_it(house: BrokerProcess) -> None:
     with wire(house, "red") as red:
+        red.ask(MetadataRequest(topics=[MetadataRequestTopic(name="named")]))
         for name in ("named", "red/default/named", "persistent://red/default/named"):
             row = red.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)])).topics[0]
             assert (row.error_code, row.name) == (0, name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from magnetar.kafka.coordinators.decision import Decision, Token
+from magnetar.kafka.coordinators.decision import Assigned, Decision, Token
 from magnetar.kafka.coordinators.group import ClassicGroup, Member, Protocols, State
 from magnetar.kafka.coordinators.rebalance import Rebalancer, joined, refused_join, refused_sync, synced
 from magnetar.kafka.coordinators.refused import Refused
@@ -52,9 +52,10 @@ class ClassicGroups:
 
     def _decide(self, answer: Answer | None) -> Decision[Answer]:
         moves = self._moves
-        decision = Decision(tuple(moves.facts), answer, tuple(moves.released))
+        decision = Decision(tuple(moves.facts), answer, tuple(moves.released), tuple(moves.assigned))
         moves.facts.clear()
         moves.released.clear()
+        moves.assigned.clear()
         return decision
 
     # JoinGroup.
@@ -244,9 +245,16 @@ class ClassicGroups:
             return self._decide(synced(group, member))
         self._moves.answer_sync(member, refused_sync(ErrorCode.REBALANCE_IN_PROGRESS))
         member.syncing = token
-        if group.leader == member.member_id:
+        if group.leader == member.member_id and group.assigning is None:
             parts = {part.member_id: bytes(part.assignment) for part in request.assignments}
             self._moves.assign(group, parts, now_ms)
+        return self._decide(None)
+
+    def kept(self, assigned: Assigned, now_ms: int) -> Decision[None]:
+        """Hear that a decision's facts are durable, which had an assignment among them."""
+        group = self.groups.get(assigned.group_id)
+        if group is not None:
+            self._moves.kept(group, assigned.generation, now_ms)
         return self._decide(None)
 
     # Heartbeat.

@@ -24,6 +24,13 @@ class Release(NamedTuple):
     answer: object
 
 
+class Assigned(NamedTuple):
+    """A generation whose assignment is among the facts: the group is stable once they are durable, not before."""
+
+    group_id: str
+    generation: int
+
+
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[Answer]):
     """Facts to append first; then the answer to give (None: it comes later), and those of others who waited."""
@@ -31,3 +38,5 @@ class Decision(Generic[Answer]):
     facts: tuple[Fact, ...]
     answer: Answer | None
     released: tuple[Release, ...] = ()
+    assigned: tuple[Assigned, ...] = ()
+    """Of which the decider wants to hear once the facts are durable."""

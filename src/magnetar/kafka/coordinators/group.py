@@ -93,6 +93,8 @@ class ClassicGroup:
     """Member ids that were given out (KIP-394) and have not joined yet."""
     unsynced: dict[str, None] = field(default_factory=dict)
     """Members of this generation that have not asked for their assignment yet."""
+    assigning: dict[str, bytes] | None = None
+    """What the leader assigned, while that is not durable yet."""
     awaited: InitialDelay | None = None
     grew: bool = False
     """Whether somebody joined since the initial delay was last prolonged."""
@@ -240,18 +242,25 @@ class ClassicGroup:
 
     # Facts.
 
-    def value(self) -> GroupMetadataValue:
-        """Give the group as a fact keeps it."""
+    def value(
+        self, assignments: dict[str, bytes] | None = None, since_ms: int | None = None
+    ) -> GroupMetadataValue:
+        """Give the group as a fact keeps it, or as it will be with other assignments."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
             protocol=self.protocol,
             leader=self.leader,
-            current_state_timestamp=self.since_ms,
-            members=[self._member_value(member) for member in self.members.values()],
+            current_state_timestamp=self.since_ms if since_ms is None else since_ms,
+            members=[
+                self._member_value(
+                    member, member.assignment if assignments is None else assignments[member.member_id]
+                )
+                for member in self.members.values()
+            ],
         )
 
-    def _member_value(self, member: Member) -> MemberMetadata:
+    def _member_value(self, member: Member, assignment: bytes) -> MemberMetadata:
         return MemberMetadata(
             member_id=member.member_id,
             group_instance_id=member.instance_id,
@@ -260,7 +269,7 @@ class ClassicGroup:
             rebalance_timeout=member.rebalance_timeout_ms,
             session_timeout=member.session_timeout_ms,
             subscription=member.metadata(self.protocol),
-            assignment=member.assignment,
+            assignment=assignment,
         )
 
 

@@ -1,14 +1,14 @@
 """How a classic group goes from one generation to the next.
 
     Empty --first join--> PreparingRebalance --all joined, or time is up--> CompletingRebalance
-    CompletingRebalance --the leader's assignment--> Stable --a change--> PreparingRebalance ...
+    CompletingRebalance --the leader's assignment is durable--> Stable --a change--> PreparingRebalance ...
 
 What members do lies in `classic`; here is what a group does when something about it has changed.
 """
 
 from __future__ import annotations
 
-from magnetar.kafka.coordinators.decision import Fact, Release, Token
+from magnetar.kafka.coordinators.decision import Assigned, Fact, Release, Token
 from magnetar.kafka.coordinators.facts import group_fact
 from magnetar.kafka.coordinators.group import ClassicGroup, InitialDelay, Member, State
 from magnetar.kafka.coordinators.settings import GroupSettings
@@ -26,6 +26,7 @@ class Rebalancer:
         self.timers = timers
         self.facts: list[Fact] = []
         self.released: list[Release] = []
+        self.assigned: list[Assigned] = []
 
     # Members' sessions.
 
@@ -84,6 +85,7 @@ class Rebalancer:
                 member.assignment = b""
                 self._give_assignment(group, member, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
         group.unsynced.clear()
+        group.assigning = None
         self.timers.cancel(sync_key(group))
         was_empty = group.state is State.EMPTY
         group.reason = reason
@@ -142,11 +144,24 @@ class Rebalancer:
         self.timers.schedule(sync_key(group), now_ms + group.rebalance_timeout_ms)
 
     def assign(self, group: ClassicGroup, assignments: dict[str, bytes], now_ms: int) -> None:
-        """Take the leader's assignment: the group is stable, and everybody who asked gets its part."""
+        """Take the leader's assignment; until it is durable the group stays as it is, for who looks at it too."""
+        group.assigning = {member_id: assignments.get(member_id, b"") for member_id in group.members}
+        group.stored = group.value(group.assigning, now_ms)
+        self.facts.append(group_fact(group.group_id, group.stored))
+        self.assigned.append(Assigned(group.group_id, group.generation))
+
+    def kept(self, group: ClassicGroup, generation: int, now_ms: int) -> None:
+        """Make the group stable, now that the assignment is durable, and give everybody who asked its part.
+
+        Unless it rebalances again: then nobody is told of an assignment that is over.
+        """
+        assignments, said = group.assigning, group.stored
+        if assignments is None or said is None or group.generation != generation:
+            return
+        group.assigning = None
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
-        group.become(State.STABLE, now_ms)
-        self.store(group)
+        group.become(State.STABLE, said.current_state_timestamp)
         for member in group.members.values():
             self._give_assignment(group, member, ErrorCode.NONE, now_ms)
 

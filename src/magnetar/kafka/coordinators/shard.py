@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from magnetar.broker.background import Background
 from magnetar.kafka.coordinators.decider import GroupsDecider
-from magnetar.kafka.coordinators.decision import Decision, Fact, Release, Token
+from magnetar.kafka.coordinators.decision import Assigned, Decision, Fact, Release, Token
 from magnetar.kafka.coordinators.log import OffsetsLog
 from magnetar.kafka.coordinators.refused import Refused
 from magnetar.kafka.coordinators.settings import GroupSettings
@@ -60,6 +60,7 @@ class Shard:
         self._background = background
         self._facts: list[Fact] = []
         self._releases: list[Release] = []
+        self._assigned: list[Assigned] = []
         self._when_loaded: list[Callable[[GroupsDecider], Decision[None]]] = []
         self._waiting: set[asyncio.Future[Any]] = set()
         self._writer: asyncio.Task[None] | None = None
@@ -84,7 +85,7 @@ class Shard:
         self._waiting.add(future)
         future.add_done_callback(self._waiting.discard)
         own = () if decision.answer is None else (Release(future, decision.answer),)
-        self._carry_out(decision.facts, (*decision.released, *own))
+        self._carry_out(decision.facts, (*decision.released, *own), decision.assigned)
         return future
 
     def tell(
@@ -93,7 +94,7 @@ class Shard:
         """Decide something that nobody waits for; while not loaded, not at all, or once it is."""
         if self.decider is not None:
             decision = self._decide(decide)
-            self._carry_out(decision.facts, decision.released)
+            self._carry_out(decision.facts, decision.released, decision.assigned)
         elif though_loading:
             self._when_loaded.append(decide)
 
@@ -108,10 +109,13 @@ class Shard:
             self._start_over(ErrorCode.NOT_COORDINATOR)
             raise
 
-    def _carry_out(self, facts: Sequence[Fact], releases: Sequence[Release]) -> None:
+    def _carry_out(
+        self, facts: Sequence[Fact], releases: Sequence[Release], assigned: Sequence[Assigned]
+    ) -> None:
         if facts or self._writer is not None:
             self._facts += facts
             self._releases += releases
+            self._assigned += assigned
             if self._writer is None:
                 self._writer = self._background.once(
                     "keeping group facts of partition", self._write(), about=self.partition
@@ -127,8 +131,10 @@ class Shard:
             while self._facts or self._releases:
                 facts, self._facts = self._facts, []
                 releases, self._releases = self._releases, []
+                assigned, self._assigned = self._assigned, []
                 await self._append(facts)
                 _give(releases)
+                self._tell_kept(assigned)
                 await self._compact()
         except Exception as error:
             _log.error("group facts of partition %d could not be kept: %s; replaying", self.partition, error)
@@ -136,6 +142,14 @@ class Shard:
             self._start_over(ErrorCode.NOT_COORDINATOR)
         else:
             self._writer = None
+
+    def _tell_kept(self, assigned: Sequence[Assigned]) -> None:
+        for each in assigned:
+            if self.decider is not None:
+                decision = self.decider.classic.kept(each, self._clock())
+                assert not decision.facts, "what is kept was stated before"
+                _give(decision.released)
+        self._set_alarm()
 
     async def _append(self, facts: Sequence[Fact]) -> None:
         timestamp = self._clock()
@@ -244,7 +258,7 @@ class Shard:
     def _dismiss(self, code: ErrorCode) -> None:
         """Forget everything, and send away whoever waits."""
         self.decider = None
-        self._facts, self._releases = [], []
+        self._facts, self._releases, self._assigned = [], [], []
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

@@ -47,6 +47,8 @@ class GroupView:
     """Whom the rebalance under way waits for: to rejoin, or to sync."""
     time_left_ms: int | None
     """How long it will wait for them at most, ms."""
+    storing: bool
+    """Whether the leader's assignment is being made durable."""
     reason: str
     """Why the last rebalance began; empty if none did since the broker started."""
     offsets: int
@@ -63,6 +65,8 @@ class GroupView:
             return f"rebalancing because of {self.reason}; " + (
                 f"waits for {names} to rejoin{left}" if names else f"waits for more members{left}"
             )
+        if self.storing:
+            return f"rebalancing because of {self.reason}; the assignment is being stored"
         if self.state is State.COMPLETING_REBALANCE:
             return f"rebalancing because of {self.reason}; waits for {names or self.leader} to sync{left}"
         return ""
@@ -84,6 +88,7 @@ def view(group: ClassicGroup, timers: Timers, now_ms: int) -> GroupView:
         pending=tuple(group.pending),
         missing=_missing(group),
         time_left_ms=None if deadline_ms is None else max(deadline_ms - now_ms, 0),
+        storing=group.assigning is not None,
         reason=group.reason,
         offsets=sum(map(len, group.offsets.values())),
     )

@@ -1,4 +1,9 @@
-"""Metadata: the broker to talk to, and the topics with their partitions; unknown topics may be created by it."""
+"""Metadata: the broker to talk to, and the topics with their partitions; unknown topics may be created by it.
+
+A topic that is made because a client asked for it is unknown in the answer to that request, whatever its version, and
+shown by the next one: that is what Kafka says, whose brokers ask the controller for it and do not wait. Clients expect
+it; after a deletion some wait for just that.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
+from magnetar.broker.names import INTERNAL_TOPICS
 from magnetar.broker.topic import Topic
 from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
 from magnetar.kafka.handlers.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
@@ -69,7 +75,8 @@ async def _by_name(broker: Broker, name: str, operations: int, *, create: bool) 
         topic = broker.get(name)
         if topic is None:
             allowed = broker.naming.parse(name)
-            topic = await broker.auto_create(name) if create and broker.allows(allowed) else None
+            if create and broker.allows(allowed):
+                await broker.auto_create(name)
     except REFUSALS as error:
         return _refused(broker_code(error), name)
     if topic is None or not broker.visible(topic):
@@ -95,7 +102,9 @@ def _told(broker: Broker, topic: Topic, name: str, operations: int) -> MetadataR
 
 
 def _refused(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
-    return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id)
+    return MetadataResponseTopic(
+        error_code=code, name=name, topic_id=topic_id, is_internal=name in INTERNAL_TOPICS
+    )
 
 
 @lru_cache(maxsize=64)
