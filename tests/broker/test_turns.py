@@ -34,6 +34,7 @@ from magnetar.ledger.port import Flush, LedgerPolicy
 from magnetar.metadata import SqliteStore
 from magnetar.records.batch import Record, batches, decode_records, encode_batch
 from magnetar.records.compression import Buffer
+from tests.accounts import account
 from tests.hostile.client import frame, request_bytes
 from tests.ledger.entries import NOW_MS
 from tests.ledger.test_engines import BoundedDisk, BoundedFile
@@ -89,7 +90,7 @@ class House:
         self.frames = FrameReader()
         self.conversation = Conversation(
             self.handler.services, listener, "127.0.0.1", self.frames,
-            lambda parts: self._answers.feed(b"".join(parts)), self._closed, lambda _: None,
+            lambda parts: self._answers.feed(b"".join(parts)), self._closed, account(),
         )  # fmt: skip
 
     def _closed(self) -> None:

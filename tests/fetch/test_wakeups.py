@@ -23,6 +23,7 @@ from magnetar.kafka.wire.messages.produce_request import (
     TopicProduceData,
 )
 from magnetar.records.compression import Buffer
+from tests.accounts import account
 from tests.hostile.client import request_bytes
 from tests.ledger.entries import batch
 
@@ -42,7 +43,7 @@ class Peer:
         handler = next(each for each in service.handlers if isinstance(each, KafkaProtocolHandler))
         self._conversation = Conversation(
             handler.services, service.listeners[0], "127.0.0.1", self._frames, self._send, lambda: None,
-            lambda _: None,
+            account(),
         )  # fmt: skip
 
     def say(self, message: Message, version: int) -> None:

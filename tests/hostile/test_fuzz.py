@@ -22,6 +22,7 @@ from magnetar.kafka.wire.messages import request_class
 from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from magnetar.records.batch import Record, encode_batch
 from magnetar.records.compression import Buffer
+from tests.accounts import account
 from tests.hostile.client import frame, request_bytes
 from tests.wire.values import build
 
@@ -45,7 +46,7 @@ class Peer:
     def __init__(self, handler: KafkaProtocolHandler, service: BrokerService) -> None:
         self.answers: list[bytes] = []
         self.ended = False
-        self.held = 0
+        self.account = account()
         self._frames = FrameReader(1 << 20)
         self.conversation = Conversation(
             handler.services,
@@ -54,7 +55,7 @@ class Peer:
             self._frames,
             self._send,
             self._end,
-            self._hold,
+            self.account,
         )
 
     def say(self, data: bytes) -> None:
@@ -66,9 +67,6 @@ class Peer:
 
     def _end(self) -> None:
         self.ended = True
-
-    def _hold(self, size: int) -> None:
-        self.held += size
 
 
 @pytest.fixture
@@ -141,7 +139,7 @@ async def test_no_request_is_a_surprise(
                 surprise = [record.getMessage() + str(record.exc_info) for record in caplog.records]
                 assert not surprise, (route.name, version, request.hex())
                 peer.conversation.close()
-                assert peer.held == 0, (route.name, version, request.hex())
+                assert peer.account.held_bytes == 0, (route.name, version, request.hex())
     await asyncio.sleep(0.2)
     assert not caplog.records
     await ask_for_prey(handler, service)

@@ -22,6 +22,7 @@ from magnetar.kafka.wire.messages.metadata_request import MetadataRequest
 from magnetar.kafka.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from magnetar.kafka.wire.messages.sasl_handshake_request import SaslHandshakeRequest
 from magnetar.records.compression import Buffer
+from tests.accounts import account
 from tests.hostile.client import frame, request_bytes
 from tests.security.signing import OTHER_SECRET, SECRET_URL, expiring, token, unsigned
 
@@ -82,13 +83,10 @@ async def test_a_stranger_stays_a_stranger(service: BrokerService, said: list[by
     assert isinstance(handler, KafkaProtocolHandler)
     login = login_for(service.broker, service.listeners[0], None)
     assert login is not None
-    frames, answers, held, ended = FrameReader(1 << 16), [], [0], []
+    frames, answers, held, ended = FrameReader(1 << 16), [], account(), []
 
     def send(parts: Sequence[Buffer]) -> None:
         answers.append(b"".join(parts))
-
-    def hold(size: int) -> None:
-        held[0] += size
 
     conversation = Conversation(
         handler.services,
@@ -97,7 +95,7 @@ async def test_a_stranger_stays_a_stranger(service: BrokerService, said: list[by
         frames,
         send,
         lambda: ended.append(1),
-        hold,
+        held,
         login,
     )
     for each in said:
@@ -109,4 +107,4 @@ async def test_a_stranger_stays_a_stranger(service: BrokerService, said: list[by
     with pytest.raises(AuthenticationRequired):
         login.check(MetadataRequest.API_KEY)
     conversation.close()
-    assert held == [0]
+    assert held.held_bytes == 0

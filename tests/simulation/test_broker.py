@@ -44,6 +44,7 @@ from magnetar.kafka.wire.messages.produce_request import (
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.records.batch import Record, batches, decode_records, encode_batch
 from magnetar.records.compression import Buffer
+from tests.accounts import account
 from tests.hostile.client import frame, request_bytes
 from tests.ledger.entries import NOW_MS
 from tests.simulation.disk import Crashed, SimulatedDisk, SimulatedMetadata
@@ -93,7 +94,7 @@ class Wire:
             self._frames,
             self._heard,
             self.cut,
-            lambda _: None,
+            account(),
         )
 
     def ask(self, message: Message, version: int) -> asyncio.Future[Any]:

@@ -16,6 +16,7 @@ from magnetar.kafka.wire.frames import (
     FrameTooLarge,
     scratch_buffer,
 )
+from magnetar.records.framing import MOST_CUT
 
 
 def framed(*bodies: bytes) -> bytes:
@@ -145,3 +146,40 @@ def test_what_came_before_a_bad_size_is_given_first_and_what_follows_is_ignored(
     for _ in range(2):
         with pytest.raises(FrameInvalid):
             reader.next_frame()
+
+
+def test_many_small_frames_are_cut_only_some_at_a_time() -> None:
+    bodies = [struct.pack(">q", number) for number in range(1000)]
+    stream = framed(*bodies)
+    reader = FrameReader()
+    reader.feed(stream[:7000])
+    assert len(reader._frames) == MOST_CUT
+    assert reader.waiting > MOST_CUT
+    assert reader.held_bytes < 7000
+    first = reader.next_frame()
+    reader.feed(stream[7000:])
+    assert first is not None
+    assert len(reader._frames) <= MOST_CUT
+    assert [bytes(first), *taken(reader)] == bodies
+    assert reader.held_bytes == reader.waiting == 0
+    assert not reader.is_amid_frame
+
+
+def test_a_big_frame_behind_many_small_ones() -> None:
+    bodies = [b"12345678"] * 500 + [b"a" * 100_000] + [b"b" * 9] * 100
+    stream, reader, found = framed(*bodies), FrameReader(), []
+    for at in range(0, len(stream), 30_000):
+        reader.feed(stream[at : at + 30_000])
+        assert reader.held_bytes >= reader._whole_bytes
+        found += [bytes(reader.next_frame() or b"") for _ in range(20) if reader.waiting]
+    assert [*found, *taken(reader)] == bodies
+    assert reader.held_bytes == 0
+
+
+def test_a_bad_size_behind_many_small_frames_is_told_of_behind_them() -> None:
+    reader = FrameReader()
+    reader.feed(framed(*[b"12345678"] * 500) + b"\xff\xff\xff\xff")
+    for _ in range(500):
+        assert reader.next_frame() is not None
+    with pytest.raises(FrameInvalid):
+        reader.next_frame()

@@ -2,6 +2,9 @@
 
 Produce requests may overlap, so that one flush serves many; any other request begins when all before it are
 answered, as in Kafka. Whatever cannot be read ends the connection with one log line.
+
+What a client sends at once is not all worked off at once: after some milliseconds others have their turn, and so it is
+when its answers have become much. Once it has gone, only what changes something is still carried out.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Any
 
 from magnetar.broker.auth import AuthenticationFailed
 from magnetar.broker.listeners import Listener
+from magnetar.broker.memory import Account
 from magnetar.kafka.authorization import guarded
 from magnetar.kafka.context import RequestContext, Services, Software
 from magnetar.kafka.eager import Eager
@@ -40,6 +44,10 @@ FETCH = 1
 SASL_HANDSHAKE = 17
 SASL_AUTHENTICATE = 36
 MOST_OVERLAPPING = 64
+MOST_READY_BYTES = 1 << 20
+"""Of answers that go out together; then the client is to take them, before more is read for it."""
+ROWS_COST = 12
+"""So many times what its rows took on the wire a request takes while it is carried out; Produce has few of them."""
 APART_BYTES = 64 << 10
 """Requests above that are read in a thread, but Produce, whose bytes are batches and not rows."""
 _log = logging.getLogger("magnetar.kafka")
@@ -63,7 +71,10 @@ class Answer:
 
 
 class Conversation:
-    """What goes on with one client. ``send`` takes an answer's parts; ``end`` closes the connection."""
+    """What goes on with one client. ``send`` takes an answer's parts; ``end`` closes the connection.
+
+    ``account`` counts the requests in hand. ``went_on`` is called whenever requests may have been taken up or answered.
+    """
 
     def __init__(
         self,
@@ -73,8 +84,9 @@ class Conversation:
         frames: FrameReader,
         send: Callable[[Sequence[Buffer]], None],
         end: Callable[[], None],
-        hold: Callable[[int], None],
+        account: Account,
         login: Login | None = None,
+        went_on: Callable[[], None] | None = None,
     ) -> None:
         self.peer = peer
         self._login = login
@@ -85,24 +97,35 @@ class Conversation:
         self._frames = frames
         self._send = send
         self._end = end
-        self._hold = hold
+        self._account = account
+        self._hold = account.charge
+        self._went_on = went_on
         self._answers: deque[Answer] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended = False
         self._gone = False  # the client hung up; what it had already asked for is still done
+        self._lost = False  # and nothing more comes from it
         self._blocked = False  # a request of another kind waits behind Produce
         self._full = False
+        self._short = False  # a request with many rows waits for room
         self._beginning = False
         self._catching_up = False
         self._turn: list[Answer] = []  # to Produce, begun in this turn
         self._ready: list[Buffer] = []  # answers, in parts, that go out together
+        self._ready_bytes = 0
+        self._yields_at = 0.0
         self.client_id = ""
         self.software = Software()
 
     @property
-    def busy(self) -> bool:
-        """Whether some request is not answered yet."""
-        return bool(self._answers)
+    def under_way(self) -> int:
+        """How many requests were taken up and are not answered yet."""
+        return len(self._answers)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it takes up nothing more, and all that it had taken up was answered or given up."""
+        return self._ended
 
     def go_on(self) -> None:
         """Take up whole requests as far as order and the client's appetite for answers allow."""
@@ -110,7 +133,9 @@ class Conversation:
             self._go_on_soon()
             return
         self._beginning = True
+        self._short = False
         self._collect()
+        self._yields_at = perf_counter() + MOST_SECONDS
         wakeups = self._services.wakeups
         wakeups.begin()
         try:
@@ -122,6 +147,10 @@ class Conversation:
             self._beginning = False
             wakeups.end()
         self._flush()
+        if self._frames.waiting and self._may_begin():
+            self._go_on_soon()  # it was its time, or its answers', that was up
+        if self._went_on is not None:
+            self._went_on()
 
     def _begin_some(self) -> bool:
         """Take up requests as long as what they append can be written together; tell whether more can begin now."""
@@ -133,6 +162,8 @@ class Conversation:
                 if frame is None:
                     break
                 self._begin(frame)
+                if perf_counter() > self._yields_at or self._ready_bytes > MOST_READY_BYTES:
+                    return False
         finally:
             self._written(engine.end_turn())
         return frames.waiting > 0 and self._may_begin()
@@ -159,9 +190,9 @@ class Conversation:
         self._full = False
         self.go_on()
 
-    def hang_up(self) -> None:
-        """Nobody listens any more. As in Kafka, whole requests that have arrived are still carried out: a producer
-        with acks=0 sends and closes. Only what merely asks is given up."""
+    def leave(self) -> None:
+        """Nobody listens any more, but bytes may still come. As in Kafka, whole requests that arrive are still carried
+        out: a producer with acks=0 sends and closes. Only what merely asks is given up."""
         self._gone = True
         self._full = False
         for answer in self._answers:
@@ -171,14 +202,19 @@ class Conversation:
                 answer.size, answer.parts = 0, ()
         self._flush()
         self.go_on()
+
+    def hang_up(self) -> None:
+        """Nothing more comes, either: carry out what has come whole, and end."""
+        self._lost = True
+        self.leave()
         self._end_if_idle()
 
     def _end_if_idle(self) -> None:
-        if self._gone and not self._answers:
+        if self._lost and not self._answers and not self._frames.waiting:
             self.close()
 
     def _may_begin(self) -> bool:
-        if self._ended or self._full or self._blocked:
+        if self._ended or self._full or self._blocked or self._short:
             return False
         answers = self._answers
         if not answers:
@@ -201,7 +237,11 @@ class Conversation:
         if self._answers and header.api_key != PRODUCE:
             self._later(frame)
             return
-        if self._gone and header.api_key == FETCH:
+        if self._gone and route.asks:
+            return
+        if len(frame) > APART_BYTES and header.api_key != PRODUCE and not self._account.may_take_more():
+            self._frames.put_back(frame)
+            self._short = True
             return
         self._start(route, header, body, len(frame))
 
@@ -223,9 +263,9 @@ class Conversation:
             self._access,
             self.software,
         )
-        answer = Answer(header, size, context)
+        answer = Answer(header, size if header.api_key == PRODUCE else size * ROWS_COST, context)
         self._answers.append(answer)
-        self._hold(size)
+        self._hold(answer.size)
         request_class, _ = route.load()
         if size <= APART_BYTES or header.api_key == PRODUCE:
             self._serve(answer, context, route, request_class.decode(body, header.api_version))
@@ -239,7 +279,7 @@ class Conversation:
         """Read a request in a thread, whose many rows would hold up everybody else."""
         try:
             request = await asyncio.get_running_loop().run_in_executor(None, decode)
-            if self._gone and route.api_key == FETCH:
+            if self._gone and route.asks:
                 self._answer(answer, None, None)
             elif not self._ended:
                 self._serve(answer, context, route, request)
@@ -292,6 +332,7 @@ class Conversation:
         if login.home is not None:
             self._services = login.home.services
         self._frames.allow(self._services.broker.settings.socket_request_max_bytes)
+        self._account.login()
 
     async def _run(self, answer: Answer, coroutine: Coroutine[Any, Any, Any]) -> None:
         began = perf_counter()
@@ -371,7 +412,7 @@ class Conversation:
         """Send every answer whose turn it is; while requests are being begun, all at once when that is done."""
         self._collect()
         if self._ready and not self._beginning:
-            ready, self._ready = self._ready, []
+            ready, self._ready, self._ready_bytes = self._ready, [], 0
             self._send(ready)
 
     def _collect(self) -> None:
@@ -380,8 +421,10 @@ class Conversation:
         while answers and answers[0].parts is not None:
             parts = answers.popleft().parts
             if parts and not self._gone:
-                self._ready.append(sum(map(len, parts)).to_bytes(4, "big"))
+                size = sum(map(len, parts))
+                self._ready.append(size.to_bytes(4, "big"))
                 self._ready += parts
+                self._ready_bytes += size
         if not answers:
             self._blocked = False
 

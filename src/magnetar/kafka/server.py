@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
+import socket
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from magnetar.broker.listeners import Listener
+from magnetar.broker.memory import LEAST_BYTES, Account
 from magnetar.broker.settings import Settings
 from magnetar.broker.writing import write_parts
 from magnetar.kafka.connection import Conversation
 from magnetar.kafka.context import Services
 from magnetar.kafka.login import login_for
+from magnetar.kafka.reading import Reading, State
 from magnetar.kafka.wire.frames import FrameReader, scratch_buffer
 from magnetar.records.compression import Buffer
 
-_MOST_WAITING_FRAMES = 8
-_WRITE_HIGH_BYTES = 1 << 20
+_WRITE_HIGH_BYTES = 64 << 10
+"""Of answers that the system has not taken; beyond, nothing more of the client is taken up."""
+_LOOK_EVERY_S = 1.0
+_STUCK_S = 30.0
+"""How long a client may leave others without room by not sending the rest of a frame, or not taking its answers."""
 _log = logging.getLogger("magnetar.kafka")
 
 
@@ -28,56 +35,63 @@ class KafkaServer:
     def __init__(self, services: Services, settings: Settings) -> None:
         self.services = services
         self.settings = settings
+        self.memory = services.broker.memory
         self.connections: set[KafkaConnection] = set()
         self.per_host: Counter[str] = Counter()
         self.scratch = scratch_buffer()
-        self.held_bytes = 0
-        self._held_back: set[KafkaConnection] = set()
-        self._idle_check: asyncio.TimerHandle | None = None
+        self._look: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to look for connections that nobody uses."""
-        every = max(self.settings.connections_max_idle_ms / 1000 / 10, 1.0)
+        """Begin to look for connections that nobody uses, or that hold up others."""
+        self._look = asyncio.get_running_loop().call_later(_LOOK_EVERY_S, self._look_around)
+
+    def _look_around(self) -> None:
         loop = asyncio.get_running_loop()
+        self._look = loop.call_later(_LOOK_EVERY_S, self._look_around)
+        unread = {each.descriptor: each for each in self.connections if not each.is_read}
+        unread.pop(-1, None)
+        for descriptor, is_reset in hung_up(unread):
+            unread[descriptor].left(is_reset=is_reset)
+        now, longest = loop.time(), self.settings.connections_max_idle_ms / 1000
+        for connection in list(self.connections):
+            if longest > 0 and now - connection.last_heard > longest:
+                connection.give_up("it was idle for too long")
+            elif self.memory.is_short and connection.is_stuck(now - _STUCK_S):
+                connection.give_up("others wait for the memory that it holds, and it does not go on")
+        if self.memory.is_full:
+            self._relieve(now)
 
-        def check() -> None:
-            limit = self.settings.connections_max_idle_ms / 1000
-            for connection in list(self.connections):
-                if (
-                    limit > 0
-                    and loop.time() - connection.last_heard > limit
-                    and not connection.conversation.busy
-                ):
-                    connection.close()
-            self._idle_check = loop.call_later(every, check)
-
-        self._idle_check = loop.call_later(every, check)
+    def _relieve(self, now: float) -> None:
+        """Nobody goes on, because each waits for all others: let go of the one that holds most."""
+        waiting = [each for each in self.connections if each.waits_since(now - _STUCK_S)]
+        if waiting:
+            most = max(waiting, key=lambda each: each.account.held_bytes)
+            most.give_up("clients hold more memory than there is, and it the most")
 
     def connection(self, listener: Listener) -> KafkaConnection:
         """Give what talks to one client."""
         return KafkaConnection(self, listener)
 
-    def hold(self, size: int) -> None:
-        """Count bytes of requests that are under way; past the budget, clients are slowed by not reading on."""
-        self.held_bytes += size
-        if size < 0 and self._held_back and self.held_bytes <= self.settings.memory_requests_bytes:
-            released, self._held_back = self._held_back, set()
-            for connection in released:
-                connection.read_on()
-
-    def is_over_budget(self, connection: KafkaConnection) -> bool:
-        """Tell whether this connection must wait; it is told to read on later."""
-        if self.held_bytes <= self.settings.memory_requests_bytes:
-            return False
-        self._held_back.add(connection)
-        return True
-
     def close(self) -> None:
         """Let every client go."""
-        if self._idle_check is not None:
-            self._idle_check.cancel()
+        if self._look is not None:
+            self._look.cancel()
         for connection in list(self.connections):
             connection.close()
+
+
+def hung_up(descriptors: Iterable[int]) -> list[tuple[int, bool]]:
+    """Give those of these sockets whose other side has gone, and whether nothing more can be read from it.
+
+    What is not read is not told of its end otherwise.
+    """
+    poll = select.poll()
+    count = 0
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLRDHUP)
+        count += 1
+    gone = poll.poll(0) if count else []
+    return [(descriptor, bool(events & (select.POLLERR | select.POLLNVAL))) for descriptor, events in gone]
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -89,8 +103,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._frames = FrameReader(server.settings.socket_request_max_bytes, server.scratch)
         self._transport: Any = None
-        self._reading = True
         self._full = False
+        self._counted = 0  # of what ``_frames`` holds
+        self._unsent = 0  # of answers that the client does not take
+        self._is_lost = False
+        self._went_on_at = 0.0
+        self._reading: Reading
+        self.descriptor = -1
+        self.account: Account
         self.conversation: Conversation
         self.last_heard = 0.0
 
@@ -98,21 +118,32 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport = transport
         peer = transport.get_extra_info("peername")
         host = str(peer[0]) if isinstance(peer, tuple) else "local"
-        server = self._server
+        server, settings = self._server, self._server.settings
+        self.descriptor = size_buffers(transport.get_extra_info("socket"), settings)
         tls = transport.get_extra_info("ssl_object")
         certificate = tls.getpeercert() if tls else None
         services = server.services
         login = login_for(services.broker, self._listener, certificate, services.tenancy)
-        if login is not None and not login.is_done:
-            self._frames.allow(server.settings.sasl_server_max_receive_size)
+        is_known = login is None or login.is_done
+        if not is_known:
+            self._frames.allow(settings.sasl_server_max_receive_size)
+        self.account = server.memory.account(self._resumed, known=is_known)
+        self._reading = Reading(settings.queued_max_requests, self.account.may_take_more, self._switch)
         self.conversation = Conversation(
-            server.services, self._listener, host, self._frames, self._send, self._end, server.hold, login
+            server.services,
+            self._listener,
+            host,
+            self._frames,
+            self._send,
+            self._end,
+            self.account,
+            login,
+            self._went_on,
         )
-        self.last_heard = self._loop.time()
+        self.last_heard = self._went_on_at = self._loop.time()
         server.connections.add(self)
         server.per_host[host] += 1
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
-        settings = server.settings
         if (
             len(server.connections) > settings.max_connections
             or server.per_host[host] > settings.max_connections_per_ip
@@ -125,63 +156,118 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._frames.buffer_updated(nbytes)
         self.last_heard = self._loop.time()
-        self._go_on()
+        if self._frames.waiting:
+            self._went_on_at = self.last_heard
+        self.conversation.go_on()
         self._server.services.broker.idle_poll.heard(nbytes)
 
-    def _go_on(self) -> None:
-        if not self._full:
-            self.conversation.go_on()
-        if self._reading and (
-            self._frames.waiting > _MOST_WAITING_FRAMES or self._server.is_over_budget(self)
-        ):
-            self._reading = False
-            self._transport.pause_reading()
+    def _went_on(self) -> None:
+        """Requests came, were taken up or answered: count what is kept, and see whether to read on."""
+        held = self._frames.held_bytes
+        if held != self._counted:
+            counted, self._counted = self._counted, held
+            self.account.charge(held - counted)
+        self._reading.look(self._frames.waiting + self.conversation.under_way)
 
-    def read_on(self) -> None:
-        """Read again, if it is this connection's turn."""
-        if (
-            not self._reading
-            and self._frames.waiting <= _MOST_WAITING_FRAMES
-            and not self._transport.is_closing()
-        ):
-            self._reading = True
+    def _resumed(self) -> None:
+        """There is room again."""
+        if not self._is_lost:
+            self.conversation.go_on()
+
+    def _switch(self, on: bool) -> None:
+        if self._transport.is_closing():
+            return
+        if on:
             self._transport.resume_reading()
+        else:
+            self._went_on_at = self._loop.time()
+            self._transport.pause_reading()
 
     def _send(self, parts: Sequence[Buffer]) -> None:
         # TLS would make a record, with its overhead, of each part.
         write_parts(self._transport, parts, whole=self._listener.tls)
         self.last_heard = self._loop.time()
-        if not self._reading:
-            self._loop.call_soon(self._catch_up)
+        if self._full:
+            self._count_unsent()
 
-    def _catch_up(self) -> None:
-        if not self._transport.is_closing():
-            self._go_on()
-            if self._server.held_bytes <= self._server.settings.memory_requests_bytes:
-                self.read_on()
+    def _count_unsent(self) -> None:
+        unsent = self._transport.get_write_buffer_size() if self._full else 0
+        counted, self._unsent = self._unsent, unsent
+        self.account.charge(unsent - counted)
 
     def pause_writing(self) -> None:
         """The client reads slower than it asks: take up no more of its requests until it has caught up."""
         self._full = True
+        self._went_on_at = self._loop.time()
+        self._count_unsent()
         self.conversation.pause()
 
     def resume_writing(self) -> None:
         self._full = False
+        self._count_unsent()
         self.conversation.resume()
-        self._catch_up()
+
+    @property
+    def is_read(self) -> bool:
+        """Whether its socket is read, so that the client's end would be noticed."""
+        return self._reading.state is State.READING
+
+    def left(self, *, is_reset: bool) -> None:
+        """The client has gone; what it had sent before is still to be read, unless its end took that along."""
+        self.conversation.leave()
+        if is_reset:
+            self._transport.abort()
+
+    def is_stuck(self, since: float) -> bool:
+        """Whether it holds much, and for so long it is the client that does not go on."""
+        waits_for_client = self._full or (self.is_read and self._frames.is_amid_frame)
+        return waits_for_client and self._went_on_at < since and self.account.held_bytes > LEAST_BYTES
+
+    def waits_since(self, since: float) -> bool:
+        """Whether it has waited for room for so long."""
+        return self._reading.state is State.SHORT and self._went_on_at < since
 
     def eof_received(self) -> None:
         return None
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._is_lost = True
+        self._reading.end()
         self.conversation.hang_up()
+        self._close_account()
         self._server.connections.discard(self)
         self._server.per_host[self.conversation.peer] -= 1
         if self._server.per_host[self.conversation.peer] <= 0:
             del self._server.per_host[self.conversation.peer]
 
     def _end(self) -> None:
+        self._reading.end()
         self._transport.close()
+        self._close_account()
+
+    def _close_account(self) -> None:
+        """Let go of all, once nothing is sent and nothing is carried out any more."""
+        if self._is_lost and self.conversation.has_ended:
+            self.account.close()
+
+    def give_up(self, why: str) -> None:
+        """End it whether or not the client takes what it was to be sent."""
+        self.conversation.refuse(why)
+        self._transport.abort()
 
     def close(self) -> None:
         self.conversation.close()
+
+
+def size_buffers(sock: Any, settings: Settings) -> int:
+    """Give a socket the buffers that are asked for; give its descriptor, -1 if there is none."""
+    if sock is None:
+        return -1
+    sizes = (
+        (socket.SO_SNDBUF, settings.socket_send_buffer_bytes),
+        (socket.SO_RCVBUF, settings.socket_receive_buffer_bytes),
+    )
+    for option, size in sizes:
+        if size > 0:
+            sock.setsockopt(socket.SOL_SOCKET, option, size)
+    return int(sock.fileno())

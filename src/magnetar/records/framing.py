@@ -5,6 +5,8 @@ Nothing here sees a socket. The same reader is fed with bytes, or lends its memo
 
     small frames   are received many at a time into a scratch buffer, and copied out of it
     big frames     get their own memory once their size is known, and it grows only as bytes really arrive
+
+A quarter of a megabyte may hold twenty thousand frames. Only some are cut at a time, the rest stays one piece of bytes.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from struct import Struct
 from typing import Any, ClassVar
 
 SCRATCH_BYTES = 256 * 1024
+MOST_CUT = 64
+"""So many frames are cut ahead of who takes them: each is objects, beside its bytes."""
 FIRST_PIECE_BYTES = 256 * 1024
 
 
@@ -35,13 +39,26 @@ class SizedFrames(ABC):
     big_bytes: ClassVar[int]
     """An unfinished frame from this size on gets its own memory."""
 
-    __slots__ = ("_big", "_failure", "_filled", "_frames", "_rest", "_scratch", "_size", "most_bytes")
+    __slots__ = (
+        "_big",
+        "_failure",
+        "_filled",
+        "_frames",
+        "_rest",
+        "_scratch",
+        "_size",
+        "_uncut",
+        "_whole_bytes",
+        "most_bytes",
+    )
 
     def __init__(self, most_bytes: int, scratch: bytearray | None = None) -> None:
         self.most_bytes = most_bytes
         self._scratch = memoryview(scratch_buffer() if scratch is None else scratch)
         assert len(self._scratch) >= 2 * self.big_bytes
         self._frames: deque[memoryview] = deque()
+        self._whole_bytes = 0  # of ``_frames``
+        self._uncut: memoryview | None = None  # what is behind them, where there were too many
         self._rest = b""  # the start of a frame that is neither whole nor big
         self._big: memoryview | None = None
         self._size = self._filled = 0  # of the big frame
@@ -57,15 +74,33 @@ class SizedFrames(ABC):
         Raises what ``bad_size`` gives once all frames before the bad size have been taken.
         """
         if self._frames:
-            return self._frames.popleft()
+            frame = self._frames.popleft()
+            self._whole_bytes -= len(frame)
+            if not self._frames and self._uncut:
+                self._cut_on()
+            return frame
         if self._failure is not None:
             raise self._failure
         return None
 
     @property
     def waiting(self) -> int:
-        """How many whole frames can be taken."""
-        return len(self._frames)
+        """How many whole frames can be taken, where there are more than `MOST_CUT` how many there may be at most."""
+        uncut = len(self._uncut) // (4 + self.least_bytes) if self._uncut else 0
+        return len(self._frames) + uncut
+
+    @property
+    def held_bytes(self) -> int:
+        """How much memory all takes that has come and was not taken, whole or not."""
+        held = self._whole_bytes + len(self._rest)
+        if self._uncut is not None:
+            held += len(self._uncut)
+        return held if self._big is None else held + len(self._big)
+
+    @property
+    def is_amid_frame(self) -> bool:
+        """Whether a frame has half come."""
+        return self._big is not None or bool(self._rest)
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Take bytes as they came, cut anywhere."""
@@ -84,6 +119,8 @@ class SizedFrames(ABC):
                 self._big = self._grown(self._big)
             return self._big[self._filled :]
         kept = len(self._rest)
+        if self._uncut:
+            return self._scratch[:]  # it comes behind what is not cut yet
         if kept:
             self._scratch[:kept] = self._rest
         return self._scratch[kept:]
@@ -94,31 +131,43 @@ class SizedFrames(ABC):
             self._filled += count
             if self._filled == self._size:
                 self._frames.append(self._big.toreadonly())
+                self._whole_bytes += self._size
                 self._big = None
+        elif self._uncut:
+            self._uncut = memoryview(b"".join((self._uncut, self._scratch[:count])))
         elif self._failure is None:
-            self._cut(len(self._rest) + count)
+            self._cut(self._scratch, len(self._rest) + count)
 
-    def _cut(self, end: int) -> None:
-        """Copy out every whole frame, and keep the start of the next one."""
-        scratch, at, unpack_size = self._scratch, 0, self.unpack_size
+    def _cut_on(self) -> None:
+        uncut, self._uncut = self._uncut, None
+        assert uncut is not None
+        self._cut(uncut, len(uncut))
+
+    def _cut(self, data: memoryview, end: int) -> None:
+        """Copy out the first whole frames; keep what is behind them, or the start of the next one."""
+        at, frames, unpack_size = 0, self._frames, self.unpack_size
+        self._rest = b""
         while end - at >= 4:
-            (size,) = unpack_size(scratch, at)
+            if len(frames) >= MOST_CUT:
+                left = data[at:end]
+                self._uncut = left if data.readonly else memoryview(bytes(left))
+                return
+            (size,) = unpack_size(data, at)
             if not self.least_bytes <= size <= self.most_bytes:
-                self._rest = b""
                 self._failure = self.bad_size(size)
                 return
             stop = at + 4 + size
             if stop > end:
                 if size >= self.big_bytes:
-                    self._begin_big(size, scratch[at + 4 : end])
+                    self._begin_big(size, data[at + 4 : end])
                     return
                 break
-            self._frames.append(memoryview(bytes(scratch[at + 4 : stop])))
+            frames.append(memoryview(bytes(data[at + 4 : stop])))
+            self._whole_bytes += size
             at = stop
-        self._rest = bytes(scratch[at:end])
+        self._rest = bytes(data[at:end])
 
     def _begin_big(self, size: int, start: memoryview) -> None:
-        self._rest = b""
         self._size, self._filled = size, len(start)
         self._big = memoryview(bytearray(min(size, max(FIRST_PIECE_BYTES, len(start)))))
         self._big[: len(start)] = start

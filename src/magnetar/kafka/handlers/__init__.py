@@ -23,6 +23,8 @@ class Route:
     first: int
     last: int
     handler: str
+    asks: bool = False
+    """Whether it merely asks, so that nothing is lost if it is given up once nobody listens to the answer."""
 
     @property
     def name(self) -> str:
@@ -42,42 +44,42 @@ def _load(api_key: int, handler: str) -> tuple[Any, Callable[[Any, Any], Corouti
 
 ROUTES = (
     Route(0, 3, 13, "produce"),
-    Route(1, 4, 18, "fetch"),
-    Route(2, 1, 11, "list_offsets"),
-    Route(3, 0, 13, "metadata"),
+    Route(1, 4, 18, "fetch", asks=True),
+    Route(2, 1, 11, "list_offsets", asks=True),
+    Route(3, 0, 13, "metadata", asks=True),
     Route(8, 2, 10, "offset_commit"),
-    Route(9, 1, 10, "offset_fetch"),
-    Route(10, 0, 6, "find_coordinator"),
+    Route(9, 1, 10, "offset_fetch", asks=True),
+    Route(10, 0, 6, "find_coordinator", asks=True),
     Route(11, 0, 9, "join_group"),
     Route(12, 0, 4, "heartbeat"),
     Route(13, 0, 5, "leave_group"),
     Route(14, 0, 5, "sync_group"),
-    Route(15, 0, 6, "describe_groups"),
-    Route(16, 0, 5, "list_groups"),
+    Route(15, 0, 6, "describe_groups", asks=True),
+    Route(16, 0, 5, "list_groups", asks=True),
     Route(17, 0, 1, "sasl_handshake"),
-    Route(18, 0, 5, "api_versions"),
+    Route(18, 0, 5, "api_versions", asks=True),
     Route(19, 2, 7, "create_topics"),
     Route(20, 1, 6, "delete_topics"),
     Route(21, 0, 2, "delete_records"),
     Route(22, 0, 5, "init_producer_id"),
-    Route(23, 2, 4, "offset_for_leader_epoch"),
-    Route(29, 1, 3, "describe_acls"),
+    Route(23, 2, 4, "offset_for_leader_epoch", asks=True),
+    Route(29, 1, 3, "describe_acls", asks=True),
     Route(30, 1, 3, "create_acls"),
     Route(31, 1, 3, "delete_acls"),
-    Route(32, 1, 4, "describe_configs"),
+    Route(32, 1, 4, "describe_configs", asks=True),
     Route(33, 0, 2, "alter_configs"),
-    Route(35, 1, 5, "describe_log_dirs"),
+    Route(35, 1, 5, "describe_log_dirs", asks=True),
     Route(36, 0, 2, "sasl_authenticate"),
     Route(37, 0, 3, "create_partitions"),
     Route(42, 0, 3, "delete_groups"),
     Route(43, 0, 2, "elect_leaders"),
     Route(44, 0, 1, "incremental_alter_configs"),
     Route(45, 0, 1, "alter_partition_reassignments"),
-    Route(46, 0, 0, "list_partition_reassignments"),
+    Route(46, 0, 0, "list_partition_reassignments", asks=True),
     Route(47, 0, 0, "offset_delete"),
-    Route(60, 0, 2, "describe_cluster"),
-    Route(61, 0, 0, "describe_producers"),
-    Route(74, 0, 1, "list_config_resources"),
-    Route(75, 0, 0, "describe_topic_partitions"),
+    Route(60, 0, 2, "describe_cluster", asks=True),
+    Route(61, 0, 0, "describe_producers", asks=True),
+    Route(74, 0, 1, "list_config_resources", asks=True),
+    Route(75, 0, 0, "describe_topic_partitions", asks=True),
 )
 ROUTE_BY_KEY = {route.api_key: route for route in ROUTES}

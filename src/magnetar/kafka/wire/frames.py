@@ -47,6 +47,7 @@ class FrameReader(SizedFrames):
     def put_back(self, frame: memoryview) -> None:
         """Have ``next_frame`` give this one again."""
         self._frames.appendleft(frame)
+        self._whole_bytes += len(frame)
 
     def allow(self, max_frame_bytes: int) -> None:
         """Take frames of up to this size from now on: who is known may say more."""

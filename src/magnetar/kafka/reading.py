@@ -1,0 +1,67 @@
+"""Whether one connection's socket is read: a small machine that sees no socket and no request, only what is so now.
+
+              more waits than may   none of these   no room in the budget   ended
+    READING   CROWDED               READING         SHORT                   ENDED
+    CROWDED   CROWDED               READING         SHORT                   ENDED
+    SHORT     CROWDED               READING         SHORT                   ENDED
+    ENDED     ENDED                 ENDED           ENDED                   ENDED
+
+The next state depends on the facts alone, not on what happened: nobody has to know which event ends a pause. All that
+is needed is that `look` is called whenever a fact may have changed, so after each of these:
+
+    bytes came; requests were taken up or answered, whether or not an answer was sent (acks=0 wants none);
+    the budget told that there is room again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, auto
+
+
+class State(Enum):
+    """What a connection's reading is doing."""
+
+    READING = auto()
+    CROWDED = auto()
+    """Enough of its requests wait; read on when some were taken up."""
+    SHORT = auto()
+    """All clients together hold too much; read on when the budget says so."""
+    ENDED = auto()
+
+
+class Reading:
+    """The reading of one connection. ``switch`` starts (True) and stops (False) the socket's, and begins with started.
+
+    ``may_take_more`` asks the budget, and is told later if it says no (`magnetar.broker.memory.Account`).
+    """
+
+    __slots__ = ("_may_take_more", "_switch", "most_waiting", "state")
+
+    def __init__(
+        self, most_waiting: int, may_take_more: Callable[[], bool], switch: Callable[[bool], None]
+    ) -> None:
+        self.most_waiting = most_waiting
+        self.state = State.READING
+        self._may_take_more = may_take_more
+        self._switch = switch
+
+    def look(self, waiting: int) -> None:
+        """Go to the state that the facts ask for; so many requests wait."""
+        if self.state is State.ENDED:
+            return
+        if waiting > self.most_waiting:
+            self._go_to(State.CROWDED)
+        elif self._may_take_more():
+            self._go_to(State.READING)
+        else:
+            self._go_to(State.SHORT)
+
+    def end(self) -> None:
+        """The connection closes: nothing starts its reading again."""
+        self.state = State.ENDED
+
+    def _go_to(self, state: State) -> None:
+        before, self.state = self.state, state
+        if (before is State.READING) is not (state is State.READING):
+            self._switch(state is State.READING)
