@@ -76,16 +76,18 @@ class Settings(GroupSettings):
         rule=at_least(1),
     )
     socket_send_buffer_bytes: int = setting(
-        102400,
+        -1,
         Kind.INT,
-        "SO_SNDBUF of connections; -1 leaves it to the system.",
+        "SO_SNDBUF of Kafka's connections; -1 leaves it to the system, which makes it as large as pays (Kafka's "
+        "own default is 102400).",
         unit="bytes",
         rule=at_least(-1),
     )
     socket_receive_buffer_bytes: int = setting(
-        102400,
+        -1,
         Kind.INT,
-        "SO_RCVBUF of connections; -1 leaves it to the system.",
+        "SO_RCVBUF of Kafka's connections; -1 leaves it to the system, which makes it as large as pays (Kafka's "
+        "own default is 102400).",
         unit="bytes",
         rule=at_least(-1),
     )
@@ -113,7 +115,7 @@ class Settings(GroupSettings):
     queued_max_requests: int = setting(
         500,
         Kind.INT,
-        "Requests of one connection that may wait for their answers before reading stops.",
+        "Requests of one of Kafka's connections that may wait for their answers before reading it stops.",
         rule=at_least(1),
         pulsar=("maxQueuedRequests",),
     )
@@ -130,7 +132,8 @@ class Settings(GroupSettings):
     memory_requests_bytes: int = setting(
         64 * _MB,
         Kind.LONG,
-        "Bytes of requests in hand of all clients, past which reading stops.",
+        "What all clients together may make the broker keep: requests that come, wait and are carried out, answers not "
+        "taken. Past it nothing more is read but small requests, and one at a time of what has half come.",
         unit="bytes",
         rule=at_least(_MB),
         kafka=(Feed("queued.max.request.bytes", lambda text: None if text == "-1" else text),),
