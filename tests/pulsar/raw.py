@@ -43,6 +43,10 @@ class Raw:
     def __exit__(self, *args: object) -> None:
         self._socket.close()
 
+    def patience(self, seconds: float) -> None:
+        """Wait no longer than this for each answer: then ``TimeoutError``."""
+        self._socket.settimeout(seconds)
+
     def send(self, data: bytes) -> None:
         self._socket.sendall(data)
 

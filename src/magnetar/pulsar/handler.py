@@ -22,6 +22,7 @@ from magnetar.pulsar.server import PulsarServer
 from magnetar.pulsar.services import Services
 from magnetar.pulsar.topics import PulsarTopics
 from magnetar.pulsar.watches import Watches
+from magnetar.schema_registry.workshop import workshop_of
 
 if TYPE_CHECKING:
     from magnetar.pulsar.rest.ask import Address
@@ -47,9 +48,9 @@ class PulsarProtocolHandler(ProtocolHandler):
 
     async def start(self, broker: Broker) -> None:
         topics = PulsarTopics(broker, self._clock)
-        schemas = Schemas(
-            broker.store, self._clock, strategy_named(self._settings.schema_compatibility_strategy)
-        )
+        self._workshop = workshop_of(broker)
+        strategy = strategy_named(self._settings.schema_compatibility_strategy)
+        schemas = Schemas(broker.store, self._clock, strategy, self._workshop)
         self.services = Services(
             broker, topics, schemas, GroupCursors(broker, topics), self._clock, Watches(broker)
         )
@@ -93,6 +94,7 @@ class PulsarProtocolHandler(ProtocolHandler):
         await end_all(
             "the Pulsar handler",
             [
+                ("what understands schemas", self._workshop.close),
                 *([("clients of its REST", self._web.close)] if self._web is not None else []),
                 ("groups", self.services.groups.synchronise),
                 ("the monitor of compactions", self._compactions.close),

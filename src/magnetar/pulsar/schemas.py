@@ -9,37 +9,35 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from magnetar.broker.errors import InvalidConfig
+from magnetar.broker.errors import InvalidConfig, TopicNotFound
 from magnetar.broker.names import TopicName
 from magnetar.broker.topic import Topic
 from magnetar.metadata import MetadataCorrupt, MetadataStore
-from magnetar.pulsar.errors import IncompatibleSchema
+from magnetar.pulsar.errors import IncompatibleSchema, NotAllowed
+from magnetar.pulsar.schema_rules import (
+    READS_THE_LATEST,
+    Definition,
+    Strategy,
+    Understood,
+    check_consumers,
+    check_producers,
+    type_name,
+    understand,
+)
 from magnetar.pulsar.wire import pulsar_pb2 as wire
-from magnetar.schema_registry.avro_compatibility import can_read
-from magnetar.schema_registry.levels import Compatibility
+from magnetar.schema_registry.work import TooComplex, Work
+from magnetar.schema_registry.workshop import Locks, Workshop
 
 _ROOT = "/schemas"
-_BY_AVRO = frozenset((wire.Schema.Avro, wire.Schema.Json, wire.Schema.Protobuf))
 _NO_SCHEMA = frozenset((wire.Schema.Type.Value("None"), wire.Schema.AutoConsume))
-MOST_BYTES = 1 << 20
-
-
-class Strategy(Compatibility):
-    """What a new version must be to the older ones, by Pulsar's names."""
-
-    UNDEFINED = "UNDEFINED"
-    ALWAYS_INCOMPATIBLE = "ALWAYS_INCOMPATIBLE"
-    ALWAYS_COMPATIBLE = "ALWAYS_COMPATIBLE"
-    BACKWARD = "BACKWARD"
-    FORWARD = "FORWARD"
-    FULL = "FULL"
-    BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
-    FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
-    FULL_TRANSITIVE = "FULL_TRANSITIVE"
+MOST_TOPIC_BYTES = 4 << 20
+"""Of all definitions of one topic: they are written together."""
+Check = Callable[[Understood, Sequence[Callable[[], Understood]], Strategy, Work], None]
 
 
 def strategy_named(name: str) -> Strategy:
@@ -68,6 +66,10 @@ class SchemaVersion:
     deleted: bool = False
 
     @property
+    def definition(self) -> Definition:
+        return Definition(self.type, self.data, self.properties)
+
+    @property
     def wire_version(self) -> bytes:
         return version_bytes(self.version)
 
@@ -84,12 +86,20 @@ def version_bytes(version: int) -> bytes:
 
 
 class Schemas:
-    """All topics' schemas, read when somebody asks, and written through."""
+    """All topics' schemas, read when somebody asks, and written through.
 
-    def __init__(self, store: MetadataStore, clock: Callable[[], int], strategy: Strategy) -> None:
+    What a schema means, and whether it goes with the others, is found out in the workshop's threads, one schema of a
+    topic after another; those that a topic has already are known by their bytes and cost nothing.
+    """
+
+    def __init__(
+        self, store: MetadataStore, clock: Callable[[], int], strategy: Strategy, workshop: Workshop
+    ) -> None:
         self._store = store
         self._clock = clock
         self._strategy = strategy
+        self._workshop = workshop
+        self._locks = Locks()
         self._known: dict[str, list[SchemaVersion]] = {}
         self.strategy_of: Callable[[TopicName], str | None] = lambda topic: None
         """What a topic's namespace says, if it does."""
@@ -114,33 +124,84 @@ class Schemas:
             return self.latest(topic)
         return next((each for each in self.live(topic) if each.version == version), None)
 
-    def for_producer(self, topic: TopicName, schema: wire.Schema | None, role: str) -> bytes:
+    def live(self, topic: TopicName) -> list[SchemaVersion]:
+        """Give the versions since the schema was last deleted."""
+        versions = self.versions(topic)
+        first = len(versions)
+        while first and not versions[first - 1].deleted:
+            first -= 1
+        return versions[first:]
+
+    def strategy(self, topic: TopicName) -> Strategy:
+        """Give the strategy in force for a topic."""
+        said = self.strategy_of(topic)
+        return self._strategy if said in (None, "UNDEFINED") else strategy_named(str(said))
+
+    def find(self, topic: TopicName, schema: wire.Schema) -> SchemaVersion | None:
+        """Give the version that has just these bytes, or None."""
+        return next(
+            (
+                each
+                for each in self.live(topic)
+                if each.type == schema.type and each.data == schema.schema_data
+            ),
+            None,
+        )
+
+    async def for_producer(self, topic: TopicName, schema: wire.Schema | None, role: str) -> bytes:
         """Give the version that a producer's schema has, made if it is new; raise ``IncompatibleSchema``."""
+        if schema is not None and schema.type == wire.Schema.AutoConsume:
+            raise IncompatibleSchema("Schema AUTO_CONSUME is a client-side schema type")
         if schema is None or schema.type in _NO_SCHEMA:
             latest = self.latest(topic)
             return latest.wire_version if latest is not None else b""
-        return self.add(topic, schema, role).wire_version
+        return (await self.add(topic, schema, role)).wire_version
 
-    def for_consumer(self, topic: TopicName, schema: wire.Schema | None, role: str) -> None:
-        """Take a consumer's schema as the topic's first, or raise ``IncompatibleSchema`` if it cannot read it."""
+    async def for_consumer(self, topic: TopicName, schema: wire.Schema | None, role: str) -> None:
+        """Take a consumer's schema as the topic's first, or raise ``IncompatibleSchema`` if it does not go with it."""
         if schema is None or schema.type in _NO_SCHEMA:
             return
-        if self.latest(topic) is None:
-            self.add(topic, schema, role)
+        latest, strategy = self.latest(topic), self.strategy(topic)
+        if latest is None:
+            await self.add(topic, schema, role)
             return
-        if self._same(topic, schema) is None:
-            self._check(topic, _version(-1, schema, 0, role))
+        same = (latest.type, latest.data) == (schema.type, schema.schema_data)
+        if not same or strategy not in READS_THE_LATEST:
+            new = _version(-1, schema, 0, role)
+            await self._examine(topic, new, check_consumers)
 
-    def add(self, topic: TopicName, schema: wire.Schema, role: str = "") -> SchemaVersion:
+    async def add(self, topic: TopicName, schema: wire.Schema, role: str = "") -> SchemaVersion:
         """Give the version that a schema has, made if it is new; raise ``IncompatibleSchema``."""
-        known = self._same(topic, schema)
+        known = self.find(topic, schema)
         if known is not None:
             return known
-        versions = self.versions(topic)
-        made = _version(len(versions), schema, self._clock(), role)
-        self._check(topic, made)
-        self._keep(topic, [*versions, made])
-        return made
+        async with self._locks.of(_path(topic)):
+            while True:
+                versions = self.versions(topic)
+                made = _version(len(versions), schema, self._clock(), role)
+                known = self.find(topic, schema) or await self._examine(topic, made, check_producers)
+                if known is not None:
+                    return known
+                if self._known.get(_path(topic)) is versions:
+                    break
+                if _path(topic) not in self._known:
+                    raise TopicNotFound(f"topic {topic} was deleted")
+            _check_room(versions, made)
+            self._keep(topic, [*versions, made])
+            return made
+
+    async def check(self, topic: TopicName, schema: wire.Schema) -> None:
+        """Raise ``IncompatibleSchema`` unless a schema may become the topic's next version."""
+        if self.find(topic, schema) is None:
+            await self._examine(topic, _version(-1, schema, 0, ""), check_producers)
+
+    async def _examine(self, topic: TopicName, new: SchemaVersion, check: Check) -> SchemaVersion | None:
+        """Give the version that means the same, or None where there is none and the schema may follow."""
+        strategy, live = self.strategy(topic), self.live(topic)
+        try:
+            return await self._workshop.do(lambda work: _examined(new, live, strategy, check, work))
+        except TooComplex as error:
+            raise IncompatibleSchema(f"{type_name(new.type)}: {error}") from None
 
     def delete(self, topic: TopicName) -> int:
         """End the schema in force; versions go on behind it. Gives the version that says so."""
@@ -155,37 +216,6 @@ class Schemas:
             self._store.delete(_path(topic.name))
         self._known.pop(_path(topic.name), None)
 
-    def _same(self, topic: TopicName, schema: wire.Schema) -> SchemaVersion | None:
-        live = self.live(topic)
-        return next(
-            (each for each in live if each.type == schema.type and _alike(each.data, schema.schema_data)),
-            None,
-        )
-
-    def live(self, topic: TopicName) -> list[SchemaVersion]:
-        """Give the versions since the schema was last deleted."""
-        live: list[SchemaVersion] = []
-        for each in self.versions(topic):
-            live = [] if each.deleted else [*live, each]
-        return live
-
-    def check(self, topic: TopicName, schema: wire.Schema) -> None:
-        """Raise ``IncompatibleSchema`` unless a schema may become the topic's next version."""
-        if self._same(topic, schema) is None:
-            self._check(topic, _version(-1, schema, 0, ""))
-
-    def _check(self, topic: TopicName, new: SchemaVersion) -> None:
-        _readable(new)
-        said = self.strategy_of(topic)
-        strategy = self._strategy if said in (None, "UNDEFINED") else strategy_named(str(said))
-        live = self.live(topic)
-        if strategy is Strategy.ALWAYS_COMPATIBLE or not live:
-            return
-        if strategy is Strategy.ALWAYS_INCOMPATIBLE:
-            raise IncompatibleSchema("Schema is always incompatible, as its namespace has it")
-        for old in live if strategy.transitive else live[-1:]:
-            _compatible(new, old, strategy)
-
     def _keep(self, topic: TopicName, versions: list[SchemaVersion]) -> None:
         self._store.put(_path(topic), _encode(versions))
         self._known[_path(topic)] = versions
@@ -196,48 +226,39 @@ def _version(number: int, schema: wire.Schema, now_ms: int, role: str) -> Schema
     return SchemaVersion(number, schema.type, schema.name, schema.schema_data, properties, now_ms, role)
 
 
-def _alike(one: bytes, other: bytes) -> bool:
-    """Whether two texts are one schema: JSON may be laid out in many ways."""
-    if one == other:
-        return True
+def _examined(
+    new: SchemaVersion, live: list[SchemaVersion], strategy: Strategy, check: Check, work: Work
+) -> SchemaVersion | None:
+    mine = understand(new.definition, work)
+    known: dict[int, Understood] = {}
+
+    def of(version: SchemaVersion) -> Understood:
+        if version.version not in known:
+            known[version.version] = understand(version.definition, work)
+        return known[version.version]
+
+    if check is check_producers and mine.text is not None:
+        # JSON may be laid out in many ways; of other kinds the bytes decide.
+        for each in live:
+            if each.type == new.type and _text(partial(of, each)) == mine.text:
+                return each
+    check(mine, [partial(of, each) for each in live], strategy, work)
+    return None
+
+
+def _text(of: Callable[[], Understood]) -> Any:
     try:
-        return bool(json.loads(one) == json.loads(other))
-    except (ValueError, RecursionError):
-        return False
+        return of().text
+    except IncompatibleSchema:
+        return None  # from a time when such ones were taken
 
 
-def _readable(schema: SchemaVersion) -> None:
-    if len(schema.data) > MOST_BYTES:
-        raise IncompatibleSchema(f"a schema of {len(schema.data)} bytes; {MOST_BYTES} may be")
-    if schema.type in _BY_AVRO:
-        try:
-            can_read(json.loads(schema.data), json.loads(schema.data))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise IncompatibleSchema(
-                f"Invalid schema definition data for {_type_name(schema.type)} schema: {error}"
-            ) from None
-
-
-def _compatible(new: SchemaVersion, old: SchemaVersion, strategy: Strategy) -> None:
-    if new.type != old.type:
-        raise IncompatibleSchema(
-            f"Incompatible schema: exists schema type {_type_name(old.type)}, new schema type {_type_name(new.type)}"
+def _check_room(versions: list[SchemaVersion], new: SchemaVersion) -> None:
+    size = len(new.data) + sum(len(each.data) for each in versions)
+    if size > MOST_TOPIC_BYTES:
+        raise NotAllowed(
+            f"the schemas of the topic have {size} bytes together, with this one; {MOST_TOPIC_BYTES} may be"
         )
-    if new.type not in _BY_AVRO:
-        return
-    mine, theirs = json.loads(new.data), json.loads(old.data)
-    if strategy.reads_older and not can_read(mine, theirs):
-        raise IncompatibleSchema(
-            f"Unable to read schema: version {old.version} cannot be read with the new one ({strategy.name})"
-        )
-    if strategy.is_read_by_older and not can_read(theirs, mine):
-        raise IncompatibleSchema(
-            f"Unable to read schema: the new one cannot be read with version {old.version} ({strategy.name})"
-        )
-
-
-def _type_name(number: int) -> str:
-    return str(wire.Schema.Type.Name(number)).upper()
 
 
 def _path(topic: TopicName) -> str:

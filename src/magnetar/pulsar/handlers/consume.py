@@ -66,7 +66,7 @@ async def _subscribe(connection: Connection, command: CommandSubscribe) -> None:
     ranges = await _ranges(command)
     topic = await services.topics.any(name, create=True)
     schema = command.schema if command.HasField("schema") else None
-    services.schemas.for_consumer(topic.topic.name, schema, connection.role)
+    await services.schemas.for_consumer(topic.topic.name, schema, connection.role)
     check_consumer(topic, command.subscription)
     subscription = await topic.subscription(_wanted(connection, command))
     consumer = Consumer(

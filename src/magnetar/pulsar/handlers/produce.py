@@ -62,7 +62,7 @@ async def _produce(connection: Connection, command: CommandProducer) -> None:
     if isinstance(topic, PulsarTopic):
         await backlog.check_producer(topic, services.clock())
     schema = command.schema if command.HasField("schema") else None
-    version = services.schemas.for_producer(topic.topic.name, schema, connection.role)
+    version = await services.schemas.for_producer(topic.topic.name, schema, connection.role)
     first = command.initial_subscription_name
     if first and isinstance(topic, PulsarTopic) and first not in topic.subscriptions:
         await topic.subscription(Wanted(first, SubType.Exclusive, True, Start.earliest))

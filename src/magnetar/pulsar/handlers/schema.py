@@ -45,7 +45,7 @@ def get_schema_refused(command: CommandGetSchema, code: ServerError, message: st
     return answer
 
 
-def get_or_create_schema(
+async def get_or_create_schema(
     connection: Connection, command: CommandGetOrCreateSchema, entry: memoryview
 ) -> None:
     """Give the version that a schema has, made if it is new."""
@@ -55,7 +55,7 @@ def get_or_create_schema(
     topic: Topic | None = connection.services.topics.find(name)
     if topic is None:
         raise TopicNotFound(f"Topic {name} does not exist")
-    version = connection.services.schemas.for_producer(topic.name, command.schema, connection.role)
+    version = await connection.services.schemas.for_producer(topic.name, command.schema, connection.role)
     answer = BaseCommand(type=BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE)
     answer.getOrCreateSchemaResponse.request_id = command.request_id
     if version:  # an empty one would stand in messages, and consumers would ask for it

@@ -31,7 +31,7 @@ async def versions(ask: Ask) -> dict[str, Any]:
 
 async def add(ask: Ask) -> dict[str, Any]:
     """Add a version, unless it is there already or incompatible."""
-    made = ask.services.schemas.add(ask.topic.topic, _schema(ask), ask.principal.role)
+    made = await ask.services.schemas.add(ask.topic.topic, _schema(ask), ask.principal.role)
     return {"version": {"version": made.version}}
 
 
@@ -47,7 +47,7 @@ async def compatibility(ask: Ask) -> dict[str, Any]:
     from magnetar.pulsar.errors import IncompatibleSchema
 
     try:
-        ask.services.schemas.check(ask.topic.topic, _schema(ask))
+        await ask.services.schemas.check(ask.topic.topic, _schema(ask))
     except IncompatibleSchema as error:
         return {"compatibility": False, "schemaCompatibilityStrategy": "", "reason": str(error)}
     return {"compatibility": True, "schemaCompatibilityStrategy": ""}
@@ -55,11 +55,10 @@ async def compatibility(ask: Ask) -> dict[str, Any]:
 
 async def version_of(ask: Ask) -> dict[str, Any]:
     """Tell which version a schema has."""
-    wanted = _schema(ask)
-    for each in ask.services.schemas.live(ask.topic.topic):
-        if each.type == wanted.type and each.data == wanted.schema_data:
-            return {"version": each.version}
-    raise RestError(404, "Schema not found")
+    found = ask.services.schemas.find(ask.topic.topic, _schema(ask))
+    if found is None:
+        raise RestError(404, "Schema not found")
+    return {"version": found.version}
 
 
 def _schema(ask: Ask) -> wire.Schema:
