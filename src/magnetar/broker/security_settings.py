@@ -32,6 +32,12 @@ class SecuritySettings:
         "How clients may authenticate, by the names of Pulsar's classes or as token, tls, basic; empty for all that "
         "keys, certificates and users are set for.",
     )
+    authenticate_metrics_endpoint: bool = setting(
+        True,
+        Kind.BOOLEAN,
+        "Whether /metrics asks who somebody is where authentication is enabled, and names the topics that he may see; "
+        "without it everybody is told of all.",
+    )
     anonymous_user_role: str = setting(
         "",
         Kind.STRING,

@@ -142,7 +142,9 @@ AUTH_METHOD_HEADER = "x-pulsar-auth-method-name"
 
 async def _principal(request: Request, services: Services, needs: Needs) -> Principal:
     authentication = services.broker.security.authentication
-    if not authentication.enabled or needs is Needs.nobody:
+    settings = services.broker.settings
+    is_open = needs is Needs.nobody or (needs is Needs.metrics and not settings.authenticate_metrics_endpoint)
+    if not authentication.enabled or is_open:
         return Principal("", "")
     return await authentication.of_header(
         request.headers.get("authorization", ""),

@@ -29,6 +29,7 @@ class Needs(StrEnum):
 
     nobody = "nobody"
     """Open to all, as health checks are."""
+    metrics = "anybody, or nobody where authenticate.metrics.endpoint is off"
     anybody = "anybody"
     """Everybody who is let in."""
     super_user = "super user"
@@ -172,7 +173,7 @@ class Route(NamedTuple):
 def check(ask: Ask, needs: Needs) -> None:
     """Raise ``RestError`` unless whoever asks may."""
     role = ask.principal.role
-    if needs in (Needs.nobody, Needs.anybody):
+    if needs in (Needs.nobody, Needs.metrics, Needs.anybody):
         return
     access = ask.services.broker.security.authorization.access(role)
     if access is None or may(access, *_wanted(ask, needs)):

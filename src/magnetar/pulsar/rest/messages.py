@@ -136,9 +136,9 @@ def _iso(ms: int) -> str:
 _ROOT = "/persistent/{tenant}/{namespace}/{topic}"
 ROUTES = (
     Route("GET", f"{_ROOT}/subscription/{{subscription}}/position/{{position}}", peek, Needs.consume),
-    Route("GET", f"{_ROOT}/ledger/{{ledger}}/entry/{{entry}}", message, Needs.look_up),
-    Route("GET", f"{_ROOT}/examinemessage", examine, Needs.look_up),
-    Route("GET", f"{_ROOT}/messageid/{{timestamp}}", id_at, Needs.look_up),
-    Route("GET", f"{_ROOT}/lastMessageId", last_message_id, Needs.look_up),
-    Route("PUT", f"{_ROOT}/backlogSize", backlog_size, Needs.look_up),
+    Route("GET", f"{_ROOT}/ledger/{{ledger}}/entry/{{entry}}", message, Needs.consume),
+    Route("GET", f"{_ROOT}/examinemessage", examine, Needs.consume),
+    Route("GET", f"{_ROOT}/messageid/{{timestamp}}", id_at, Needs.consume),
+    Route("GET", f"{_ROOT}/lastMessageId", last_message_id, Needs.consume),
+    Route("PUT", f"{_ROOT}/backlogSize", backlog_size, Needs.consume),
 )

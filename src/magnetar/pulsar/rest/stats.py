@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from magnetar.broker.auth import Right, may
 from magnetar.ledger.port import LedgerSummary
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.consumer import Consumer
@@ -278,7 +279,7 @@ def _time(ms: int) -> str:
 
 
 async def metrics(ask: Ask) -> Reply:
-    """Give what Prometheus reads: Pulsar's names for topics and subscriptions that are in use."""
+    """Give what Prometheus reads: Pulsar's names for topics and subscriptions that are in use, and may be seen."""
     from prometheus_client import generate_latest
     from prometheus_client.registry import CollectorRegistry
 
@@ -288,7 +289,15 @@ async def metrics(ask: Ask) -> Reply:
     topics = ask.services.topics
     registry = CollectorRegistry(auto_describe=False)
     registry.register(BackgroundCollector(ask.services.broker.background))
-    registry.register(TopicCollector(topics.all_open(), topics.non_persistent.all_open()))
+    access = None
+    if ask.services.broker.settings.authenticate_metrics_endpoint:
+        access = ask.services.broker.security.authorization.access(ask.principal.role)
+    registry.register(
+        TopicCollector(
+            [each for each in topics.all_open() if may(access, Right.see, each.topic.name)],
+            [each for each in topics.non_persistent.all_open() if may(access, Right.see, each.topic.name)],
+        )
+    )
     return Reply(generate_latest(registry), "text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -299,6 +308,6 @@ ROUTES = (
     Route("GET", f"{_ROOT}/internalStats", internal_stats, Needs.look_up),
     Route("GET", f"{_ROOT}/partitioned-internalStats", partitioned_internal_stats, Needs.look_up),
     Route("GET", f"{_ROOT}/internal-info", internal_stats, Needs.look_up),
-    Route("GET", "//metrics", metrics, Needs.anybody),
-    Route("GET", "//metrics/", metrics, Needs.anybody),
+    Route("GET", "//metrics", metrics, Needs.metrics),
+    Route("GET", "//metrics/", metrics, Needs.metrics),
 )

@@ -1,0 +1,382 @@
+"""Kafka's APIs, as clients ask: each that names a topic by its short name, by its full one, and by its id."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from functools import partial
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+from magnetar.broker.names import TopicName
+from magnetar.kafka.handlers import ROUTES, Route
+from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.kafka.wire.header import RequestHeader, decode_response_header, encode_request_header
+from magnetar.kafka.wire.message import Message, Record
+from magnetar.kafka.wire.messages import response_class
+from magnetar.kafka.wire.primitives import ZERO_UUID
+from magnetar.records.batch import Record as KafkaRecord
+from magnetar.records.batch import encode_batch
+from tests.security.matrix.asking import Ask, Outcome
+from tests.security.matrix.house import Asker, Client, House
+
+RUBY, RUBIES = TopicName("red", "default", "ruby"), "rubies"
+_REFUSALS = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+}
+_BATCH = encode_batch([KafkaRecord(None, b"pearl", [], 0, 0)])
+_GARNET = encode_batch([KafkaRecord(None, b"garnet", [], 0, 0)])
+_MEMBER = "nobody-here"
+_TOPIC, _BROKER, _GROUP = 2, 4, 32
+
+
+def asked(route: Route) -> Iterator[tuple[str, Ask]]:
+    """Give all ways to ask for one API, each with a word for it."""
+    cls, _ = route.load()
+    types = SimpleNamespace(**vars(import_module(cls.__module__)))
+    make = _MAKERS[route.handler]
+    for way in _WAYS.get(route.handler, ("",)):
+        version = _VERSIONS.get((route.handler, way), route.last)
+        yield way, partial(_ask, route, types, make, way, version)
+
+
+async def _ask(
+    route: Route, types: Any, make: Any, way: str, version: int, house: House, asker: Asker
+) -> tuple[Outcome, bytes]:
+    client = Client(house.kafka, house.listener)
+    try:
+        if asker.proof and not await log_in(client, asker) and asker.shows == "token":
+            return Outcome.not_let_in, b""
+        topic = house.broker.get(str(RUBY))
+        assert topic is not None
+        short = "ruby" if house.tenants or way == "full" else "red/default/ruby"
+        name, topic_id = {
+            "full": (str(RUBY), ZERO_UUID),
+            "id": ("", topic.topic_id),
+            "own name, id": ("ruby", topic.topic_id),
+        }.get(way, (short, ZERO_UUID))
+        answer = b""
+        request = make(types, way, name, topic_id)
+        for _ in range(50):
+            send(client, request, version)
+            frame = await client.frame()
+            if frame is None:
+                return Outcome.not_let_in, answer
+            response = _decoded(request, version, frame)
+            answer += bytes(frame)
+            request = _next_page(types, way, response)
+            if request is None:
+                break
+        codes = set(_codes(response))
+        refused = bool(codes & _REFUSALS)
+        return Outcome.refused if refused else Outcome.answered, answer
+    finally:
+        client.close()
+
+
+async def log_in(client: Client, asker: Asker) -> bool:
+    """Say who somebody is by SASL PLAIN; tell whether he was let in."""
+    from magnetar.kafka.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
+    from magnetar.kafka.wire.messages.sasl_handshake_request import SaslHandshakeRequest
+
+    said = f"\0{asker.home}\0token:{asker.proof}".encode()
+    for request, version in (
+        (SaslHandshakeRequest(mechanism="PLAIN"), 1),
+        (SaslAuthenticateRequest(auth_bytes=said), 2),
+    ):
+        send(client, request, version)
+        frame = await client.frame()
+        if frame is None or _decoded(request, version, frame).error_code:
+            return False
+    return True
+
+
+async def furnish(house: House) -> None:
+    """Have a record, a group and what it committed in red's topic."""
+    client = Client(house.kafka, house.listener)
+    assert await log_in(client, Asker("", "root", "red"))
+    types = SimpleNamespace()
+    for handler in ("produce", "offset_commit"):
+        route = next(each for each in ROUTES if each.handler == handler)
+        types = SimpleNamespace(**vars(import_module(route.load()[0].__module__)))
+        name = "red/default/ruby"
+        request = _MAKERS[handler](types, "", name, ZERO_UUID)
+        if handler == "produce":
+            request.topic_data[0].partition_data[0].records = _GARNET
+        else:
+            request.topics[0].partitions[0].committed_metadata = "garnet"
+            request.topics[0].partitions[0].committed_offset = 0
+        for group in (RUBIES, "garnets") if handler == "offset_commit" else ("",):
+            if group:
+                request.group_id = group
+            send(client, request, _VERSIONS[handler, "short"])
+            frame = await client.frame()
+            assert frame is not None
+            assert set(_codes(_decoded(request, _VERSIONS[handler, "short"], frame))) == {0}
+    client.close()
+
+
+def send(client: Client, request: Message, version: int) -> None:
+    header = RequestHeader(request.API_KEY, version, 1, "matrix")
+    content = encode_request_header(header) + request.encode(version)
+    client.send(struct.pack(">i", len(content)) + content)
+
+
+def _decoded(request: Message, version: int, frame: bytes) -> Any:
+    _, body = decode_response_header(frame, request.API_KEY, version)
+    return response_class(request.API_KEY).decode(body, version)
+
+
+def _codes(node: Any) -> Iterator[int]:
+    """Give all error codes of an answer."""
+    if isinstance(node, list | tuple):
+        for each in node:
+            yield from _codes(each)
+    elif isinstance(node, Message | Record):
+        for kind in type(node).__mro__:
+            for field in getattr(kind, "__slots__", ()):
+                value = getattr(node, field, None)
+                if field == "error_code":
+                    yield value
+                else:
+                    yield from _codes(value)
+
+
+def _next_page(types: Any, way: str, response: Any) -> Message | None:
+    cursor = getattr(response, "next_cursor", None)
+    if way != "all, by pages" or cursor is None:
+        return None
+    at = types.Cursor(topic_name=cursor.topic_name, partition_index=cursor.partition_index)
+    found: Message = types.DescribeTopicPartitionsRequest(topics=[], response_partition_limit=1, cursor=at)
+    return found
+
+
+# -- how each API is asked ------------------------------------------------------------------------------------------
+
+_BY_NAME = ("short", "full")
+_BY_ALL = ("short", "full", "id")
+_WAYS = {
+    "produce": _BY_ALL,
+    "fetch": _BY_ALL,
+    "list_offsets": _BY_NAME,
+    "metadata": (*_BY_ALL, "own name, id", "all"),
+    "offset_commit": _BY_ALL,
+    "offset_fetch": (*_BY_ALL, "all", "all, old"),
+    "find_coordinator": ("group", "group, old", "transaction"),
+    "create_topics": _BY_NAME,
+    "delete_topics": (*_BY_ALL, "short, old"),
+    "delete_records": _BY_NAME,
+    "describe_producers": _BY_NAME,
+    "offset_for_leader_epoch": _BY_NAME,
+    "describe_configs": (*_BY_NAME, "group", "broker"),
+    "alter_configs": (*_BY_NAME, "group", "broker"),
+    "incremental_alter_configs": (*_BY_NAME, "group", "broker"),
+    "describe_log_dirs": (*_BY_NAME, "all"),
+    "create_partitions": _BY_NAME,
+    "elect_leaders": _BY_NAME,
+    "alter_partition_reassignments": _BY_NAME,
+    "list_partition_reassignments": (*_BY_NAME, "all"),
+    "offset_delete": _BY_NAME,
+    "describe_topic_partitions": (*_BY_NAME, "all", "all, by pages"),
+    "init_producer_id": ("idempotent", "transaction"),
+}
+_VERSIONS = {
+    ("produce", "short"): 12,
+    ("produce", "full"): 12,
+    ("fetch", "short"): 12,
+    ("fetch", "full"): 12,
+    ("offset_commit", "short"): 9,
+    ("offset_commit", "full"): 9,
+    ("offset_fetch", "short"): 9,
+    ("offset_fetch", "full"): 9,
+    ("offset_fetch", "all, old"): 7,
+    ("find_coordinator", "group, old"): 3,
+    ("delete_topics", "short, old"): 5,
+}
+"""Where it is not the last one."""
+
+
+def _produce(t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    rows = [t.PartitionProduceData(index=0, records=_BATCH)]
+    topic = t.TopicProduceData(name=name, topic_id=topic_id, partition_data=rows)
+    return t.ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
+
+
+def _fetch(t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    rows = [t.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=10_000)]
+    topic = t.FetchTopic(topic=name, topic_id=topic_id, partitions=rows)
+    return t.FetchRequest(max_wait_ms=0, max_bytes=10_000, session_epoch=-1, topics=[topic])
+
+
+def _list_offsets(t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    rows = [t.ListOffsetsPartition(partition_index=0, timestamp=-1)]
+    return t.ListOffsetsRequest(topics=[t.ListOffsetsTopic(name=name, partitions=rows)])
+
+
+def _metadata(t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    topics = [t.MetadataRequestTopic(name=name or None, topic_id=topic_id)]
+    return t.MetadataRequest(topics=None if way == "all" else topics, allow_auto_topic_creation=True)
+
+
+def _offset_commit(t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    rows = [t.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
+    topic = t.OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=rows)
+    return t.OffsetCommitRequest(group_id=RUBIES, generation_id_or_member_epoch=-1, topics=[topic])
+
+
+def _offset_fetch(t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    if way == "all, old":
+        return t.OffsetFetchRequest(group_id=RUBIES, topics=None)
+    rows = [t.OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=[0])]
+    group = t.OffsetFetchRequestGroup(group_id=RUBIES, topics=None if way == "all" else rows)
+    return t.OffsetFetchRequest(groups=[group])
+
+
+def _find_coordinator(t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    if way == "group, old":
+        return t.FindCoordinatorRequest(key=RUBIES, key_type=0)
+    return t.FindCoordinatorRequest(key_type=1 if way == "transaction" else 0, coordinator_keys=[RUBIES])
+
+
+def _create_topics(t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    topic = t.CreatableTopic(name=f"{name}-made", num_partitions=1, replication_factor=1)
+    return t.CreateTopicsRequest(topics=[topic])
+
+
+def _delete_topics(t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    topics = [t.DeleteTopicState(name=name or None, topic_id=topic_id)]
+    if way == "short, old":
+        return t.DeleteTopicsRequest(topic_names=[name])
+    return t.DeleteTopicsRequest(topics=topics)
+
+
+def _delete_records(t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    rows = [t.DeleteRecordsPartition(partition_index=0, offset=1)]
+    return t.DeleteRecordsRequest(topics=[t.DeleteRecordsTopic(name=name, partitions=rows)])
+
+
+def _configs(request: str, t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    kind, named = {"group": (_GROUP, RUBIES), "broker": (_BROKER, "0")}.get(way, (_TOPIC, name))
+    if request == "DescribeConfigsRequest":
+        return t.DescribeConfigsRequest(
+            resources=[t.DescribeConfigsResource(resource_type=kind, resource_name=named)]
+        )
+    key = {"group": "consumer.session.timeout.ms", "broker": "log.retention.ms"}.get(way, "retention.ms")
+    rows = [t.AlterableConfig(name=key, value="60000")]
+    resource = t.AlterConfigsResource(resource_type=kind, resource_name=named, configs=rows)
+    return getattr(t, request)(resources=[resource])  # type: ignore[no-any-return]
+
+
+def _of_topics(request: str, topic: str, t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    """Make a request that names topics, and partitions by their numbers alone."""
+    kind = getattr(t, topic)
+    fields = {field for each in kind.__mro__ for field in getattr(each, "__slots__", ())}
+    given: dict[str, Any] = {"name" if "name" in fields else "topic": name}
+    given |= {field: [0] for field in ("partitions", "partition_indexes") if field in fields}
+    given |= {"count": 3, "assignments": None} if "count" in fields else {}
+    rows = None if way == "all" else [kind(**given)]
+    field = "topic_partitions" if request == "ElectLeadersRequest" else "topics"
+    return getattr(t, request)(**{field: rows})  # type: ignore[no-any-return]
+
+
+def _epochs(t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    rows = [t.OffsetForLeaderPartition(partition=0, leader_epoch=0)]
+    return t.OffsetForLeaderEpochRequest(topics=[t.OffsetForLeaderTopic(topic=name, partitions=rows)])
+
+
+def _reassign(t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    rows = [t.ReassignablePartition(partition_index=0, replicas=[0])]
+    return t.AlterPartitionReassignmentsRequest(topics=[t.ReassignableTopic(name=name, partitions=rows)])
+
+
+def _offset_delete(t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    rows = [t.OffsetDeleteRequestPartition(partition_index=0)]
+    topic = t.OffsetDeleteRequestTopic(name=name, partitions=rows)
+    return t.OffsetDeleteRequest(group_id=RUBIES, topics=[topic])
+
+
+def _pages(t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    topics = [] if way.startswith("all") else [t.TopicRequest(name=name)]
+    limit = 1 if way == "all, by pages" else 2000
+    return t.DescribeTopicPartitionsRequest(topics=topics, response_partition_limit=limit)
+
+
+def _join(t: Any, *_: Any) -> Message:
+    protocols = [t.JoinGroupRequestProtocol(name="range", metadata=b"")]
+    return t.JoinGroupRequest(
+        group_id=RUBIES,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id="",
+        group_instance_id="static",
+        protocol_type="consumer",
+        protocols=protocols,
+    )
+
+
+def _init_producer_id(t: Any, way: str, *_: Any) -> Message:
+    return t.InitProducerIdRequest(transactional_id="garnish" if way == "transaction" else None)
+
+
+def _simple(request: str, t: Any, *_: Any, **given: Any) -> Message:
+    return getattr(t, request)(**given)  # type: ignore[no-any-return]
+
+
+_MAKERS: dict[str, Any] = {
+    "produce": _produce,
+    "fetch": _fetch,
+    "list_offsets": _list_offsets,
+    "metadata": _metadata,
+    "offset_commit": _offset_commit,
+    "offset_fetch": _offset_fetch,
+    "find_coordinator": _find_coordinator,
+    "join_group": _join,
+    "heartbeat": partial(_simple, "HeartbeatRequest", group_id=RUBIES, generation_id=1, member_id=_MEMBER),
+    "leave_group": lambda t, *_: t.LeaveGroupRequest(
+        group_id=RUBIES, members=[t.MemberIdentity(member_id=_MEMBER)]
+    ),
+    "sync_group": partial(_simple, "SyncGroupRequest", group_id=RUBIES, generation_id=1, member_id=_MEMBER),
+    "describe_groups": partial(_simple, "DescribeGroupsRequest", groups=[RUBIES]),
+    "list_groups": partial(_simple, "ListGroupsRequest"),
+    "sasl_handshake": partial(_simple, "SaslHandshakeRequest", mechanism="PLAIN"),
+    "api_versions": partial(
+        _simple, "ApiVersionsRequest", client_software_name="matrix", client_software_version="1"
+    ),
+    "create_topics": _create_topics,
+    "delete_topics": _delete_topics,
+    "delete_records": _delete_records,
+    "init_producer_id": _init_producer_id,
+    "offset_for_leader_epoch": _epochs,
+    "describe_acls": partial(
+        _simple,
+        "DescribeAclsRequest",
+        resource_type_filter=1,
+        pattern_type_filter=1,
+        operation=1,
+        permission_type=1,
+    ),
+    "create_acls": partial(_simple, "CreateAclsRequest"),
+    "delete_acls": partial(_simple, "DeleteAclsRequest"),
+    "describe_configs": partial(_configs, "DescribeConfigsRequest"),
+    "alter_configs": partial(_configs, "AlterConfigsRequest"),
+    "describe_log_dirs": partial(_of_topics, "DescribeLogDirsRequest", "DescribableLogDirTopic"),
+    "sasl_authenticate": partial(_simple, "SaslAuthenticateRequest", auth_bytes=b"\0red\0token:x"),
+    "create_partitions": partial(_of_topics, "CreatePartitionsRequest", "CreatePartitionsTopic"),
+    "delete_groups": partial(_simple, "DeleteGroupsRequest", groups_names=[RUBIES]),
+    "elect_leaders": partial(_of_topics, "ElectLeadersRequest", "TopicPartitions"),
+    "incremental_alter_configs": partial(_configs, "IncrementalAlterConfigsRequest"),
+    "alter_partition_reassignments": _reassign,
+    "list_partition_reassignments": partial(
+        _of_topics, "ListPartitionReassignmentsRequest", "ListPartitionReassignmentsTopics"
+    ),
+    "offset_delete": _offset_delete,
+    "describe_cluster": partial(_simple, "DescribeClusterRequest"),
+    "describe_producers": partial(_of_topics, "DescribeProducersRequest", "TopicRequest"),
+    "list_config_resources": partial(_simple, "ListConfigResourcesRequest"),
+    "describe_topic_partitions": _pages,
+}

@@ -1,0 +1,165 @@
+"""The admin REST and the schema registry: every path of their tables, asked of the applications without a socket."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from functools import cache, partial
+from typing import Any
+from urllib.parse import quote
+
+from magnetar.pulsar.rest.app import make_app
+from magnetar.pulsar.rest.ask import Address
+from magnetar.pulsar.rest.routes import ROUTES
+from magnetar.schema_registry import endpoints
+from magnetar.schema_registry.app import App
+from magnetar.schema_registry.registries import registries_of
+from tests.security.matrix.asking import Ask, Outcome
+from tests.security.matrix.house import Asker, House
+
+_VALUE = re.compile(r"\{(\w+)(?::\w+)?\}")
+_SCHEMA = {"type": "record", "name": "R", "fields": []}
+_VALUES = {
+    "namespace": "default",
+    "topic": "ruby",
+    "subscription": "readers",
+    "cluster": "standalone",
+    "role": "bob",
+    "bundle": "0x00000000_0xffffffff",
+    "seconds": "1",
+    "timestamp": "0",
+    "key": "colour",
+    "name": "log.retention.ms",
+    "value": "60000",
+    "count": "1",
+    "position": "1",
+    "ledger": "0",
+    "entry": "0",
+    "version": "0",
+}
+_BODIES = {
+    "partitions": b"2",
+    "properties": b'{"colour":"blue"}',
+    "schema": json.dumps({"type": "AVRO", "schema": json.dumps(_SCHEMA)}).encode(),
+    "compatibility": json.dumps({"type": "AVRO", "schema": json.dumps(_SCHEMA)}).encode(),
+    "version": json.dumps({"type": "AVRO", "schema": json.dumps(_SCHEMA)}).encode(),
+    "permissions": b'["consume"]',
+    "{role}": b'["consume"]',
+    "retention": b'{"retentionTimeInMinutes":1,"retentionSizeInMB":1}',
+    "messageTTL": b"60",
+    "deduplication": b"true",
+    "{tenant}": b'{"adminRoles":["bob"],"allowedClusters":["standalone"]}',
+}
+"""What is sent to paths that end so; to others an empty object."""
+_HERE = Address("pulsar://127.0.0.1:6650", "", "http://127.0.0.1:8080", "")
+
+
+def rest_paths() -> Iterator[tuple[str, Ask, Ask]]:
+    """Give every route of the admin REST with a way to ask it about red's things, and one about blue's namesakes."""
+    for route in ROUTES:
+        body = b""
+        if route.method in ("PUT", "POST"):
+            body = _BODIES.get(route.full_path.rpartition("/")[2], b"{}")
+        of_red, of_blue = (
+            partial(_rest, route.method, _filled(route.full_path, _VALUES | {"tenant": tenant}), body)
+            for tenant in ("red", "blue")
+        )
+        yield f"{route.method} {_plain(route.full_path)}", of_red, of_blue
+
+
+async def _rest(method: str, path: str, body: bytes, house: House, asker: Asker) -> tuple[Outcome, bytes]:
+    headers = [(b"authorization", b"Bearer " + asker.proof.encode())] if asker.proof else []
+    _asked.house = house
+    return _outcome(*await _call(_rest_app(), method, path, headers, body))
+
+
+class _Asked:
+    """The services of the house that is asked now: one application, which takes a while to make, does for all."""
+
+    house: House
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.house.pulsar.services, name)
+
+
+_asked = _Asked()
+
+
+@cache
+def _rest_app() -> Any:
+    return make_app(_asked, lambda: _HERE)  # type: ignore[arg-type]
+
+
+def registry_paths() -> Iterator[tuple[str, Ask]]:
+    """Give every route of the schema registry, by the subject's short name and by its full one."""
+    for route in endpoints.ROUTES:
+        named = "{subject" in route.path
+        for way in ("short", "full") if named else ("",):
+            subject = "red/default/ruby-value" if way == "full" else "ruby-value"
+            values = {"id": "1", "version": "1", "subject": subject}
+            body = b""
+            if route.method in ("PUT", "POST"):
+                level = {"compatibility": "NONE", "mode": "READWRITE"}
+                body = json.dumps({"schema": json.dumps(_SCHEMA)} | level).encode()
+            path = _plain(route.path)
+            ask = partial(_registry, route.method, _filled(route.path, values), body)
+            yield f"{route.method} {path}" + (f", {way}" if way else ""), ask
+
+
+async def _registry(method: str, path: str, body: bytes, house: House, asker: Asker) -> tuple[Outcome, bytes]:
+    headers = []
+    if asker.proof and not house.tenants:
+        headers = [(b"authorization", b"Bearer " + asker.proof.encode())]
+    elif asker.proof:
+        said = base64.b64encode(f"{asker.home}:token:{asker.proof}".encode())
+        headers = [(b"authorization", b"Basic " + said)]
+    app = App(house.broker, registries_of(house.broker))
+    return _outcome(*await _call(app, method, path, headers, body))
+
+
+def _plain(path: str) -> str:
+    return _VALUE.sub(r"{\1}", path)
+
+
+def _filled(path: str, values: dict[str, str]) -> str:
+    return _VALUE.sub(lambda match: quote(values[match[1]], safe=""), path)
+
+
+def _outcome(status: int, answer: bytes) -> tuple[Outcome, bytes]:
+    assert status < 500, answer
+    if status == 401:
+        return Outcome.not_let_in, answer
+    return Outcome.refused if status == 403 else Outcome.answered, answer
+
+
+async def _call(
+    app: Any, method: str, path: str, headers: list[tuple[bytes, bytes]], body: bytes
+) -> tuple[int, bytes]:
+    from urllib.parse import unquote
+
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": method,
+        "path": unquote(path),
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": b"",
+        "headers": headers,
+        "scheme": "http",
+        "server": ("127.0.0.1", 8080),
+        "client": ("127.0.0.1", 40_000),
+        "state": {},
+    }
+    said: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    await app(scope, receive, send)
+    return said[0]["status"], b"".join(each.get("body", b"") for each in said[1:])
