@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from magnetar.admin.ledgers_repair import repair
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.files.layout import index_path, ledger_path
 from magnetar.metadata import DirectoryLock
+from magnetar.metadata.seal import Seal, decode_seal, encode_seal
 from tests.ledger.directory import LOGS, POLICY, content, fill, with_engine
 from tests.ledger.entries import append_durably
 from tests.ledger.test_damage import flip
@@ -148,3 +150,24 @@ def test_dump_shows_entries_and_damage(data: Path) -> None:
         dump(data, ledger=12345)
     with pytest.raises(NotThere):
         verify(data / "nowhere")
+
+
+def test_rows_that_do_not_add_up_are_taken_with_leave_and_no_ledger_is_deleted(data: Path) -> None:
+    before = content(data)
+    whole = sorted((data / "ledgers").glob("*/*"))
+    database = sqlite3.connect(data / "metadata.sqlite")
+    database.execute("UPDATE digest SET nodes = nodes - 1, crcs = crcs + 1")
+    database.commit()
+    database.close()
+    seal = data / "metadata.sqlite.seal"
+    seal.write_bytes(encode_seal(Seal(decode_seal(seal.read_bytes(), "").commits, 0, 0)))
+    report = verify(data)
+    (damage,) = report.findings
+    assert "--drop-damaged" in damage.do
+    with pytest.raises(AdminError, match="not those of the last commit"):
+        repair(data)
+    done = repair(data, drop_damaged=True)
+    assert [action.what.partition(":")[0] for action in done.actions] == ["its rows were taken as they are"]
+    assert done.left == ()
+    assert sorted((data / "ledgers").glob("*/*")) == whole
+    assert content(data) == before

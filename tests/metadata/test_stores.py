@@ -112,7 +112,9 @@ def test_any_byte_flipped_while_closed_is_noticed(tmp_path: Path) -> None:
     SqliteStore(file).close()
 
 
-def test_a_byte_flipped_after_a_crash_is_noticed_or_changes_nothing(tmp_path: Path) -> None:
+def test_a_byte_flipped_after_a_crash_is_noticed_or_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     live = tmp_path / "live"
     store = filled(live / "metadata.sqlite")
     before = list(store.scan("/"))
@@ -124,6 +126,7 @@ def test_a_byte_flipped_after_a_crash_is_noticed_or_changes_nothing(tmp_path: Pa
         name = dice.choice(["metadata.sqlite", "metadata.sqlite-wal", "metadata.sqlite.seal"])
         damaged = file.with_name(name)
         flip(damaged, dice.randrange(damaged.stat().st_size))
+        caplog.clear()
         try:
             again = SqliteStore(file)
         except MetadataCorrupt:
@@ -131,6 +134,7 @@ def test_a_byte_flipped_after_a_crash_is_noticed_or_changes_nothing(tmp_path: Pa
         else:
             assert list(again.scan("/")) == before, f"seed {seed}"
             again.close()
+            noticed += "torn or damaged" in caplog.text
     assert noticed > 20
     store.close()
 

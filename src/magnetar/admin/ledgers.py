@@ -24,7 +24,14 @@ from magnetar.ledger.files.recovery import closed_at
 from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.ledger.info import ROOT, ManagedLedgerInfo, decode_info, is_managed_ledger
 from magnetar.ledger.port import LedgerSummary
-from magnetar.metadata import DirectoryInUse, DirectoryLock, MetadataCorrupt, MetadataError, SqliteStore
+from magnetar.metadata import (
+    DirectoryInUse,
+    DirectoryLock,
+    MetadataCorrupt,
+    MetadataError,
+    RowsMismatch,
+    SqliteStore,
+)
 from magnetar.metadata.seal import decode_seal, file_crc
 
 REPAIR = "magnetar ledger repair"
@@ -80,6 +87,7 @@ class _Tally:
     entries: int = 0
     bytes: int = 0
     findings: list[Finding] = field(default_factory=list)
+    metadata_is_whole: bool = True
 
     def add(self, gravity: Gravity, file: Path, at: int, what: str, do: str, **where: int | str) -> None:
         self.findings.append(Finding(gravity, str(file), at, what, do, **where))  # type: ignore[arg-type]
@@ -98,7 +106,7 @@ def verify(data: Path) -> Report:
         known: set[Path] = set()
         for name, info in logs.items():
             _log(tally, name, info, known)
-        if not live:
+        if not live and tally.metadata_is_whole:  # else nobody knows what refers to them
             _strangers(tally, known)
     return Report(
         str(data), live, tally.logs, tally.ledgers, tally.entries, tally.bytes, tuple(tally.findings)
@@ -139,7 +147,10 @@ def _metadata(tally: _Tally) -> dict[str, ManagedLedgerInfo]:
         finally:
             store.close()
     except MetadataError as error:
+        if isinstance(error, RowsMismatch):
+            do += f"; each row is whole, and '{REPAIR} --drop-damaged' takes those that are there"
         tally.add(Gravity.damage, file, -1, str(error), do)
+        tally.metadata_is_whole = False
         return found
     for path, stored in nodes:
         try:

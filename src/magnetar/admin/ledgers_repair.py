@@ -29,7 +29,7 @@ from magnetar.ledger.files.recovery import closed_at, describe, kept_index
 from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.ledger.info import ROOT, ManagedLedgerInfo, decode_info, encode_info, is_managed_ledger
 from magnetar.ledger.port import LedgerSummary
-from magnetar.metadata import MetadataError, SqliteStore
+from magnetar.metadata import MetadataError, RowsMismatch, SqliteStore
 from magnetar.records.entry import decode_entry, latest_timestamp
 
 
@@ -66,8 +66,16 @@ def repair(data: Path, *, drop_damaged: bool = False) -> Repair:
         raise AdminError(f"{data} is in use by a broker", "Stop the broker first.")
     if before.is_whole and not before.findings:
         return Repair(str(data), (), ())
+    if drop_damaged and (taken := _take_rows(data)):
+        # Where rows are missing, the files they named are all that is left of them: this run deletes none.
+        return Repair(str(data), (taken,), verify(data).findings)
     try:
         store = SqliteStore(data / "metadata.sqlite")
+    except RowsMismatch as error:
+        raise AdminError(
+            f"the metadata is not what it was: {error}",
+            "Restore it from a copy; or --drop-damaged takes the rows that are there, each of which is whole.",
+        ) from error
     except MetadataError as error:
         raise AdminError(f"the metadata cannot be mended: {error}", "Restore it from a copy.") from error
     try:
@@ -78,6 +86,21 @@ def repair(data: Path, *, drop_damaged: bool = False) -> Repair:
     finally:
         store.close()
     return Repair(str(data), tuple(mender.actions), verify(data).findings)
+
+
+def _take_rows(data: Path) -> Action | None:
+    """Take the metadata's rows as they are, where they are whole and only do not add up to those of the last commit."""
+    file = data / "metadata.sqlite"
+    try:
+        SqliteStore(file).close()
+    except RowsMismatch:
+        SqliteStore(file, takes_rows=True).close()
+        return Action(
+            str(file), -1, "its rows were taken as they are: each is whole, though some may be missing"
+        )
+    except MetadataError:
+        pass
+    return None
 
 
 class _Mender:

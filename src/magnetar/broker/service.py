@@ -30,8 +30,10 @@ from magnetar.broker.settings import Settings
 from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.metadata import SqliteStore
+from magnetar.metadata.modes import FILE_MODE, FOLDER_MODE
 
 ADDRESS_FILE = "broker.json"
+_LOCK_CHECK_S = 10.0
 _log = logging.getLogger("magnetar.broker")
 
 
@@ -66,7 +68,7 @@ class BrokerService:
         self.handlers = load_handlers(protocols, self.settings.protocol_handler_directory)
         for handler in self.handlers:
             handler.initialize(self.settings)
-        self.root.mkdir(parents=True, exist_ok=True)
+        self.root.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         self._store = SqliteStore(self.root / "metadata.sqlite")
         try:
             await self._start(wanted, pulsar, web, registry)
@@ -87,6 +89,9 @@ class BrokerService:
         await self._engine.start()
         self.broker = Broker(self.settings, self._store, self._engine)
         await self.broker.start()
+        self.broker.background.repeat(
+            "looking after the lock file", lambda: _LOCK_CHECK_S, self._renew_lock, essential=True
+        )
         for handler in self.handlers:
             await handler.start(self.broker)
         first = self.handlers[0]
@@ -100,6 +105,14 @@ class BrokerService:
             [await self._listen(listener, keeps_schemas) for listener in registry]
         )
         self._tell_address()
+
+    async def _renew_lock(self) -> None:
+        if self._store.lock.renew():
+            _log.error(
+                "the lock file of %s was removed or replaced by somebody, and is made again; the directory itself is "
+                "locked, too, so no other broker came in",
+                self.root,
+            )
 
     async def _listen(self, listener: Listener, handler: ProtocolHandler) -> Listener:
         """Open one listener; a client may come at once, so it is bound before it is served."""
@@ -135,7 +148,11 @@ class BrokerService:
             word["http"] = [url(listener) for listener in self.web_listeners]
         if self.registry_listeners:
             word["schema-registry"] = [url(listener) for listener in self.registry_listeners]
-        (self.root / ADDRESS_FILE).write_text(json.dumps(word) + "\n")
+        draft = self.root / (ADDRESS_FILE + ".tmp")
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+        with open(fd, "w", encoding="utf-8") as file:
+            file.write(json.dumps(word) + "\n")
+        draft.rename(self.root / ADDRESS_FILE)
 
     async def close(self) -> None:
         """Stop serving, make everything durable, and let go of the data directory.

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from magnetar.ledger.kernel_writes import KernelWrites
+from magnetar.metadata.modes import FILE_MODE, FOLDER_MODE
 from magnetar.records.compression import Buffer
 
 BLOCK_BYTES = 4096
@@ -110,12 +111,12 @@ class RealFile(File):
     def __init__(self, path: Path, *, create: bool) -> None:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         try:
-            self._fd = os.open(path, flags, 0o644)
+            self._fd = os.open(path, flags, FILE_MODE)
         except FileNotFoundError:
             if not create:
                 raise
             _make_folder(path.parent)
-            self._fd = os.open(path, flags, 0o644)
+            self._fd = os.open(path, flags, FILE_MODE)
 
     def write(self, parts: Sequence[Buffer], at: int) -> None:
         due = sum(map(len, parts))
@@ -181,7 +182,7 @@ class RealJournalFile(JournalFile):
     @staticmethod
     def _prepare(path: Path, size: int) -> None:
         """Write the file once, so that later writes change no metadata of the file system."""
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             zeros = bytes(1 << 20)
             at = os.fstat(fd).st_size
@@ -260,15 +261,23 @@ class RealDisk(Disk):
 def _draft_of(path: Path, data: Buffer) -> Path:
     draft = path.with_name(path.name + ".tmp")
     _make_folder(path.parent)
-    draft.write_bytes(data)
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+    with open(fd, "wb", 0) as file:
+        _write_all(file.fileno(), data)
     return draft
+
+
+def _write_all(fd: int, data: Buffer) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
 
 
 def _make_folder(folder: Path) -> None:
     """Make a folder, and its entries in those above it durable."""
     if not folder.is_dir():
         _make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(FOLDER_MODE, exist_ok=True)
         _sync_folder(folder.parent)
 
 

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from magnetar.ledger.port import wall_clock_ms
+from magnetar.metadata.modes import FILE_MODE, FOLDER_MODE
 
 FOLDER = "pins"
 EVERYTHING = -1
@@ -32,10 +33,10 @@ class Pin:
 
     def __init__(self, root: Path, needs: Mapping[str, int], *, until_ms: int = 0) -> None:
         folder = root / FOLDER
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(FOLDER_MODE, exist_ok=True)
         self._path = folder / f"{os.getpid()}-{uuid.uuid4().hex}.pin"
         draft = self._path.with_suffix(".new")
-        self._fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         fcntl.flock(self._fd, fcntl.LOCK_EX)
         self._until_ms = until_ms
         self.move(needs)

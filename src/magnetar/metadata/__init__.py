@@ -10,6 +10,7 @@ from magnetar.metadata.errors import (
     MetadataError,
     MetadataUnavailable,
     NotFound,
+    RowsMismatch,
 )
 from magnetar.metadata.lock import DirectoryLock
 from magnetar.metadata.memory import MemoryStore
@@ -28,6 +29,7 @@ __all__ = [
     "MetadataStore",
     "MetadataUnavailable",
     "NotFound",
+    "RowsMismatch",
     "SqliteStore",
     "Stored",
 ]

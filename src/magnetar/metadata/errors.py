@@ -37,6 +37,10 @@ class MetadataCorrupt(MetadataError):
         self.path = path
 
 
+class RowsMismatch(MetadataCorrupt):
+    """Every row is whole, but together they are not those of the last commit: some may be missing, or too many."""
+
+
 class MetadataUnavailable(MetadataError):
     """The disk refuses (full, read-only, I/O error); nothing was changed, and a later try may succeed."""
 

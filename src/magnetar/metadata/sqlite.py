@@ -4,22 +4,35 @@ Write-ahead log with ``synchronous=FULL``, so a write that returned survives pow
 every row carries a crc32c over path, version and value; one row, written in every transaction, holds the number of
 rows, the xor of their checksums and the number of commits, so lost and resurrected rows are noticed; and the seal
 beside the file (`magnetar.metadata.seal`) covers what rows do not. Other processes may read while a broker writes.
+
+What the disk did to a commit that failed is in doubt: its bytes may be in the log and come back with the next start. So
+the digest is read from the database by every transaction, never remembered, and an empty commit is made in the doubtful
+one's place at once, if the disk lets us; any later one does the same.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import struct
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from magnetar.metadata.errors import BadVersion, MetadataCorrupt, MetadataUnavailable, NotFound
+from magnetar.metadata.errors import (
+    BadVersion,
+    MetadataCorrupt,
+    MetadataError,
+    MetadataUnavailable,
+    NotFound,
+    RowsMismatch,
+)
 from magnetar.metadata.lock import DirectoryLock
+from magnetar.metadata.modes import FILE_MODE
 from magnetar.metadata.port import MetadataStore, Stored, below, check_path, child_names
-from magnetar.metadata.seal import SealFile
+from magnetar.metadata.seal import Seal, SealFile
 from magnetar.records.crc import crc32c
 
 _SCHEMA = """
@@ -38,6 +51,9 @@ _DISK = {
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_PROTOCOL,
 }
 _VERSION = struct.Struct(">q")
 
@@ -60,24 +76,36 @@ def row_crc(path: str, value: bytes, version: int) -> int:
 class SqliteStore(MetadataStore):
     """Open the store in ``file``, and lock its directory unless ``read_only``.
 
-    Raises `DirectoryInUse`, or `MetadataCorrupt` with the damaged node or file. Threads may share one store.
+    Raises `DirectoryInUse`, `MetadataUnavailable`, or `MetadataCorrupt` with the damaged node or file; but with
+    ``takes_rows``, rows that are whole are taken for those of the last commit. Threads may share one store.
     """
 
-    def __init__(self, file: Path, *, read_only: bool = False) -> None:
+    def __init__(self, file: Path, *, read_only: bool = False, takes_rows: bool = False) -> None:
         self._file = file
+        self._takes_rows = takes_rows
+        self.trouble = ""
+        """What the disk refused last, until a commit succeeds again."""
+        self.in_doubt = False
+        """Whether what the last commit, which failed, wrote may come back with the next start."""
+        self._held = ExitStack()
+        """What is let go of at the end, the last first."""
         self._guard = threading.RLock()
         self._depth = 0
         self._closed = False
         self._digest = Digest(0, 0, 0)
-        self._lock = None if read_only else DirectoryLock(file.parent)
         self._seal: SealFile | None = None
         try:
             if read_only:
                 self._db = self._connect(f"{file.resolve().as_uri()}?mode=ro")
             else:
+                self.lock = DirectoryLock(file.parent)
+                self._held.callback(self.lock.release)
                 self._open_sealed()
+        except OSError as error:
+            self._held.close()
+            raise MetadataUnavailable(f"{error.filename or file}: {error.strerror or error}") from error
         except BaseException:
-            self._release()
+            self._held.close()
             raise
 
     def get(self, path: str) -> Stored | None:
@@ -92,6 +120,7 @@ class SqliteStore(MetadataStore):
                 raise BadVersion(path, expected_version, actual)
             value, version = bytes(value), actual + 1
             crc = row_crc(path, value, version)
+            self._check_begun()
             with self._translated():
                 self._db.execute(
                     "INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?)", (path, value, version, crc)
@@ -108,6 +137,7 @@ class SqliteStore(MetadataStore):
                 raise NotFound(path)
             if expected_version is not None and expected_version != row[1]:
                 raise BadVersion(path, expected_version, row[1])
+            self._check_begun()
             with self._translated():
                 self._db.execute("DELETE FROM node WHERE path = ?", (path,))
             nodes, crcs, commits = self._digest
@@ -133,43 +163,83 @@ class SqliteStore(MetadataStore):
             if self._depth:
                 yield
                 return
-            with self._translated():
-                self._db.execute("BEGIN IMMEDIATE")
+            self._begin()
             before, self._depth = self._digest, 1
             try:
                 yield
                 self._commit(changed=self._digest != before)
             except BaseException:
-                self._digest = before
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
+                self._take_back()
                 raise
             finally:
                 self._depth = 0
+
+    def _begin(self) -> None:
+        with self._translated():
+            self._db.execute("BEGIN IMMEDIATE")
+        try:
+            self._digest = self._stored_digest()
+        except BaseException:
+            self._take_back()
+            raise
+
+    def _commit(self, *, changed: bool) -> None:
+        self._check_begun()
+        if changed:
+            self._digest = self._digest._replace(commits=self._digest.commits + 1)
+            with self._translated():
+                self._db.execute("UPDATE digest SET nodes = ?, crcs = ?, commits = ?", self._digest)
+        try:
+            with self._translated():
+                self._db.execute("COMMIT")
+        except MetadataError:
+            self._take_back()
+            self.in_doubt = changed and not self._is_settled()
+            raise
+        if changed:
+            self.in_doubt, self.trouble = False, ""
+            if self._seal is not None:
+                self._seal.follow(self._digest.commits)
+
+    def _check_begun(self) -> None:
+        """Raise unless the transaction is under way: SQLite itself takes one back after some failures."""
+        if not self._db.in_transaction:
+            raise MetadataUnavailable(f"{self._file}: the disk failed in the midst of a transaction")
+
+    def _take_back(self) -> None:
+        if self._db.in_transaction:
+            with suppress(sqlite3.DatabaseError):  # what made it necessary is what is told
+                self._db.execute("ROLLBACK")
+
+    def _is_settled(self) -> bool:
+        """Write over what a failed commit may have left in the log, and tell whether that could be done."""
+        try:
+            self._begin()
+            commits = self._digest.commits + 1
+            with self._translated():
+                self._db.execute("UPDATE digest SET commits = ?", (commits,))
+                self._db.execute("COMMIT")
+        except MetadataError:
+            self._take_back()
+            return False
+        if self._seal is not None:
+            self._seal.follow(commits)
+        return True
 
     def close(self) -> None:
         with self._guard:
             if self._closed:
                 return
             self._closed = True
-            if self._seal is None:
+            try:
+                if self._seal is not None:
+                    with self._translated():
+                        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 self._db.close()
-                return
-            with self._translated():
-                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            self._db.close()
-            self._seal.close()
-            self._seal = None
-            self._release()
-
-    def _commit(self, *, changed: bool) -> None:
-        with self._translated():
-            if changed:
-                self._digest = self._digest._replace(commits=self._digest.commits + 1)
-                self._db.execute("UPDATE digest SET nodes = ?, crcs = ?, commits = ?", self._digest)
-            self._db.execute("COMMIT")
-        if changed and self._seal is not None:
-            self._seal.follow(self._digest.commits)
+                if self._seal is not None:
+                    self._seal.close()
+            finally:
+                self._held.close()
 
     def check(self) -> None:
         """Read every row; raise `MetadataCorrupt` unless they are those of the last commit."""
@@ -189,14 +259,18 @@ class SqliteStore(MetadataStore):
 
     def _open_sealed(self) -> None:
         self._seal = SealFile(self._file)
+        self._held.callback(self._seal.abandon)
         known = self._seal.verify()
         self._seal.break_open(known.commits)
+        os.close(
+            os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        )  # SQLite would say 0644
         self._db = self._connect(self._file.resolve().as_uri())
         with self._translated():
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.executescript(_SCHEMA)
-            self._digest = self._verified_digest()
+            self._digest = self._taken_digest(known) if self._takes_rows else self._verified_digest()
             if (health := self._db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
                 raise MetadataCorrupt(str(self._file), str(health))
         if self._digest.commits < known.commits:
@@ -206,19 +280,41 @@ class SqliteStore(MetadataStore):
     def _connect(self, uri: str) -> sqlite3.Connection:
         with self._translated():
             db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5)
+            self._held.callback(db.close)
             # A damaged path must still be readable enough to be named.
             db.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
             return db
 
     def _verified_digest(self) -> Digest:
         """Check each row, then that they are the rows of the last commit."""
+        nodes, crcs = self._sum()
+        digest = self._stored_digest()
+        if digest[:2] != (nodes, crcs):
+            raise RowsMismatch(str(self._file), f"its {nodes} rows are not those of the last commit")
+        return digest
+
+    def _taken_digest(self, known: Seal) -> Digest:
+        """Check each row, and write the digest of those that are there."""
+        nodes, crcs = self._sum()
+        digest = self._stored_digest()
+        if digest[:2] != (nodes, crcs):
+            digest = Digest(nodes, crcs, max(digest.commits, known.commits) + 1)
+            self._db.execute("UPDATE digest SET nodes = ?, crcs = ?, commits = ?", digest)
+        return digest
+
+    def _sum(self) -> tuple[int, int]:
+        """Give how many rows there are, and the xor of their checksums; raise for one that does not bear its own."""
         nodes = crcs = 0
         for row in self._db.execute("SELECT path, value, version, crc FROM node"):
             _checked(*row)
             nodes, crcs = nodes + 1, crcs ^ row[3]
-        row = self._db.execute("SELECT nodes, crcs, commits FROM digest").fetchone()
-        if row is None or row[:2] != (nodes, crcs):
-            raise MetadataCorrupt(str(self._file), f"its {nodes} rows are not those of the last commit")
+        return nodes, crcs
+
+    def _stored_digest(self) -> Digest:
+        with self._translated():
+            row = self._db.execute("SELECT nodes, crcs, commits FROM digest").fetchone()
+        if row is None or not all(type(each) is int for each in row):
+            raise MetadataCorrupt(str(self._file), "the row that sums up all others is gone or damaged")
         return Digest(*row)
 
     @contextmanager
@@ -230,14 +326,9 @@ class SqliteStore(MetadataStore):
             # The low byte is the class of the error, the rest says which kind.
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
             if code in _DISK:
-                raise MetadataUnavailable(f"{self._file}: {error}") from error
+                self.trouble = f"{self._file}: {error}"
+                raise MetadataUnavailable(self.trouble) from error
             raise MetadataCorrupt(str(self._file), str(error)) from error
-
-    def _release(self) -> None:
-        if self._seal is not None:
-            self._seal.abandon()
-        if self._lock is not None:
-            self._lock.release()
 
 
 def _checked(path: str, value: bytes, version: int, crc: int) -> Stored:
