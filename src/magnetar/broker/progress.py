@@ -55,6 +55,11 @@ class Progress:
         self._linked = frozenset(linked)
         self._news: dict[Read, int | None] = {}
 
+    @property
+    def links(self) -> bool:
+        """Whether any names are linked."""
+        return bool(self._linked)
+
     def is_linked(self, name: str) -> bool:
         """Whether a group and a subscription of this name share one progress."""
         return name in self._linked or "*" in self._linked

@@ -10,14 +10,17 @@ tools show it, reset it, delete it, but no consumer may subscribe to it, unless 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import quote
+from weakref import WeakKeyDictionary, WeakSet
 
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError, TopicNotFound
 from magnetar.broker.progress import GroupIsActive, Read
+from magnetar.broker.slices import sliced
 from magnetar.ledger.errors import LedgerError, OffsetOutOfRange
 from magnetar.ledger.port import Position
 from magnetar.metadata import MetadataError
@@ -30,6 +33,7 @@ from magnetar.pulsar.topics import PulsarTopics
 from magnetar.records.errors import RecordsError
 
 _MARKS = "/magnetar/group-cursors"
+_MOST_ROUNDS = 16  # what fails again and again is tried each 16 s
 _log = logging.getLogger("magnetar.pulsar")
 
 
@@ -40,8 +44,15 @@ class GroupCursors:
         self._broker = broker
         self._topics = topics
         self._progress = broker.progress
-        self._told: dict[tuple[PulsarTopic, str], int] = {}
-        """What was last committed for a linked group."""
+        self._told: WeakKeyDictionary[PulsarTopic, dict[str, int]] = WeakKeyDictionary()
+        """What a linked group is known to have committed, by its name."""
+        self._behind: dict[Read, int | None] = {}
+        """What groups committed and their cursors have not followed yet."""
+        self._failed: dict[object, tuple[int, int]] = {}
+        """Of whom something failed: how often in a row, and in which round it is tried again."""
+        self._rounds = 0
+        self._owed: WeakSet[Subscription] = WeakSet()
+        """Those whose consumers stopped for a group that could not be told yet how far they were."""
         self._urgent: set[asyncio.Task[None]] = set()
         self._progress.listening = True
         self._progress.joining = self._joining
@@ -53,18 +64,45 @@ class GroupCursors:
         return not self._progress.is_linked(name) and self._broker.store.get(_mark(topic, name)) is not None
 
     async def synchronise(self) -> None:
-        """Do what is due."""
+        """Do what is due, and what could not be done before."""
+        self._rounds += 1
         for read, offset in self._progress.take().items():
-            try:
-                await self._follow(read, offset)
-            except TopicNotFound:
-                continue
-            except (LedgerError, MetadataError, BrokerError, PulsarError, RecordsError) as error:
-                _log.error("the cursor of group %s on %s cannot follow: %s", read.group, read.topic, error)
-        for topic in self._topics.all_open():
+            self._behind[read] = offset
+            self._failed.pop(read, None)
+        async for read in sliced(self._behind):
+            async with self._trying(
+                read, f"the cursor of group {read.group} on {read.topic} cannot follow"
+            ) as now:
+                if now:
+                    with contextlib.suppress(TopicNotFound):
+                        await self._follow(read, self._behind[read])
+                    del self._behind[read]
+        if self._progress.links:
+            await self._link_all()
+
+    async def _link_all(self) -> None:
+        async for topic in sliced(self._topics.all_open()):
             for name, subscription in list(topic.subscriptions.items()):
                 if subscription.cursor.is_durable and self._progress.is_linked(name):
-                    await self._link(topic, subscription)
+                    what = f"group {name} cannot follow its subscription on {topic.name}"
+                    async with self._trying((topic.log.name, name), what) as now:
+                        if now:
+                            await self._link(topic, subscription)
+
+    @asynccontextmanager
+    async def _trying(self, who: object, what: str) -> AsyncIterator[bool]:
+        """Tell whether to try something now; what fails is logged once and tried again, each time a little later."""
+        failures, due = self._failed.get(who, (0, 0))
+        now = due <= self._rounds
+        try:
+            yield now
+        except (LedgerError, MetadataError, BrokerError, PulsarError, RecordsError) as error:
+            self._failed[who] = failures + 1, self._rounds + min(2**failures, _MOST_ROUNDS)
+            if not failures:
+                _log.error("%s: %s; it is tried again", what, error)
+        else:
+            if now:
+                self._failed.pop(who, None)
 
     async def _follow(self, read: Read, offset: int | None) -> None:
         """Put a group's cursor where the group is."""
@@ -83,7 +121,11 @@ class GroupCursors:
             found = await topic.subscription(Wanted(read.group, SubType.Exclusive, is_group=True))
         if await self.offset_of(topic, found) != offset:
             await self._put(topic, found, offset)
-        self._told[topic, read.group] = offset
+        self._owed.discard(found)
+        self._note_told(topic, read.group, offset)
+
+    def _note_told(self, topic: PulsarTopic, name: str, offset: int) -> None:
+        self._told.setdefault(topic, {})[name] = offset
 
     async def _put(self, topic: PulsarTopic, subscription: Subscription, offset: int) -> None:
         log = topic.log
@@ -124,7 +166,7 @@ class GroupCursors:
         if groups is None:
             return
         active = groups.is_active(subscription.name)
-        if active and not subscription.paused:
+        if active and (not subscription.paused or subscription in self._owed):
             await self._hand_over(topic, subscription)
         elif not active and subscription.paused:
             subscription.go_on()
@@ -136,24 +178,30 @@ class GroupCursors:
         groups = self._progress.groups
         assert groups is not None
         offset = await self.offset_of(topic, subscription)
-        key = (topic, subscription.name)
-        if self._told.get(key) == offset:
+        if self._told.get(topic, {}).get(subscription.name) == offset:
             return
-        self._told[key] = offset
         read = Read(subscription.name, topic.topic.kafka_name, topic.index)
         if groups.committed(read) != offset:
             await groups.move(read, offset, though_active=True)
+        self._note_told(topic, subscription.name, offset)  # not before: what was refused is told again
 
     async def _hand_over(self, topic: PulsarTopic, subscription: Subscription) -> None:
         subscription.pause()
+        self._owed.add(subscription)
         await self._tell(topic, subscription)
+        self._owed.discard(subscription)
+
+    async def _hand_over_now(self, topic: PulsarTopic, subscription: Subscription) -> None:
+        what = f"group {subscription.name} cannot go on from its subscription on {topic.name}"
+        async with self._trying((topic.log.name, subscription.name), what):
+            await self._hand_over(topic, subscription)
 
     def _joining(self, group: str) -> None:
         """A member joins a linked group: its consumers stop now, before the member asks where to begin."""
         for topic in self._topics.all_open():
             subscription = topic.subscriptions.get(group)
             if subscription is not None and subscription.cursor.is_durable and not subscription.paused:
-                task = asyncio.get_running_loop().create_task(self._hand_over(topic, subscription))
+                task = asyncio.get_running_loop().create_task(self._hand_over_now(topic, subscription))
                 self._urgent.add(task)
                 task.add_done_callback(self._urgent.discard)
 
@@ -176,7 +224,7 @@ class GroupCursors:
             return
         offset = await self.offset_of(topic, subscription)
         await groups.move(Read(name, topic.topic.kafka_name, topic.index), offset)
-        self._told[topic, name] = offset
+        self._note_told(topic, name, offset)
 
     def check(self, topic: PulsarTopic, name: str) -> None:
         """Raise `GroupIsActive` if the cursor is that of a group with members."""
@@ -190,7 +238,7 @@ class GroupCursors:
         if groups is not None and self._has_group(topic, name):
             await groups.forget(Read(name, topic.topic.kafka_name, topic.index))
             self._unmark(topic, name)
-        self._told.pop((topic, name), None)
+        self._told.get(topic, {}).pop(name, None)
 
     def _has_group(self, topic: PulsarTopic, name: str) -> bool:
         return self._progress.is_linked(name) or self._broker.store.get(_mark(topic, name)) is not None

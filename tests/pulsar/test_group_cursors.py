@@ -1,0 +1,178 @@
+"""Groups and cursors that follow each other lose nothing when one of them cannot be moved for a while."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from magnetar.broker.progress import GroupIsActive, Read
+from magnetar.ledger.cursor import Start
+from magnetar.ledger.errors import StorageFailed
+from magnetar.pulsar.dispatch.base import SubType
+from magnetar.pulsar.dispatch.wanted import Wanted
+from magnetar.pulsar.group_cursors import GroupCursors
+from magnetar.pulsar.topic import PulsarTopic
+from magnetar.pulsar.topics import PulsarTopics
+from tests.admin.house import House
+from tests.pulsar.raw import entry
+
+GROUP = "g"
+
+
+class Groups:
+    """Kafka's side: what groups committed, whether they have members, and what it says next when it is to move one."""
+
+    def __init__(self) -> None:
+        self.active = False
+        self.offsets: dict[Read, int] = {}
+        self.refusals: list[Exception] = []
+        self.asked = 0
+
+    def is_active(self, group: str) -> bool:
+        return self.active
+
+    def committed(self, read: Read) -> int | None:
+        return self.offsets.get(read)
+
+    async def move(self, read: Read, offset: int, *, though_active: bool = False) -> None:
+        self.asked += 1
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.offsets[read] = offset
+
+    async def forget(self, read: Read) -> None:
+        self.offsets.pop(read, None)
+
+
+class Both:
+    """One topic of five entries, and what is on both sides of it."""
+
+    def __init__(self, house: House, topics: PulsarTopics, topic: PulsarTopic) -> None:
+        self.progress = house.services.broker.progress
+        self.progress._linked = frozenset([GROUP])
+        self.cursors = GroupCursors(house.services.broker, topics)
+        self.groups = self.progress.groups = Groups()
+        self.topic = topic
+        self.read = Read(GROUP, topic.topic.kafka_name, 0)
+
+    async def acknowledge(self, entries: int) -> None:
+        subscription = await self.topic.subscription(Wanted(GROUP, SubType.Exclusive, start=Start.earliest))
+        ledger = self.topic.log.ledgers()[-1].ledger_id
+        for entry_id in range(entries):
+            subscription.acks.done((ledger, entry_id))
+        subscription.flush_acks()
+
+    async def rounds(self, count: int) -> None:
+        for _ in range(count):
+            await self.cursors.synchronise()
+
+
+@pytest.fixture
+async def both(tmp_path: Path) -> AsyncIterator[Both]:
+    async with House(tmp_path / "data") as house:
+        partition = await house.topic()
+        topics = PulsarTopics(house.services.broker, lambda: 1000)
+        topic = await topics.open(partition.topic, 0)
+        for number in range(5):
+            durable = topic.log.append((entry(b"%d" % number),), messages=1, timestamp_ms=1).durable
+            if durable is not None:
+                await durable
+        yield Both(house, topics, topic)
+        await topics.close()
+
+
+@pytest.mark.parametrize("refusal", [GroupIsActive("loading"), StorageFailed("for a test")])
+async def test_what_was_refused_once_is_told_again(both: Both, refusal: Exception) -> None:
+    """Loading, or a write that failed: it is told all the same, though nothing more is acknowledged."""
+    await both.acknowledge(3)
+    both.groups.refusals = [refusal]
+    await both.rounds(1)
+    assert both.groups.offsets == {}
+    await both.rounds(1)
+    assert both.groups.offsets == {both.read: 3}
+    await both.rounds(3)
+    assert both.groups.asked == 2
+
+
+async def test_what_is_refused_again_and_again_is_asked_less_often_and_logged_once(
+    both: Both, caplog: pytest.LogCaptureFixture
+) -> None:
+    await both.acknowledge(3)
+    both.groups.refusals = [GroupIsActive("loading") for _ in range(5)]
+    await both.rounds(60)
+    assert both.groups.offsets == {both.read: 3}
+    assert both.groups.asked == 6
+    assert len([each for each in caplog.records if "cannot follow" in each.getMessage()]) == 1
+
+
+async def test_one_that_is_refused_holds_up_no_other(both: Both) -> None:
+    other = Read("h", both.read.topic, 0)
+    both.progress._linked = frozenset([GROUP, "h"])
+    await both.acknowledge(2)
+    await both.topic.subscription(Wanted("h", SubType.Exclusive))  # from the end on
+    both.groups.refusals = [GroupIsActive("loading")]
+    await both.rounds(1)
+    assert both.groups.offsets == {other: 5}
+
+
+async def test_members_that_come_while_it_cannot_be_told_go_on_from_there_in_the_end(both: Both) -> None:
+    await both.acknowledge(3)
+    await both.rounds(1)
+    assert both.groups.offsets == {both.read: 3}
+    await both.acknowledge(5)
+    both.groups.refusals = [GroupIsActive("loading")]
+    both.groups.active = True
+    both.progress.joining_group(GROUP)
+    await asyncio.gather(*both.cursors._urgent)
+    assert both.topic.subscriptions[GROUP].paused
+    assert both.groups.offsets == {both.read: 3}
+    await both.rounds(2)
+    assert both.groups.offsets == {both.read: 5}
+
+
+async def test_a_cursor_that_could_not_follow_follows_later(
+    both: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a group committed is not forgotten when its cursor cannot be moved; a newer commit takes its place."""
+    failing, put = [StorageFailed("for a test")] * 2, both.cursors._put
+
+    async def fails(*args: Any) -> None:
+        if failing:
+            raise failing.pop()
+        await put(*args)
+
+    monkeypatch.setattr(both.cursors, "_put", fails)
+    both.groups.active = True
+    both.progress.committed(GROUP, both.read.topic, 0, 2)
+    await both.rounds(1)
+    assert failing == [failing[0]]
+    both.progress.committed(GROUP, both.read.topic, 0, 4)
+    await both.rounds(2)
+    subscription = both.topic.subscriptions[GROUP]
+    assert await both.cursors.offset_of(both.topic, subscription) == 4
+    assert not both.cursors._behind
+
+
+async def test_very_many_commits_let_others_have_their_turn(
+    both: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("magnetar.broker.slices.SLICE_S", -1.0)
+    turns, commits = 0, 300
+    for number in range(commits):
+        both.progress.committed(f"other-{number}", both.read.topic, 0, 1)
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.get_running_loop().create_task(other())
+    await both.rounds(1)
+    others.cancel()
+    assert turns >= commits
+    assert len(both.topic.subscriptions) == commits
