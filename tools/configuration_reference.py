@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from magnetar.broker.kafka_dynamic_settings import WITHOUT_EFFECT
 from magnetar.broker.setting import SettingDef
 from magnetar.broker.settings import SETTINGS
 from magnetar.broker.topic_config import CONFIGS, TopicConfigDef
@@ -27,6 +28,16 @@ and, for those marked *while running*, from Kafka's tools (`kafka-configs --enti
 or for all of them. A wrong value ends the start with an error that names the setting, the value and what is allowed.
 
 Of several names for one setting in the same source, the one named first below is taken.
+"""
+
+BROKERS_KEPT = """
+### Changed while running, kept and shown, without effect
+
+What Kafka's brokers let operators change while they run (`kafka-configs --entity-type brokers --alter`) and what has no
+meaning here is checked as Kafka does, kept and shown. What would protect somebody is refused instead.
+
+| Configuration | Default | Why |
+|---|---|---|
 """
 
 TOPICS = """
@@ -58,7 +69,10 @@ def page() -> str:
         for config in CONFIGS.values()
         if not config.honoured
     )
-    return f"{HEAD}\n## Settings\n{rows}{TOPICS}{honoured}{KEPT}{kept}"
+    brokers = "".join(
+        f"| `{each.name}` | `{_shown(each.default)}` | {each.doc} |\n" for each in WITHOUT_EFFECT.values()
+    )
+    return f"{HEAD}\n## Settings\n{rows}{BROKERS_KEPT}{brokers}{TOPICS}{honoured}{KEPT}{kept}"
 
 
 def _setting(setting: SettingDef) -> str:

@@ -173,6 +173,22 @@ async def test_commits_that_come_together_go_out_together(groups: GroupCoordinat
     assert log.appends <= 2
 
 
+async def test_a_commit_that_takes_too_long_is_to_be_asked_again(log: SlowLog) -> None:
+    groups = GroupCoordinator(log, GroupSettings(offsets_commit_timeout_ms=20))
+    await groups.start()
+    await groups.loaded()
+    told = []
+    groups.on_committed = lambda *commit: told.append(commit)
+    log.open.clear()
+    with pytest.raises(Refused) as refused:
+        await committed(groups, "g", 3)
+    assert (refused.value.code, told) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, [])
+    log.open.set()
+    assert (await fetched(groups, "g"))["t"][0].offset == 3
+    assert told == [("g", "t", 0, 3)]
+    await groups.close()
+
+
 async def test_partitions_do_not_wait_for_each_other(groups: GroupCoordinator, log: SlowLog) -> None:
     log.open.clear()
     write = asyncio.create_task(committed(groups, "g", 1))

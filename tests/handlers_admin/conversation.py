@@ -28,6 +28,7 @@ class Client:
         context = SimpleNamespace(
             api_version=version,
             shows=lambda topic: True,
+            software=SimpleNamespace(name=""),
             listener=parse_listeners(self.broker.settings)[0],
             kafka=SimpleNamespace(
                 broker=self.broker, partitions=SimpleNamespace(size_of=lambda topic, index: 7)

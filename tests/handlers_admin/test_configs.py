@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from magnetar.broker.kafka_dynamic_settings import WITHOUT_EFFECT
+from magnetar.broker.settings import find
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages import alter_configs_request as replacing
 from magnetar.kafka.wire.messages import incremental_alter_configs_request as changing
@@ -21,6 +23,7 @@ from tests.handlers_admin.conversation import Client, client
 E = ErrorCode
 TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
+DYNAMIC, DEFAULT = 2, 5
 
 
 async def describe(kafka: Client, kind: int, name: str, *keys: str, version: int = 4):
@@ -165,6 +168,8 @@ async def test_single_configurations_change(kafka: Client) -> None:
         (TOPIC, "nix", [], E.UNKNOWN_TOPIC_OR_PARTITION, "nix"),
         (TOPIC, "", [], E.INVALID_REQUEST, "Default topic"),
         (BROKER, "0", [("listeners", SET, "PLAINTEXT://:1")], E.INVALID_REQUEST, "dynamically: [listeners]"),
+        (BROKER, "0", [("max.connection.creation.rate", SET, "1")], E.INVALID_REQUEST, "dynamically"),
+        (BROKER, "0", [("log.segment.delete.delay.ms", SET, "-9")], E.INVALID_REQUEST, "at least 0"),
         (BROKER, "0", [("log.retention.ms", SET, "x")], E.INVALID_REQUEST, "LONG"),
         (BROKER, "", [("log.cleanup.policy", SET, "x")], E.INVALID_REQUEST, "compact"),
         (BROKER, "0", [("log.retention.ms", APPEND, "1")], E.INVALID_CONFIG, "not LIST"),
@@ -179,6 +184,24 @@ async def test_changes_that_cannot_be_change_nothing(
     assert said == code
     assert message in why
     assert kafka.broker.topic("t").overrides == {"retention.ms": "5"}
+
+
+async def test_what_kafka_lets_operators_change_is_kept_and_shown(kafka: Client) -> None:
+    before = kafka.broker.settings
+    assert await value(kafka, BROKER, "0", "log.cleaner.threads") == ("1", DEFAULT)
+    for name in WITHOUT_EFFECT:
+        assert find(name) is None, "a setting of ours would be shown twice"
+        shown = (await value(kafka, BROKER, "0", name))[0]
+        assert await change(kafka, BROKER, "0", (name, SET, shown or "1")) == (0, None)
+    assert await change(kafka, BROKER, "0", ("log.cleaner.threads", SET, "2")) == (0, None)
+    assert await change(kafka, BROKER, "", ("log.cleaner.threads", SET, "3")) == (0, None)
+    assert await value(kafka, BROKER, "0", "log.cleaner.threads") == ("2", DYNAMIC)
+    assert [config.name for config in (await describe(kafka, BROKER, "")).configs] == ["log.cleaner.threads"]
+    again = await client(Path(kafka.broker.settings.data_dir), kafka.broker.store)
+    assert await value(again, BROKER, "0", "log.cleaner.threads") == ("2", DYNAMIC)
+    assert await change(kafka, BROKER, "0", ("log.cleaner.threads", DELETE, None)) == (0, None)
+    assert (await value(kafka, BROKER, "0", "log.cleaner.threads"))[0] == "3"
+    assert kafka.broker.settings == before
 
 
 async def test_replacing_forgets_what_is_not_named(kafka: Client) -> None:

@@ -89,6 +89,16 @@ def test_certificates_are_taken_in_each_form(form: str, authority: Authority, tm
             "ssl_keystore_key": one_line(key.read_text()),
         },
         "PKCS12": {"ssl_keystore_location": store, "ssl_keystore_password": "secret"},
+        "PKCS12, said": {
+            "ssl_keystore_location": store,
+            "ssl_keystore_password": "secret",
+            "ssl_keystore_type": "PKCS12",
+        },
+        "PKCS12 that Java takes for JKS": {
+            "ssl_keystore_location": store,
+            "ssl_keystore_password": "secret",
+            "ssl_keystore_type": "JKS",
+        },
     }[form]
     for context in (kafka_tls(settings(**given), "none"), pulsar_tls(settings(**given))):
         assert common_name(exchange(context, trusting(authority))[0]) == "broker"
@@ -123,7 +133,11 @@ def test_wrong_files_are_named(authority: Authority, tmp_path: Path) -> None:
         ({"tls_certificate_file_path": certificate, "tls_key_file_path": other}, "cannot be set up"),
         ({"tls_certificate_file_path": key, "tls_key_file_path": key}, "cannot be set up"),
         ({"ssl_keystore_location": java}, "keytool"),
+        ({"ssl_keystore_location": java, "ssl_keystore_type": "JKS"}, "keytool"),
         ({"ssl_keystore_location": __file__}, "neither PEM nor"),
+        ({"ssl_keystore_location": certificate, "ssl_keystore_type": "PKCS12"}, "PEM text, and .* PKCS12"),
+        ({"ssl_keystore_location": certificate, "ssl_keystore_type": "JKS"}, "PEM text, and .* JKS"),
+        ({"ssl_keystore_location": java, "ssl_keystore_type": "PEM"}, "no PEM text, and ssl.keystore.type"),
     ):
         with pytest.raises(InvalidConfig, match=why):
             kafka_tls(settings(**given), "none")

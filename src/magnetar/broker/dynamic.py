@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 
 from magnetar.broker.errors import NotDynamic
+from magnetar.broker.kafka_dynamic_settings import WITHOUT_EFFECT
 from magnetar.broker.setting import SettingDef
 from magnetar.broker.settings import Settings, find
 from magnetar.metadata import MetadataCorrupt, MetadataStore
@@ -24,7 +25,8 @@ class DynamicSettings:
 
     def settings(self, static: Settings) -> Settings:
         """Give what is in force."""
-        return static.with_values(self.default | self.own)
+        both = self.default | self.own
+        return static.with_values({name: text for name, text in both.items() if name not in WITHOUT_EFFECT})
 
     def replace(self, texts: Mapping[str, str], *, for_all: bool) -> None:
         """Keep new values (checked by `check_dynamic`) in place of the old ones."""
@@ -55,6 +57,8 @@ def check_dynamic(name: str, text: str) -> SettingDef:
 
 def dynamic_setting(name: str) -> SettingDef:
     """Give the setting of exactly this name if it may change while the broker runs."""
+    if name in WITHOUT_EFFECT:
+        return WITHOUT_EFFECT[name]
     found = find(name)
     if found is None or found[0].name != name or not found[0].dynamic:
         raise NotDynamic(f"Cannot update these configs dynamically: [{name}]")

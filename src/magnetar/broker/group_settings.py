@@ -80,7 +80,7 @@ class GroupSettings(LogSettings):
     offsets_commit_timeout_ms: int = setting(
         5000,
         Kind.INT,
-        "How long a commit may take before the client is told that it failed.",
+        "How long a commit may take to become durable before the client is told to ask again.",
         unit="ms",
         rule=at_least(1),
         pulsar=("offsetCommitTimeoutMs",),
@@ -98,18 +98,23 @@ class GroupSettings(LogSettings):
     transactional_id_expiration_ms: int = setting(
         604800000,
         Kind.INT,
-        "How long a silent transactional id is remembered.",
+        "Without effect until there are transactions: how long a silent transactional id is remembered.",
         unit="ms",
         rule=at_least(1),
         pulsar=("kafkaTransactionalIdExpirationMs",),
     )
     transaction_max_timeout_ms: int = setting(
-        900000, Kind.INT, "Longest transaction that a producer may ask for.", unit="ms", rule=at_least(1)
+        900000,
+        Kind.INT,
+        "Without effect until there are transactions: the longest that a producer may ask for.",
+        unit="ms",
+        rule=at_least(1),
     )
     transaction_state_log_num_partitions: int = setting(
         50,
         Kind.INT,
-        "Partitions of __transaction_state when it is created.",
+        "Partitions of __transaction_state when a client's asking for it creates it; "
+        "nothing is kept there until there are transactions.",
         rule=at_least(1),
         pulsar=("kafkaTxnLogTopicNumPartitions",),
     )

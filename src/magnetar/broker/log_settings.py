@@ -31,7 +31,7 @@ class LogSettings(SchemaRegistrySettings):
     default_replication_factor: int = setting(
         1,
         Kind.INT,
-        "Replication factor asked for when a topic does not say; here every topic has 1.",
+        "Without effect: Kafka's replication factor of topics that do not say; here every topic has 1.",
         rule=at_least(1),
     )
     auto_create_topics_enable: bool = setting(
@@ -236,7 +236,12 @@ class LogSettings(SchemaRegistrySettings):
 
     # Reading.
     fetch_max_bytes: int = setting(
-        57671680, Kind.INT, "Most that one Fetch answer holds.", unit="bytes", rule=at_least(1024)
+        57671680,
+        Kind.INT,
+        "Most that one Fetch answer holds, but for a first batch that is larger. "
+        "Answers stay at 4 MB whatever is set above that: larger ones are slower.",
+        unit="bytes",
+        rule=at_least(1024),
     )
     max_incremental_fetch_session_cache_slots: int = setting(
         1000, Kind.INT, "Fetch sessions that are remembered.", rule=at_least(0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from magnetar.broker.setting import Feed, setting
-from magnetar.broker.values import Kind, at_least, one_of
+from magnetar.broker.values import Kind, Rule, at_least, one_of
 
 SASL_MECHANISMS = ("PLAIN", "OAUTHBEARER", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
 """Those that a file may name; which are served is told in `magnetar.broker.auth`."""
@@ -185,11 +185,14 @@ class SecuritySettings:
     web_service_port_tls: str = setting(
         "", Kind.STRING, "Port on which Pulsar's admin REST is served over TLS (https); empty for none."
     )
-    ssl_keystore_type: str = setting(
-        "PEM",
+    ssl_keystore_type: str | None = setting(
+        None,
         Kind.STRING,
-        "Form of ssl.keystore.location; PEM and PKCS12 can be read.",
-        rule=one_of("PEM", "PKCS12", "JKS"),
+        "Form that ssl.keystore.location must have; where it is not given, the file tells. "
+        "With JKS, as in Java, a PKCS12 store is read; one that is JKS indeed is refused, with what to do.",
+        rule=Rule(
+            "String must be one of: PEM, PKCS12, JKS", lambda value: value in (None, "PEM", "PKCS12", "JKS")
+        ),
         pulsar=("kopSslKeystoreType",),
     )
     ssl_keystore_location: str = setting(
@@ -208,11 +211,14 @@ class SecuritySettings:
     ssl_key_password: str = setting(
         "", Kind.PASSWORD, "Password of the private key.", pulsar=("kopSslKeyPassword",)
     )
-    ssl_truststore_type: str = setting(
-        "PEM",
+    ssl_truststore_type: str | None = setting(
+        None,
         Kind.STRING,
-        "Form of ssl.truststore.location; PEM and PKCS12 can be read.",
-        rule=one_of("PEM", "PKCS12", "JKS"),
+        "Form that ssl.truststore.location must have; where it is not given, the file tells. "
+        "With JKS, as in Java, a PKCS12 store is read; one that is JKS indeed is refused, with what to do.",
+        rule=Rule(
+            "String must be one of: PEM, PKCS12, JKS", lambda value: value in (None, "PEM", "PKCS12", "JKS")
+        ),
         pulsar=("kopSslTruststoreType",),
     )
     ssl_truststore_location: str = setting(

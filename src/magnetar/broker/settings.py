@@ -108,7 +108,7 @@ class Settings(GroupSettings):
     max_connections_per_ip: int = setting(
         MAX_INT,
         Kind.INT,
-        "Connections from one address; more are closed at once.",
+        "Connections of Kafka's clients from one address; more are closed at once.",
         rule=at_least(0),
         dynamic=True,
     )
@@ -141,7 +141,8 @@ class Settings(GroupSettings):
     memory_cache_bytes: int = setting(
         32 * _MB,
         Kind.LONG,
-        "Bytes of the newest entries kept to serve readers at the tail.",
+        "Bytes kept of what was converted from Kafka's format for Pulsar's consumers, so that many of them cost "
+        "one conversion; 0 for none. The newest entries themselves are in the page cache.",
         unit="bytes",
         rule=at_least(0),
         pulsar=(Feed("managedLedgerCacheSizeMB", times(_MB)),),

@@ -13,16 +13,28 @@ if TYPE_CHECKING:
 _JKS_MAGIC = b"\xfe\xed\xfe\xed"
 
 
-def read_identity(path: Path, password: str, setting: str) -> bytes:
-    """Give the private key, its certificate and the chain of one file; raise `InvalidConfig`."""
-    content = read_file(path, setting)
+def read_identity(path: Path, password: str, setting: str, form: str | None = None) -> bytes:
+    """Give the private key, its certificate and the chain of one file; raise `InvalidConfig`.
+
+    ``form`` is what the file must be: PEM, PKCS12, or JKS, which Java has PKCS 12 stores go by as well.
+    """
+    content = _read(path, setting, form)
     return content if is_pem(content) else _identity(content, path, password, setting)
 
 
-def read_trust(path: Path, password: str, setting: str) -> bytes:
-    """Give the certificates of one file; raise `InvalidConfig`."""
-    content = read_file(path, setting)
+def read_trust(path: Path, password: str, setting: str, form: str | None = None) -> bytes:
+    """Give the certificates of one file, which must have that form; raise `InvalidConfig`."""
+    content = _read(path, setting, form)
     return content if is_pem(content) else _trust(content, path, password, setting)
+
+
+def _read(path: Path, setting: str, form: str | None) -> bytes:
+    content = read_file(path, setting)
+    if form is not None and (form == "PEM") != is_pem(content):
+        found = "PEM text" if is_pem(content) else "no PEM text"
+        kind = setting.replace(".location", ".type")
+        raise InvalidConfig(f"configuration {setting}: {path} is {found}, and {kind} says {form}")
+    return content
 
 
 def read_file(path: Path, setting: str) -> bytes:

@@ -145,8 +145,8 @@ _Reading = tuple[Callable[[], bytes], tuple[Path, ...]]
 def _kafka_identity(settings: SecuritySettings) -> _Reading | None:
     if settings.ssl_keystore_location:
         path = Path(settings.ssl_keystore_location)
-        password = settings.ssl_keystore_password
-        return lambda: stores.read_identity(path, password, "ssl.keystore.location"), (path,)
+        password, form = settings.ssl_keystore_password, settings.ssl_keystore_type
+        return lambda: stores.read_identity(path, password, "ssl.keystore.location", form), (path,)
     if settings.ssl_keystore_key or settings.ssl_keystore_certificate_chain:
         text = _inline(settings.ssl_keystore_key) + b"\n" + _inline(settings.ssl_keystore_certificate_chain)
         return lambda: text, ()
@@ -172,8 +172,8 @@ def _pulsar_identity(settings: SecuritySettings) -> _Reading | None:
 def _kafka_trust(settings: SecuritySettings) -> _Reading | None:
     if settings.ssl_truststore_location:
         path = Path(settings.ssl_truststore_location)
-        password = settings.ssl_truststore_password
-        return lambda: stores.read_trust(path, password, "ssl.truststore.location"), (path,)
+        password, form = settings.ssl_truststore_password, settings.ssl_truststore_type
+        return lambda: stores.read_trust(path, password, "ssl.truststore.location", form), (path,)
     if settings.ssl_truststore_certificates:
         text = _inline(settings.ssl_truststore_certificates)
         return lambda: text, ()

@@ -8,6 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from magnetar.broker.core import Broker
 from magnetar.broker.effective import Origin, Source
+from magnetar.broker.kafka_dynamic_settings import WITHOUT_EFFECT
 from magnetar.broker.setting import SettingDef
 from magnetar.broker.settings import SETTINGS, Settings, find
 from magnetar.broker.topic import Topic
@@ -84,14 +85,15 @@ class TopicRows(Generic[Row]):
 
 def broker_entries(broker: Broker) -> list[Entry]:
     """Give all settings of this broker, and what Kafka's tools look for besides."""
-    entries = [_entry(setting, broker.authority.setting_origins(setting)) for setting in SETTINGS.values()]
+    known = (*SETTINGS.values(), *WITHOUT_EFFECT.values())
+    entries = [_entry(setting, broker.authority.setting_origins(setting)) for setting in known]
     return sorted(entries + _fixed_entries(broker.settings))
 
 
 def default_entries(broker: Broker) -> list[Entry]:
     """Give only what was set for all brokers while they ran."""
     stored = sorted(broker.authority.dynamic.default.items())
-    by_name = {setting.name: setting for setting in SETTINGS.values()}
+    by_name = {setting.name: setting for setting in SETTINGS.values()} | WITHOUT_EFFECT
     return [
         _entry(by_name[name], [Origin(name, text, Source.DYNAMIC_DEFAULT_BROKER)]) for name, text in stored
     ]

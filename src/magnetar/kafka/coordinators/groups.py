@@ -193,16 +193,29 @@ class GroupCoordinator:
         """Keep offsets, durable on return; one code per commit. Raises `Refused`.
 
         ``tell`` is for whoever else keeps this progress; who has it from there does not want it back.
+        What is not durable within ``offsets.commit.timeout.ms`` is refused as Kafka does, with a code after which
+        clients ask again; it may become durable all the same.
         """
         now_ms = self._clock()
-        codes = await self._ask(
-            group_id,
-            lambda decider, token: decider.offsets.commit(group_id, who, commits, api_version, now_ms),
+        kept = self._shard(group_id).ask(
+            lambda decider, token: decider.offsets.commit(group_id, who, commits, api_version, now_ms)
         )
-        for commit, code in zip(commits, codes, strict=True):
-            if tell and code == ErrorCode.NONE:
+        if tell:
+            kept.add_done_callback(lambda done: self._tell_committed(group_id, commits, done))
+        try:
+            async with asyncio.timeout(self.settings.offsets_commit_timeout_ms / 1000):
+                return await asyncio.shield(kept)
+        except TimeoutError:
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE) from None
+
+    def _tell_committed(
+        self, group_id: str, commits: list[Commit], kept: asyncio.Future[list[ErrorCode]]
+    ) -> None:
+        if kept.cancelled() or kept.exception() is not None:
+            return
+        for commit, code in zip(commits, kept.result(), strict=True):
+            if code == ErrorCode.NONE:
                 self.on_committed(group_id, commit.topic, commit.partition, commit.offset)
-        return codes
 
     async def fetch(self, group_id: str, read: Callable[[Offsets], T]) -> T:
         """Give what ``read`` makes of the group's offsets, once none of them can be lost. Raises `Refused`.

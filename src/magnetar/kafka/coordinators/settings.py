@@ -27,6 +27,9 @@ class GroupSettings:
     offsets_retention_check_interval_ms: int = 600_000
     """How often expired offsets are looked for, ms."""
 
+    offsets_commit_timeout_ms: int = 5_000
+    """How long a commit may take to become durable before the client is told to try again, ms."""
+
     @property
     def offsets_retention_ms(self) -> int:
         """The retention in the unit of timestamps."""

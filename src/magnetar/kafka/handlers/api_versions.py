@@ -1,4 +1,10 @@
-"""ApiVersions: what this broker serves, read from ``ROUTES``, so it cannot promise what it does not do."""
+"""ApiVersions: what this broker serves, read from ``ROUTES``, so it cannot promise what it does not do.
+
+Features (KIP-584) are told as a broker would at level 0, none of them finalized: clients that ask
+``transaction.version`` before they use the newer transactions (KIP-890), or ``group.version`` and ``share.version``
+before the newer groups, keep to what is served. ``metadata.version`` and ``kraft.version`` speak of the controllers'
+log, which there is none of, so they are absent.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +13,26 @@ from typing import TYPE_CHECKING
 
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.api_versions_request import ApiVersionsRequest
-from magnetar.kafka.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+from magnetar.kafka.wire.messages.api_versions_response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    SupportedFeatureKey,
+)
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
-_FIRST_WITH_SOFTWARE = 3
+_FIRST_WITH_SOFTWARE = _FIRST_WITH_EPOCH = 3
+_FIRST_WITH_LEVEL_0 = 4
+"""Earlier clients refuse an answer with a feature of level 0 (KAFKA-17011), so Kafka leaves those out."""
+_FEATURES = (
+    "eligible.leader.replicas.version",
+    "group.version",
+    "share.version",
+    "streams.version",
+    "transaction.version",
+)
 
 
 async def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
@@ -23,7 +42,13 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext) -> 
             if _SOFTWARE.fullmatch(word) is None:
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.software.name = request.client_software_name
-    return ApiVersionsResponse(api_keys=served())
+    answer = ApiVersionsResponse(api_keys=served())
+    if context.api_version >= _FIRST_WITH_EPOCH:
+        # Known, and the same for ever: nothing is finalized.
+        answer.finalized_features_epoch = 0
+    if context.api_version >= _FIRST_WITH_LEVEL_0:
+        answer.supported_features = [SupportedFeatureKey(name=name) for name in _FEATURES]
+    return answer
 
 
 def unsupported_version() -> ApiVersionsResponse:

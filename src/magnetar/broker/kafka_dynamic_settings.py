@@ -1,0 +1,79 @@
+"""What Kafka's brokers let operators change while they run and what has no meaning here: accepted, kept and shown.
+
+Runbooks and operators' tools set these on every cluster they keep; a refusal stops them halfway, over a number of
+threads that do not exist. Names, kinds, limits and defaults are those of Kafka 4.3.1 (its DescribeConfigs). What would
+protect somebody or something is not among them (``max.connection.creation.rate``, ``log.flush.interval.ms``,
+listeners, principals): that is refused, for to accept it and do nothing would be a lie.
+"""
+
+from __future__ import annotations
+
+from magnetar.broker.setting import SettingDef
+from magnetar.broker.values import MAX_INT, MAX_LONG, Kind, Rule, Value, at_least, between
+
+_THREADS = "threads of Kafka's; one event loop serves all"
+_TIERED = "tiered storage; nothing is tiered"
+_INDEX = "Kafka's offset index; ledgers have their own"
+_GROUPS = "the newer group protocols; the classic one is served"
+_CLEANER = "the buffers of Kafka's log cleaner; one buffer, of log.cleaner.dedupe.buffer.size, is used"
+_BUFFERS = "a coordinator's buffers; facts are appended as they come"
+_LEVEL = "the level of a codec; the default is used"
+
+_ROWS: tuple[tuple[str, Kind, Value, Rule | None, str], ...] = (
+    ("background.threads", Kind.INT, 10, at_least(1), _THREADS),
+    ("compression.gzip.level", Kind.INT, -1, between(-1, 9), _LEVEL),
+    ("compression.lz4.level", Kind.INT, 9, between(1, 17), _LEVEL),
+    ("compression.zstd.level", Kind.INT, 3, between(-131072, 22), _LEVEL),
+    ("follower.fetch.last.tiered.offset.enable", Kind.BOOLEAN, False, None, _TIERED),
+    ("group.consumer.assignment.interval.ms", Kind.INT, 1000, at_least(0), _GROUPS),
+    ("group.coordinator.cached.buffer.max.bytes", Kind.INT, 1048588, at_least(524288), _BUFFERS),
+    ("group.share.assignment.interval.ms", Kind.INT, 1000, at_least(0), _GROUPS),
+    ("group.streams.assignment.interval.ms", Kind.INT, 1000, at_least(0), _GROUPS),
+    ("log.cleaner.io.buffer.load.factor", Kind.DOUBLE, 0.9, None, _CLEANER),
+    ("log.cleaner.io.buffer.size", Kind.INT, 524288, at_least(0), _CLEANER),
+    ("log.cleaner.io.max.bytes.per.second", Kind.DOUBLE, 1.7976931348623157e308, None, _CLEANER),
+    ("log.cleaner.threads", Kind.INT, 1, at_least(0), "threads of the log cleaner; there is one"),
+    ("log.index.interval.bytes", Kind.INT, 4096, at_least(0), _INDEX),
+    ("log.index.size.max.bytes", Kind.INT, 10485760, at_least(4), _INDEX),
+    ("log.local.retention.bytes", Kind.LONG, -2, at_least(-2), _TIERED),
+    ("log.local.retention.ms", Kind.LONG, -2, at_least(-2), _TIERED),
+    ("log.preallocate", Kind.BOOLEAN, False, None, "files of full size from the start; ledgers grow"),
+    ("log.roll.jitter.ms", Kind.LONG, None, None, "a random part of log.roll.ms; none is taken"),
+    ("log.segment.delete.delay.ms", Kind.LONG, 60000, at_least(0), "ledgers are removed at once"),
+    ("num.io.threads", Kind.INT, 8, at_least(1), _THREADS),
+    ("num.network.threads", Kind.INT, 3, at_least(1), _THREADS),
+    ("num.recovery.threads.per.data.dir", Kind.INT, 2, at_least(1), _THREADS),
+    ("num.replica.fetchers", Kind.INT, 1, None, "replication; there is one replica"),
+    ("remote.fetch.max.wait.ms", Kind.INT, 500, at_least(1), _TIERED),
+    ("remote.list.offsets.request.timeout.ms", Kind.LONG, 30000, at_least(1), _TIERED),
+    ("remote.log.index.file.cache.total.size.bytes", Kind.LONG, 1 << 30, at_least(1), _TIERED),
+    ("remote.log.manager.copier.thread.pool.size", Kind.INT, 10, between(1, MAX_INT), _TIERED),
+    ("remote.log.manager.copy.max.bytes.per.second", Kind.LONG, MAX_LONG, at_least(1), _TIERED),
+    ("remote.log.manager.expiration.thread.pool.size", Kind.INT, 10, between(1, MAX_INT), _TIERED),
+    ("remote.log.manager.fetch.max.bytes.per.second", Kind.LONG, MAX_LONG, at_least(1), _TIERED),
+    ("remote.log.manager.follower.thread.pool.size", Kind.INT, 2, between(1, MAX_INT), _TIERED),
+    ("remote.log.reader.threads", Kind.INT, 10, at_least(1), _TIERED),
+    ("share.coordinator.cached.buffer.max.bytes", Kind.INT, 1048588, at_least(524288), _BUFFERS),
+    (
+        "transaction.partition.verification.enable",
+        Kind.BOOLEAN,
+        True,
+        None,
+        "transactions; there are none yet",
+    ),
+)
+
+WITHOUT_EFFECT: dict[str, SettingDef] = {
+    name: SettingDef(
+        field=name.replace(".", "_"),
+        kind=kind,
+        default=default,
+        unit="",
+        doc=f"Without effect here: {why}.",
+        rule=rule,
+        dynamic=True,
+        kafka=(),
+        pulsar=(),
+    )
+    for name, kind, default, rule, why in _ROWS
+}

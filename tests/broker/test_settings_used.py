@@ -1,0 +1,29 @@
+"""Every setting does what its page says: some line outside the settings reads it, or its page says that none does."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from magnetar.broker.settings import SETTINGS
+
+SOURCE = Path(__file__).parents[2] / "src" / "magnetar"
+
+
+def names_read() -> set[str]:
+    """Give every attribute that some module reads, and every text it holds: some settings are found by name."""
+    found: set[str] = set()
+    for path in SOURCE.rglob("*.py"):
+        if (path.parent.name == "broker" and "settings" in path.stem) or "messages" in path.parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                found.add(node.attr)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.add(node.value)
+    return found
+
+
+def test_a_setting_is_read_or_says_that_it_is_not() -> None:
+    idle = {name for name, each in SETTINGS.items() if each.doc.startswith("Without effect")}
+    assert set(SETTINGS) - names_read() == idle
