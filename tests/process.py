@@ -80,6 +80,10 @@ class BrokerProcess:
         self._process.send_signal(number)
         return self._process.wait(END_SECONDS)
 
+    def wait(self) -> int:
+        """Wait until it ends by itself; give its exit status."""
+        return self._process.wait(END_SECONDS)
+
     def kill(self) -> None:
         """End the broker as a crash would."""
         if self.is_running:

@@ -181,6 +181,13 @@ class Broker:
         namespace = topic.name.namespace_name
         return self.namespaces.policies(namespace) if namespace in self.namespaces else _NO_POLICIES
 
+    def troubles(self) -> list[str]:
+        """Give, in words, what keeps this broker from doing what it promises; nothing if it is well."""
+        found = [] if self.engine.failed is None else [str(self.engine.failed)]
+        if not self.store.is_writable():
+            found.append(f"the metadata store cannot be written to: {self.store.trouble}")
+        return found + self.background.troubles()
+
     # Changing.
 
     async def create_topic(

@@ -59,6 +59,13 @@ class LogSettings(SchemaRegistrySettings):
         rule=at_least(1),
         dynamic=True,
     )
+    storage_failure_halt: bool = setting(
+        True,
+        Kind.BOOLEAN,
+        "Whether the broker ends (exit status 74) once its disk has failed and only a restart can tell what is kept. "
+        "If not, it goes on serving reads, and its health checks fail.",
+        dynamic=True,
+    )
     flush_interval_ms: int = setting(
         1000,
         Kind.LONG,

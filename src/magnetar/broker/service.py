@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from magnetar.broker.pulsar_listeners import (
 )
 from magnetar.broker.settings import Settings
 from magnetar.ledger.disk import RealDisk
+from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.metadata import SqliteStore
 from magnetar.metadata.modes import FILE_MODE, FOLDER_MODE
@@ -54,6 +56,8 @@ class BrokerService:
         self._servers: list[asyncio.Server] = []
         self._tls: dict[str, ServerContext] = {}
         """By listener."""
+        self.on_failed: Callable[[], None] = lambda: None
+        """Called when storage has failed for good, unless settings have the broker go on without it."""
 
     async def start(self) -> None:
         """Recover, then serve; raise what stands against it, with nothing left running."""
@@ -86,6 +90,7 @@ class BrokerService:
         self._engine = FilesEngine(
             self.root, self._store, RealDisk(), flush_interval_ms=self.settings.flush_interval_ms
         )
+        self._engine.on_failed = self._storage_failed
         await self._engine.start()
         self.broker = Broker(self.settings, self._store, self._engine)
         await self.broker.start()
@@ -105,6 +110,10 @@ class BrokerService:
             [await self._listen(listener, keeps_schemas) for listener in registry]
         )
         self._tell_address()
+
+    def _storage_failed(self, error: LedgerError) -> None:
+        if self.broker.settings.storage_failure_halt:
+            self.on_failed()
 
     async def _renew_lock(self) -> None:
         if self._store.lock.renew():

@@ -24,6 +24,8 @@ from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.ledger.errors import LedgerError, StorageFull
 from magnetar.metadata import DirectoryInUse, MetadataError, MetadataUnavailable
 
+STORAGE_FAILED = 74
+"""The exit status where the disk failed for good while the broker served: EX_IOERR of sysexits.h."""
 _log = logging.getLogger("magnetar.standalone")
 
 
@@ -62,7 +64,9 @@ def run(
     _raise_file_limit()
     _bound_allocator()
     try:
-        uvloop.run(_serve(loaded.settings))
+        if not uvloop.run(_serve(loaded.settings)):
+            print("magnetar: ended because its disk failed; the log tells what to do", file=sys.stderr)
+            return STORAGE_FAILED
     except (BrokerError, LedgerError, MetadataError, OSError) as error:
         _complain(error)
         return 1
@@ -107,7 +111,8 @@ def _complain(error: Exception) -> None:
         print(f"  -> {next_step}", file=sys.stderr)
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings) -> bool:
+    """Serve until a signal or the disk ends it; tell whether the disk was well to the end."""
     service = BrokerService(settings)
     await service.start()
     admin = [
@@ -121,6 +126,7 @@ async def _serve(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    service.on_failed = stop.set
     # What start-up made lives as long as the process: the collector need not look at it again.
     gc.collect()
     gc.freeze()
@@ -133,10 +139,15 @@ async def _serve(settings: Settings) -> None:
     line = ready_line({name: [each.advertised for each in listeners] for name, listeners in served.items()})
     print(line, flush=True)
     await stop.wait()
-    await end_all(
-        "the process",
-        [*(("the admin socket", server.close) for server in admin), ("the broker", service.close)],
-    )
+    try:
+        await end_all(
+            "the process",
+            [*(("the admin socket", server.close) for server in admin), ("the broker", service.close)],
+        )
+    except ExceptionGroup:
+        if service.broker.engine.failed is None:
+            raise
+    return service.broker.engine.failed is None
 
 
 def ready_line(served: Mapping[str, Sequence[Endpoint]]) -> str:

@@ -291,6 +291,15 @@ class LedgerEngine(ABC):
     async def start(self) -> None:
         """Recover what a crash left behind; only then may ledgers be opened."""
 
+    @property
+    def failed(self) -> LedgerError | None:
+        """Why nothing more can be made durable until a restart; None as long as all is well."""
+        return None
+
+    def __init__(self) -> None:
+        self.on_failed: Callable[[LedgerError], None] = lambda error: None
+        """Called once, when that becomes so."""
+
     in_turn: bool
     """Whether a turn is under way."""
 

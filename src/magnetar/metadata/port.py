@@ -27,6 +27,13 @@ class Stored(NamedTuple):
 class MetadataStore(ABC):
     """What every store promises; ``tests/contracts/metadata_store.py`` holds each of them to it."""
 
+    trouble: str = ""
+    """What the disk refused last, until a commit succeeds again."""
+
+    def is_writable(self) -> bool:
+        """Whether commits succeed, tried anew where the last one did not; the words are in ``trouble``."""
+        return True
+
     @abstractmethod
     def get(self, path: str) -> Stored | None:
         """Give what is stored at exactly this path."""

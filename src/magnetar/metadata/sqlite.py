@@ -83,8 +83,6 @@ class SqliteStore(MetadataStore):
     def __init__(self, file: Path, *, read_only: bool = False, takes_rows: bool = False) -> None:
         self._file = file
         self._takes_rows = takes_rows
-        self.trouble = ""
-        """What the disk refused last, until a commit succeeds again."""
         self.in_doubt = False
         """Whether what the last commit, which failed, wrote may come back with the next start."""
         self._held = ExitStack()
@@ -225,6 +223,12 @@ class SqliteStore(MetadataStore):
         if self._seal is not None:
             self._seal.follow(commits)
         return True
+
+    def is_writable(self) -> bool:
+        with self._guard:
+            if self.trouble and not self._depth and self._is_settled():
+                self.in_doubt, self.trouble = False, ""
+            return not self.trouble
 
     def close(self) -> None:
         with self._guard:

@@ -71,6 +71,7 @@ class FilesEngine(LedgerEngine):
         flush_interval_ms: int = 1000,
         interceptors: Sequence[AppendInterceptor] = (),
     ) -> None:
+        super().__init__()
         self.root = root
         self.metadata = metadata
         self.disk = disk
@@ -102,7 +103,12 @@ class FilesEngine(LedgerEngine):
         """The journal; made when the first append needs it, so that other flush policies never pay for it."""
         if self._journal is None:
             self._journal = Journal(self.root, self.disk, self._executor.submit, first_use=self._first_use)
+            self._journal.on_failed = lambda error: self.on_failed(error)
         return self._journal
+
+    @property
+    def failed(self) -> LedgerError | None:
+        return None if self._journal is None else self._journal.failed
 
     async def start(self) -> None:
         finish_swap(self.root, self.metadata)  # what a migration that was killed left to do
@@ -286,7 +292,9 @@ class FilesEngine(LedgerEngine):
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            _log.error("work in the background failed", exc_info=task.exception())
+            error = task.exception()
+            known = isinstance(error, LedgerError | MetadataError)
+            _log.error("work in the background failed: %s", error, exc_info=None if known else error)
 
     def remove_later(self, ledger_ids: list[int]) -> None:
         """Delete the files of ledgers that nothing refers to any more."""
@@ -403,8 +411,8 @@ class FilesEngine(LedgerEngine):
                 with self.metadata.transaction():
                     for managed, words in due:
                         managed.note_closed(words)
-        except (LedgerError, MetadataError):
-            _log.exception("the last checkpoint failed; the next start will recover")
+        except (LedgerError, MetadataError) as error:
+            _log.error("the last checkpoint failed; the next start will recover: %s", error)
             return False
         finally:
             for managed in some:

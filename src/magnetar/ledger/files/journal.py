@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -30,6 +31,7 @@ MOST_BUSY = 16
 ROUND_BYTES = 4 << 20
 RETRY_S = 1.0
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_log = logging.getLogger("magnetar.ledger")
 
 
 class Runner(Protocol):
@@ -78,6 +80,7 @@ class Journal:
         self._no_room_until = 0.0
         self._buffers: list[memoryview] = []
         self.failed: StorageFailed | None = None
+        self.on_failed: Callable[[StorageFailed], None] = lambda error: None
 
     def append(
         self,
@@ -242,6 +245,12 @@ class Journal:
         """Nobody can know what the disk kept: every append from here on is refused until a restart recovers."""
         if self.failed is None:
             self.failed = StorageFailed(f"the disk failed, and only a restart can tell what it kept: {error}")
+            _log.critical(
+                "%s (%s). Nothing more is made durable; look at the disk (dmesg, room, quotas), then start the broker "
+                "again: what was acknowledged is recovered",
+                self.failed, self._root,
+            )  # fmt: skip
+            self.on_failed(self.failed)
         rounds = [*current, *self._waiting, *([self._filling] if self._filling else [])]
         self._waiting.clear()
         self._filling = None
