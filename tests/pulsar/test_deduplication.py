@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from magnetar.broker.names import TopicName
 from magnetar.broker.topic import Topic
 from magnetar.ledger.errors import StorageFailed
 from magnetar.ledger.memory import MemoryEngine
-from magnetar.ledger.port import CompactionRules, Flush, LedgerPolicy
+from magnetar.ledger.port import CompactionRules, Flush, LedgerPolicy, Position
 from magnetar.metadata import MemoryStore
 from magnetar.pulsar.deduplication import Deduplication
 from magnetar.pulsar.dispatch.deliveries import Conversions
 from magnetar.pulsar.dispatch.reading import Limits
+from magnetar.pulsar.errors import ProducerFenced
+from magnetar.pulsar.producers import Producer
 from magnetar.pulsar.topic import PulsarTopic
+from magnetar.pulsar.wire.pulsar_pb2 import ProducerAccessMode
 from tests.pulsar.raw import entry
 
 KAFKA = CompactionRules(replaces=True, tombstones_ms=1000)
@@ -28,11 +33,15 @@ class House:
         await engine.start()
         policy = LedgerPolicy(flush=Flush.os, max_ledger_entries=2)
         self.log = await engine.open("public/default/persistent/t", policy)
-        self.topic = PulsarTopic(
+        self.topic = self.another_topic()
+        await self.topic.load()
+
+    def another_topic(self) -> PulsarTopic:
+        """Give what a broker makes of the partition that starts with what is kept."""
+        return PulsarTopic(
             Topic(TopicName("public", "default", "t"), "t", bytes(16), 1), 0, self.log, self.store,
             Conversions(1 << 20), Limits(0, 0), lambda: 1000, deduplicates=True,
         )  # fmt: skip
-        await self.topic.load()
 
     def send(self, producer: str, first: int, last: int) -> None:
         dedup = self.topic.dedup
@@ -99,10 +108,79 @@ async def test_retention_may_take_the_place_away(house: House) -> None:
     """Retention takes sealed ledgers; what was kept of those that are gone still counts."""
     house.send("a", 0, 5)
     house.topic.save()
-    place = house.topic.places.last()
+    place = await house.topic.places.last()
     for _ in range(4):
         house.log.append((entry(b"v", producer_name="z"),), messages=1, timestamp_ms=1000)
     await house.log.roll()
     house.log.trim(9)
     assert all(place.ledger_id < each.ledger_id for each in house.log.ledgers() if each.entries)
     assert await house.after_a_crash() == {"a": 4, "b": -1}
+
+
+async def test_what_failed_may_be_sent_again(house: House) -> None:
+    house.send("a", 0, 5)
+    dedup = house.topic.dedup
+    assert dedup is not None
+    dedup.note("a", 5)
+    dedup.note("b", 0)
+    assert dedup.is_repeated("a", 5)
+    dedup.failed("a")
+    dedup.failed("b")
+    assert [dedup.is_repeated("a", number) for number in (4, 5)] == [True, False]
+    assert not dedup.is_repeated("b", 0)
+
+
+async def test_only_what_is_durable_is_kept(house: House) -> None:
+    """A number that is kept and whose message is not would make the broker drop the message when it comes again."""
+    house.send("a", 0, 5)
+    dedup = house.topic.dedup
+    assert dedup is not None
+    dedup.note("a", 9)
+    dedup.note("b", 3)
+    house.topic.save()
+    assert await house.after_a_crash() == {"a": 4, "b": -1}
+
+
+async def test_entries_that_were_counted_and_are_lost_count_no_more(house: House) -> None:
+    """A power loss may take a ledger's end, and what was kept of it: what is there is counted anew."""
+    house.send("a", 0, 5)
+    dedup, last = house.topic.dedup, house.log.ledgers()[-1].ledger_id
+    assert dedup is not None
+    dedup.stored(Position(last, 40), "a", 40)
+    dedup.stored(Position(last, 41), "b", 7)
+    dedup.save()
+    assert await house.after_a_crash() == {"a": 4, "b": -1}
+
+
+async def test_a_message_in_chunks_counts_when_its_last_chunk_is_there(house: House) -> None:
+    house.send("a", 0, 5)
+
+    def chunk(number: int) -> None:
+        said = {"uuid": "u", "num_chunks_from_msg": 3, "total_chunk_msg_size": 3, "chunk_id": number}
+        message = entry(b"v", producer_name="a", sequence_id=5, **said)
+        house.log.append((message,), messages=1, timestamp_ms=1000)
+
+    chunk(0)
+    chunk(1)
+    assert (await house.after_a_crash())["a"] == 4
+    chunk(2)
+    assert (await house.after_a_crash())["a"] == 5
+
+
+async def test_the_epoch_of_an_exclusive_producer_fences_across_a_restart(house: House) -> None:
+    def exclusive(name: str, epoch: int | None = None) -> Producer:
+        mode = ProducerAccessMode.Exclusive
+        return Producer(cast(Any, None), 1, name, 0, True, mode, epoch)
+
+    first = exclusive("first")
+    house.topic.producers.add(first)
+    house.topic.producers.remove(first)
+    second = exclusive("second")
+    house.topic.producers.add(second)
+    assert (first.topic_epoch, second.topic_epoch) == (0, 1)
+    again = house.another_topic()
+    with pytest.raises(ProducerFenced, match="it had the topic in epoch 0, which is 1 now"):
+        again.producers.add(exclusive("first", 0))
+    back = exclusive("second", 1)
+    again.producers.add(back)
+    assert back.topic_epoch == 1

@@ -236,6 +236,24 @@ async def test_messages_wait_for_their_time_and_others_pass_them() -> None:
     assert [text for _, text, _ in ear.heard] == ["1", "0"]
 
 
+async def test_what_waits_for_its_time_comes_once_though_reading_begins_anew() -> None:
+    home = await house("shared")
+    home.write(0, deliver_at_time=2000)
+    home.write(1)
+    _, ear = home.join(10)
+    await settle()
+    for _ in range(3):
+        home.subscription.rewind()
+        home.subscription.kick()
+        await settle()
+    assert home.subscription.delayed == 1
+    ear.heard.clear()
+    home.now_ms = 3000
+    home.subscription.kick()
+    await settle()
+    assert [text for _, text, _ in ear.heard] == ["0"]
+
+
 async def test_a_batch_counts_as_its_messages_against_permits() -> None:
     home = await house("exclusive")
     for number in range(3):

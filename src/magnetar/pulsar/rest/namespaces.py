@@ -79,6 +79,7 @@ async def unload(ask: Ask) -> None:
     """Send all clients of a namespace's topics away; they come back by themselves."""
     async for topic in open_topics(ask):
         topic.send_away()
+        topic.save()
     for fleeting in ask.services.topics.non_persistent.all_open():
         if fleeting.topic.name.namespace_name == ask.namespace:
             fleeting.send_away()

@@ -136,6 +136,7 @@ async def unload(ask: Ask) -> None:
     """Send a topic's clients away; they come back by themselves."""
     for topic in await every(ask):
         topic.send_away()
+        topic.save()
 
 
 async def truncate(ask: Ask) -> None:
