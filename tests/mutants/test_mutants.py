@@ -1,0 +1,67 @@
+"""The mutants are what they say, and the lists fit the tree."""
+
+from __future__ import annotations
+
+from tools.mutants.generate import Mutant, mutants_of, sample
+from tools.mutants.lists import VERDICTS, areas, generated, planted, verdicts
+
+SOURCE = b'''
+"""A module's words: 1 < 2."""
+
+LIMIT = 5
+
+
+def at_most(number: int, most: int = LIMIT) -> int:
+    """Words."""
+    _log.info("looked at %d", number + 1)
+    if number > most and not most < 0:  # caf\xc3\xa9
+        raise ValueError(f"{number} > {most}")
+    self.seen += 1
+    return min(number, most)
+'''
+
+
+def changed() -> dict[str, Mutant]:
+    return {mutant.key.partition(": ")[2]: mutant for mutant in mutants_of("m.py", SOURCE)}
+
+
+def test_each_kind_of_change_is_made() -> None:
+    assert set(changed()) == {
+        "number > most and not most < 0 -> not (number > most and not most < 0)",
+        "number > most and not most < 0 -> False",
+        "number > most and not most < 0 -> (number > most or not most < 0)",
+        "number > most -> (number >= most)",
+        "most < 0 -> (most <= 0)",
+        "0 -> 1",
+        'raise ValueError(f"{number} > {most}") -> pass',
+        "self.seen += 1 -> pass",
+        "1 -> 2",
+        "min(number, most) -> None",
+        "min -> max",
+    }
+
+
+def test_a_change_is_made_in_its_place_alone() -> None:
+    mutant = changed()["most < 0 -> (most <= 0)"]
+    after = mutant.applied(SOURCE)
+    assert b"if number > most and not (most <= 0):  # caf\xc3\xa9" in after
+    assert len(after) == len(SOURCE) + len("(=)")
+    assert (mutant.where, mutant.line) == ("at_most", 10)
+
+
+def test_a_sample_is_the_same_for_the_same_seed_and_a_part_of_a_larger_one() -> None:
+    mutants = list(changed().values())
+    assert sample(mutants, 4, "a") == sample(list(reversed(mutants)), 4, "a") == sample(mutants, 8, "a")[:4]
+    assert sample(mutants, 8, "a") != sample(mutants, 8, "b")
+
+
+def test_the_planted_lines_are_there_and_can_be_planted() -> None:
+    cases = planted()
+    assert len({case.mutant.key for case in cases}) == len(cases) >= 40
+
+
+def test_who_is_said_to_survive_exists() -> None:
+    keys = {case.mutant.key for case in generated(areas())} | {case.mutant.key for case in planted()}
+    said = verdicts()
+    assert set(said) <= keys, "changed meanwhile: run them again"
+    assert {verdict for verdict, _ in said.values()} <= set(VERDICTS)

@@ -1,0 +1,139 @@
+"""Runs tests on copies of the tree, each with one mutant at a time.
+
+A copy is imported in the place of the tree by ``PYTHONPATH``, which every process that tests start inherits: brokers,
+commands, Spark's workers. Nobody's checkout is touched, and nothing needs to be put back after a kill.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.mutants.lists import ROOT, Case
+
+_COPIED = (
+    "src",
+    "tests",
+    "docs",
+    "examples",
+    "compat",
+    "tools",
+    "pyproject.toml",
+    "README.md",
+    "Makefile",
+    "bin",
+)
+_PATIENCE = 6.0  # times what the tests take without a mutant: the machine may be busier now
+_LEAST_S = 60.0
+_QUICK = "not slow and not spark"
+_ENDED_WELL, _FAILED, _NONE_FOUND = 0, 1, 5
+
+
+class NotGreen(Exception):
+    """Tests fail, or find nothing to do, without any mutant."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a mutant: killed, survived, or timed out (it was noticed by hanging)."""
+
+    result: str
+    by: str
+    """The test that failed first."""
+    seconds: float
+
+
+class Copy:
+    """One copy of the tree, in which one run at a time goes on."""
+
+    def __init__(self) -> None:
+        shared = Path("/dev/shm")
+        self.home = Path(tempfile.mkdtemp(prefix="mutants-", dir=shared if shared.is_dir() else None))
+        for name in _COPIED:
+            path = ROOT / name
+            if path.is_dir():
+                shutil.copytree(path, self.home / name, ignore=shutil.ignore_patterns("__pycache__"))
+            elif path.exists():
+                shutil.copy2(path, self.home / name)
+        self._changed = 0
+
+    def __enter__(self) -> Copy:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def time_of(self, tests: Sequence[str]) -> float:
+        """Give how long these tests take (s) without a mutant; raise `NotGreen` if they do not pass."""
+        began = time.monotonic()
+        status, said = self._run(tests, None)
+        if status != _ENDED_WELL:
+            raise NotGreen(f"{' '.join(tests)} without a mutant: status {status}\n{said[-3000:]}")
+        return time.monotonic() - began
+
+    def judge(self, case: Case, usual_s: float) -> Outcome:
+        """Give what the tests say of one mutant; ``usual_s`` is what they take without it."""
+        path = self.home / case.mutant.path
+        source = path.read_bytes()
+        began = time.monotonic()
+        self._write(path, case.mutant.applied(source))
+        try:
+            status, said = self._run(case.tests, max(_LEAST_S, usual_s * _PATIENCE))
+        finally:
+            self._write(path, source)
+        seconds = time.monotonic() - began
+        if status is None:
+            return Outcome("timed out", "", seconds)
+        if status == _ENDED_WELL:
+            return Outcome("survived", "", seconds)
+        if status == _NONE_FOUND:
+            raise NotGreen(f"{' '.join(case.tests)}: there are no such tests")
+        failed = [line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        return Outcome("killed", failed[0].split(" - ")[0] if failed else f"status {status}", seconds)
+
+    def _write(self, path: Path, content: bytes) -> None:
+        """Python knows stale bytecode by size and second: each version gets a second of its own."""
+        self._changed += 1
+        path.write_bytes(content)
+        stamp = 1_000_000_000 + self._changed
+        os.utime(path, (stamp, stamp))
+
+    def _run(self, tests: Sequence[str], most_s: float | None) -> tuple[int | None, str]:
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=line"]
+        command += ["-p", "no:cacheprovider", *([] if "-m" in tests else ["-m", _QUICK]), *tests]
+        environment = os.environ | {
+            "PYTHONPATH": f"{self.home / 'src'}{os.pathsep}{self.home}",
+            "MAGNETAR_EXAMPLES": "mutants",
+            "MAGNETAR_SEEDS": os.environ.get("MAGNETAR_SEEDS", "100"),
+            "MAGNETAR_FLIPS": os.environ.get("MAGNETAR_FLIPS", "100"),
+            "CI": "1",
+        }
+        process = subprocess.Popen(
+            command, cwd=self.home, env=environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        try:
+            said, _ = process.communicate(timeout=most_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return None, ""
+        finally:
+            _end_what_is_left(process.pid)
+        return process.returncode, said
+
+
+def _end_what_is_left(group: int) -> None:
+    """A test that was killed may have left brokers: they are of its group."""
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
