@@ -193,7 +193,8 @@ class House:
             idle_poll=SimpleNamespace(heard=lambda nbytes: None),
             security=SimpleNamespace(authentication=SimpleNamespace(enabled=False)),
         )
-        services = SimpleNamespace(broker=broker, wakeups=Wakeups(), tenancy=None, fetch_sessions=None)
+        sessions = SimpleNamespace(forget=lambda account: None)
+        services = SimpleNamespace(broker=broker, wakeups=Wakeups(), tenancy=None, fetch_sessions=sessions)
         self.server = KafkaServer(cast(Any, services), config)
         self.others = self.memory.account(lambda: None, known=True)
         self.connection = self.server.connection(parse_listeners(Settings())[0])

@@ -25,8 +25,10 @@ import pytest
 from magnetar.broker.core import Broker
 from magnetar.broker.listeners import parse_listeners
 from magnetar.broker.settings import Settings
+from magnetar.kafka import connection
 from magnetar.kafka.connection import Conversation
 from magnetar.kafka.handler import KafkaProtocolHandler
+from magnetar.kafka.handlers import produce
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.partitions.producers import ProducerStates
 from magnetar.kafka.wire.errors import ErrorCode
@@ -319,6 +321,13 @@ def one_world(seed: int) -> int:
 def many_worlds(count: int) -> None:
     for seed in range(count):
         one_world(seed)
+
+
+@pytest.fixture(autouse=True)
+def _no_clock_but_the_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long a turn of the loop takes on this machine must change nothing: a seed is to be played again."""
+    for module in (connection, produce):
+        monkeypatch.setattr(module, "MOST_SECONDS", 3600.0)
 
 
 @pytest.fixture(autouse=True)

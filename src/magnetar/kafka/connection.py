@@ -36,6 +36,7 @@ from magnetar.kafka.wire.header import (
     encode_response_header,
 )
 from magnetar.kafka.wire.malformed import WireError
+from magnetar.kafka.wire.produce_rows import has_many_rows
 from magnetar.ledger.port import ManagedLedger, Refused
 from magnetar.records.compression import Buffer
 
@@ -49,7 +50,8 @@ MOST_READY_BYTES = 1 << 20
 ROWS_COST = 12
 """So many times what its rows took on the wire a request takes while it is carried out; Produce has few of them."""
 APART_BYTES = 64 << 10
-"""Requests above that are read in a thread, but Produce, whose bytes are batches and not rows."""
+"""Requests above that are read in a thread, but Produce, whose bytes are batches and not rows, unless it has many."""
+MANY_ROWS = 1000
 _log = logging.getLogger("magnetar.kafka")
 
 
@@ -196,8 +198,8 @@ class Conversation:
         self._gone = True
         self._full = False
         for answer in self._answers:
-            if answer.parts is None and answer.header.api_key == FETCH and isinstance(answer.begun, Eager):
-                answer.begun.stop()
+            if answer.parts is None and answer.header.api_key == FETCH and answer.begun is not None:
+                stop(answer.begun)
                 self._hold(-answer.size)
                 answer.size, answer.parts = 0, ()
         self._flush()
@@ -239,18 +241,24 @@ class Conversation:
             return
         if self._gone and route.asks:
             return
-        if len(frame) > APART_BYTES and header.api_key != PRODUCE and not self._account.may_take_more():
+        size = len(frame)
+        apart = size > APART_BYTES and (
+            header.api_key != PRODUCE or has_many_rows(body, header.api_version, MANY_ROWS)
+        )
+        if apart and not self._account.may_take_more():
             self._frames.put_back(frame)
             self._short = True
             return
-        self._start(route, header, body, len(frame))
+        self._start(route, header, body, size, apart=apart)
 
     def _later(self, frame: memoryview) -> None:
         """Another kind of request behind Produce: it waits in the queue until those are answered."""
         self._frames.put_back(frame)
         self._blocked = True
 
-    def _start(self, route: Route, header: RequestHeader, body: memoryview, size: int) -> None:
+    def _start(
+        self, route: Route, header: RequestHeader, body: memoryview, size: int, *, apart: bool
+    ) -> None:
         client_id = header.client_id or ""
         self.client_id = client_id
         context = RequestContext(
@@ -262,12 +270,14 @@ class Conversation:
             self._login,
             self._access,
             self.software,
+            self._account,
         )
-        answer = Answer(header, size if header.api_key == PRODUCE else size * ROWS_COST, context)
+        rows = apart or header.api_key != PRODUCE
+        answer = Answer(header, size * ROWS_COST if rows else size, context)
         self._answers.append(answer)
         self._hold(answer.size)
         request_class, _ = route.load()
-        if size <= APART_BYTES or header.api_key == PRODUCE:
+        if not apart:
             self._serve(answer, context, route, request_class.decode(body, header.api_version))
         else:
             decode = partial(request_class.decode, bytes(body), header.api_version)
@@ -282,11 +292,13 @@ class Conversation:
             if self._gone and route.asks:
                 self._answer(answer, None, None)
             elif not self._ended:
-                self._serve(answer, context, route, request)
+                self._serve(answer, context, route, request, apart=True)
         except Exception as error:
             self._failed(answer.header, error)
 
-    def _serve(self, answer: Answer, context: RequestContext, route: Route, request: Any) -> None:
+    def _serve(
+        self, answer: Answer, context: RequestContext, route: Route, request: Any, *, apart: bool = False
+    ) -> None:
         _, handler = route.load()
         if self._home is not None:
             self._home.inward(route.handler, request)
@@ -295,9 +307,9 @@ class Conversation:
         if (home := self._home) is not None:
             answer.translate = lambda response: home.outward(route.handler, response)
         coroutine = handler(request, context)
-        if route.api_key == PRODUCE:
+        if route.api_key == PRODUCE and not apart:
             self._turn.append(answer)
-        if route.api_key in (PRODUCE, FETCH):
+        if route.api_key in (PRODUCE, FETCH) and not apart:
             answer.begun = Eager(coroutine, lambda response, error: self._answered(answer, response, error))
         else:
             answer.begun = self._task(self._run(answer, coroutine))
@@ -442,7 +454,7 @@ class Conversation:
         self._flush()
 
     def _failed(self, header: RequestHeader, error: BaseException) -> None:
-        if isinstance(error, ConnectionAbortedError | WireError):
+        if isinstance(error, ConnectionAbortedError | WireError | AuthenticationRequired):
             self.refuse(str(error))
             return
         _log.error("request failed: api=%d client=%s", header.api_key, self.peer, exc_info=error)
@@ -463,10 +475,19 @@ class Conversation:
         for answer in self._answers:
             if answer.parts is None:
                 self._hold(-answer.size)
-            if isinstance(answer.begun, Eager) and answer.header.api_key == FETCH:
-                answer.begun.stop()
+            if answer.begun is not None and answer.header.api_key == FETCH:
+                stop(answer.begun)
         self._answers.clear()
+        self._services.fetch_sessions.forget(self._account)
         if self._ready:  # answers to what came before the request that ends it all
             self._send(self._ready)
             self._ready = []
         self._end()
+
+
+def stop(begun: Eager | asyncio.Task[None]) -> None:
+    """Give up what waits."""
+    if isinstance(begun, Eager):
+        begun.stop()
+    else:
+        begun.cancel()

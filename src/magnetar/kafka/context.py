@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from magnetar.broker.auth import Access, Right, may
 from magnetar.broker.core import Broker
 from magnetar.broker.listeners import Listener
+from magnetar.broker.memory import Account
 from magnetar.broker.names import TopicName
 from magnetar.kafka.fetch_sessions import FetchSessions
 from magnetar.kafka.partitions.registry import Partitions
@@ -60,6 +61,8 @@ class RequestContext:
     """What the client may do; None if that is everything."""
     software: Software = field(default_factory=Software)
     """The same for all requests of a connection."""
+    account: Account | None = None
+    """What the connection makes the broker keep; None where there is no connection."""
     taken_back: Callable[[Mapping[ManagedLedger, Refused]], None] | None = None
     """Told if logs did not take what the request appended in the turn in which it began."""
     placed: bool = False

@@ -17,7 +17,7 @@ from magnetar.broker.topic import Topic
 from magnetar.kafka.context import Services
 from magnetar.kafka.coordinators.groups import GroupCoordinator
 from magnetar.kafka.coordinators.settings import GroupSettings
-from magnetar.kafka.fetch_sessions import FetchSessions
+from magnetar.kafka.fetch_sessions import ROW_BYTES, FetchSessions
 from magnetar.kafka.group_progress import GroupProgress
 from magnetar.kafka.login import SERVED_MECHANISMS
 from magnetar.kafka.offsets_log import LedgerOffsetsLog
@@ -29,6 +29,7 @@ from magnetar.kafka.tenancy import Tenancy
 from magnetar.kafka.wakeups import Wakeups
 from magnetar.ledger.port import wall_clock_ms
 
+_SESSIONS_PART = 4  # of the budget for what clients make the broker keep
 _log = logging.getLogger("magnetar.kafka")
 
 
@@ -60,7 +61,11 @@ class KafkaProtocolHandler(ProtocolHandler):
             broker=broker,
             partitions=partitions,
             groups=groups,
-            fetch_sessions=FetchSessions(self._settings.max_incremental_fetch_session_cache_slots),
+            fetch_sessions=FetchSessions(
+                self._settings.max_incremental_fetch_session_cache_slots,
+                self._settings.memory_requests_bytes // _SESSIONS_PART // ROW_BYTES,
+                broker.memory.account(lambda: None, known=True),
+            ),
             producer_ids=ProducerIds(broker.store),
             wakeups=Wakeups(),
         )

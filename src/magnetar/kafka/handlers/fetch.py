@@ -6,10 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.kafka.errors import code_for
-from magnetar.kafka.fetch_sessions import INVALID_SESSION, Ask, FetchSession
+from magnetar.kafka.fetch_sessions import INVALID_SESSION, Ask, FetchSession, asks_of
 from magnetar.kafka.handlers.asked import TopicDenied, check_epoch, find_partition, may_read
 from magnetar.kafka.partitions.partition import LEADER_EPOCH, Partition
-from magnetar.kafka.wakeups import Bell, Wakeups
+from magnetar.kafka.wakeups import Bell
 from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.kafka.wire.messages.fetch_request import FetchRequest
 from magnetar.kafka.wire.messages.fetch_response import (
@@ -31,6 +31,9 @@ _MOST_ANSWER_BYTES = 4 << 20
 # After so many, others have their turn. To look at the clock, as `pace` does, costs more than the usual few rows may.
 _ROWS_AT_A_STRETCH = 256
 _LEAST_ROOM = 64 << 10  # with less left, the next partition waits for the next answer
+MOST_WAIT_MS = 60_000
+"""A fetch is answered by then whatever it asks for: only who is written to can be noticed to have vanished."""
+_LOOK_FOR_ROOM_S = 0.05
 
 
 class _Limits(NamedTuple):
@@ -43,11 +46,20 @@ class _Limits(NamedTuple):
 
 async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse:
     """Answer with what is readable, or wait for ``min_bytes`` until ``max_wait_ms``."""
-    session, asks, error = context.kafka.fetch_sessions.resolve(request)
+    named: list[Ask] = []
+    for ask in asks_of(request):
+        named.append(ask)
+        if len(named) % _ROWS_AT_A_STRETCH == 0:
+            await asyncio.sleep(0)
+    session, asks, error = context.kafka.fetch_sessions.resolve(request, named, context.account)
     if error:
         return FetchResponse(error_code=error, session_id=INVALID_SESSION)
+    memory = context.kafka.broker.memory
+    while memory.is_full:  # noqa: ASYNC110 - others do not take their answers; one more would be kept as well
+        await asyncio.sleep(_LOOK_FOR_ROOM_S)
+    most = min(request.max_bytes, context.kafka.broker.settings.fetch_max_bytes, _MOST_ANSWER_BYTES)
     limits = _Limits(
-        min(request.max_bytes, context.kafka.broker.settings.fetch_max_bytes, _MOST_ANSWER_BYTES),
+        min(most, max(memory.room_bytes, _LEAST_ROOM)),
         _MOST_PARTITION_BYTES_OF.get(context.software.name, _MOST_PARTITION_BYTES),
         request.isolation_level,
     )
@@ -56,8 +68,8 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     ends = _ends(found)
     rows, size, failed = await _read_all(asks, found, limits)
     if size < enough and not failed and asks and request.max_wait_ms > 0:
-        rows = await _until_enough(request, asks, found, limits, enough, rows, ends, context.kafka.wakeups)
-    return _answer(session, asks, rows, answer_all=session is None or request.session_epoch <= 0)
+        rows = await _until_enough(request, context, asks, found, limits, enough, rows, ends)
+    return await _answer(session, asks, rows, answer_all=session is None or request.session_epoch <= 0)
 
 
 async def _find(asks: list[Ask], context: RequestContext) -> list[Partition | BaseException]:
@@ -88,18 +100,20 @@ def _ends(found: list[Partition | BaseException]) -> list[int]:
 
 async def _until_enough(
     request: FetchRequest,
+    context: RequestContext,
     asks: list[Ask],
     found: list[Partition | BaseException],
     limits: _Limits,
     enough: int,
     rows: list[PartitionData],
     ends: list[int],
-    wakeups: Wakeups,
 ) -> list[PartitionData]:
     """Park until an append brings enough or the time is up; give the rows as they are then.
 
-    ``ends`` tells where the partitions ended before ``rows`` were read.
+    ``ends`` tells where the partitions ended before ``rows`` were read. What the client may read is asked again: its
+    login may have ended meanwhile (`AuthenticationRequired`), or a grant been taken back.
     """
+    wakeups = context.kafka.wakeups
     loop = asyncio.get_running_loop()
     partitions = [partition for partition in found if isinstance(partition, Partition)]
     bell = Bell(wakeups)
@@ -113,7 +127,7 @@ async def _until_enough(
         time_is_up = True
         ring()
 
-    timer = loop.call_later(request.max_wait_ms / 1000, stop)
+    timer = loop.call_later(min(request.max_wait_ms, MOST_WAIT_MS) / 1000, stop)
     for partition in partitions:
         partition.wait(ring)
     if _ends(found) != ends:  # a read that waited for the disk may have missed what came meanwhile
@@ -122,6 +136,10 @@ async def _until_enough(
         while True:
             await bell
             bell = Bell(wakeups)
+            if context.login is not None:
+                context.login.check(request.API_KEY)
+            if context.access is not None:
+                found = await _find(asks, context)
             rows, size, failed = await _read_all(asks, found, limits)
             if size >= enough or failed or time_is_up:
                 return rows
@@ -194,13 +212,15 @@ def _failed(ask: Ask, code: ErrorCode) -> PartitionData:
     )
 
 
-def _answer(
+async def _answer(
     session: FetchSession | None, asks: list[Ask], rows: list[PartitionData], *, answer_all: bool
 ) -> FetchResponse:
     """Lay out the rows by topic; in a session only those that say something new."""
     topics: dict[tuple[str, bytes], list[PartitionData]] = {}
     served = []
-    for ask, row in zip(asks, rows, strict=True):
+    for number, (ask, row) in enumerate(zip(asks, rows, strict=True)):
+        if number % _ROWS_AT_A_STRETCH == _ROWS_AT_A_STRETCH - 1:
+            await asyncio.sleep(0)
         news = row.records or row.error_code or row.diverging_epoch is not None
         known = (ask.high_watermark, ask.log_start_offset, ask.error_code)
         now = (row.high_watermark, row.log_start_offset, row.error_code)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import find_partition
+from magnetar.kafka.pace import MOST_SECONDS
 from magnetar.kafka.partitions.partition import Draft, Partition, RecordsRejected
 from magnetar.kafka.partitions.producers import ProducerRefused
 from magnetar.kafka.wire.errors import ErrorCode
@@ -46,7 +48,8 @@ class InternalTopic(Exception):
 async def produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
     """Store what can be stored and answer for each partition; give None if the client wants no answer.
 
-    All appends are made before the first wait, so batches of one connection keep their order.
+    All appends are made before the first wait, so batches of one connection keep their order; where there are so many
+    that others must have a turn between, the next request waits (``context.placed``).
     """
     if request.acks not in (0, 1, _ALL):
         return _refused(request, ErrorCode.INVALID_REQUIRED_ACKS)
@@ -54,9 +57,13 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
     stored: list[tuple[Partition, PartitionProduceResponse]] = []
     context.taken_back = partial(_take_back, request, stored)
     topics = []
+    yields_at = perf_counter() + MOST_SECONDS
     for topic in request.topic_data:
         rows = []
         for asked in topic.partition_data:
+            if perf_counter() > yields_at:
+                await asyncio.sleep(0)
+                yields_at = perf_counter() + MOST_SECONDS
             row = PartitionProduceResponse(index=asked.index)
             rows.append(row)
             partition: Partition | None = None

@@ -1,0 +1,265 @@
+"""A client that has gone costs nothing: it is noticed though it is not read, and its questions are dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from magnetar.broker.service import BrokerService
+from magnetar.broker.settings import Settings
+from magnetar.kafka import connection
+from magnetar.kafka.connection import MOST_READY_BYTES, Conversation
+from magnetar.kafka.handler import KafkaProtocolHandler
+from magnetar.kafka.handlers import ROUTE_BY_KEY, ROUTES
+from magnetar.kafka.handlers import fetch as fetching
+from magnetar.kafka.server import KafkaServer, hung_up
+from magnetar.kafka.wire.frames import FrameReader
+from magnetar.kafka.wire.message import Message
+from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from magnetar.kafka.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from magnetar.records.batch import Record, encode_batch
+from magnetar.records.compression import Buffer
+from tests.accounts import account
+from tests.hostile.client import frame, request_bytes
+
+PRODUCE, FETCH, METADATA = 9, 12, 12
+FOR_EVER_MS = 0x7FFFFFFF
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[BrokerService]:
+    texts = {
+        "data.dir": str(tmp_path / "data"),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "flush": "os",
+        "queued.max.requests": "4",
+    }
+    service = BrokerService(Settings().with_values(texts))
+    await service.start()
+    handler = kafka(service)
+    topic = (await service.broker.create_topics([_new(service, "t")]))[0]
+    await handler.services.partitions.get(topic, 0)  # type: ignore[arg-type]
+    yield service
+    await service.close()
+
+
+def _new(service: BrokerService, name: str) -> Any:
+    from magnetar.broker.core import NewTopic
+
+    return NewTopic(service.broker.naming.parse(name), 1)
+
+
+def kafka(service: BrokerService) -> KafkaProtocolHandler:
+    (handler,) = service.handlers
+    assert isinstance(handler, KafkaProtocolHandler)
+    return handler
+
+
+def server_of(service: BrokerService) -> KafkaServer:
+    return kafka(service)._server
+
+
+def said(message: Message, version: int) -> bytes:
+    return frame(request_bytes(message, version))
+
+
+def fetch(offset: int = 0, wait_ms: int = FOR_EVER_MS, most: int = 1 << 20) -> bytes:
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=most)
+    request = FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=most,
+        session_epoch=-1,
+        topics=[FetchTopic(topic="t", partitions=[partition])],
+    )
+    return said(request, FETCH)
+
+
+def produce(value: bytes, acks: int = 0) -> bytes:
+    rows = [PartitionProduceData(index=0, records=encode_batch([Record(None, value, [], 0, 0)]))]
+    return said(
+        ProduceRequest(acks=acks, timeout_ms=9, topic_data=[TopicProduceData(name="t", partition_data=rows)]),
+        PRODUCE,
+    )
+
+
+def metadata() -> bytes:
+    return said(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), METADATA)
+
+
+async def end_offset(service: BrokerService) -> int:
+    topic = service.broker.get("t")
+    assert topic is not None
+    partition = await kafka(service).services.partitions.get(topic, 0)
+    return partition.log.next_offset
+
+
+class Peer:
+    """A client without a socket."""
+
+    def __init__(self, service: BrokerService) -> None:
+        self.answers: list[int] = []
+        self.ended = False
+        self.account = account()
+        self.takes = True
+        self._frames = FrameReader()
+        self.conversation = Conversation(
+            kafka(service).services, service.listeners[0], "127.0.0.1", self._frames, self._send, self._end,
+            self.account,
+        )  # fmt: skip
+
+    def say(self, data: bytes) -> None:
+        self._frames.feed(data)
+        self.conversation.go_on()
+
+    def _send(self, parts: Sequence[Buffer]) -> None:
+        self.answers.append(sum(map(len, parts)))
+        if not self.takes:
+            self.conversation.pause()
+
+    def _end(self) -> None:
+        self.ended = True
+
+
+async def until(met: Callable[[], bool]) -> None:
+    while not met():  # noqa: ASYNC110 - what it looks at tells nobody
+        await asyncio.sleep(0)
+
+
+async def until_quiet() -> None:
+    for _ in range(200):
+        await asyncio.sleep(0)
+
+
+async def test_what_merely_asks_is_dropped_and_what_changes_is_carried_out(
+    service: BrokerService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    start = Conversation._start
+
+    def counted(self: Conversation, route: Any, *args: Any, **named: Any) -> None:
+        started.append(route.handler)
+        start(self, route, *args, **named)
+
+    monkeypatch.setattr(connection.Conversation, "_start", counted)
+    peer = Peer(service)
+    peer.say(fetch() + metadata() * 500 + produce(b"one") + metadata() * 500 + produce(b"two"))
+    assert started == ["fetch"]  # it is parked, and all others wait behind it
+    peer.conversation.hang_up()
+    await until_quiet()
+    assert started == ["fetch", "produce", "produce"]
+    assert await end_offset(service) == 2
+    assert peer.ended
+    assert not peer.answers
+    assert peer.account.held_bytes == 0
+
+
+def test_what_merely_asks_is_said_of_each_api() -> None:
+    """Whoever adds an API says which it is; what is said to ask must change nothing."""
+    words = ("describe", "list", "fetch", "metadata", "find", "versions", "offset_for")
+    assert {route.handler for route in ROUTES if route.asks} == {
+        route.handler for route in ROUTES if any(word in route.handler for word in words)
+    }
+    assert ROUTE_BY_KEY[18].asks
+
+
+async def test_a_client_that_left_is_noticed_though_it_is_not_read(service: BrokerService) -> None:
+    server = server_of(service)
+    for linger in (None, b"\x01\x00\x00\x00\x00\x00\x00\x00"):  # FIN, and RST
+        client = socket.create_connection((service.listeners[0].bind.host, service.listeners[0].bind.port))
+        client.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(client, fetch(await end_offset(service)) + metadata() * 30)
+        await until(lambda: any(not each.is_read for each in server.connections))
+        if linger is not None:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        client.close()
+        await until(lambda: not server.connections)
+    assert service.broker.memory.held_bytes == 0
+
+
+def test_only_who_has_gone_is_said_to_have() -> None:
+    pairs = [socket.socketpair() for _ in range(3)]
+    pairs[0][1].sendall(b"unread")
+    pairs[0][1].close()
+    pairs[1][1].sendall(b"unread")
+    assert hung_up([]) == []
+    assert hung_up([ours.fileno() for ours, _ in pairs]) == [(pairs[0][0].fileno(), False)]
+    for pair in pairs:
+        for each in pair:
+            each.close()
+
+
+async def test_answers_that_are_not_taken_are_few(service: BrokerService) -> None:
+    peer = Peer(service)
+    peer.say(produce(bytes(300_000), acks=1) * 4)
+    await until_quiet()
+    peer.answers.clear()
+    peer.takes = False
+    peer.say(fetch() * 20)
+    await until_quiet()
+    assert 0 < sum(peer.answers) < MOST_READY_BYTES + (1 << 20)
+    peer.takes = True
+    for _ in range(40):
+        peer.conversation.resume()
+        await until_quiet()
+    assert sum(peer.answers) > 20 * 300_000
+    assert peer.account.held_bytes == 0
+
+
+async def test_nothing_waits_as_long_as_one_likes(
+    service: BrokerService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "MOST_WAIT_MS", 20)
+    peer = Peer(service)
+    peer.say(fetch(await end_offset(service)))
+    assert not peer.answers
+    await until(lambda: bool(peer.answers))
+
+
+async def test_while_all_is_taken_up_a_fetch_waits(service: BrokerService) -> None:
+    peer = Peer(service)
+    peer.say(produce(b"one", acks=1))
+    await until_quiet()
+    peer.answers.clear()
+    memory = service.broker.memory
+    greedy = memory.account(lambda: None, known=True)
+    greedy.charge(4 * memory.limit_bytes)
+    peer.say(fetch() + metadata())
+    await until_quiet()
+    assert not peer.answers
+    greedy.close()
+    await until(lambda: len(peer.answers) == 2)
+
+
+async def test_much_at_once_gives_others_a_turn(service: BrokerService) -> None:
+    """The loop goes on between the parts of what one client sent in one piece."""
+    peer = Peer(service)
+    turns = 0
+    stop = asyncio.Event()
+
+    async def other() -> None:
+        nonlocal turns
+        while not stop.is_set():
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.ensure_future(other())
+    await asyncio.sleep(0)
+    before = turns
+    peer.say(produce(b"x") * 3000)
+    await until(lambda: peer.conversation.under_way == 0 and not peer._frames.waiting)
+    assert await end_offset(service) == 3000
+    stop.set()
+    await task
+    assert turns > before + 3
