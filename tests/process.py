@@ -128,7 +128,14 @@ class BrokerDidNotStart(Exception):
 
 def environment() -> dict[str, str]:
     """Give the environment without what speaks to tests: a broker takes all of ``MAGNETAR_`` for settings."""
-    ours = ("MAGNETAR_SEED", "MAGNETAR_SEEDS", "MAGNETAR_FLIPS", "MAGNETAR_KILLS", "MAGNETAR_EXAMPLES")
+    ours = (
+        "MAGNETAR_SEED",
+        "MAGNETAR_SEEDS",
+        "MAGNETAR_FLIPS",
+        "MAGNETAR_KILLS",
+        "MAGNETAR_EXAMPLES",
+        "MAGNETAR_DAMAGED_REQUESTS",
+    )
     return {name: value for name, value in os.environ.items() if name not in ours}
 
 

@@ -16,6 +16,7 @@ from magnetar.broker.auth.security import Security
 from magnetar.broker.background import Background
 from magnetar.broker.catalog import Catalog
 from magnetar.broker.compaction import Compactions
+from magnetar.broker.connections import Connections
 from magnetar.broker.dynamic import DynamicSettings, check_dynamic
 from magnetar.broker.effective import Authority, with_overrides
 from magnetar.broker.errors import (
@@ -95,6 +96,7 @@ class Broker:
         self.events = Events()
         self.background = Background()
         self.idle_poll = IdlePoll(settings.idle_poll_time_us / 1e6)
+        self.connections = Connections(lambda: self.settings)
         self.memory = MemoryBudget(
             settings.memory_requests_bytes, settings.memory_requests_bytes // _STRANGERS_PART
         )

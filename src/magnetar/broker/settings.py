@@ -103,12 +103,16 @@ class Settings(GroupSettings):
         pulsar=("connectionMaxIdleMs",),
     )
     max_connections: int = setting(
-        MAX_INT, Kind.INT, "Connections in all; more are closed at once.", rule=at_least(0), dynamic=True
+        MAX_INT,
+        Kind.INT,
+        "Connections in all, of every protocol; more are closed at once.",
+        rule=at_least(0),
+        dynamic=True,
     )
     max_connections_per_ip: int = setting(
         MAX_INT,
         Kind.INT,
-        "Connections of Kafka's clients from one address; more are closed at once.",
+        "Connections from one address, of every protocol; more are closed at once.",
         rule=at_least(0),
         dynamic=True,
     )

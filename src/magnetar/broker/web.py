@@ -1,16 +1,37 @@
-"""HTTP on the broker's own loop and listeners: uvicorn's protocol, one per connection, for any ASGI application."""
+"""HTTP on the broker's own loop and listeners: uvicorn's protocol, one per connection, for any ASGI application.
+
+A connection here is one of the broker's as any other: it counts in ``max.connections`` and ``max.connections.per.ip``,
+what it makes the broker keep is charged to its account, and it is let go when nothing comes of it any more:
+
+    nothing asked                     connections.max.idle.ms, `KEEP_ALIVE_S` after an answer, `HEAD_S` without any
+    a request's head has begun        `HEAD_S` until it is whole
+    its body comes                    `BODY_S`, and a second more for each `LEAST_BYTES_PER_S` that have come
+    it waits for others' memory       `UNTAKEN_S`
+    the answer is not taken           `UNTAKEN_S`
+    the application is at work        never
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from magnetar.broker.core import Broker
+    from magnetar.broker.memory import Account
+
 MOST_BODY_BYTES = 8 << 20
+HEAD_S = 15.0
+BODY_S = 30.0
+LEAST_BYTES_PER_S = 4 << 10
+UNTAKEN_S = 60.0
+KEEP_ALIVE_S = 75
+_LOOK_S = 1.0
 _log = logging.getLogger("magnetar.web")
 
 
@@ -22,36 +43,83 @@ class BodyTooLarge(Exception):
 
 
 async def body_of(request: Request) -> bytes:
-    """Give a request's body; raise ``BodyTooLarge``.
+    """Give a request's body; raise ``BodyTooLarge``. Ask who it is, and whether he may, before.
 
-    Raises starlette's ``ClientDisconnect``, too, which an application lets through: there is nobody left to answer.
+    It waits for room where clients hold more than there may be. Raises starlette's ``ClientDisconnect``, too, which an
+    application lets through: there is nobody left to answer.
     """
+    if int(request.headers.get("content-length", "0")) > MOST_BODY_BYTES:
+        raise BodyTooLarge
+    held: Held | None = request.scope.get("state", {}).get("held")
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
         if size > MOST_BODY_BYTES:
             raise BodyTooLarge
         parts.append(part)
+        if held is not None:
+            await held.take(len(part))
     return b"".join(parts)
+
+
+def is_known(scope: Scope) -> None:
+    """Say that it is known who sent a request: his connection is no stranger's any more."""
+    held: Held | None = scope.get("state", {}).get("held")
+    if held is not None:
+        held.account.login()
+
+
+class Held:
+    """What a connection makes the broker keep: of requests that still come, of bodies, of answers not taken."""
+
+    def __init__(self, broker: Broker, resumed: Callable[[], None], buffered: Callable[[], int]) -> None:
+        """``buffered`` gives how many bytes lie in the connection's own buffers."""
+        self._room = asyncio.Event()
+        self._resumed = resumed
+        self._buffered = buffered
+        self._body = 0
+        self._rest = 0
+        self.account: Account = broker.memory.account(
+            self._resume, known=not broker.security.authentication.enabled
+        )
+
+    def _resume(self) -> None:
+        self._room.set()
+        self._resumed()
+
+    async def take(self, nbytes: int) -> None:
+        """Count a part of a body that has been taken out of the buffers, and wait until more may come."""
+        self._body += nbytes
+        self.account.charge(nbytes)
+        self.recount()
+        while not self.account.may_take_more():
+            self._room.clear()
+            await self._room.wait()
+
+    def let_go(self) -> None:
+        """The request has been dealt with, and its body with it."""
+        body, self._body = self._body, 0
+        self.account.charge(-body)
+
+    def recount(self) -> None:
+        """Look into the buffers again."""
+        kept, self._rest = self._rest, self._buffered()
+        self.account.charge(self._rest - kept)
+
+    def close(self) -> None:
+        self.account.close()
+        self._room.set()
 
 
 class WebServer:
     """Serves one application. Import it only where HTTP is to be served: what it needs takes a while to load."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, broker: Broker) -> None:
         from starlette.requests import ClientDisconnect
         from uvicorn import Config
-        from uvicorn.protocols.http.h11_impl import H11Protocol
         from uvicorn.server import ServerState
 
-        class Protocol(H11Protocol):
-            """Keeps, for whoever asks who this is, what certificate the client has shown."""
-
-            def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-                super().connection_made(transport)
-                tls = transport.get_extra_info("ssl_object")
-                if tls is not None:
-                    self.app_state["certificate"] = tls.getpeercert()
+        from magnetar.broker.web_connection import WebConnection
 
         async def while_connected(scope: Scope, receive: Receive, send: Send) -> None:
             try:
@@ -60,8 +128,11 @@ class WebServer:
                 _log.warning(
                     "%s %s: the client left before all of it had come", scope["method"], scope["path"]
                 )
+            finally:
+                scope["state"]["held"].let_go()
 
-        self._protocol = Protocol
+        self._broker = broker
+        self._connection = WebConnection
         self._state = ServerState()
         self._config = Config(
             while_connected,
@@ -71,19 +142,30 @@ class WebServer:
             access_log=False,
             server_header=False,
             date_header=False,
-            timeout_keep_alive=75,
+            timeout_keep_alive=KEEP_ALIVE_S,
             h11_max_incomplete_event_size=64 << 10,
         )
         self._config.load()
+        self._look: asyncio.TimerHandle | None = None
+        self._look_around()
 
     def connection(self) -> asyncio.BaseProtocol:
         """Give what talks to one client."""
-        made: Any = self._protocol(
-            config=self._config, server_state=self._state, app_state={}, _loop=asyncio.get_running_loop()
-        )
-        return made  # type: ignore[no-any-return]
+        return self._connection(self._broker, self._config, self._state)
+
+    def _look_around(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.look(loop.time())
+        self._look = loop.call_later(_LOOK_S, self._look_around)
+
+    def look(self, now_s: float) -> None:
+        """Let go of those whose time is up."""
+        for connection in list(self._state.connections):
+            connection.look(now_s)  # type: ignore[union-attr]
 
     def close(self) -> None:
         """Let every client go."""
+        if self._look is not None:
+            self._look.cancel()
         for connection in list(self._state.connections):
             connection.shutdown()

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import select
 import socket
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -37,7 +36,6 @@ class KafkaServer:
         self.settings = settings
         self.memory = services.broker.memory
         self.connections: set[KafkaConnection] = set()
-        self.per_host: Counter[str] = Counter()
         self.scratch = scratch_buffer()
         self._look: asyncio.TimerHandle | None = None
 
@@ -142,12 +140,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         )
         self.last_heard = self._went_on_at = self._loop.time()
         server.connections.add(self)
-        server.per_host[host] += 1
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
-        if (
-            len(server.connections) > settings.max_connections
-            or server.per_host[host] > settings.max_connections_per_ip
-        ):
+        if not services.broker.connections.came(host):
             self.conversation.refuse("too many connections")
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -236,9 +230,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.conversation.hang_up()
         self._close_account()
         self._server.connections.discard(self)
-        self._server.per_host[self.conversation.peer] -= 1
-        if self._server.per_host[self.conversation.peer] <= 0:
-            del self._server.per_host[self.conversation.peer]
+        self._server.services.broker.connections.left(self.conversation.peer)
 
     def _end(self) -> None:
         self._reading.end()

@@ -16,7 +16,7 @@ from starlette.routing import compile_path
 
 from magnetar.broker.auth.authentication import AuthenticationFailed
 from magnetar.broker.core import Broker
-from magnetar.broker.web import BodyTooLarge, body_of
+from magnetar.broker.web import BodyTooLarge, body_of, is_known
 from magnetar.metadata import MetadataError
 from magnetar.schema_registry.ask import Ask, principal_of
 from magnetar.schema_registry.endpoints import ROUTES, Route, Text
@@ -54,12 +54,13 @@ class App:
             # Guessing tokens and passwords must not be quick.
             await asyncio.sleep(self._broker.settings.connection_failed_authentication_delay_ms / 1000)
             raise
+        is_known(request.scope)
         route, path = self._find(request)
         tenant = home.partition("/")[0]
         ask = Ask(
             path,
             request.query_params,
-            await body_of(request),
+            b"",
             self._registries.of(tenant),
             self._locks[tenant],
             self._broker,
@@ -67,6 +68,7 @@ class App:
             home,
         )
         ask.check(route.needs)
+        ask.body = await body_of(request)
         return await route.endpoint(ask)
 
     def _find(self, request: Request) -> tuple[Route, Mapping[str, str]]:

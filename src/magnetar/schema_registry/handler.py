@@ -35,7 +35,7 @@ class SchemaRegistryHandler(ProtocolHandler):
             from magnetar.broker.web import WebServer
             from magnetar.schema_registry.app import App
 
-            self._web = WebServer(App(self._broker, registries_of(self._broker)))
+            self._web = WebServer(App(self._broker, registries_of(self._broker)), self._broker)
         return self._web.connection()
 
     async def close(self) -> None:

@@ -103,7 +103,7 @@ class Transport(asyncio.Transport):
         super().__init__({"peername": ("127.0.0.1", 40_000)})
         self.protocol = protocol
         self.said = bytearray()
-        self.closed = False
+        self.closed = self.paused = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.said += data
@@ -122,8 +122,12 @@ class Transport(asyncio.Transport):
         return 0
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
 
 
 class Client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -26,7 +27,7 @@ from magnetar.broker.errors import (
     TopicExists,
     TopicNotFound,
 )
-from magnetar.broker.web import BodyTooLarge, body_of
+from magnetar.broker.web import BodyTooLarge, body_of, is_known
 from magnetar.ledger.errors import LedgerError, LedgerNotFound, OffsetOutOfRange, StorageFull
 from magnetar.pulsar.errors import (
     ConsumerBusy,
@@ -122,16 +123,22 @@ class _View:
                 request.path_params,
                 request.query_params,
                 request.headers,
-                await body_of(request),
+                b"",
                 self._services,
                 await _principal(request, self._services, route.needs),
                 self._address(),
                 route.domain,
             )
             check(ask, route.needs)
+            ask.body = await body_of(request)
             return _as_response(await route.endpoint(ask))
         except ClientDisconnect:
             raise
+        except AuthenticationFailed as error:
+            # Guessing tokens and passwords must not be quick.
+            delay_ms = self._services.broker.settings.connection_failed_authentication_delay_ms
+            await asyncio.sleep(delay_ms / 1000)
+            return _refused(error, request)
         except Exception as error:
             return _refused(error, request)
 
@@ -146,11 +153,13 @@ async def _principal(request: Request, services: Services, needs: Needs) -> Prin
     is_open = needs is Needs.nobody or (needs is Needs.metrics and not settings.authenticate_metrics_endpoint)
     if not authentication.enabled or is_open:
         return Principal("", "")
-    return await authentication.of_header(
+    principal = await authentication.of_header(
         request.headers.get("authorization", ""),
         request.scope.get("state", {}).get("certificate"),
         method=request.headers.get(AUTH_METHOD_HEADER, ""),
     )
+    is_known(request.scope)
+    return principal
 
 
 def _as_response(answer: Any) -> Response:

@@ -17,7 +17,7 @@ class WebServer:
     def __init__(self, services: Services, address: Callable[[], Address]) -> None:
         from magnetar.pulsar.rest.app import make_app
 
-        self._server = web.WebServer(make_app(services, address))
+        self._server = web.WebServer(make_app(services, address), services.broker)
 
     def connection(self, listener: Listener) -> asyncio.BaseProtocol:
         """Give what talks to one client."""

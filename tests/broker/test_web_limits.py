@@ -1,0 +1,237 @@
+"""HTTP's connections are the broker's as any other: counted with all others, held in its budget, let go in time."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from magnetar.broker import web
+from magnetar.broker.core import Broker
+from magnetar.broker.listeners import parse_listeners
+from magnetar.broker.settings import Settings
+from magnetar.kafka.handler import KafkaProtocolHandler
+from magnetar.ledger.memory import MemoryEngine
+from magnetar.metadata import MemoryStore
+from magnetar.schema_registry.handler import SchemaRegistryHandler
+from tests.security.matrix.house import Transport
+from tests.security.signing import SECRET_URL, token
+
+HOST = b"host: here\r\n"
+MEGABYTE = bytes(1 << 20)
+
+
+class Seen:
+    """An application that reads what it is sent, and notes how much that was."""
+
+    def __init__(self) -> None:
+        self.bodies: list[int] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        from starlette.requests import Request
+        from starlette.responses import Response
+
+        try:
+            self.bodies.append(len(await web.body_of(Request(scope, receive))))
+            status = 200
+        except web.BodyTooLarge:
+            status = 413
+        await Response(b"x" * 100, status)(scope, receive, send)
+
+
+class House:
+    """A broker with an HTTP server, without sockets."""
+
+    def __init__(self, app: Any, **texts: str) -> None:
+        self.settings = Settings().with_values({name.replace("_", "."): text for name, text in texts.items()})
+        store = MemoryStore()
+        self.broker = Broker(self.settings, store, MemoryEngine(store))
+        self.server = web.WebServer(app, self.broker)
+
+    def connect(self) -> tuple[Any, Transport]:
+        return connect(self.server.connection())
+
+
+def connect(protocol: Any) -> tuple[Any, Transport]:
+    transport = Transport(protocol)
+    protocol.connection_made(transport)
+    return protocol, transport
+
+
+async def turns(count: int = 20) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def seen() -> Seen:
+    return Seen()
+
+
+async def test_all_protocols_share_the_number_of_connections(seen: Seen) -> None:
+    house = House(seen, max_connections="4")
+    await house.broker.engine.start()
+    await house.broker.start()
+    kafka, registry = KafkaProtocolHandler(), SchemaRegistryHandler()
+    (listener,) = parse_listeners(house.settings)
+    for handler in (kafka, registry):
+        handler.initialize(house.settings)
+        await handler.start(house.broker)
+
+    def each() -> Iterator[Any]:
+        yield house.server.connection()
+        yield kafka.new_connection(listener)
+        yield registry.new_connection(listener)
+
+    kept = [connect(protocol)[1] for protocol in each()] + [connect(house.server.connection())[1]]
+    assert not any(transport.closed for transport in kept)
+    for protocol in each():
+        assert connect(protocol)[1].closed
+    await turns()
+    kept[1].close()
+    await turns()
+    assert not connect(house.server.connection())[1].closed, "one has left, so one may come"
+    await registry.close()
+    await kafka.close()
+
+
+async def test_nobody_has_all_connections_from_one_address(seen: Seen) -> None:
+    house = House(seen, max_connections_per_ip="2")
+    found = [house.connect()[1].closed for _ in range(4)]
+    assert found == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("sent", "stays_s", "goes_s"),
+    [
+        (b"", web.HEAD_S - 1, web.HEAD_S + 1),
+        (b"GET / HTT", web.HEAD_S - 1, web.HEAD_S + 1),
+        (b"GET / HTTP/1.1\r\n" + HOST, web.HEAD_S - 1, web.HEAD_S + 1),
+        (b"POST / HTTP/1.1\r\n" + HOST + b"content-length: 10\r\n\r\nabc", web.BODY_S - 1, web.BODY_S + 1),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"\r\n", 599, 601),  # connections.max.idle.ms
+    ],
+    ids=["silent", "half a line", "half a head", "half a body", "idle after an answer"],
+)
+async def test_who_says_no_more_is_let_go(seen: Seen, sent: bytes, stays_s: float, goes_s: float) -> None:
+    house = House(seen)
+    protocol, transport = house.connect()
+    if sent:
+        protocol.data_received(sent)
+    await turns()
+    now = asyncio.get_running_loop().time()
+    house.server.look(now + stays_s)
+    assert not transport.closed
+    house.server.look(now + goes_s)
+    assert transport.closed
+    await turns()
+    assert house.broker.connections.count == 0
+    assert house.broker.memory.held_bytes == 0
+
+
+async def test_a_trickle_does_not_count_as_going_on(seen: Seen) -> None:
+    house = House(seen)
+    protocol, transport = house.connect()
+    protocol.data_received(b"GET / HTTP/1.1\r\n" + HOST)
+    begun = asyncio.get_running_loop().time()
+    protocol.data_received(b"a: b\r\n")
+    house.server.look(begun + web.HEAD_S + 1)
+    assert transport.closed
+
+
+async def test_a_long_body_has_the_time_that_its_bytes_take(seen: Seen) -> None:
+    house = House(seen)
+    protocol, transport = house.connect()
+    protocol.data_received(b"POST / HTTP/1.1\r\n" + HOST + b"content-length: 8000000\r\n\r\n" + MEGABYTE)
+    await turns()
+    now = asyncio.get_running_loop().time()
+    house.server.look(now + web.BODY_S + len(MEGABYTE) / web.LEAST_BYTES_PER_S - 1)
+    assert not transport.closed
+    house.server.look(now + web.BODY_S + len(MEGABYTE) / web.LEAST_BYTES_PER_S + 5)
+    assert transport.closed
+
+
+async def test_work_under_way_is_waited_for() -> None:
+    done = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await done.wait()
+        await Seen()(scope, receive, send)
+
+    house = House(app)
+    protocol, transport = house.connect()
+    protocol.data_received(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
+    await turns()
+    house.server.look(asyncio.get_running_loop().time() + 100_000)
+    assert not transport.closed
+    done.set()
+    await turns()
+    assert transport.said.startswith(b"HTTP/1.1 200")
+
+
+async def test_bodies_are_counted_and_wait_for_room(seen: Seen) -> None:
+    house = House(seen, memory_requests_bytes=str(1 << 20))
+    head = b"POST / HTTP/1.1\r\n" + HOST + b"content-length: 4194304\r\n\r\n"
+    clients = [house.connect() for _ in range(40)]
+    for protocol, _ in clients:
+        protocol.data_received(head)
+    most = 0
+    left = {protocol: 16 for protocol, _ in clients}
+    for _ in range(20_000):
+        await turns(1)
+        for protocol, transport in clients:
+            # As a socket does: who is not read from has his bytes with him.
+            if left[protocol] and not transport.paused:
+                protocol.data_received(MEGABYTE[: 256 << 10])
+                left[protocol] -= 1
+        most = max(most, house.broker.memory.held_bytes)
+        if len(seen.bodies) == len(clients):
+            break
+    assert seen.bodies == [4 << 20] * len(clients), "each gets his turn"
+    assert most < 20 << 20  # one that is finished past the limit, and what was read of the others
+    await turns()
+    assert house.broker.memory.held_bytes == 0
+
+
+@pytest.mark.parametrize("shown", [b"", b"authorization: Bearer nonsense\r\n"])
+async def test_of_strangers_no_body_is_read(shown: bytes) -> None:
+    from magnetar.pulsar.handler import PulsarProtocolHandler
+
+    texts = {
+        "authentication_enabled": "true",
+        "token_secret_key": SECRET_URL,
+        "connection_failed_authentication_delay_ms": "0",
+        "pulsar_listeners": "pulsar://127.0.0.1:6650",
+        "http_listeners": "http://127.0.0.1:8080",
+    }
+    house = House(None, **texts)
+    await house.broker.engine.start()
+    await house.broker.start()
+    pulsar = PulsarProtocolHandler()
+    pulsar.initialize(house.settings)
+    await pulsar.start(house.broker)
+    from magnetar.broker.pulsar_listeners import parse_web_listeners
+
+    (listener,) = parse_web_listeners(house.settings)
+    path = b"/admin/v2/namespaces/public/default/retention"
+    head = b"POST " + path + b" HTTP/1.1\r\n" + HOST + shown + b"content-length: 8000000\r\n\r\n"
+    for _ in range(30):
+        protocol, transport = connect(pulsar.new_connection(listener))
+        protocol.data_received(head)
+        await turns(40)
+        assert transport.said.startswith(b"HTTP/1.1 401")
+        for _ in range(6):
+            protocol.data_received(MEGABYTE)
+        assert house.broker.memory.held_bytes == 0
+    known = head.replace(shown, b"") if shown else head
+    known = known.replace(HOST, HOST + b"authorization: Bearer " + token("root").encode() + b"\r\n")
+    protocol, transport = connect(pulsar.new_connection(listener))
+    protocol.data_received(known)
+    protocol.data_received(MEGABYTE)
+    await turns(40)
+    assert house.broker.memory.held_bytes >= len(MEGABYTE)
+    assert not re.match(rb"HTTP/1.1 \d", bytes(transport.said)), "his is read to its end"
+    transport.close()
+    await pulsar.close()
