@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from magnetar.broker.memory import Account
 
 MOST_BODY_BYTES = 8 << 20
+MOST_REFUSED_BYTES = 64 << 20
+"""Of a body that was refused: so much is read and forgotten, for many a client sends all before it listens."""
 HEAD_S = 15.0
 BODY_S = 30.0
 LEAST_BYTES_PER_S = 4 << 10

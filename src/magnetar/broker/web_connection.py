@@ -54,7 +54,7 @@ class WebConnection(H11Protocol):
         self._heard_at = now
         self._received += len(data)
         super().data_received(data)
-        if self._is_drained and self._received > web.MOST_BODY_BYTES:
+        if self._is_drained and self._received > web.MOST_REFUSED_BYTES:
             self._give_up("what it still sends was refused long ago")
             return
         self._held.recount()
