@@ -135,6 +135,7 @@ def environment() -> dict[str, str]:
         "MAGNETAR_KILLS",
         "MAGNETAR_EXAMPLES",
         "MAGNETAR_DAMAGED_REQUESTS",
+        "MAGNETAR_CONVERSATIONS",
     )
     return {name: value for name, value in os.environ.items() if name not in ours}
 

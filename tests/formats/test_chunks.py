@@ -15,6 +15,7 @@ from magnetar.pipeline.options import parse_options
 from magnetar.pipeline.plan import Plan
 from magnetar.pipeline.slices import read_slice
 from magnetar.records.batch import Record, decode_records, read_header
+from magnetar.records.chunks import Chunks, Gets, Piece
 from magnetar.records.pulsar_compression import compress_payload
 from magnetar.records.pulsar_metadata import Compression, MessageMetadata
 from tests.admin.house import House
@@ -156,3 +157,41 @@ async def test_every_reader_gets_the_same(tmp_path: Path, seed: int) -> None:
     told = [(row.offset, row.key, row.value) for row in wanted]
     for slice_bytes in (1, 20_000, 1 << 20):
         assert spark_rows(tmp_path / "data", slice_bytes) == told
+
+
+async def test_pieces_without_an_end_cost_what_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is under way is not copied for each of them."""
+    copied: list[int] = []
+    copy = Chunks.copy
+
+    def counted(self: Chunks[int]) -> Chunks[int]:
+        copied.append(len(self._under_way))
+        return copy(self)
+
+    monkeypatch.setattr(Chunks, "copy", counted)
+    async with House(tmp_path / "data") as house:
+        partition = await chunked(house)
+        for number in range(300):
+            await send(partition, *pieces_of(b"begun %d" % number, b"x" * 30, 2)[0])
+        fetches = 0
+        position = 0
+        while position < 300:
+            batches, _ = await partition.read(position, 2000)
+            position = read_header(batches[-1]).last_offset + 1
+            fetches += 1
+    assert fetches > 3
+    assert len(copied) <= 2 * fetches
+
+
+def test_pieces_under_way_are_bounded_and_the_first_message_gives_way() -> None:
+    chunks = Chunks[int](1 << 40, looked_back=True)
+    for message in range(40):
+        for number in range(900):
+            assert chunks.take(Piece(b"%d" % message, number, 901, 1), number, 1)[0] is Gets.NOTHING
+    assert sum(len(each.places) for each in chunks._under_way.values()) == chunks._pieces <= 20_000
+    assert chunks.take(Piece(b"0", 900, 901, 1), 900, 1)[0] is Gets.MARKED
+    gets, places = chunks.take(Piece(b"39", 900, 901, 1), 900, 1)
+    assert (gets, len(places)) == (Gets.WHOLE, 901)
+    assert chunks.copy()._pieces == chunks._pieces

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
 import re
+import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from random import Random
@@ -28,6 +31,9 @@ from tests.wire.values import build
 
 REPEATS = 30
 SPARED = {"DeleteTopics"}  # else there soon is nothing left to hurt
+FUZZED = [route for route in ROUTES if route.name not in SPARED]
+A_BROKERS = 20_000
+"""Conversations with one broker."""
 BATCH = encode_batch([Record(b"k", b"v", [], 0, 0)] * 3)
 EXTREMES = (
     b"\x00",
@@ -69,18 +75,32 @@ class Peer:
         self.ended = True
 
 
-@pytest.fixture
-async def service(tmp_path: Path) -> AsyncIterator[BrokerService]:
+@contextlib.asynccontextmanager
+async def broker(data: Path) -> AsyncIterator[BrokerService]:
     texts = {
-        "data.dir": str(tmp_path / "data"),
+        "data.dir": str(data),
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "flush": "os",
         "group.initial.rebalance.delay.ms": "0",
     }
     service = BrokerService(Settings().with_values(texts))
     await service.start()
-    yield service
-    await service.close()
+    try:
+        yield service
+    finally:
+        await service.close()
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[BrokerService]:
+    async with broker(tmp_path / "data") as service:
+        yield service
+
+
+def kafka(service: BrokerService) -> KafkaProtocolHandler:
+    (handler,) = service.handlers
+    assert isinstance(handler, KafkaProtocolHandler)
+    return handler
 
 
 def valid_request(route: Route, version: int, random: Random) -> bytes:
@@ -123,8 +143,7 @@ async def test_no_request_is_a_surprise(
 ) -> None:
     caplog.set_level(logging.ERROR)
     random = Random(seed)
-    (handler,) = service.handlers
-    assert isinstance(handler, KafkaProtocolHandler)
+    handler = kafka(service)
     await ask_for_prey(handler, service)
     for route in ROUTES:
         if route.name in SPARED:
@@ -155,3 +174,75 @@ async def ask_for_prey(handler: KafkaProtocolHandler, service: BrokerService) ->
             break
     assert peer.answers
     assert not peer.ended
+
+
+async def test_damaged_conversations(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Some requests after the other, some of them damaged, cut anywhere, while the client takes no answers or leaves.
+
+    ``MAGNETAR_CONVERSATIONS`` says how many; each so many thousand have a broker of their own.
+    """
+    caplog.set_level(logging.ERROR)
+    wanted = int(os.environ.get("MAGNETAR_CONVERSATIONS", "1500"))
+    seed = int(os.environ.get("MAGNETAR_SEED", "1"))
+    longest_s = 0.0
+    for number in range(0, wanted, A_BROKERS):
+        random = Random(f"{seed}/{number}")
+        async with broker(tmp_path / str(number)) as service:
+            handler = kafka(service)
+            await ask_for_prey(handler, service)
+            for at in range(min(A_BROKERS, wanted - number)):
+                peer = Peer(handler, service)
+                await converse(peer, random)
+                assert not caplog.records, (seed, number, at, caplog.records[0].getMessage())
+                if at % 50 == 0:
+                    began = time.perf_counter()
+                    await ask_for_prey(handler, service)
+                    longest_s = max(longest_s, time.perf_counter() - began)
+            await asyncio.sleep(0.3)
+            assert not caplog.records
+            assert service.broker.memory.held_bytes == 0
+        resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        print(f"{number + A_BROKERS} conversations: {resident >> 20} MB, longest {longest_s * 1000:.0f} ms")
+
+
+async def converse(peer: Peer, random: Random) -> None:
+    """Have one client say what it says, and see that nothing is kept for it."""
+    said = b"".join(a_saying(random) for _ in range(random.choice((1, 1, 2, 3, 6))))
+    while said and not peer.ended:
+        cut = random.choice((len(said), len(said), random.randrange(len(said)) + 1))
+        peer.say(said[:cut])
+        said = said[cut:]
+        match random.randrange(12):
+            case 0:
+                peer.conversation.pause()
+            case 1:
+                peer.conversation.resume()
+            case 2:
+                peer.conversation.leave()
+            case 3 | 4 | 5:
+                await asyncio.sleep(0)
+    for _ in range(random.choice((0, 1, 3))):
+        await asyncio.sleep(0)
+    if random.randrange(2):
+        peer.conversation.hang_up()
+        for _ in range(3):
+            await asyncio.sleep(0)
+    peer.conversation.close()
+    assert peer.account.held_bytes == 0
+
+
+def a_saying(random: Random) -> bytes:
+    route = random.choice(FUZZED)
+    version = random.randint(route.first, route.last)
+    request = valid_request(route, version, random)
+    if random.randrange(4):
+        request = mutated(request, random)
+    framed = frame(request)
+    match random.randrange(20):
+        case 0:
+            return random.choice(EXTREMES)[:4].ljust(4, b"\0") + framed[4:]
+        case 1:
+            return framed[: random.randrange(len(framed))]
+        case 2:
+            return random.randbytes(random.randrange(1, 40))
+    return framed

@@ -10,7 +10,7 @@ of a piece is decided by the pieces before it alone, so that every reader decide
 
 "Before it" reaches back as far as ``4 * most_bytes`` of stored entries, from the first piece to the last; a message
 whose pieces lie further apart, or that is larger than ``most_bytes``, or of more than `MOST_PIECES`, comes in marked
-pieces. So does one whose first pieces are gone with retention.
+pieces. So does one whose first pieces are gone with retention, and the one begun first where too many are under way.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ MOST_BYTES = 16 << 20
 MOST_PIECES = 1000
 _REACH = 4
 _MOST_UNDER_WAY = 1000
+_MOST_PIECES_UNDER_WAY = 20_000
 _MOST_UUID_BYTES = 256
 _PIECES_FIELD = b"\xd8\x01"  # the key of ``num_chunks_from_msg``, number 27
 Place = TypeVar("Place")
@@ -81,6 +82,7 @@ class Chunks(Generic[Place]):
         """Whether all that counts has been seen: ``reach`` bytes, or all there is."""
         self._most_bytes = most_bytes
         self._seen = 0
+        self._pieces = 0  # of all that is under way
         self._under_way: dict[bytes, _UnderWay[Place]] = {}
 
     def __bool__(self) -> bool:
@@ -90,7 +92,7 @@ class Chunks(Generic[Place]):
     def copy(self) -> Chunks[Place]:
         """Give the same knowledge, to go on with apart from this one."""
         new: Chunks[Place] = Chunks(self._most_bytes, looked_back=self.looked_back)
-        new._seen = self._seen
+        new._seen, new._pieces = self._seen, self._pieces
         new._under_way = {
             uuid: _UnderWay(each.begins, each.first, each.size, list(each.places))
             for uuid, each in self._under_way.items()
@@ -118,25 +120,35 @@ class Chunks(Generic[Place]):
         if known is None:
             return Gets.MARKED, []
         if self._seen - known.begins > self.reach or not known.first.is_like(piece):
-            del self._under_way[piece.uuid]
+            self._end(piece.uuid)
             return Gets.MARKED, []
         if piece.number < len(known.places):
             return Gets.NOTHING, []
         known.size += piece.size
         if piece.number > len(known.places) or known.size > self._most_bytes:
-            del self._under_way[piece.uuid]
+            self._end(piece.uuid)
             return Gets.MARKED, []
         known.places.append(place)
+        self._pieces += 1
         if piece.number < piece.of - 1:
+            self._bound()
             return Gets.NOTHING, []
-        del self._under_way[piece.uuid]
+        self._end(piece.uuid)
         return Gets.WHOLE, known.places
 
     def _begin(self, piece: Piece, place: Place, begins: int) -> None:
-        self._under_way.pop(piece.uuid, None)
+        if piece.uuid in self._under_way:
+            self._end(piece.uuid)
         self._under_way[piece.uuid] = _UnderWay(begins, piece, piece.size, [place])
-        while len(self._under_way) > _MOST_UNDER_WAY:
-            del self._under_way[next(iter(self._under_way))]
+        self._pieces += 1
+        self._bound()
+
+    def _bound(self) -> None:
+        while len(self._under_way) > _MOST_UNDER_WAY or self._pieces > _MOST_PIECES_UNDER_WAY:
+            self._end(next(iter(self._under_way)))
+
+    def _end(self, uuid: bytes) -> None:
+        self._pieces -= len(self._under_way.pop(uuid).places)
 
 
 def piece_of(metadata: MessageMetadata, payload_bytes: int, most_bytes: int) -> Piece | None:

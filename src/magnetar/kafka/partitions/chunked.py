@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _READERS = 16
 _FIRST_STEP = 8
 _BLOCK_BYTES = 1 << 20
+_PARTS_AT_A_STRETCH = 256
 
 
 class _Seen(NamedTuple):
@@ -33,6 +34,13 @@ class _Seen(NamedTuple):
     offset: int
     stored: int
     piece: Piece | None
+
+
+class _LookedBack(NamedTuple):
+    """What is known at a piece when one has looked back: before it is taken note of, and after."""
+
+    before: Chunks[int]
+    after: Chunks[int]
 
 
 class ChunkedMessages:
@@ -52,23 +60,33 @@ class ChunkedMessages:
         self, offset: int, entries: Sequence[StoredEntry], parts: Sequence[Part], max_bytes: int
     ) -> list[Batch]:
         """Give the batches of ``parts``, which are ``entries`` from ``offset`` on, with messages put together."""
+        # What is known here, and what was met since: from these is told again what was known before a part too many.
+        # A copy before each part would cost as much as there are messages under way, for each of them.
         known = self._known.get(offset)
-        chunks = Chunks[int](self._most_bytes) if known is None else known.copy()
-        chunks.looked_back = chunks.looked_back or offset <= self._log.first_offset
+        start = Chunks[int](self._most_bytes) if known is None else known
+        since: list[_Seen] = []
+        chunks = start.copy()
+        chunks.looked_back = looked_back = start.looked_back or offset <= self._log.first_offset
         out: list[Batch] = []
         size = number = 0
         met = False
         for part in parts:
-            batch, before = part.batch, chunks
+            if len(out) % _PARTS_AT_A_STRETCH == _PARTS_AT_A_STRETCH - 1:
+                await asyncio.sleep(0)
+            entry, batch = entries[number], part.batch
             if part.piece is None:
                 chunks.pass_by(part.stored)
             else:
-                before = chunks.copy()
-                batch, chunks = await self._resolved(entries[number], part, chunks)
+                batch, found = await self._resolved(entry, part, chunks)
+                if found is not None:
+                    chunks, start, since, looked_back = found.after, found.before, [], True
             if out and size + len(batch) > max_bytes:
-                chunks = before
+                chunks = start.copy()
+                chunks.looked_back = looked_back
+                _tell(chunks, since)
                 break
             out.append(batch)
+            since.append(_Seen(entry.last_offset, part.stored, part.piece))
             size += len(batch)
             number += part.entries
             met = met or part.piece is not None
@@ -84,21 +102,25 @@ class ChunkedMessages:
 
     async def _resolved(
         self, entry: StoredEntry, part: Part, chunks: Chunks[int]
-    ) -> tuple[Batch, Chunks[int]]:
+    ) -> tuple[Batch, _LookedBack | None]:
+        """Give what a consumer gets at a piece, and what was found out for it, if one had to look back."""
         assert part.piece is not None
-        gets, places = chunks.take(part.piece, entry.last_offset, len(entry.data))
+        found = None
+        assert part.stored == len(entry.data)
+        gets, places = chunks.take(part.piece, entry.last_offset, part.stored)
         if gets is Gets.UNKNOWN:
             chunks = await self._looked_back(entry.last_offset)
-            gets, places = chunks.take(part.piece, entry.last_offset, len(entry.data))
+            found = _LookedBack(chunks.copy(), chunks)
+            gets, places = chunks.take(part.piece, entry.last_offset, part.stored)
         if gets is Gets.NOTHING:
-            return part.batch, chunks
+            return part.batch, found
         loop = asyncio.get_running_loop()
         if gets is Gets.WHOLE:
             pieces = await self._pieces(places[:-1])
             if pieces is not None:
                 frame = None if self._frame_of is None else self._frame_of(entry, whole=True)
-                return await loop.run_in_executor(None, _whole, entry.data, pieces, frame), chunks
-        return await loop.run_in_executor(None, plain_kafka_batch, entry.data), chunks
+                return await loop.run_in_executor(None, _whole, entry.data, pieces, frame), found
+        return await loop.run_in_executor(None, plain_kafka_batch, entry.data), found
 
     async def _pieces(self, offsets: Sequence[int]) -> list[memoryview] | None:
         """Give the entries of these offsets; None if retention has taken one."""
@@ -121,11 +143,8 @@ class ChunkedMessages:
             left = (chunks.reach - size) * (offset - low) // max(size, 1)
             start, step = low, max(min(2 * step, left), 1)
         for block in reversed(blocks):
-            for seen in block:
-                if seen.piece is None:
-                    chunks.pass_by(seen.stored)
-                else:
-                    chunks.take(seen.piece, seen.offset, seen.stored)
+            _tell(chunks, block)
+            await asyncio.sleep(0)
         return chunks
 
     async def _between(self, low: int, high: int) -> list[_Seen]:
@@ -145,6 +164,15 @@ class ChunkedMessages:
             low = entries[-1].last_offset + 1
             await asyncio.sleep(0)  # other clients wait meanwhile
         return found
+
+
+def _tell(chunks: Chunks[int], met: Sequence[_Seen]) -> None:
+    """Tell what was met, in order."""
+    for seen in met:
+        if seen.piece is None:
+            chunks.pass_by(seen.stored)
+        else:
+            chunks.take(seen.piece, seen.offset, seen.stored)
 
 
 def _whole(last: memoryview, pieces: Sequence[memoryview], frame: Frame | None) -> Batch:
