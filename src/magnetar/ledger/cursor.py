@@ -316,6 +316,8 @@ class Cursors:
         self._open: dict[str, Cursor] = {}
         self._versions: dict[str, int] = {}
         self._due: dict[str, Callable[[], CursorInfo]] = {}
+        self.changed: Callable[[], None] = lambda: None
+        """Called when a cursor was changed; what of that is not durable yet, `save` makes so."""
         self._saved_ms: dict[str, int] = {}
 
     def names(self) -> list[str]:
@@ -351,6 +353,11 @@ class Cursors:
         except MetadataError as error:
             raise StorageFailed(f"the metadata store failed: {error}") from error
 
+    @property
+    def unsaved(self) -> bool:
+        """Whether cursors have something in memory only."""
+        return bool(self._due)
+
     def save(self) -> None:
         """Make what cursors only have in memory durable."""
         if self._due:
@@ -373,6 +380,7 @@ class Cursors:
         self._due[name] = info
         if self._clock() - self._saved_ms.get(name, 0) >= self.save_interval_ms:
             self._write(name, info())
+        self.changed()
 
     def _write(self, name: str, info: CursorInfo) -> None:
         now_ms = self._clock()

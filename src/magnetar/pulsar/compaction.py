@@ -5,6 +5,7 @@ from __future__ import annotations
 from magnetar.broker.background import Repeated
 from magnetar.broker.compaction import rules_of
 from magnetar.broker.core import Broker
+from magnetar.broker.slices import sliced
 from magnetar.pulsar.topics import PulsarTopics
 
 
@@ -31,8 +32,10 @@ class CompactionMonitor:
 
     async def look_around(self) -> None:
         """Begin now what is past its threshold."""
-        for topic in self._topics.all_open():
+        async for topic in sliced(self._topics.all_open()):
             threshold = topic.topic.config.compaction_threshold
+            if threshold <= 0:
+                continue
             rules = rules_of(topic.topic, self._broker.settings)
-            if threshold > 0 and topic.log.dirty_bytes(rules)[1] >= threshold:
+            if topic.log.dirty_bytes(rules)[1] >= threshold:
                 self._broker.compactions.begin(topic.topic, topic.log)

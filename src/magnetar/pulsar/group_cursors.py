@@ -170,6 +170,7 @@ class GroupCursors:
             await self._hand_over(topic, subscription)
         elif not active and subscription.paused:
             subscription.go_on()
+            topic.stir()
         if not active:
             await self._tell(topic, subscription)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.limits import CAUGHT_UP, InactiveTopics
+from magnetar.broker.slices import sliced
 from magnetar.broker.topic import Topic
 from magnetar.ledger.errors import LedgerError
 from magnetar.metadata import MetadataError
@@ -45,7 +46,7 @@ class InactiveTopicsSweep:
         """Delete what has not been used for as long as its policy says."""
         open_topics = {each.topic.topic_id: each.topic for each in self._topics.all_open()}
         before, self._since_ms = self._since_ms, {}
-        for topic_id, topic in open_topics.items():
+        async for topic_id, topic in sliced(open_topics.items()):
             try:
                 await self._look_at(topic, before.get(topic_id))
             except (LedgerError, MetadataError, BrokerError, RecordsError) as error:

@@ -15,6 +15,7 @@ from magnetar.broker.core import Broker
 from magnetar.broker.errors import InvalidPartitions, NamespaceNotFound, TopicExists, TopicNotFound
 from magnetar.broker.limits import Limits
 from magnetar.broker.names import TopicName
+from magnetar.broker.slices import sliced
 from magnetar.broker.topic import Topic
 from magnetar.ledger.port import Appended, Position
 from magnetar.metadata import MetadataCorrupt
@@ -294,10 +295,10 @@ class NonPersistentTopics:
         for each in self.all_open():
             each.apply(self._policies.limits(each.topic))
 
-    def sweep(self) -> None:
+    async def sweep(self) -> None:
         """Forget what nobody has used for a while."""
-        for key, topic in list(self._open.items()):
-            if topic.is_idle():
+        async for key, topic in sliced(self._open.items()):
+            if self._open.get(key) is topic and topic.is_idle():
                 del self._open[key]
 
     def close(self) -> None:

@@ -59,6 +59,8 @@ class Producers:
         self._keep_epoch = keep_epoch
         self._owner: Producer | None = None
         self._waiting: deque[tuple[Producer, asyncio.Future[None]]] = deque()
+        self.emptied: Callable[[], None] = lambda: None
+        """Called when the last producer has gone."""
 
     @property
     def waiting(self) -> int:
@@ -144,3 +146,5 @@ class Producers:
                 continue
             self.by_name[following.name] = following
             turn.set_result(None)
+        if not self.by_name:
+            self.emptied()

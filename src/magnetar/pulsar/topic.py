@@ -70,6 +70,8 @@ class PulsarTopic:
         self._epoch_path = f"{_EPOCHS}/{log.name}"
         stored = store.get(self._epoch_path)
         self.producers = Producers(int(stored.value) if stored else None, self._keep_epoch)
+        self.stirred: Callable[[], None] = lambda: None
+        """Called when something was done to it of which something is left to do: to be kept, to be held to limits."""
         self.limits = TopicLimits()
         """What its policies bound; see `apply`."""
         self.publish_rate: RateLimit | None = None
@@ -79,6 +81,8 @@ class PulsarTopic:
         """By consumer: since when, and how often, it has subscribed."""
         if policies is not None:
             self.apply(policies)
+        self.cursors.changed = self.stir
+        self.producers.emptied = self.stir
         log.watchers.append(self._grown)
         log.letting_go.append(self._keep_sequence_ids)
 
@@ -99,6 +103,7 @@ class PulsarTopic:
         for subscription in self.subscriptions.values():
             subscription.rate = renewed(subscription.rate, policies.subscription_dispatch_rate, now)
             subscription.kick()
+        self.stir()
 
     @property
     def name(self) -> str:
@@ -119,7 +124,40 @@ class PulsarTopic:
     def _keep_epoch(self, epoch: int) -> None:
         self._store.put(self._epoch_path, b"%d" % epoch)
 
+    def stir(self) -> None:
+        """Have it looked at in the next sweep."""
+        self.stirred()
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether there is something to keep that could not be kept yet."""
+        return (
+            self.cursors.unsaved
+            or any(each.abandoned_ms is not None for each in self.subscriptions.values())
+            or (self.dedup is not None and self.last_durable is not None and not self.last_durable.done())
+        )
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nobody would notice if it were closed: it has no clients, no subscriptions, no policy that looks."""
+        inactive = self.limits.inactive_topics
+        return not (
+            self.subscriptions
+            or self.producers.by_name
+            or self.producers.waiting
+            or (inactive is not None and inactive.delete)
+            or self.topic.config.compaction_threshold > 0
+        )
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether its subscriptions may fall behind so far that something must be done."""
+        quotas = (self.limits.size_quota, self.limits.age_quota)
+        has_limits = self.limits.message_ttl_ms or any(quota and quota.limit > 0 for quota in quotas)
+        return bool(has_limits) and any(each.backlog for each in self.own_subscriptions() if each.is_durable)
+
     def _grown(self) -> None:
+        self.stirred()
         for subscription in self.subscriptions.values():
             if subscription.consumers:
                 subscription.kick()
@@ -218,6 +256,7 @@ class PulsarTopic:
     def _keep(self, wanted: Wanted, cursor: Cursor) -> Subscription:
         made = self._made(wanted, cursor)
         self.subscriptions[wanted.subscription] = made
+        self.stir()
         return made
 
     def _made(self, wanted: Wanted, cursor: Cursor) -> Subscription:
@@ -264,6 +303,7 @@ class PulsarTopic:
         subscription.reset(lambda: self._seek(subscription.cursor, position))
         if not subscription.cursor.is_durable:
             subscription.abandoned_ms = self._clock()
+            self.stir()
 
     # -- letting go
 
@@ -284,6 +324,7 @@ class PulsarTopic:
 
     def _forget(self, subscription: AnySubscription) -> None:
         subscription.close()
+        self.stir()
         if self.subscriptions.get(subscription.name) is subscription:
             del self.subscriptions[subscription.name]
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from itertools import takewhile
 
 from magnetar.broker.background import Repeated, end_all
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import TopicExists, TopicNotFound
+from magnetar.broker.slices import sliced
 from magnetar.broker.topic import Topic
 from magnetar.ledger.errors import LedgerError
 from magnetar.metadata import MetadataError
@@ -23,6 +25,8 @@ from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.errors import RecordsError
 
 _SWEEP_S = 1.0
+_UNUSED_S = 60.0
+"""How long a topic that nobody uses stays open; who has just looked it up may be about to use it."""
 _log = logging.getLogger("magnetar.pulsar")
 
 
@@ -42,6 +46,12 @@ class PulsarTopics:
         self.non_persistent = NonPersistentTopics(broker, self.policies, clock)
         self._open: dict[tuple[bytes, int], PulsarTopic] = {}
         self._opening: dict[tuple[bytes, int], asyncio.Future[PulsarTopic]] = {}
+        self._stirred: dict[PulsarTopic, None] = {}
+        """Those that something was done to since the last sweep: no other is looked at."""
+        self._bounded: dict[PulsarTopic, None] = {}
+        """Those that a TTL or a quota may concern."""
+        self._unused: dict[PulsarTopic, float] = {}
+        """Those that nobody uses, and since when (the loop's time), in that order."""
         self._sweeper: Repeated | None = None
         self._rounds = 0
         self.each_second: list[Callable[[], Awaitable[None]]] = []
@@ -131,6 +141,8 @@ class PulsarTopics:
         key = topic.topic_id, index
         found = self._open.get(key)
         if found is not None:
+            if found in self._unused:
+                self._note_unused(found)
             return found
         opening = self._opening.get(key)
         if opening is None:
@@ -160,7 +172,21 @@ class PulsarTopics:
             await broker.engine.delete(log.name)  # it was made again while its topic was being deleted
             raise TopicNotFound(f"Topic {topic.name} was deleted")
         self._open[topic.topic_id, index] = made
+        made.stirred = lambda: self._stirred.setdefault(made)
+        made.stir()
         return made
+
+    def _note_unused(self, topic: PulsarTopic) -> None:
+        self._unused.pop(topic, None)
+        self._unused[topic] = asyncio.get_running_loop().time()
+
+    def _forget(self, topic: PulsarTopic) -> None:
+        """Close a topic, and hear of it no more."""
+        topic.stirred = lambda: None
+        self._open.pop((topic.topic.topic_id, topic.index), None)
+        for those in (self._stirred, self._bounded, self._unused):
+            those.pop(topic, None)
+        topic.close()
 
     def _policies_changed(self, topic: Topic) -> None:
         if topic.name.persistent:
@@ -171,9 +197,9 @@ class PulsarTopics:
     async def _deleted(self, topic: Topic) -> None:
         self.policies.forget(topic.name)
         for index in range(topic.partitions):
-            found = self._open.pop((topic.topic_id, index), None)
+            found = self._open.get((topic.topic_id, index))
             if found is not None:
-                found.close()
+                self._forget(found)
                 for name in found.cursors.names():
                     found.cursors.delete(name)
 
@@ -192,8 +218,7 @@ class PulsarTopics:
                     "switching deduplication of", found.switch_deduplication(deduplicates), about=found.name
                 )
             if found.partition < 0 and topic.partitions > 1:
-                del self._open[topic.topic_id, index]
-                found.close()
+                self._forget(found)
                 found.save()
 
     async def _sweep(self) -> None:
@@ -203,16 +228,59 @@ class PulsarTopics:
                 await work()
             except Exception:  # the sweep must go on, and the next round tries again
                 _log.exception("what is done every second failed")
-        self.non_persistent.sweep()
-        for topic in self.all_open():
+        await self.non_persistent.sweep()
+        await self._keep_cursors()
+        await self._hold_to_limits()
+        await self._let_go()
+
+    async def _keep_cursors(self) -> None:
+        """Keep what was changed, and note what else there is to do about the topics that were."""
+        async for topic in sliced(self._stirred):
+            if topic not in self._stirred:
+                continue  # deleted meanwhile
+            del self._stirred[topic]
             try:
                 topic.save()
-                if self._rounds % self._broker.settings.message_expiry_check_interval_seconds == 0:
-                    await self._expire(topic)
-                if self._rounds % self._broker.settings.backlog_quota_check_interval_in_seconds == 0:
-                    await backlog.enforce(topic, self._clock())
             except (LedgerError, MetadataError, RecordsError) as error:
                 _log.error("cursors of %s cannot be kept: %s", topic.name, error)
+                topic.stir()
+            if topic.is_unsettled:
+                topic.stir()
+            if topic.is_bounded:
+                self._bounded[topic] = None
+            if topic.is_unused:
+                self._note_unused(topic)
+
+    async def _hold_to_limits(self) -> None:
+        """Look for messages that are too old, and for backlogs that are too large, each as often as settings say."""
+        settings = self._broker.settings
+        expires = self._rounds % settings.message_expiry_check_interval_seconds == 0
+        enforces = self._rounds % settings.backlog_quota_check_interval_in_seconds == 0
+        if not expires and not enforces:
+            return
+        async for topic in sliced(self._bounded):
+            try:
+                if topic in self._bounded and expires:
+                    await self._expire(topic)
+                if topic in self._bounded and enforces:
+                    await backlog.enforce(topic, self._clock())
+            except (LedgerError, MetadataError, RecordsError) as error:
+                _log.error("%s cannot be held to its limits: %s", topic.name, error)
+                continue
+            if not topic.is_bounded:
+                self._bounded.pop(topic, None)
+
+    async def _let_go(self) -> None:
+        """Close the topics that nobody has used for a while; who asks for one opens it again."""
+        before = asyncio.get_running_loop().time() - _UNUSED_S
+        async for topic in sliced(takewhile(lambda each: self._unused[each] <= before, self._unused)):
+            since = self._unused.get(topic)
+            if since is None or since > before:
+                continue  # somebody came meanwhile
+            del self._unused[topic]
+            if topic.is_unused and not topic.is_unsettled:
+                self._forget(topic)
+                topic.save()
 
     async def _expire(self, topic: PulsarTopic) -> None:
         ttl_ms = topic.limits.message_ttl_ms
