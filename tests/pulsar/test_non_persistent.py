@@ -147,7 +147,7 @@ def test_what_a_consumer_has_no_room_for_is_dropped_and_counted(
     slow = stats["subscriptions"]["slow"]
     assert (slow["msgOutCounter"], slow["msgDropCounter"], slow["isDurable"]) == (2, 8, False)
     assert min(stats["msgDropRate"], slow["msgDropRate"]) >= 0
-    assert stats["publishers"][0]["msgDropRate"] == 0
+    assert "msgDropRate" not in stats["publishers"][0]  # nothing is dropped before it comes to a subscription
     assert receive(consumer, 2) == [b"0", b"1"]
     assert nothing_comes(consumer)
     assert http.get(f"{ROOT}/{local}/internalStats").json()["entriesAddedCounter"] == 10

@@ -53,6 +53,16 @@ class Places:
                 size += ledger.size * max(ledger.entries - mark.entry_id - 1, 0) // ledger.entries
         return size
 
+    def entries_between(self, mark: Position, following: Position) -> int:
+        """Give how many entries lie behind ``mark`` and before ``following``, of those that there are."""
+        entries = 0
+        for ledger in self._log.ledgers():
+            if mark.ledger_id <= ledger.ledger_id <= following.ledger_id:
+                start = mark.entry_id + 1 if ledger.ledger_id == mark.ledger_id else 0
+                end = following.entry_id if ledger.ledger_id == following.ledger_id else ledger.entries
+                entries += max(min(end, ledger.entries) - start, 0)
+        return entries
+
     async def at(self, timestamp_ms: int) -> Position:
         """Give the first entry that was stored at that time or later, or the end."""
         found = await self._log.find_first(

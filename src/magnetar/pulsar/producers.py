@@ -26,7 +26,7 @@ class ProducerSink(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Producer:
     """One producer. ``epoch`` grows each time its client connects it again."""
 

@@ -63,6 +63,8 @@ class PulsarTopic:
         """Whether a subscription is a Kafka group's alone."""
         self.last_durable: asyncio.Future[None] | None = None
         """When the last append is durable; None if it is at once."""
+        self.has_chunks = False
+        """Whether a message came in chunks since it was opened."""
         self.dedup = Deduplication(log, store, clock) if deduplicates else None
         self._store = store
         self._clock = clock
@@ -182,6 +184,8 @@ class PulsarTopic:
             earliest_ms=sent.earliest_ms,
         )
         self.last_durable = appended.durable
+        if sent.metadata.is_chunk:
+            self.has_chunks = True
         producer.messages += sent.messages
         producer.bytes += len(sent.framed)
         return appended

@@ -27,7 +27,7 @@ class AnySubscription(ABC):
         self.properties: dict[str, str] = {}
         self.expired = 0
         """How many entries it passed over because they were too old."""
-        self._left_messages = self._left_bytes = 0
+        self._left_messages = self._left_bytes = self._left_redelivered = self._left_acknowledged = 0
 
     @property
     @abstractmethod
@@ -53,6 +53,8 @@ class AnySubscription(ABC):
             self.consumers.remove(consumer)
             self._left_messages += consumer.delivered_messages
             self._left_bytes += consumer.delivered_bytes
+            self._left_redelivered += consumer.redelivered
+            self._left_acknowledged += consumer.acknowledged
             self._removed(consumer)
 
     @abstractmethod
@@ -128,6 +130,25 @@ class AnySubscription(ABC):
     def delivered_bytes(self) -> int:
         """How many bytes were sent, to consumers that left too."""
         return self._left_bytes + sum(consumer.delivered_bytes for consumer in self.consumers)
+
+    @property
+    def redelivered(self) -> int:
+        """How many messages were sent again, to consumers that left too."""
+        return self._left_redelivered + sum(consumer.redelivered for consumer in self.consumers)
+
+    @property
+    def acknowledged(self) -> int:
+        """How many messages consumers acknowledged, those that left too."""
+        return self._left_acknowledged + sum(consumer.acknowledged for consumer in self.consumers)
+
+    def holds_back(self, consumer: Consumer) -> bool:
+        """Whether a consumer gets no more until it acknowledges some of what it has."""
+        return False
+
+    @property
+    def any_order(self) -> bool:
+        """Whether messages of a key may come out of order."""
+        return False
 
     @property
     def backlog(self) -> int:

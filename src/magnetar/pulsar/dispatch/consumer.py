@@ -51,7 +51,7 @@ class Pending(NamedTuple):
     key_hash: int
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Consumer:
     """One consumer. ``permits`` counts messages that it has room for; it may fall below 0 by part of a batch."""
 
@@ -75,9 +75,11 @@ class Consumer:
     delivered_messages: int = 0
     delivered_bytes: int = 0
     redelivered: int = 0
+    """How many messages it was sent again."""
     knows_end: bool = False
     """Whether it was told that nothing more will come."""
     acknowledged: int = 0
+    """How many messages it acknowledged, as Pulsar counts: everything up to one is one."""
 
     @property
     def has_room(self) -> bool:
@@ -103,6 +105,7 @@ class Consumer:
             parts.append(body)
             self.delivered_messages += delivery.messages
             self.delivered_bytes += len(body)
-            self.redelivered += redeliveries > 0
+            if redeliveries:
+                self.redelivered += delivery.messages
         if parts:
             self.sink.deliver(parts)

@@ -40,6 +40,10 @@ class KeyShared(Shared):
         self._late: dict[Place, int] = {}
         """The hashes of delayed entries."""
 
+    @property
+    def any_order(self) -> bool:
+        return self._any_order
+
     # -- consumers
 
     def check(self, consumer: Consumer) -> None:

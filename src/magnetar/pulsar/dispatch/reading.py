@@ -55,6 +55,7 @@ class ReadAhead:
         self._cursor = cursor
         self._acks = acks
         self._next: int | None = None
+        self._read: Position | None = None
         self._due = Position(-1, BEFORE_FIRST)
         """The entry that comes next, unless it was compacted away."""
 
@@ -63,7 +64,13 @@ class ReadAhead:
         self._acks.flush()
         self.generation += 1
         self.ahead.clear()
-        self._next = None
+        self._next = self._read = None
+
+    @property
+    def position(self) -> Position:
+        """The entry that is read next."""
+        mark = self._cursor.mark_delete_position
+        return _behind(mark if self._read is None else max(self._read, mark))
 
     async def fetch(self, *, compacted: bool) -> bool:
         """Read on; tell whether there may be more to send now.
@@ -89,6 +96,7 @@ class ReadAhead:
             self._next = offset
             return False
         self._next = entries[-1].last_offset + 1
+        self._read = Position(entries[-1].ledger_id, entries[-1].entry_id)
         if self._log.compacted is not None:
             found = self._without_gone(entries, found)
         self.ahead.extend(self._not_done(found, compacted=compacted))

@@ -85,6 +85,9 @@ class Shared(Subscription):
     def delayed(self) -> int:
         return len(self._delayed)
 
+    def holds_back(self, consumer: Consumer) -> bool:
+        return self._is_full(consumer)
+
     def _is_full(self, consumer: Consumer) -> bool:
         """Whether a consumer holds as much unacknowledged as it may."""
         return 0 < self._readings.limits.unacked_per_consumer <= consumer.unacked
@@ -248,11 +251,13 @@ class Shared(Subscription):
         if left is not None and pending is not None:
             messages = left.bit_count()
             consumer.unacked -= pending.messages - messages
+            consumer.acknowledged += pending.messages - messages
             consumer.pending[place] = pending._replace(messages=messages)
         self.kick()
 
     def _taken(self, consumer: Consumer, place: Place) -> None:
         owner: Consumer | None = consumer
+        pending: Pending | None = None
         if place not in consumer.pending:
             owner = next((each for each in self.consumers if place in each.pending), None)
         if owner is None:
@@ -263,7 +268,7 @@ class Shared(Subscription):
             owner.unacked -= pending.messages
             self._acknowledged(place, pending)
         self._redeliveries.pop(place, None)
-        consumer.acknowledged += 1
+        consumer.acknowledged += 1 if pending is None else pending.messages
 
     def _acknowledged(self, place: Place, pending: Pending) -> None:
         """A consumer is done with an entry."""

@@ -147,6 +147,7 @@ class Subscription(AnySubscription):
     def _taken(self, consumer: Consumer, place: Place) -> None:
         """A consumer acknowledged an entry; raise ``PulsarError`` if there is no such entry."""
         self.acks.check(place)
+        consumer.acknowledged += 1
 
     def acknowledge_up_to(self, consumer: Consumer, place: Place, remaining: int | None) -> None:
         self.acks.done_up_to(place, remaining)
@@ -222,3 +223,13 @@ class Subscription(AnySubscription):
     def delayed(self) -> int:
         """How many entries wait for their time."""
         return 0
+
+    @property
+    def read_position(self) -> Position:
+        """The entry that is read next."""
+        return self._reading.position
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it would send more if there were more."""
+        return self._pumping is None and not self._ahead and not self.paused and self._may_send()

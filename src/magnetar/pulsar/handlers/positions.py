@@ -130,7 +130,7 @@ def consumer_stats(connection: Connection, command: CommandConsumerStats, entry:
     response.consumerName = consumer.name
     response.availablePermits = max(consumer.permits, 0)
     response.unackedMessages = consumer.unacked
-    response.blockedConsumerOnUnackedMsgs = subscription.is_blocked
+    response.blockedConsumerOnUnackedMsgs = subscription.holds_back(consumer)
     response.address = connection.address
     response.connectedSince = datetime.fromtimestamp(consumer.connected_ms / 1000, UTC).isoformat()
     response.type = SubType.Name(subscription.sub_type)

@@ -175,12 +175,9 @@ def topic_stats(topic: NonPersistentTopic) -> dict[str, Any]:
         "bytesOutCounter": counters[3],
         "msgDropCounter": counters[4],
         "averageMsgSize": counters[1] / counters[0] if counters[0] else 0.0,
-        "msgChunkPublished": False,
         "storageSize": 0,
         "backlogSize": 0,
-        "publishers": [
-            publisher_stats(each) | {"msgDropRate": 0.0} for each in topic.producers.by_name.values()
-        ],
+        "publishers": [publisher_stats(each) for each in topic.producers.by_name.values()],
         "waitingPublishers": topic.producers.waiting,
         "subscriptions": {name: _subscription(each) for name, each in topic.subscriptions.items()},
         "replication": {},
@@ -202,7 +199,7 @@ def _subscription(subscription: NonPersistentSubscription) -> dict[str, Any]:
         "unackedMessages": 0,
         "type": SubType.Name(subscription.sub_type),
         "activeConsumerName": active.name if active is not None else None,
-        "consumers": [consumer_stats(each) for each in subscription.consumers],
+        "consumers": [consumer_stats(each, subscription) for each in subscription.consumers],
         "isDurable": False,
         "isReplicated": False,
         "subscriptionProperties": subscription.properties,

@@ -6,9 +6,11 @@ import time
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.dispatch.non_persistent import NonPersistentSubscription
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.non_persistent import NonPersistentTopic
+from magnetar.pulsar.producers import Producer
 from magnetar.pulsar.topic import PulsarTopic
 
 LEAST_S = 1.0
@@ -31,8 +33,27 @@ class SubscriptionRates(NamedTuple):
 
     messages: float
     bytes: float
+    redelivered: float
+    acknowledged: float
+    expired: float
     total_messages: int
     total_bytes: int
+
+
+class ConsumerRates(NamedTuple):
+    """Per second."""
+
+    messages: float
+    bytes: float
+    redelivered: float
+    acknowledged: float
+
+
+class ProducerRates(NamedTuple):
+    """Per second."""
+
+    messages: float
+    bytes: float
 
 
 class Meter:
@@ -59,6 +80,7 @@ class Counted(NamedTuple):
 
 _topics: WeakKeyDictionary[PulsarTopic, Meter] = WeakKeyDictionary()
 _subscriptions: WeakKeyDictionary[Subscription, Meter] = WeakKeyDictionary()
+_clients: WeakKeyDictionary[Producer | Consumer, Meter] = WeakKeyDictionary()
 _fleeting: WeakKeyDictionary[NonPersistentTopic | NonPersistentSubscription, Meter] = WeakKeyDictionary()
 
 
@@ -85,10 +107,33 @@ class Rates:
     @staticmethod
     def of_subscription(subscription: Subscription) -> SubscriptionRates:
         """Give the rates of a subscription."""
-        counters = (subscription.delivered_messages, subscription.delivered_bytes)
+        counters = (
+            subscription.delivered_messages,
+            subscription.delivered_bytes,
+            subscription.redelivered,
+            subscription.acknowledged,
+            subscription.expired,
+        )
         meter = _subscriptions.setdefault(subscription, Meter(counters))
         now = meter.per_second(counters)
-        return SubscriptionRates(now[0], now[1], *counters)
+        return SubscriptionRates(now[0], now[1], now[2], now[3], now[4], counters[0], counters[1])
+
+    @staticmethod
+    def of_consumer(consumer: Consumer) -> ConsumerRates:
+        """Give the rates of a consumer."""
+        counters = (
+            consumer.delivered_messages,
+            consumer.delivered_bytes,
+            consumer.redelivered,
+            consumer.acknowledged,
+        )
+        return ConsumerRates(*_clients.setdefault(consumer, Meter(counters)).per_second(counters))
+
+    @staticmethod
+    def of_producer(producer: Producer) -> ProducerRates:
+        """Give the rates of a producer."""
+        counters = (producer.messages, producer.bytes)
+        return ProducerRates(*_clients.setdefault(producer, Meter(counters)).per_second(counters))
 
     @staticmethod
     def of_fleeting(topic: NonPersistentTopic) -> Counted:

@@ -7,7 +7,7 @@ from typing import Any
 
 from magnetar.broker.auth import Right, may
 from magnetar.ledger.port import LedgerSummary
-from magnetar.pulsar.dispatch.base import SubType
+from magnetar.pulsar.dispatch.base import AnySubscription, SubType
 from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.producers import Producer
@@ -64,7 +64,7 @@ def topic_stats(topic: PulsarTopic) -> dict[str, Any]:
         "bytesOutCounter": sum(each["bytesOutCounter"] for each in subscriptions.values()),
         "msgOutCounter": sum(each["msgOutCounter"] for each in subscriptions.values()),
         "averageMsgSize": log.size() / messages if messages else 0.0,
-        "msgChunkPublished": False,
+        "msgChunkPublished": topic.has_chunks,
         "storageSize": log.size(),
         "backlogSize": max((each["backlogSize"] for each in subscriptions.values()), default=0),
         "backlogQuotaLimitSize": topic.limits.size_quota.limit if topic.limits.size_quota else 0,
@@ -85,7 +85,7 @@ def topic_stats(topic: PulsarTopic) -> dict[str, Any]:
 
 def subscription_stats(subscription: Subscription, topic: PulsarTopic) -> dict[str, Any]:
     """Give what Pulsar's ``SubscriptionStats`` has; the backlog counts entries, as Pulsar's does."""
-    consumers = [consumer_stats(each) for each in subscription.consumers]
+    consumers = [consumer_stats(each, subscription) for each in subscription.consumers]
     rate = Rates.of_subscription(subscription)
     active = subscription.active_consumer
     return {
@@ -93,8 +93,8 @@ def subscription_stats(subscription: Subscription, topic: PulsarTopic) -> dict[s
         "msgThroughputOut": rate.bytes,
         "bytesOutCounter": rate.total_bytes,
         "msgOutCounter": rate.total_messages,
-        "msgRateRedeliver": 0.0,
-        "messageAckRate": 0.0,
+        "msgRateRedeliver": rate.redelivered,
+        "messageAckRate": rate.acknowledged,
         "msgBacklog": subscription.backlog,
         "msgBacklogNoDelayed": subscription.backlog - subscription.delayed,
         "backlogSize": topic.places.bytes_behind(subscription.cursor.mark_delete_position),
@@ -103,12 +103,12 @@ def subscription_stats(subscription: Subscription, topic: PulsarTopic) -> dict[s
         "unackedMessages": subscription.unacked,
         "type": SubType.Name(subscription.sub_type) if consumers else None,
         "activeConsumerName": active.name if active is not None else None,
-        "msgRateExpired": 0.0,
+        "msgRateExpired": rate.expired,
         "totalMsgExpired": subscription.expired,
         "consumers": consumers,
         "isDurable": subscription.cursor.is_durable,
         "isReplicated": False,
-        "allowOutOfOrderDelivery": False,
+        "allowOutOfOrderDelivery": subscription.any_order,
         "nonContiguousDeletedMessagesRanges": len(subscription.cursor.deleted_ranges()),
         "subscriptionProperties": subscription.properties,
     }
@@ -128,8 +128,7 @@ async def topic_internals(topic: PulsarTopic) -> dict[str, Any]:
         "currentLedgerEntries": last.entries if last is not None else 0,
         "currentLedgerSize": last.size if last is not None else 0,
         "lastLedgerCreatedTimestamp": _time(last.created_ms) if last is not None else "",
-        "waitingCursorsCount": 0,
-        "pendingAddEntriesCount": 0,
+        "waitingCursorsCount": sum(each.is_waiting for each in topic.subscriptions.values()),
         "lastConfirmedEntry": f"{confirmed.ledger_id}:{confirmed.entry_id}",
         "state": "LedgerOpened" if topic.log.terminated is None else "Terminated",
         "ledgers": [_ledger(each) for each in ledgers],
@@ -192,38 +191,36 @@ def _ledger(ledger: LedgerSummary) -> dict[str, Any]:
 
 def _cursor(subscription: Subscription, topic: PulsarTopic) -> dict[str, Any]:
     cursor = subscription.cursor
-    mark = cursor.mark_delete_position
+    mark, following = cursor.mark_delete_position, subscription.read_position
     ranges = ",".join(
         f"({low.ledger_id}:{low.entry_id}..{high.ledger_id}:{high.entry_id}]"
         for low, high in cursor.deleted_ranges()
     )
     return {
         "markDeletePosition": f"{mark.ledger_id}:{mark.entry_id}",
-        "readPosition": f"{mark.ledger_id}:{mark.entry_id + 1}",
-        "waitingReadOp": bool(subscription.consumers),
-        "pendingReadOps": 0,
+        "readPosition": f"{following.ledger_id}:{following.entry_id}",
+        "waitingReadOp": subscription.is_waiting,
         "messagesConsumedCounter": sum(each.entries for each in topic.log.ledgers()) - subscription.backlog,
         "cursorLedger": -1,
         "cursorLedgerLastEntry": -1,
         "individuallyDeletedMessages": f"[{ranges}]",
-        "lastLedgerSwitchTimestamp": "",
         "state": "Open",
         "active": bool(subscription.consumers),
-        "numberOfEntriesSinceFirstNotAckedMessage": 1,
+        "numberOfEntriesSinceFirstNotAckedMessage": topic.places.entries_between(mark, following),
         "totalNonContiguousDeletedMessagesRange": len(cursor.deleted_ranges()),
-        "subscriptionHavePendingRead": bool(subscription.consumers),
-        "properties": {},
+        "subscriptionHavePendingRead": subscription.is_waiting,
     }
 
 
 def publisher_stats(producer: Producer) -> dict[str, Any]:
     """Give what Pulsar's ``PublisherStats`` has."""
+    rate = Rates.of_producer(producer)
     return {
         "accessMode": ProducerAccessMode.Name(producer.access_mode),
         "msgInCounter": producer.messages,
         "bytesInCounter": producer.bytes,
-        "msgRateIn": 0.0,
-        "msgThroughputIn": 0.0,
+        "msgRateIn": rate.messages,
+        "msgThroughputIn": rate.bytes,
         "averageMsgSize": producer.bytes / producer.messages if producer.messages else 0.0,
         "producerId": producer.producer_id,
         "producerName": producer.name,
@@ -234,8 +231,9 @@ def publisher_stats(producer: Producer) -> dict[str, Any]:
     }
 
 
-def consumer_stats(consumer: Consumer) -> dict[str, Any]:
+def consumer_stats(consumer: Consumer, subscription: AnySubscription) -> dict[str, Any]:
     """Give what Pulsar's ``ConsumerStats`` has."""
+    rate = Rates.of_consumer(consumer)
     return {
         "consumerName": consumer.name,
         "availablePermits": consumer.permits,
@@ -243,10 +241,11 @@ def consumer_stats(consumer: Consumer) -> dict[str, Any]:
         "msgOutCounter": consumer.delivered_messages,
         "bytesOutCounter": consumer.delivered_bytes,
         "messageAckCounter": consumer.acknowledged,
-        "msgRateOut": 0.0,
-        "msgThroughputOut": 0.0,
-        "msgRateRedeliver": 0.0,
-        "blockedConsumerOnUnackedMsgs": False,
+        "msgRateOut": rate.messages,
+        "msgThroughputOut": rate.bytes,
+        "msgRateRedeliver": rate.redelivered,
+        "messageAckRate": rate.acknowledged,
+        "blockedConsumerOnUnackedMsgs": subscription.holds_back(consumer),
         "address": consumer.sink.address,
         "connectedSince": _time(consumer.connected_ms),
         "clientVersion": consumer.sink.client_version,
