@@ -2,7 +2,8 @@
 
 Producers mostly send runs of records of one shape. For such a run the same field lies at the same distance from
 record to record, so a strided slice of the batch holds that field of the whole run, and one comparison in C checks
-it. Records that fall out of the run are walked singly, so any batch is checked in full; only the price differs.
+it. Records that fall out of the run are walked singly, so any batch is checked in full; only the price differs. Where
+many are walked and numba is installed, machine code takes over what is well-formed (`magnetar.records.check_machine`).
 
 On the way the earliest timestamp is found: the batch's head tells the latest one only.
 """
@@ -21,6 +22,7 @@ from magnetar.records.batch import (
     check_crc,
     read_header,
 )
+from magnetar.records.check_machine import NOT_WELL, Machine
 from magnetar.records.compression import MOST_DECOMPRESSED_BYTES, Codec, decompress
 from magnetar.records.errors import CorruptBatch, InvalidRecord, TooMuchInside
 from magnetar.records.varint import decode_zigzag
@@ -38,6 +40,7 @@ _MOST_WIDTH = 7  # bytes of a timestamp delta: such a one is within 4,000 years
 _MOST_TIME = 1 << 55  # who reckons with later times, or with earlier than the negative of it, may run over
 _FAR, _NONE_YET = -(1 << 62), 1 << 62
 _NO_RUN = 0, b""
+machine = Machine()
 
 
 class TakesLong(Exception):
@@ -98,7 +101,14 @@ def check_records(records: memoryview, count: int) -> int:
     Gives the least timestamp delta; `_FAR` where one is out of all bounds.
     """
     body = bytes(records)  # indexing and strided slices of bytes are far quicker than a view's
-    at = delta = misses = 0
+    if machine.least_time is not None and (least := machine.least_time(body, count)) != NOT_WELL:
+        return least
+    return plain_least_time(body, count)
+
+
+def plain_least_time(body: bytes, count: int) -> int:
+    """Do as `check_records` in plain Python: what it says, the machine code must say, too."""
+    at = delta = misses = in_runs = 0
     least = _NONE_YET
     try:
         while delta < count:
@@ -115,6 +125,7 @@ def check_records(records: memoryview, count: int) -> int:
                         least = min(least, _least_time(body, at, run, shape))
                     at += run * shape[0]
                     delta += run
+                    in_runs += run
                     misses = 0
                 else:
                     misses += 1
@@ -122,6 +133,7 @@ def check_records(records: memoryview, count: int) -> int:
         raise InvalidRecord("a record is cut short") from None
     if at != len(body):
         raise InvalidRecord(f"{len(body) - at} bytes follow the last record")
+    machine.saw(count - in_runs)
     return least
 
 
