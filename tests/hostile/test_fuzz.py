@@ -176,6 +176,7 @@ async def ask_for_prey(handler: KafkaProtocolHandler, service: BrokerService) ->
     assert not peer.ended
 
 
+@pytest.mark.timeout(0)  # it takes as long as it is told to
 async def test_damaged_conversations(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Some requests after the other, some of them damaged, cut anywhere, while the client takes no answers or leaves.
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from magnetar.broker.auth.tls import (
 )
 from magnetar.broker.background import end_all
 from magnetar.broker.core import Broker
+from magnetar.broker.descriptors import DescriptorWatch
 from magnetar.broker.handlers import ProtocolHandler, load_handlers
 from magnetar.broker.listeners import CannotListen, Listener, parse_listeners, warn_open
 from magnetar.broker.pulsar_listeners import (
@@ -35,6 +37,7 @@ from magnetar.metadata import SqliteStore
 from magnetar.metadata.modes import FILE_MODE, FOLDER_MODE
 
 ADDRESS_FILE = "broker.json"
+_DESCRIPTOR_CHECK_S = 1.0
 _LOCK_CHECK_S = 10.0
 _log = logging.getLogger("magnetar.broker")
 
@@ -96,6 +99,10 @@ class BrokerService:
         await self.broker.start()
         self.broker.background.repeat(
             "looking after the lock file", lambda: _LOCK_CHECK_S, self._renew_lock, essential=True
+        )
+        watch = DescriptorWatch(time.monotonic)
+        self.broker.background.repeat(
+            "looking whether there are descriptors", lambda: _DESCRIPTOR_CHECK_S, watch.look
         )
         for handler in self.handlers:
             await handler.start(self.broker)

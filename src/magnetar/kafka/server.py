@@ -37,20 +37,19 @@ class KafkaServer:
         self.memory = services.broker.memory
         self.connections: set[KafkaConnection] = set()
         self.scratch = scratch_buffer()
-        self._look: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Begin to look for connections that nobody uses, or that hold up others."""
-        self._look = asyncio.get_running_loop().call_later(_LOOK_EVERY_S, self._look_around)
+        self.services.broker.background.repeat(
+            "looking after Kafka's connections", lambda: _LOOK_EVERY_S, self._look_around
+        )
 
-    def _look_around(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._look = loop.call_later(_LOOK_EVERY_S, self._look_around)
+    async def _look_around(self) -> None:
         unread = {each.descriptor: each for each in self.connections if not each.is_read}
         unread.pop(-1, None)
         for descriptor, is_reset in hung_up(unread):
             unread[descriptor].left(is_reset=is_reset)
-        now, longest = loop.time(), self.settings.connections_max_idle_ms / 1000
+        now, longest = asyncio.get_running_loop().time(), self.settings.connections_max_idle_ms / 1000
         for connection in list(self.connections):
             if longest > 0 and now - connection.last_heard > longest:
                 connection.give_up("it was idle for too long")
@@ -72,8 +71,6 @@ class KafkaServer:
 
     def close(self) -> None:
         """Let every client go."""
-        if self._look is not None:
-            self._look.cancel()
         for connection in list(self.connections):
             connection.close()
 
