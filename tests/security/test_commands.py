@@ -43,6 +43,24 @@ def test_a_secret_key_signs_and_checks(magnetar, tmp_path: Path, algorithm: str)
     assert '"alg": "HS' in magnetar("token", "show", made.strip())[1]
 
 
+def test_a_key_in_the_place_of_a_file_is_its_owners_alone(magnetar, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    secret, private, link = tmp_path / "secret.key", tmp_path / "private.key", tmp_path / "link"
+    for file in (secret, private):
+        file.write_text("old")
+        file.chmod(0o666)
+    link.symlink_to(secret)
+    with secret.open("rb") as opened:
+        assert magnetar("token", "create-secret-key", "-o", link)[0] == 0
+        assert opened.read() == b"old", "who has the old one open does not come by the new one"
+    pair = ("--output-private-key", private, "--output-public-key", tmp_path / "public.key")
+    assert magnetar("token", "create-key-pair", *pair)[0] == 0
+    assert link.is_symlink()
+    for file in (secret, private):
+        assert file.read_bytes() != b"old"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert {each.name for each in tmp_path.iterdir()} == {"secret.key", "private.key", "public.key", "link"}
+
+
 @pytest.mark.parametrize("algorithm", ["RS256", "PS512", "ES256", "ES384", "ES512"])
 def test_a_key_pair_signs_and_checks(magnetar, tmp_path: Path, algorithm: str) -> None:  # type: ignore[no-untyped-def]
     private, public = tmp_path / "private.key", tmp_path / "public.key"

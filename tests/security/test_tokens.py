@@ -278,3 +278,39 @@ def test_a_providers_new_keys_are_fetched_once_a_token_names_one(provider: tuple
         keys.wait()
         assert len(keys.candidates("first")) == 1
     assert len(keys.candidates("second")) == 1
+
+
+@pytest.mark.parametrize(
+    "exp", [253_402_300_800, 10**18, 10**4000, 1e300], ids=["10000", "far", "digits", "float"]
+)
+def test_what_ends_after_all_calendars_never_ends(exp: float) -> None:
+    principal = by_secret().authenticate("token", token("alice", exp=exp))
+    assert (principal.role, principal.expires_at_s) == ("alice", None)
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"exp": float("inf")},
+        {"exp": float("nan")},
+        {"exp": -(10**4000)},
+        {"exp": "soon"},
+        {"exp": [1]},
+        {"exp": {}},
+        {"nbf": 10**4000},
+        {"nbf": float("inf")},
+        {"nbf": float("nan")},
+        {"nbf": "9" * 4000},
+        {"nbf": [0]},
+    ],
+    ids=lambda claims: repr(claims)[:14],
+)
+def test_times_that_cannot_be_are_refused(claims: dict[str, Any]) -> None:
+    refused(by_secret(), token("alice", **claims), "invalid token")
+
+
+@pytest.mark.parametrize(
+    "iat", [10**4000, float("inf"), float("nan"), -1], ids=["digits", "inf", "nan", "old"]
+)
+def test_when_it_was_made_opens_and_closes_nothing(iat: float) -> None:
+    assert by_secret().authenticate("token", token("alice", iat=iat)).role == "alice"

@@ -13,6 +13,10 @@ from uvicorn.server import ServerState
 from magnetar.broker import web
 from magnetar.broker.core import Broker
 
+_BAD_REQUEST = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\nconnection: close\r\n"
+    b"content-length: 30\r\n\r\nInvalid HTTP request received."
+)
 _log = logging.getLogger("magnetar.web")
 
 
@@ -67,10 +71,10 @@ class WebConnection(H11Protocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            super().send_400_response(msg)
-        else:
-            self.transport.close()  # an answer has begun, or was the last
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # no answer has begun, or was the last
+            # Not by h11, which holds it against the request, as far as that was understood.
+            self.transport.write(_BAD_REQUEST)
+        self.transport.close()
 
     def on_response_complete(self) -> None:
         self._heard_at = self._begun_at = self.loop.time()

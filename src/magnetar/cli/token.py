@@ -6,6 +6,7 @@ import json as json_
 import os
 import sys
 from pathlib import Path
+from tempfile import mkstemp
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -153,6 +154,9 @@ def _claim(text: str) -> tuple[str, Any]:
 
 def _write(file: Path, content: bytes, *, private: bool) -> None:
     try:
+        if private and file.is_file():
+            _put_in_place(file.resolve(), content)
+            return
         # A private key is for its owner alone from the first byte on.
         number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else 0o644)
         with os.fdopen(number, "wb") as opened:
@@ -161,6 +165,18 @@ def _write(file: Path, content: bytes, *, private: bool) -> None:
         raise Invalid(
             f"{file} cannot be written: {error.strerror}", "Give a path that you may write."
         ) from None
+
+
+def _put_in_place(file: Path, content: bytes) -> None:
+    """Put a private file in the place of one that is there: others might read that, or have it open."""
+    number, draft = mkstemp(prefix=f".{file.name}.", dir=file.parent)  # for its owner alone
+    try:
+        with os.fdopen(number, "wb") as opened:
+            opened.write(content)
+        os.replace(draft, file)
+    except OSError:
+        os.unlink(draft)
+        raise
 
 
 def _shown(token: Shown) -> Any:

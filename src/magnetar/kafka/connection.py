@@ -329,7 +329,7 @@ class Conversation:
 
     async def _run_raw(self, login: Login, answer: Answer, said: bytes) -> None:
         try:
-            await login.authenticate(said)
+            await login.authenticate(said, self.peer)
         except AuthenticationFailed as error:
             self.refuse(str(error))
         else:

@@ -118,7 +118,7 @@ class Login:
         """Whether SASL may be spoken here at all."""
         return self._listener.sasl
 
-    async def authenticate(self, said: bytes) -> int:
+    async def authenticate(self, said: bytes, address: str = "") -> int:
         """Take what SASL PLAIN says; give how long the session lasts in ms, 0 for as long as the client likes.
 
         A refusal (`AuthenticationFailed`) comes only after ``connection.failed.authentication.delay.ms``.
@@ -130,7 +130,9 @@ class Login:
         try:
             user, password = parse_plain(said)
             authentication = self._broker.security.authentication
-            principal = await authentication.prove(*_proof_of(password, authentication.methods))
+            principal = await authentication.prove(
+                *_proof_of(password, authentication.methods), address=address
+            )
             self._check_same(principal, user)
             home = await self._home_of(principal, user)
         except AuthenticationFailed as error:

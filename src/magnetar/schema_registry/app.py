@@ -49,7 +49,9 @@ class App:
     async def _answer(self, request: Request) -> Any:
         certificate = request.scope.get("state", {}).get("certificate")
         try:
-            principal, home = await principal_of(self._broker, request.headers, certificate)
+            principal, home = await principal_of(
+                self._broker, request.headers, certificate, request.client.host if request.client else ""
+            )
         except AuthenticationFailed:
             # Guessing tokens and passwords must not be quick.
             await asyncio.sleep(self._broker.settings.connection_failed_authentication_delay_ms / 1000)

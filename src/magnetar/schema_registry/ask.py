@@ -171,7 +171,7 @@ def topic_of(subject: str, home: str) -> TopicName | None:
 
 
 async def principal_of(
-    broker: Broker, headers: Mapping[str, str], certificate: Mapping[str, Any] | None
+    broker: Broker, headers: Mapping[str, str], certificate: Mapping[str, Any] | None, address: str = ""
 ) -> tuple[Principal, str]:
     """Give who asks and ``tenant/namespace`` he calls home; raise ``AuthenticationFailed``.
 
@@ -190,7 +190,7 @@ async def principal_of(
     if not authentication.enabled:
         return Principal("", ""), home
     if given.proof:
-        principal = await authentication.prove(given.method, given.proof)
+        principal = await authentication.prove(given.method, given.proof, address=address)
     elif by_certificate:
         principal = authentication.by_certificate(certificate)
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import logging
 from collections.abc import Mapping
@@ -96,20 +95,32 @@ class Authentication:
         return Principal(token.role, TOKEN, token.expires_at_s)
 
     async def prove(
-        self, method: str, data: str | bytes, certificate: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        data: str | bytes,
+        certificate: Mapping[str, Any] | None = None,
+        *,
+        address: str = "",
     ) -> Principal:
-        """Give who the client is, or raise `AuthenticationFailed`; nobody else waits meanwhile."""
+        """Give who the client is, or raise `AuthenticationFailed`; nobody else waits meanwhile.
+
+        ``address`` is the host that the client speaks from: of what takes long each host has its share.
+        """
         passwords = self._passwords
         if method != BASIC or passwords is None or BASIC not in self.methods:
             return self.authenticate(method, data, certificate)
-        user = passwords.remembered(_text(data))
-        if user is not None:
-            return Principal(user, BASIC)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(passwords.threads, self._by_password, data)
+        try:
+            return Principal(await passwords.prove(_text(data), address), BASIC)
+        except WrongPassword as error:
+            raise _wrong(error) from None
 
     async def of_header(
-        self, given: str, certificate: Mapping[str, Any] | None = None, *, method: str = ""
+        self,
+        given: str,
+        certificate: Mapping[str, Any] | None = None,
+        *,
+        method: str = "",
+        address: str = "",
     ) -> Principal:
         """Give who asks over HTTP, by the Authorization header or a verified certificate.
 
@@ -125,7 +136,7 @@ class Authentication:
                 said = base64.b64decode(proof, validate=True)
             except ValueError:
                 raise AuthenticationFailed("an Authorization header that is not base64") from None
-            return await self.prove(BASIC, said)
+            return await self.prove(BASIC, said, address=address)
         if certificate and TLS in self.methods:
             return self.by_certificate(certificate)
         return self.anonymous()
@@ -135,9 +146,7 @@ class Authentication:
         try:
             return Principal(self._passwords.check(_text(data)), BASIC)
         except WrongPassword as error:
-            _log.warning("basic authentication failed: %s", error)
-            # Clients are told this, too.
-            raise AuthenticationFailed("Authentication failed: unknown user or wrong password") from None
+            raise _wrong(error) from None
 
     def by_certificate(self, certificate: Mapping[str, Any] | None) -> Principal:
         """Give whom a verified client certificate names: its common name is the role, as in Pulsar."""
@@ -169,6 +178,12 @@ def names_certificates(settings: SecuritySettings) -> bool:
     """Whether ``authentication.providers`` lets clients be known by their certificates; naming nobody names all."""
     named = [_method(name) for name in settings.authentication_providers]
     return not named or TLS in named
+
+
+def _wrong(error: WrongPassword) -> AuthenticationFailed:
+    _log.warning("basic authentication failed: %s", error)
+    # Clients are told this, too.
+    return AuthenticationFailed("Authentication failed: unknown user or wrong password")
 
 
 def _text(data: str | bytes) -> str:

@@ -1,20 +1,24 @@
 """Users and passwords, as Pulsar's AuthenticationProviderBasic takes them: lines ``user:hash``, as of htpasswd.
 
 Hashes may be bcrypt (``$2y$``), apr1 (``$apr1$``), SHA-256 and SHA-512 crypt (``$5$``, ``$6$``), ``{SHA}``, or the old
-DES crypt; Pulsar itself takes apr1 and DES. A slow hash is worked out in a thread of its own kind, so that who tries
-many passwords holds up nobody but others who try theirs; one that was right is remembered, under a key that lives as
-long as the process, so that asking with each HTTP request costs nothing.
+DES crypt; Pulsar itself takes apr1 and DES. A slow hash is worked out in a thread of its own kind, in `turns`, so that
+who tries many passwords holds up hardly anybody; one that was right is remembered, under a key that lives as long as
+the process, so that asking with each HTTP request costs nothing. For users that there are not nothing is worked out:
+they are answered after as long as it takes for one that there is.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import logging
 import os
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from time import perf_counter
 
 from magnetar.broker.auth.keys import file_of, read_location
+from magnetar.broker.auth.turns import TooManyWait, Turns
 from magnetar.broker.errors import InvalidConfig
 
 SCHEMES = ("bcrypt", "apr_md5_crypt", "sha512_crypt", "sha256_crypt", "ldap_sha1", "des_crypt")
@@ -40,7 +44,30 @@ class Passwords:
         """By user: what his last right password looked like."""
         self._stamp = self._look()
         self._users = self._read()
-        self.threads = ThreadPoolExecutor(2, "passwords")
+        self._turns = Turns()
+        self._check_s = 0.0
+        """How long a check took last."""
+
+    async def prove(self, said: str, address: str = "") -> str:
+        """Give the user of ``user:password``, or raise `WrongPassword`; nobody else waits for it.
+
+        ``address`` is where the client is: each gets its turn.
+        """
+        user, colon, _ = said.partition(":")
+        if not colon or not user:
+            raise WrongPassword("expected user:password")
+        remembered = self.remembered(said)
+        if remembered is not None:
+            return remembered
+        try:
+            if user in self._users:
+                return await self._turns.work(user, address, partial(self.check, said))
+            if not self._check_s:  # nobody knows yet how long it takes
+                return await self._turns.work("", "", partial(self.check, said))
+        except TooManyWait:
+            raise WrongPassword(f"too many passwords of user {user!r} wait to be checked") from None
+        await asyncio.sleep(self._check_s)
+        raise WrongPassword(f"unknown user {user!r}")
 
     def check(self, said: str) -> str:
         """Give the user of ``user:password``, or raise `WrongPassword`. This may take long."""
@@ -48,6 +75,7 @@ class Passwords:
         if not colon or not user:
             raise WrongPassword("expected user:password")
         self._read_again()
+        began = perf_counter()
         stored = self._users.get(user)
         # Against whatever hash there is, so that the time does not tell who is a user.
         against = stored if stored is not None else next(iter(self._users.values()))
@@ -57,6 +85,7 @@ class Passwords:
             ValueError
         ) as error:  # a password that the hash cannot be of: with a zero in it, or much too long
             raise WrongPassword(f"user {user!r}: {error}") from None
+        self._check_s = perf_counter() - began
         if stored is None or not is_right:
             raise WrongPassword(f"unknown user {user!r}" if stored is None else f"wrong password of {user!r}")
         self._right[user] = self._seal(stored, password)

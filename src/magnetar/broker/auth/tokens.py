@@ -12,6 +12,7 @@ from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.security_settings import SecuritySettings
 
 MOST_TOKEN_CHARACTERS = 64 << 10
+_LAST_S = 253_402_300_800  # the year 10000
 
 
 class TokenInvalid(Exception):
@@ -101,9 +102,13 @@ class TokenVerifier:
             role = role[0]
         if not isinstance(role, str) or not role:
             raise TokenInvalid(f"the claim {self._settings.token_auth_claim!r} holds no role")
-        expires = claims.get("exp")
-        end = None if expires is None else float(expires) + self._settings.token_allowed_clock_skew_seconds
-        return Token(role, end, claims)
+        return Token(role, self._end(claims.get("exp")), claims)
+
+    def _end(self, expires: Any) -> float | None:
+        """Give when a token ends. After the calendar's last year it never does: no clock and no field counts so far."""
+        if expires is None or int(expires) >= _LAST_S:
+            return None
+        return float(expires) + self._settings.token_allowed_clock_skew_seconds
 
     def _check_audience(self, claims: dict[str, Any]) -> None:
         name, wanted = self._settings.token_audience_claim, self._settings.token_audience

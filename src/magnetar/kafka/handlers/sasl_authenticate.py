@@ -24,7 +24,9 @@ async def sasl_authenticate(
             error_message="SaslAuthenticate request received on a listener without SASL",
         )
     try:
-        session_ms = await login.authenticate(bytes(request.auth_bytes))
+        session_ms = await login.authenticate(
+            bytes(request.auth_bytes), context.client_host.removeprefix("/")
+        )
     except AuthenticationFailed as error:
         return SaslAuthenticateResponse(
             error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=str(error)

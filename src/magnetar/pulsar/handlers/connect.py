@@ -101,7 +101,9 @@ async def _prove(connection: Connection, method: str, data: bytes) -> bool:
     """The same for what takes long to find out."""
     authentication = connection.services.broker.security.authentication
     try:
-        principal = await authentication.prove(method, data, connection.certificate)
+        principal = await authentication.prove(
+            method, data, connection.certificate, address=connection.address.rpartition(":")[0]
+        )
     except AuthenticationFailed as error:
         return _turn_away(connection, error)
     return _know(connection, principal)

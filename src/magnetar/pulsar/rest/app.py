@@ -157,6 +157,7 @@ async def _principal(request: Request, services: Services, needs: Needs) -> Prin
         request.headers.get("authorization", ""),
         request.scope.get("state", {}).get("certificate"),
         method=request.headers.get(AUTH_METHOD_HEADER, ""),
+        address=request.client.host if request.client else "",
     )
     is_known(request.scope)
     return principal

@@ -1,0 +1,92 @@
+"""Slow work for strangers, in turns: one at a time for each user, and of a user's askers each after the other.
+
+So who guesses at one user's password holds up that user from his own address only, and nobody else; and no more than
+two threads are ever busy with it, whatever is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import TypeVar
+
+THREADS = 2
+MOST_WAITING = 8
+"""Of one address for one user."""
+MOST_ADDRESSES = 1000
+"""That wait for one user."""
+
+T = TypeVar("T")
+
+
+class TooManyWait(Exception):
+    """So many are waiting already that one more would not be answered in time."""
+
+
+class Turns:
+    """Gives each user a turn, and in it the next address that asks for him."""
+
+    def __init__(self, threads: Executor | None = None) -> None:
+        self._threads = threads or ThreadPoolExecutor(THREADS, "passwords")
+        self._waiting: dict[str, dict[str, deque[asyncio.Future[None]]]] = {}
+        """By user, by address. Dictionaries keep their order: whose turn it is stands first."""
+        self._at_work: set[str] = set()
+
+    async def work(self, user: str, address: str, task: Callable[[], T]) -> T:
+        """Do a task in a thread when it is its turn; raise `TooManyWait`."""
+        await self._turn(user, address)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, task)
+        finally:
+            self._at_work.discard(user)
+            self._next()
+
+    async def _turn(self, user: str, address: str) -> None:
+        addresses = self._waiting.setdefault(user, {})
+        queue = addresses.setdefault(address, deque())
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if len(queue) >= MOST_WAITING or len(addresses) > MOST_ADDRESSES:
+            self._tidy(user, address)
+            raise TooManyWait
+        queue.append(turn)
+        self._next()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():  # it was given its turn, and does not take it
+                self._at_work.discard(user)
+                self._next()
+            elif turn in queue:
+                queue.remove(turn)
+                self._tidy(user, address)
+            raise
+
+    def _next(self) -> None:
+        """Let begin who may."""
+        for user in list(self._waiting):
+            if len(self._at_work) >= THREADS:
+                return
+            if user in self._at_work:
+                continue
+            addresses = self._waiting.pop(user)
+            address, queue = next(iter(addresses.items()))
+            del addresses[address]
+            turn = queue.popleft()
+            if queue:
+                addresses[address] = queue  # behind the others
+            if addresses:
+                self._waiting[user] = addresses
+            if turn.cancelled():
+                self._next()
+                return
+            self._at_work.add(user)
+            turn.set_result(None)
+
+    def _tidy(self, user: str, address: str) -> None:
+        addresses = self._waiting.get(user, {})
+        if address in addresses and not addresses[address]:
+            del addresses[address]
+        if not addresses:
+            self._waiting.pop(user, None)
