@@ -191,7 +191,7 @@ class House:
             memory=self.memory,
             settings=config,
             idle_poll=SimpleNamespace(heard=lambda nbytes: None),
-            connections=SimpleNamespace(came=lambda host: True, went=lambda host: None),
+            connections=SimpleNamespace(came=lambda host: True, left=lambda host: None),
             security=SimpleNamespace(authentication=SimpleNamespace(enabled=False)),
         )
         sessions = SimpleNamespace(forget=lambda account: None)
