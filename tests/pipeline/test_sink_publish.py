@@ -19,7 +19,7 @@ from magnetar.pipeline import sink_publish
 from magnetar.pipeline.sink_options import SinkOptions, parse_sink_options
 from magnetar.pipeline.sink_publish import CannotTell, publish
 from magnetar.pipeline.sink_rows import BadRow
-from magnetar.pipeline.sink_staging import StagedDamaged, Staging, stage_rows
+from magnetar.pipeline.sink_staging import Decision, StagedDamaged, Staging, stage_rows
 from tests.pipeline.topics import consumed, create
 from tests.process import BrokerProcess
 
@@ -262,3 +262,36 @@ def test_what_exactly_once_needs_is_told() -> None:
         parse_sink_options(where | {"txnAppId": "a"}, streaming=False)
     with pytest.warns(UserWarning, match=r"no meaning here: linger\.ms"):
         parse_sink_options(where | {"kafka.linger.ms": "5"}, streaming=False)
+
+
+def test_the_first_decision_of_a_batch_holds_for_every_driver(tmp_path: Path) -> None:
+    """A second driver, or the same batch that comes again, gets the first decision; what it drew up itself is gone."""
+    one, other = Staging(tmp_path, QUERY), Staging(tmp_path, QUERY)
+    one.home.mkdir(parents=True)
+    first, second = Decision(0, 7, 0, ("a",), (), ()), Decision(0, 8, 0, ("b",), (), ())
+    assert one.decide(first) == first
+    assert other.decide(second) == first
+    assert one.decide(second) == first
+    assert other.open_decisions() == [first]
+    one.finish(first)
+    assert other.decide(second) is None
+    assert other.open_decisions() == []
+    assert other.last_done() == first
+
+
+def test_before_sequences_run_out_a_new_producer_goes_on(
+    broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The publisher counts them without a wrap: the last batch of a producer ends before 2^31."""
+    create(broker, "sequences")
+    found = options(broker, tmp_path, "sequences")
+    monkeypatch.setattr(sink_publish, "_MOST_SEQUENCE", 900)
+    producers = []
+    for batch_id in range(5):
+        publish(found, QUERY, batch_id, [stage(found, batch_id, numbers(300 * batch_id))])
+        done = staging(found).last_done()
+        assert done is not None
+        producers.append(done.producer_id)
+        assert done.sequences == (("sequences", 0, 300 * (batch_id % 2 + 1)),)
+    assert producers[0] == producers[1] != producers[2] == producers[3] != producers[4]
+    assert values(broker, "sequences") == numbers(0, 1500)
