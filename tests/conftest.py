@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.process import BrokerProcess
 
 # At a desk every run tries other examples; a change is not to be held up by what it did not touch.
-# Nothing is timed: other workers keep the machine busy.
-settings.register_profile("desk", deadline=None)
-settings.register_profile("ci", derandomize=True, deadline=None)
+# Nothing is timed, not even how long it takes to think of examples: other workers keep the machine busy.
+UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("desk", UNTIMED)
+settings.register_profile("ci", UNTIMED, derandomize=True)
 # A mutant is to be seen, not explained.
-settings.register_profile("mutants", derandomize=True, deadline=None, phases=(Phase.explicit, Phase.generate))
+settings.register_profile("mutants", UNTIMED, derandomize=True, phases=(Phase.explicit, Phase.generate))
 settings.load_profile(os.environ.get("MAGNETAR_EXAMPLES") or ("ci" if os.environ.get("CI") else "desk"))
 
 # Spark's JVMs live for a test or two: optimizing what they run, and collecting garbage in parallel, would take twice
