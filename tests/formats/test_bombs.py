@@ -147,10 +147,13 @@ async def test_what_unpacks_to_very_much_is_converted_one_at_a_time(
     machine: str, threads: dict[str, Any]
 ) -> None:
     large = b"\0\0\0\4\x18" + b"\x80\x80\x40" + bytes(1 << 20)  # a payload of 1 MB
-    kept = Conversions(0)
+    charges: list[int] = []
+    kept = Conversions(0, charge=charges.append)
     made = await asyncio.gather(*(kept.batches_of([stored(5, n, large)]) for n in range(4)))
     assert [len(decode_records(batch)) for (batch,) in made] == [5] * 4
     assert threads["most"] == 1
+    assert sum(charges) == 0
+    assert [each >= 10 << 20 for each in charges] == [True, False] * 4
 
 
 async def test_who_asks_for_the_same_meanwhile_gets_what_was_converted(

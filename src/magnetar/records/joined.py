@@ -112,7 +112,7 @@ class Opened:
         ends = self.sizes[here].cumsum()
         self.bodies[here, 1], self.bodies[here, 0] = ends, ends - self.sizes[here]
         if ends[-1] > most_unpacked:
-            raise TakesLong
+            raise TakesLong(int(ends[-1]))
         self.inflated = np.empty(int(ends[-1]), np.uint8)
         view = memoryview(self.inflated)
         stored = memoryview(self._data)

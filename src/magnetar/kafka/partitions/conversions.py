@@ -22,6 +22,7 @@ from magnetar.kafka.partitions.formats import Batch
 from magnetar.ledger.port import StoredEntry
 from magnetar.records.check import TakesLong
 from magnetar.records.chunks import Piece, nothing, piece_in
+from magnetar.records.compression import MOST_DECOMPRESSED_BYTES
 from magnetar.records.entry import kafka_payload_at
 from magnetar.records.errors import CorruptBatch, RecordsError
 from magnetar.records.pulsar_plain import UnreadableBatch, unpacked_bytes
@@ -70,7 +71,16 @@ class _Run(NamedTuple):
 class Conversions:
     """Record batches of entries in other formats than ``kafka``; the newest stay at hand, by ledger and entry id."""
 
-    def __init__(self, most_bytes: int = CACHED_BYTES, *, chunked_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        most_bytes: int = CACHED_BYTES,
+        *,
+        chunked_bytes: int = 0,
+        charge: Callable[[int], None] = lambda nbytes: None,
+    ) -> None:
+        self._charge = (
+            charge  # is told what conversions under way take, where that is much; negative: no longer
+        )
         self._most_bytes = most_bytes
         self.chunked_bytes = chunked_bytes
         """How large a message may be whose pieces are to be told as such."""
@@ -134,10 +144,17 @@ class Conversions:
         in_thread = partial(asyncio.get_running_loop().run_in_executor, None)
         try:
             return await in_thread(partial(work, most_unpacked=_VERY_LARGE_BYTES))
-        except TakesLong:
+        except TakesLong as error:
+            (unpacked,) = error.args
             async with self._very_large:
                 found = self._take(entries[0])  # another consumer may have asked for the same meanwhile
-                return [found] if found is not None else await in_thread(work)
+                if found is not None:
+                    return [found]
+                self._charge(2 * unpacked)  # what was unpacked, and what is made of it
+                try:
+                    return await in_thread(work)
+                finally:
+                    self._charge(-2 * unpacked)
 
     def _tell(self, entry: StoredEntry, what: str, why: object) -> None:
         """Log an entry that cannot be read, once: consumers ask for it again and again."""
@@ -266,9 +283,10 @@ def _converted(
     at = 0
     for batch, held in joined or ((None, 1) for _ in entries):
         if batch is None:
-            most_unpacked -= _unpacked(entries[at])
-            if most_unpacked < 0:
-                raise TakesLong
+            unpacked = min(_unpacked(entries[at]), MOST_DECOMPRESSED_BYTES)
+            if unpacked > most_unpacked:
+                raise TakesLong(unpacked)
+            most_unpacked -= unpacked
             result = _plain(entries[at], chunked_bytes)
         else:
             result = Part(batch, held, sum(len(entry.data) for entry in entries[at : at + held]))

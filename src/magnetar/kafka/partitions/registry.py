@@ -37,7 +37,10 @@ class Partitions:
         self._open_by_id: dict[tuple[bytes, int], Partition] = {}
         self._opening: dict[tuple[str, int], asyncio.Future[Partition]] = {}
         self._ahead = ReadAhead()
-        self._conversions = Conversions(chunked_bytes=broker.settings.chunked_message_max_bytes)
+        memory = broker.memory.account(lambda: None, known=True)
+        self._conversions = Conversions(
+            chunked_bytes=broker.settings.chunked_message_max_bytes, charge=memory.charge
+        )
         self._frames: TopicFrames | None = None
         if broker.settings.kafka_apply_avro_schema_on_decode:
             from magnetar.schema_registry.registries import registries_of
