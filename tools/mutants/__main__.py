@@ -1,6 +1,6 @@
 """Run mutants and say which ones no test noticed; the status is 1 if there is one that nobody has judged.
 
-``python -m tools.mutants [--sample N] [--seed TEXT] [--planted] [--area NAME]... [--file PATH]... [--fresh] [--json]``.
+``python -m tools.mutants [--sample N] [--seed TEXT] [--planted] [--area NAME]... [--file PATH]... [--again | --fresh] [--json]``.
 Results are kept in ``.mutants/``: a run that was ended goes on where it was, and one after a change asks again only
 what lies in files that are not the same any more.
 """
@@ -40,6 +40,11 @@ class Results:
             row["id"]: Outcome(row["result"], row["by"], row["seconds"]) for row in map(json.loads, lines)
         }
 
+    def is_due(self, case: Case, *, again: bool) -> bool:
+        """Tell whether to ask; with ``again`` also of those that survived: tests may have come since."""
+        earlier = self.found.get(case.identity)
+        return earlier is None or (again and earlier.result == "survived")
+
     def add(self, case: Case, outcome: Outcome) -> None:
         self.found[case.identity] = outcome
         row = {"id": case.identity, "key": case.mutant.key, "result": outcome.result, "by": outcome.by}
@@ -53,7 +58,7 @@ def main() -> int:
         known = verdicts()
         cases = _cases(asked)
         results = Results(fresh=asked.fresh)
-        due = [case for case in cases if case.identity not in results.found]
+        due = [case for case in cases if results.is_due(case, again=asked.again)]
         _run(due, results, asked.workers, len(cases))
     except (BadList, NotGreen) as error:
         _console.print(str(error), style="red", markup=False)
@@ -75,6 +80,7 @@ def _arguments() -> argparse.Namespace:
         "--file", action="append", default=[], help="only mutants of files whose path has this"
     )
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--again", action="store_true", help="ask again for those that survived")
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
     parser.add_argument("--json", action="store_true", help="the summary as JSON")
     return parser.parse_args()

@@ -31,7 +31,7 @@ _COPIED = (
     "Makefile",
     "bin",
 )
-_PATIENCE = 6.0  # times what the tests take without a mutant: the machine may be busier now
+_PATIENCE = 4.0  # times what the tests take without a mutant: the machine may be busier now
 _LEAST_S = 60.0
 _QUICK = "not slow and not spark"
 _ENDED_WELL, _FAILED, _NONE_FOUND = 0, 1, 5
