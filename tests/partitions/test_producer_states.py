@@ -148,6 +148,7 @@ class Producers(RuleBasedStateMachine):
             del self.models[producer_id]
         self.loop = VirtualLoop(self.now)
         self.run(self._start)
+        self.run(self.handler.services.partitions.retain)
         self._expire()
         assert self.partition.log.next_offset == self.end
 

@@ -1,6 +1,7 @@
 """Run mutants and say which ones no test noticed; the status is 1 if there is one that nobody has judged.
 
-``python -m tools.mutants [--sample N] [--seed TEXT] [--planted] [--area NAME]... [--file PATH]... [--again | --fresh] [--json]``.
+``python -m tools.mutants [--sample N] [--seed TEXT] [--planted] [--area NAME]... [--file PATH]... [--again | --fresh]
+[--json]``.
 Results are kept in ``.mutants/``: a run that was ended goes on where it was, and one after a change asks again only
 what lies in files that are not the same any more.
 """

@@ -98,7 +98,6 @@ class Partitions:
             topic, index, log, self._clock, self._ahead, self._conversions, self._frame_of(topic)
         )
         await partition.load()
-        partition.producers.expire(self._expired_ms())
         if self._broker.get(topic.kafka_name) is not topic:
             await self._broker.engine.delete(log.name)  # it was made again while its topic was being deleted
             raise TopicNotFound(f"topic {topic.kafka_name} was deleted")
