@@ -126,7 +126,7 @@ def test_what_is_done_once_is_logged_unless_it_is_an_answer(caplog: pytest.LogCa
 
     asyncio.run(main())
     (record,) = [record for record in caplog.records if record.name == "magnetar.background"]
-    assert record.getMessage() == "deletion of u failed"
+    assert record.getMessage() == "deletion of u failed: disk"
 
 
 def test_an_end_takes_every_step_and_tells_of_all_that_failed() -> None:

@@ -9,16 +9,21 @@ as it goes on failing.
 from __future__ import annotations
 
 import asyncio
+import errno
 import inspect
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
+from magnetar.ledger.errors import LedgerError
+from magnetar.metadata import MetadataError
+
 FIRST_PAUSE_S = 1.0
 LAST_PAUSE_S = 60.0
 TROUBLE_AFTER = 3
 """So many failures in a row of essential work are told by health checks."""
+_DISK_ERRORS = errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE
 GRACE_S = 5.0
 """So long, in seconds, the end of the broker waits for what is done once."""
 
@@ -70,8 +75,8 @@ class Repeated:
         self._failed(failure)
         wait_s = min(FIRST_PAUSE_S * 2 ** min(self.failures_in_a_row - 1, 30), LAST_PAUSE_S)
         _log.error(
-            "%s failed (%d in a row), and is tried again after %g s",
-            self.name, self.failures_in_a_row, wait_s, exc_info=failure,
+            "%s failed (%d in a row), and is tried again after %g s: %s",
+            self.name, self.failures_in_a_row, wait_s, failure, exc_info=traced(failure),
         )  # fmt: skip
         await asyncio.sleep(wait_s)
 
@@ -129,7 +134,7 @@ class Background:
             error = None if task.cancelled() else task.exception()
             if error is not None and not isinstance(error, answers):
                 self._count(name)
-                _log.error("%s failed", task.get_name(), exc_info=error)
+                _log.error("%s failed: %s", task.get_name(), error, exc_info=traced(error))
 
         task.add_done_callback(ended)
         return task
@@ -177,7 +182,7 @@ async def end_all(what: str, steps: Iterable[Step]) -> None:
             if inspect.isawaitable(waits):
                 await waits
         except Exception as error:
-            _log.error("%s: %s could not be ended in order", what, name, exc_info=error)
+            _log.error("%s: %s could not be ended in order: %s", what, name, error, exc_info=traced(error))
             errors.append(error)
     if errors:
         raise ExceptionGroup(f"{what} did not end in order", errors)
@@ -192,6 +197,14 @@ def _waiting(pause: Callable[[], float] | Callable[[], Awaitable[None]]) -> Call
             await length
 
     return wait
+
+
+def traced(error: BaseException) -> BaseException | None:
+    """Give what is to be logged with its traceback: not what a disk that fails makes storage say in plain words."""
+    is_told = isinstance(
+        error, LedgerError | MetadataError | ExceptionGroup
+    )  # of such a group, each by itself
+    return None if is_told or (isinstance(error, OSError) and error.errno in _DISK_ERRORS) else error
 
 
 def _is_asked_to_end() -> bool:

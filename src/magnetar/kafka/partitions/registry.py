@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from magnetar.broker.background import Repeated
+from magnetar.broker.background import Repeated, traced
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import TopicNotFound
 from magnetar.broker.settings import Settings
@@ -139,8 +139,8 @@ class Partitions:
             try:
                 if "delete" in partition.topic.config.cleanup_policy:
                     partition.log.retain(now_ms)
-            except _FAILURES:
-                _log.exception("retention of %s-%d failed", partition.topic.kafka_name, partition.index)
+            except _FAILURES as error:
+                _tell(partition.topic, partition.index, error)
             await asyncio.sleep(0)
 
     def _expired_ms(self) -> int:
@@ -163,8 +163,8 @@ class Partitions:
                         await self.get(topic, index)
                 except TopicNotFound:
                     pass  # deleted meanwhile
-                except _FAILURES:
-                    _log.exception("retention of %s-%d failed", topic.kafka_name, index)
+                except _FAILURES as error:
+                    _tell(topic, index, error)
             await asyncio.sleep(0)
 
     def _is_overdue(self, topic: Topic, index: int, now_ms: int) -> bool:
@@ -172,3 +172,7 @@ class Partitions:
         ledgers = self._broker.engine.summaries(topic.name.ledger_name(index))
         aged = bool(ledgers) and 0 <= config.retention_ms < now_ms - ledgers[0].created_ms
         return aged or 0 <= config.retention_bytes < sum(ledger.size for ledger in ledgers)
+
+
+def _tell(topic: Topic, index: int, error: Exception) -> None:
+    _log.error("retention of %s-%d failed: %s", topic.kafka_name, index, error, exc_info=traced(error))

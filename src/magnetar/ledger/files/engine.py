@@ -302,11 +302,18 @@ class FilesEngine(LedgerEngine):
         for path in paths:
             self.files.forget(path)
 
-        async def remove() -> None:
-            await self.in_thread(lambda: [self.disk.remove(path) for path in paths])
+        def remove() -> None:
+            for path in paths:
+                try:
+                    self.disk.remove(path)
+                except OSError as error:
+                    _log.warning("a file that nothing refers to any more stays: %s", error)
+
+        async def work() -> None:
+            await self.in_thread(remove)
 
         if paths:
-            self.background(remove())
+            self.background(work())
 
     def flush_soon(self, path: Path) -> None:
         """Have a ledger's file flushed with the next tick of ``flush_interval_ms``."""

@@ -1,0 +1,167 @@
+"""What must never be taken for durable: after a failed flush, in a damaged tail, in a lookup, in a checkpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from magnetar.ledger.disk import File, RealDisk, RealFile
+from magnetar.ledger.errors import LedgerCorrupt, StorageFailed
+from magnetar.ledger.files.engine import FilesEngine
+from magnetar.ledger.files.layout import index_path, ledger_path
+from magnetar.ledger.port import Flush, LedgerPolicy
+from magnetar.metadata import MemoryStore, SqliteStore
+from tests.admin.house import SickDisk
+from tests.ledger.directory import with_engine
+from tests.ledger.entries import NOW_MS, append, append_durably, payload
+
+LOG = "public/default/persistent/t"
+ALWAYS, OS = LedgerPolicy(flush=Flush.always), LedgerPolicy(flush=Flush.os)
+
+
+class FailsOnce(RealDisk):
+    """Its first flush fails; the system then says that all is well, though what it could not write is lost."""
+
+    def __init__(self) -> None:
+        self.flushes = 0
+
+    def sync(self, paths: Iterable[Path]) -> None:
+        self.flushes += 1
+        if self.flushes == 1:
+            raise OSError(errno.EIO, "Input/output error")
+        super().sync(paths)
+
+
+@pytest.fixture
+async def slow(tmp_path: Path) -> AsyncIterator[tuple[FilesEngine, SickDisk]]:
+    """An engine, and its disk, which can be made to wait."""
+    disk = SickDisk()
+    engine = FilesEngine(tmp_path, MemoryStore(), disk)
+    await engine.start()
+    yield engine, disk
+    disk.flushes.set()
+    await engine.close()
+
+
+async def test_no_flush_succeeds_after_one_that_failed(tmp_path: Path) -> None:
+    engine = FilesEngine(tmp_path, MemoryStore(), FailsOnce())
+    await engine.start()
+    log = await engine.open(LOG, OS)
+    append(log, b"value")
+    path = ledger_path(tmp_path, log.ledgers()[-1].ledger_id)
+    for _ in range(2):
+        with pytest.raises(StorageFailed):
+            await engine.flush([path])
+    assert engine.failed is not None
+    await engine.close()
+
+
+def test_a_tail_that_was_durable_once_is_refused_where_it_is_damaged(tmp_path: Path) -> None:
+    async def fill(engine: FilesEngine) -> int:
+        log = await engine.open(LOG, ALWAYS)
+        for number in range(5):
+            await append_durably(log, b"%d" % number)
+        return log.ledgers()[-1].ledger_id
+
+    ledger = with_engine(tmp_path, fill)
+    shutil.rmtree(tmp_path / "journal")  # closed in order: nothing of it is needed
+    index_path(tmp_path, ledger).unlink()
+    file = ledger_path(tmp_path, ledger)
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 0xFF
+    file.write_bytes(content)
+
+    async def look(engine: FilesEngine) -> None:
+        with pytest.raises(LedgerCorrupt):
+            await engine.open(LOG, ALWAYS)
+
+    with_engine(tmp_path, look)
+    assert file.read_bytes() == content, "nothing was cut"
+
+
+async def test_a_lookup_by_time_gives_nothing_that_is_not_durable(slow: tuple[FilesEngine, SickDisk]) -> None:
+    engine, disk = slow
+    log = await engine.open(LOG, ALWAYS)
+    await append_durably(log, b"old", timestamp_ms=NOW_MS)
+    disk.flushes.clear()
+    later = append(log, b"new", timestamp_ms=NOW_MS + 1000)
+    await asyncio.sleep(0)
+    assert await log.find_by_time(NOW_MS + 1000) is None
+    disk.flushes.set()
+    assert later.durable is not None
+    await later.durable
+    found = await log.find_by_time(NOW_MS + 1000)
+    assert found is not None
+    assert found.last_offset == 1
+
+
+class NotingDisk(RealDisk):
+    """Notes which files are flushed."""
+
+    def __init__(self) -> None:
+        self.flushed: list[Path] = []
+
+    def open(self, path: Path, *, create: bool = False) -> File:
+        return _NotingFile(self, path, create=create)
+
+    def sync(self, paths: Iterable[Path]) -> None:
+        found = list(paths)
+        self.flushed += found
+        super().sync(found)
+
+
+class _NotingFile(RealFile):
+    def __init__(self, disk: NotingDisk, path: Path, *, create: bool) -> None:
+        super().__init__(path, create=create)
+        self._disk, self._path = disk, path
+
+    def sync(self) -> None:
+        self._disk.flushed.append(self._path)
+        super().sync()
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Give the engine's work in the background its time."""
+    while not is_so():  # noqa: ASYNC110  (it rings no bell)
+        await asyncio.sleep(0.005)
+
+
+def test_what_a_checkpoint_says_and_nobody_flushed_is_flushed_before_it_is_shown_as_durable(
+    tmp_path: Path,
+) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+
+    async def write() -> int:
+        store = SqliteStore(before / "metadata.sqlite")
+        engine = FilesEngine(before, store, RealDisk(), boot=lambda: "one boot")
+        await engine.start()
+        log = await engine.open(LOG, OS)
+        for number in range(5):
+            append(log, b"%d" % number)
+        log.checkpoint()
+        ledger = log.ledgers()[-1].ledger_id
+        await until(index_path(before, ledger).exists)
+        shutil.copytree(before, after)  # killed
+        await engine.close()
+        store.close()
+        return ledger
+
+    async def look() -> tuple[list[Path], list[bytes]]:
+        disk, store = NotingDisk(), SqliteStore(after / "metadata.sqlite")
+        engine = FilesEngine(after, store, disk, boot=lambda: "one boot")
+        await engine.start()
+        log = await engine.open(LOG, ALWAYS)
+        flushed, found = list(disk.flushed), await log.read(0, max_bytes=1 << 20)
+        await engine.close()
+        store.close()
+        return flushed, [payload(entry) for entry in found]
+
+    ledger = asyncio.run(write())
+    flushed, found = asyncio.run(look())
+    assert len(found) == 5
+    assert ledger_path(after, ledger) in flushed
