@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from magnetar.schema_registry.avro_compatibility import MOST_PAIRS, Rules, can_read
+from magnetar.schema_registry.avro_compatibility import Rules, can_read
+from magnetar.schema_registry.pairs import MOST_PAIRS
 from magnetar.schema_registry.work import MOST_DEPTH, TooComplex, Work, read_json
 
 

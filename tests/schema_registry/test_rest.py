@@ -292,3 +292,52 @@ def test_a_client_that_leaves_amid_its_request_leaves_one_line(
         assert len(told) == 1
         assert request_line in told[0]
         assert not any("Traceback" in line for line in process.log_lines())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", f"/subjects/low/versions/{'7' * 5000}", None),
+        ("GET", f"/subjects/low/versions/-{'7' * 5000}", None),
+        ("GET", "/subjects/low/versions/٣", None),
+        ("GET", f"/schemas/ids/{'7' * 5000}", None),
+        ("GET", f"/subjects?offset={'7' * 5000}", None),
+        ("POST", "/subjects/low/versions", {"schema": ONE, "id": "seven"}),
+        ("POST", "/subjects/low/versions", {"schema": ONE, "id": 1 << 70}),
+        ("POST", "/subjects/low/versions", {"schema": ONE, "version": [1]}),
+        ("POST", "/subjects/low/versions", {"schema": ONE, "references": 7}),
+        ("POST", "/subjects/low/versions", {"schema": ONE, "references": {"name": "x"}}),
+        *(
+            (
+                "POST",
+                "/subjects/low/versions",
+                {"schema": PROTO, "schemaType": "PROTOBUF", "references": [each]},
+            )
+            for each in (
+                {"name": ".", "subject": "low", "version": 1},
+                {"name": "", "subject": "low", "version": 1},
+                {"name": "a\0b", "subject": "low", "version": 1},
+                {"name": "a" * 5000, "subject": "low", "version": 1},
+                {"name": "x", "subject": "low", "version": float("inf")},
+                {"name": "x", "subject": "low", "version": "7" * 5000},
+                {"name": "x", "subject": "low", "version": True},
+            )
+        ),
+    ],
+)
+def test_what_is_out_of_all_bounds_is_the_clients_fault(
+    http: httpx.Client, method: str, path: str, body: Any
+) -> None:
+    register(http, "low", ONE)
+    content = None if body is None else json.dumps(body)
+    assert http.request(method, path, content=content).status_code in (400, 404, 422)
+
+
+def test_a_schema_outlives_one_of_its_subjects(http: httpx.Client) -> None:
+    shared = record("Shared", field("x"))
+    schema_id = register(http, "goes", shared)
+    assert register(http, "stays", shared) == schema_id
+    assert http.delete("/subjects/goes").json() == [1]
+    assert http.delete("/subjects/goes", params={"permanent": True}).json() == [1]
+    assert http.get(f"/schemas/ids/{schema_id}").status_code == 200
+    assert http.get("/subjects/stays/versions/1").json()["id"] == schema_id

@@ -156,3 +156,36 @@ def test_a_user_may_name_a_tenant_and_tokens_go_on_to_do(with_users: BrokerProce
     assert refused.value.error_code == 40301, "she has no grant in that tenant"
     with asking(with_users, bearer("root")) as http:
         assert http.get("/subjects").status_code == 200
+
+
+def test_references_ask_for_the_right_to_read(secured: BrokerProcess) -> None:
+    """Else whoever may register could have the names in others' schemas told, and keep them from being deleted."""
+    hidden = '{"type": "object", "properties": {"secret_of_others": {"type": "string"}}}'
+    reference = {"name": "v.json", "subject": "others-value", "version": 1}
+    missing = reference | {"subject": "nothing-value"}
+    closed = '{"type": "object", "additionalProperties": false}'
+    mine = {"schema": '{"$ref": "v.json"}', "schemaType": "JSON"}
+    with asking(secured, bearer("root")) as http:
+        body = {"schema": hidden, "schemaType": "JSON"}
+        assert http.post("/subjects/others-value/versions", json=body).status_code == 200
+    with asking(secured, bearer("writer")) as http:
+        for each in ("/subjects/mine-value/versions", "/compatibility/subjects/mine-value/versions/latest"):
+            said = [http.post(each, json=mine | {"references": [name]}) for name in (reference, missing)]
+            assert {answer.status_code for answer in said} <= {422, 404}
+            assert "secret_of_others" not in said[0].text
+            told = [answer.text.replace("others-value", "").replace("nothing-value", "") for answer in said]
+            assert told[0] == told[1], "nor is it told that it is there"
+    with asking(secured, bearer("root")) as http:
+        registered = http.post("/subjects/mine-value/versions", json=mine | {"references": [reference]})
+        assert registered.status_code == 200
+    with asking(secured, bearer("writer")) as http:
+        asked = {"schema": closed, "schemaType": "JSON"}
+        for path in ("/compatibility/subjects/mine-value/versions/latest", "/subjects/mine-value/versions"):
+            answer = http.post(path, json=asked, params={"verbose": "true"})
+            assert "you may not read" in answer.text
+            assert "secret_of_others" not in answer.text
+    with asking(secured, bearer("root")) as http:
+        assert "secret_of_others" in http.post(path, json=asked).text
+        for name in ("mine-value", "others-value"):
+            assert http.delete(f"/subjects/{name}").status_code == 200
+            assert http.delete(f"/subjects/{name}", params={"permanent": True}).status_code == 200

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
@@ -20,8 +19,10 @@ from magnetar.broker.web import BodyTooLarge, body_of, is_known
 from magnetar.metadata import MetadataError
 from magnetar.schema_registry.ask import Ask, principal_of
 from magnetar.schema_registry.endpoints import ROUTES, Route, Text
-from magnetar.schema_registry.errors import RegistryError
+from magnetar.schema_registry.errors import InvalidSchema, RegistryError
 from magnetar.schema_registry.registries import Registries
+from magnetar.schema_registry.work import TooComplex
+from magnetar.schema_registry.workshop import Locks, workshop_of
 
 _TYPE = "application/vnd.schemaregistry.v1+json"
 _log = logging.getLogger("magnetar.schema_registry")
@@ -33,7 +34,8 @@ class App:
     def __init__(self, broker: Broker, registries: Registries) -> None:
         self._broker = broker
         self._registries = registries
-        self._locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks = Locks()
+        self._workshop = workshop_of(broker)
         self._table = [(compile_path(route.path)[0], route) for route in ROUTES]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -58,13 +60,13 @@ class App:
             raise
         is_known(request.scope)
         route, path = self._find(request)
-        tenant = home.partition("/")[0]
         ask = Ask(
             path,
             request.query_params,
             b"",
-            self._registries.of(tenant),
-            self._locks[tenant],
+            self._registries.of(home.partition("/")[0]),
+            self._locks,
+            self._workshop,
             self._broker,
             principal,
             home,
@@ -101,6 +103,8 @@ def _response(answer: Any) -> Response:
 
 def _refused(error: Exception, request: Request) -> Response:
     headers = {}
+    if isinstance(error, TooComplex):
+        error = InvalidSchema(str(error))
     if isinstance(error, RegistryError):
         status, code, message = error.status, error.code, str(error)
     elif isinstance(error, BodyTooLarge):

@@ -8,11 +8,11 @@ concerns all subjects is for the admins of the tenant whose registry it is, and 
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import json
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -23,11 +23,15 @@ from magnetar.broker.auth.authorization import Access, Right, Tenant, may
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.names import TopicName
-from magnetar.schema_registry.errors import RegistryError
+from magnetar.schema_registry.errors import RegistryError, no_subject
+from magnetar.schema_registry.references import MOST_REFERENCES, none_found, walk
 from magnetar.schema_registry.registry import Registry
 from magnetar.schema_registry.schema import Reference, Schema
+from magnetar.schema_registry.workshop import Locks, Workshop
 
 MAX_VERSION = (1 << 31) - 1
+MOST_NAME_LENGTH = 500
+_MOST_DIGITS = 18
 
 
 class Needs(StrEnum):
@@ -50,7 +54,8 @@ class Ask:
     query: Mapping[str, str]
     body: bytes
     registry: Registry
-    lock: asyncio.Lock
+    locks: Locks
+    workshop: Workshop
     broker: Broker
     principal: Principal
     home: str
@@ -66,30 +71,48 @@ class Ask:
         text = self.query.get(name)
         return default if text is None else text.lower() == "true"
 
+    def locked(self) -> AbstractAsyncContextManager[None]:
+        """Hold what the path is about, a subject or the registry, so that nobody else changes it."""
+        return self.locks.of(self.registry.kept.tenant, self.subject if "subject" in self.path else None)
+
     def number(self, name: str, default: int) -> int:
         """Give a whole number of the query; raise `RegistryError` (400)."""
-        try:
-            return int(self.query.get(name, default))
-        except ValueError:
-            raise RegistryError(400, f"{name} must be a whole number, not {self.query[name]!r}") from None
+        text = self.query.get(name)
+        if text is None:
+            return default
+        found = whole_number(text)
+        if found is None:
+            raise RegistryError(400, f"{name} must be a whole number, not {text[:100]!r}")
+        return found
+
+    def given_number(self, name: str) -> int:
+        """Give a whole number above zero of the body, -1 where there is none; raise `RegistryError` (422)."""
+        found = self.object().get(name)
+        if found is None:
+            return -1
+        if not isinstance(found, int) or isinstance(found, bool) or not -1 <= found <= MAX_VERSION:
+            raise RegistryError(
+                422, f"{name} must be a whole number up to {MAX_VERSION}, not {str(found)[:100]}"
+            )
+        return found or -1
 
     @property
     def schema_id(self) -> int:
         """The id of the path."""
-        try:
-            return int(self.path["id"])
-        except ValueError:
-            raise RegistryError(404, "HTTP 404 Not Found") from None
+        found = whole_number(self.path["id"])
+        if found is None:
+            raise RegistryError(404, "HTTP 404 Not Found")
+        return found
 
     @property
     def version(self) -> int:
         """The version of the path, -1 for the latest; raises `RegistryError` 42202."""
         text = self.path["version"]
-        number = -1 if text == "latest" else int(text) if text.removeprefix("-").isdecimal() else 0
-        if number != -1 and not 1 <= number <= MAX_VERSION:
+        number = -1 if text == "latest" else whole_number(text)
+        if number is None or (number != -1 and not 1 <= number <= MAX_VERSION):
             raise RegistryError(
                 42202,
-                f"The specified version '{text}' is not a valid version id. "
+                f"The specified version '{text[:100]}' is not a valid version id. "
                 'Allowed values are between [1, 2^31-1] and the string "latest"',
             )
         return number
@@ -113,14 +136,19 @@ class Ask:
         if not isinstance(kind, str):
             raise RegistryError(422, "schemaType must be a string")
         references = content.get("references") or []
-        try:
-            found = tuple(
-                Reference(str(each["name"]), plain_subject(str(each["subject"])), int(each["version"]))
-                for each in references
-            )
-        except (TypeError, KeyError, ValueError):
-            raise RegistryError(422, "each of references needs name, subject and version") from None
-        return Schema(kind, text, found)
+        if not isinstance(references, list) or len(references) > MOST_REFERENCES:
+            raise RegistryError(422, f"references must be a list of at most {MOST_REFERENCES}")
+        return Schema(kind, text, tuple(_reference(each) for each in references))
+
+    def check_references(self, schema: Schema) -> None:
+        """Raise `InvalidSchema` unless whoever asks may read all that a schema refers to, as if it were not there."""
+        for each in walk(self.registry, schema.references):
+            if not self.allows(each.reference.subject, Needs.read):
+                raise none_found(each.reference, no_subject(each.reference.subject))
+
+    def sees_behind(self, schema: Schema) -> bool:
+        """Whether whoever asks may read all that a schema refers to."""
+        return all(self.allows(name, Needs.read) for name in self.registry.subjects_behind(schema))
 
     # -- who may ----------------------------------------------------------------------------------------------
 
@@ -149,6 +177,31 @@ class Ask:
     @cached_property
     def _access(self) -> Access | None:
         return self.broker.security.authorization.access(self.principal.role)
+
+
+def whole_number(text: str) -> int | None:
+    """Give the number that a text is, or None; no more digits than any number here has."""
+    digits = text.removeprefix("-")
+    if not digits.isascii() or not digits.isdecimal() or len(digits) > _MOST_DIGITS:
+        return None
+    return int(text)
+
+
+def _reference(said: Any) -> Reference:
+    name, subject, version = (
+        said.get(each) if isinstance(said, dict) else None for each in Reference._fields
+    )
+    if not isinstance(name, str) or not isinstance(subject, str):
+        raise RegistryError(422, "each of references needs name, subject and version")
+    if isinstance(version, str):
+        version = whole_number(version)
+    if not isinstance(version, int) or isinstance(version, bool) or not -1 <= version <= MAX_VERSION:
+        raise RegistryError(422, "the version of a reference must be a whole number")
+    if len(name) > MOST_NAME_LENGTH or not name.isprintable() or not name.strip():
+        raise RegistryError(
+            422, f"the name of a reference must be up to {MOST_NAME_LENGTH} printable characters"
+        )
+    return Reference(name, plain_subject(subject), version)
 
 
 def plain_subject(name: str) -> str:

@@ -31,7 +31,7 @@ def avro_as_json(definition: str) -> str:
         made = {"$schema": made["$schema"], "title": content["name"]} | root
     if writer.definitions:
         made["definitions"] = writer.definitions
-    return json.dumps(made, separators=(",", ":"))
+    return json.dumps(made, separators=(",", ":"), ensure_ascii=False)
 
 
 class _Writer:

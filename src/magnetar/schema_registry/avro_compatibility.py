@@ -1,9 +1,5 @@
 """Whether data written with one Avro schema can be read with another (Avro's rules of schema resolution).
 
-What two types need is a graph: nodes are pairs of types, and a pair needs all of some pairs (a record its fields) or
-one of them (a reader's union). Each pair is looked at once, so the work grows with the pairs and not with the ways to
-them; then what cannot be read is told back along the graph, and what is left can, types that hold themselves too.
-
 Logical types do not count, as for both of Avro's own checkers, which differ in names and enums (`Rules`).
 """
 
@@ -11,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 from magnetar.schema_registry.avro_types import Type, types_of
-from magnetar.schema_registry.work import TooComplex, Work
+from magnetar.schema_registry.pairs import Found, OneOf, Pairs
+from magnetar.schema_registry.work import Work
 
-MOST_PAIRS = 50_000
-"""Of one reader and one writer: they are kept until all are looked at, some 20 MB."""
-_MOST_REASONS = 20
 _PROMOTIONS = {
     "int": frozenset(("long", "float", "double")),
     "long": frozenset(("float", "double")),
@@ -50,78 +44,44 @@ def can_read(reader: Any, writer: Any, work: Work | None = None, rules: Rules = 
 
 def clashes(reader: Type, writer: Type, work: Work, rules: Rules = Rules.COMPATIBILITY) -> list[str]:
     """Say why a reader cannot read what was written; nothing if it can. Raises `TooComplex`."""
-    pairs = _Pairs(work, rules)
-    root = pairs.of(reader, writer, "")
-    pairs.explore()
-    pairs.tell_back()
-    return pairs.reasons(root)
+    return _Comparison(work, by_name=rules is Rules.COMPATIBILITY).clashes(reader, writer)
 
 
-class _Needs(NamedTuple):
-    """What a pair of types needs to be read: all of some pairs, or with ``any_of`` one of them."""
-
-    pairs: tuple[int, ...] = ()
-    any_of: bool = False
-    why_not: str = ""
-    """Why it cannot be read whatever others say, or, of ``any_of``, where none can."""
-
-
-class _Pairs:
-    """The pairs of types that a comparison comes across, by number."""
-
-    def __init__(self, work: Work, rules: Rules) -> None:
+class _Comparison:
+    def __init__(self, work: Work, *, by_name: bool) -> None:
         self._work = work
-        self._by_name = rules is Rules.COMPATIBILITY
-        self._numbers: dict[tuple[int, int], int] = {}
-        self._types: list[tuple[Type, Type, str]] = []
-        self._needs: list[_Needs] = []
-        self._fails: list[bool] = []
+        self._by_name = by_name
+        self._pairs: Pairs[Type] = Pairs(self._look, id, work)
 
-    def of(self, reader: Type, writer: Type, path: str) -> int:
-        """Give a pair's number; ``path`` is how it was first come across."""
-        self._work.step()
-        key = id(reader), id(writer)
-        found = self._numbers.get(key)
-        if found is None:
-            found = self._numbers[key] = len(self._types)
-            if found == MOST_PAIRS:
-                raise TooComplex(f"more than {MOST_PAIRS} pairs of types are to be compared")
-            self._types.append((reader, writer, path))
-        return found
+    def clashes(self, reader: Type, writer: Type) -> list[str]:
+        return self._pairs.clashes(reader, writer, "")
 
-    def explore(self) -> None:
-        """Find out what each pair needs."""
-        while len(self._needs) < len(self._types):
-            self._needs.append(self._needed(*self._types[len(self._needs)]))
-
-    def _needed(self, reader: Type, writer: Type, path: str) -> _Needs:
+    def _look(self, reader: Type, writer: Type, path: str) -> Found:
+        at = path or "/"
         if writer.kind == "union":
-            return _Needs(tuple(self.of(reader, each, path) for each in writer.parts))
+            return Found(needs=tuple(self._pairs.need(reader, each, path) for each in writer.parts))
         if reader.kind == "union":
-            pairs = tuple(self.of(each, writer, path) for each in self._branches(reader, writer))
-            return _Needs(pairs, True, f"{path or '/'}: reader union lacking writer type {writer}")
+            pairs = ((each, writer) for each in self._branches(reader, writer))
+            why_not = f"{at}: reader union lacking writer type {writer}"
+            return Found(needs=(self._pairs.need_one(pairs, path, why_not),))
         if reader.kind != writer.kind:
             if reader.kind in _PROMOTIONS.get(writer.kind, ()):
-                return _Needs()
-            return _Needs(
-                why_not=f"{path or '/'}: reader type {reader} not compatible with writer type {writer}"
-            )
+                return Found()
+            return Found((f"{at}: reader type {reader} not compatible with writer type {writer}",))
         if reader.name and not self._names_agree(reader, writer):
-            return _Needs(why_not=f"{path or '/'}: name {reader.name}, expected {writer.name}")
+            return Found((f"{at}: name {reader.name}, expected {writer.name}",))
         if reader.kind == "record":
             return self._record(reader, writer, path)
         if reader.kind == "enum":
             self._work.step(len(writer.symbols) + len(reader.symbols))
             missing = sorted(set(writer.symbols).difference(reader.symbols))
             if self._by_name and missing and reader.default is None:
-                return _Needs(why_not=f"{path or '/'}: enum {reader.name} lacks {', '.join(missing[:10])}")
+                return Found((f"{at}: enum {reader.name} lacks {', '.join(missing[:10])}",))
         if reader.kind == "fixed" and reader.size != writer.size:
-            return _Needs(
-                why_not=f"{path or '/'}: fixed {reader.name} has {reader.size} bytes, not {writer.size}"
-            )
+            return Found((f"{at}: fixed {reader.name} has {reader.size} bytes, not {writer.size}",))
         inside = f"{path}/{'items' if reader.kind == 'array' else 'values'}"
         both = zip(reader.parts, writer.parts, strict=True)
-        return _Needs(tuple(self.of(mine, theirs, inside) for mine, theirs in both))
+        return Found(needs=tuple(self._pairs.need(mine, theirs, inside) for mine, theirs in both))
 
     def _branches(self, reader: Type, writer: Type) -> Iterator[Type]:
         """Give the types of a reader's union that may fit a writer's."""
@@ -144,57 +104,19 @@ class _Pairs:
             return True
         return reader.local_name == writer.local_name or writer.name in reader.aliases
 
-    def _record(self, reader: Type, writer: Type, path: str) -> _Needs:
+    def _record(self, reader: Type, writer: Type, path: str) -> Found:
         theirs = {each.name: each for each in writer.fields}
         self._work.step(len(theirs))
-        pairs = []
+        wrong: list[str] = []
+        needs: list[OneOf] = []
         for each in reader.fields:
             self._work.step(1 + len(each.aliases))
             at = f"{path}/{each.name}"
             wrote = [theirs[name] for name in dict.fromkeys((each.name, *each.aliases)) if name in theirs]
             if len(wrote) > 1:
-                return _Needs(why_not=f"{at}: it and its aliases are several fields of the writer")
-            if wrote:
-                pairs.append(self.of(each.type, wrote[0].type, at))
+                wrong.append(f"{at}: it and its aliases are several fields of the writer")
+            elif wrote:
+                needs.append(self._pairs.need(each.type, wrote[0].type, at))
             elif not each.has_default:
-                return _Needs(why_not=f"{at}: reader field missing default value")
-        return _Needs(tuple(pairs))
-
-    def tell_back(self) -> None:
-        """Mark all that fails because of what it needs."""
-        asked_by: list[list[int]] = [[] for _ in self._needs]
-        left = [0] * len(self._needs)
-        for number, needs in enumerate(self._needs):
-            self._work.step(1 + len(needs.pairs))
-            left[number] = len(needs.pairs)
-            for other in needs.pairs:
-                asked_by[other].append(number)
-        self._fails = [_fails_alone(needs) for needs in self._needs]
-        waiting = [number for number, fails in enumerate(self._fails) if fails]
-        while waiting:
-            for asker in asked_by[waiting.pop()]:
-                self._work.step()
-                left[asker] -= 1
-                if not self._fails[asker] and (left[asker] == 0 or not self._needs[asker].any_of):
-                    self._fails[asker] = True
-                    waiting.append(asker)
-
-    def reasons(self, root: int) -> list[str]:
-        """Say what a pair fails for."""
-        found: dict[str, None] = {}
-        seen, waiting = {root}, [root] if self._fails[root] else []
-        while waiting and len(found) < _MOST_REASONS:
-            self._work.step()
-            needs = self._needs[waiting.pop()]
-            if needs.why_not:
-                found[needs.why_not] = None
-                continue
-            for other in reversed(needs.pairs):
-                if self._fails[other] and other not in seen:
-                    seen.add(other)
-                    waiting.append(other)
-        return list(found)
-
-
-def _fails_alone(needs: _Needs) -> bool:
-    return bool(needs.why_not) and not needs.pairs
+                wrong.append(f"{at}: reader field missing default value")
+        return Found(tuple(wrong), tuple(needs))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ from magnetar import __version__
 from magnetar.schema_registry.ask import Ask, Needs
 from magnetar.schema_registry.errors import RegistryError, no_schema
 from magnetar.schema_registry.levels import Level, Mode
-from magnetar.schema_registry.registry import Registry, Understood, refuse
+from magnetar.schema_registry.registry import Understood, refuse
 from magnetar.schema_registry.schema import KINDS, Schema, Version
 
 Endpoint = Callable[[Ask], Awaitable[Any]]
@@ -122,14 +121,14 @@ async def referenced_by(ask: Ask) -> list[int]:
 
 async def register(ask: Ask) -> dict[str, Any]:
     """Register a schema under a subject, unless it is there already; give its id."""
-    sent, content = ask.schema(), ask.object()
-    as_id, as_version = int(content.get("id") or -1), int(content.get("version") or -1)
-    async with ask.lock:
-        new = await _understood(ask.registry, sent)
+    sent = ask.schema()
+    as_id, as_version = ask.given_number("id"), ask.given_number("version")
+    async with ask.locked():
+        new = await _understood(ask, sent)
         known = ask.registry.kept.ids.get(new.schema)
         live = ask.registry.kept.subjects.get(ask.subject)
         if as_id < 0 and not (live and any(each.schema_id == known for each in live.live)):
-            refuse(ask.subject, await _clashes(ask.registry, ask.subject, new))
+            refuse(ask.subject, await _clashes(ask, new))
         schema_id = ask.registry.register(ask.subject, new, as_id=as_id, as_version=as_version)
     found = next(each for each in ask.registry.versions(ask.subject) if each.schema_id == schema_id)
     return {"id": schema_id, "version": found.version} | _told(new.schema)
@@ -138,7 +137,7 @@ async def register(ask: Ask) -> dict[str, Any]:
 async def look_up(ask: Ask) -> dict[str, Any]:
     """Tell which version of a subject a schema is."""
     ask.registry.versions(ask.subject, deleted=ask.flag("deleted"))
-    new = await _understood(ask.registry, ask.schema())
+    new = await _understood(ask, ask.schema())
     return await _described(
         ask, ask.subject, ask.registry.find(ask.subject, new.schema, deleted=ask.flag("deleted"))
     )
@@ -146,13 +145,13 @@ async def look_up(ask: Ask) -> dict[str, Any]:
 
 async def delete_subject(ask: Ask) -> list[int]:
     """Delete a subject: first so that it can still be found, then for good."""
-    async with ask.lock:
+    async with ask.locked():
         return ask.registry.delete_subject(ask.subject, permanent=ask.flag("permanent"))
 
 
 async def delete_version(ask: Ask) -> int:
     """Delete one version: first so that it can still be found, then for good."""
-    async with ask.lock:
+    async with ask.locked():
         return ask.registry.delete_version(ask.subject, ask.version, permanent=ask.flag("permanent"))
 
 
@@ -162,8 +161,8 @@ async def delete_version(ask: Ask) -> int:
 async def compatible(ask: Ask) -> dict[str, Any]:
     """Tell whether a schema may follow one version, or what the subject's level asks for."""
     number = ask.registry.version(ask.subject, ask.version).version if "version" in ask.path else None
-    new = await _understood(ask.registry, ask.schema())
-    reasons = await _clashes(ask.registry, ask.subject, new, number)
+    new = await _understood(ask, ask.schema())
+    reasons = await _clashes(ask, new, number)
     answer: dict[str, Any] = {"is_compatible": not reasons}
     return answer | {"messages": reasons} if ask.flag("verbose") else answer
 
@@ -193,7 +192,7 @@ async def set_level(ask: Ask) -> dict[str, str]:
             "Invalid compatibility level. Valid values are none, backward, forward, full, backward_transitive, "
             "forward_transitive, and full_transitive",
         )
-    async with ask.lock:
+    async with ask.locked():
         ask.registry.set_level(ask.subject if "subject" in ask.path else None, Level[text])
     return {"compatibility": text}
 
@@ -201,7 +200,7 @@ async def set_level(ask: Ask) -> dict[str, str]:
 async def reset_level(ask: Ask) -> dict[str, str]:
     """Take the compatibility level back."""
     before = await (level_of if "subject" in ask.path else level)(ask)
-    async with ask.lock:
+    async with ask.locked():
         ask.registry.set_level(ask.subject if "subject" in ask.path else None, None)
     return before
 
@@ -225,7 +224,7 @@ async def set_mode(ask: Ask) -> dict[str, str]:
     text = str(ask.object().get("mode")).upper()
     if text not in Mode.__members__:
         raise RegistryError(42204, f"Invalid mode. Valid values are {', '.join(each.name for each in Mode)}")
-    async with ask.lock:
+    async with ask.locked():
         ask.registry.set_mode(
             ask.subject if "subject" in ask.path else None, Mode[text], force=ask.flag("force")
         )
@@ -235,7 +234,7 @@ async def set_mode(ask: Ask) -> dict[str, str]:
 async def reset_mode(ask: Ask) -> dict[str, str]:
     """Take the mode back."""
     before = await (mode_of if "subject" in ask.path else mode)(ask)
-    async with ask.lock:
+    async with ask.locked():
         ask.registry.set_mode(ask.subject if "subject" in ask.path else None, None)
     return before
 
@@ -267,12 +266,16 @@ async def server_version(ask: Ask) -> dict[str, str]:
 # -- what they share --------------------------------------------------------------------------------------------
 
 
-async def _understood(registry: Registry, schema: Schema) -> Understood:
-    return await asyncio.to_thread(registry.understand, schema)
+async def _understood(ask: Ask, schema: Schema) -> Understood:
+    ask.check_references(schema)
+    return await ask.workshop.do(lambda work: ask.registry.understand(schema, work))
 
 
-async def _clashes(registry: Registry, name: str, new: Understood, number: int | None = None) -> list[str]:
-    return await asyncio.to_thread(registry.clashes, name, new, number)
+async def _clashes(ask: Ask, new: Understood, number: int | None = None) -> list[str]:
+    registry = ask.registry
+    level, older = registry.level(ask.subject), registry.older(ask.subject, number)
+    unseen = {schema for _, schema in older if not ask.sees_behind(schema)}
+    return await ask.workshop.do(lambda work: registry.clashes(level, new, older, work, unseen))
 
 
 def _version(ask: Ask) -> Version:
@@ -299,7 +302,8 @@ async def _body(ask: Ask, schema: Schema) -> dict[str, Any]:
     if schema.kind == "PROTOBUF" and ask.query.get("format") == "serialized":
         from magnetar.schema_registry.kinds.protobuf_kind import serialized
 
-        text = await asyncio.to_thread(serialized, text, ask.registry.texts(schema.references))
+        texts = ask.registry.texts(schema)
+        text = await ask.workshop.do(lambda work: serialized(schema.text, texts, work))
     return {"schema": text} | _told(schema)
 
 

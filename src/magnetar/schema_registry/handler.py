@@ -10,6 +10,7 @@ from magnetar.broker.handlers import ProtocolHandler
 from magnetar.broker.listeners import Listener
 from magnetar.broker.settings import Settings
 from magnetar.schema_registry.registries import registries_of
+from magnetar.schema_registry.workshop import workshop_of
 
 if TYPE_CHECKING:
     from magnetar.broker.web import WebServer
@@ -39,5 +40,6 @@ class SchemaRegistryHandler(ProtocolHandler):
         return self._web.connection()
 
     async def close(self) -> None:
+        workshop_of(self._broker).close()
         if self._web is not None:
             self._web.close()

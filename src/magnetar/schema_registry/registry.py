@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
+from threading import Lock
 
 from magnetar.schema_registry import kinds
 from magnetar.schema_registry.errors import (
@@ -15,11 +16,15 @@ from magnetar.schema_registry.errors import (
     no_version,
 )
 from magnetar.schema_registry.levels import Level, Mode
+from magnetar.schema_registry.references import none_found, texts, walk
 from magnetar.schema_registry.schema import Reference, Schema, Version
 from magnetar.schema_registry.store import Changes, Kept, Subject
+from magnetar.schema_registry.work import TooComplex, Work
 
 MOST_SCHEMA_BYTES = 1 << 20
 MOST_SUBJECT_LENGTH = 600
+MOST_PARSED_BYTES = 4 << 20
+"""Of the texts whose meaning is kept at hand; it takes some ten times as much."""
 _LATEST = -1
 _GLOBAL_SUBJECTS = ("__GLOBAL", "__EMPTY")
 
@@ -38,6 +43,8 @@ class Registry:
     def __init__(self, kept: Kept) -> None:
         self.kept = kept
         self._parsed: dict[Schema, kinds.Parsed] = {}
+        self._parsed_bytes = 0
+        self._parsing = Lock()
 
     # -- asking ------------------------------------------------------------------------------------------------
 
@@ -97,33 +104,37 @@ class Registry:
 
     # -- understanding -----------------------------------------------------------------------------------------
 
-    def understand(self, schema: Schema) -> Understood:
-        """Check a schema and give it in its one spelling; raise `InvalidSchema`. May run in a thread."""
+    def understand(self, schema: Schema, work: Work) -> Understood:
+        """Check a schema and give it in its one spelling; raise `InvalidSchema`. Call it in a thread."""
         if len(schema.text.encode("utf-8", "replace")) > MOST_SCHEMA_BYTES:
             raise InvalidSchema(f"Invalid schema: it is larger than {MOST_SCHEMA_BYTES} bytes")
-        parsed = kinds.parse(schema.kind, schema.text, self.texts(schema.references))
+        parsed = kinds.parse(schema.kind, schema.text, self.texts(schema), work)
         return Understood(schema._replace(text=parsed.text), parsed)
 
-    def texts(self, references: Iterable[Reference]) -> dict[str, str]:
-        """Give the texts that references lead to, by name, those first that others refer to."""
-        found: dict[str, str] = {}
-        for each in references:
-            try:
-                schema = self.schema(self.version(each.subject, each.version, deleted=True).schema_id)
-            except RegistryError as error:
-                raise InvalidSchema(
-                    f"Invalid schema: no schema reference found for subject {each.subject!r} and version "
-                    f"{each.version}: {error}"
-                ) from None
-            found |= self.texts(schema.references)
-            found[each.name] = schema.text
-        return found
+    def texts(self, schema: Schema) -> dict[str, str]:
+        """Give the texts that a schema's references lead to, by name, those first that others refer to."""
+        return texts(walk(self, schema.references))
 
-    def _parse(self, schema: Schema) -> kinds.Parsed:
+    def subjects_behind(self, schema: Schema) -> set[str]:
+        """Give the subjects that a schema's references lead to; raise `InvalidSchema`."""
+        return {each.reference.subject for each in walk(self, schema.references)}
+
+    def _parse(self, schema: Schema, work: Work) -> kinds.Parsed:
         found = self._parsed.get(schema)
         if found is None:
-            found = self._parsed[schema] = self.understand(schema).parsed
+            found = self.understand(schema, work).parsed
+            self._remember(schema, found)
         return found
+
+    def _remember(self, schema: Schema, parsed: kinds.Parsed) -> None:
+        """Keep a schema as it was understood, as long as there is room."""
+        with self._parsing:
+            if schema not in self._parsed:
+                self._parsed[schema] = parsed
+                self._parsed_bytes += len(schema.text)
+            while self._parsed_bytes > MOST_PARSED_BYTES and len(self._parsed) > 1:
+                self._parsed_bytes -= len(next(iter(self._parsed)).text)
+                del self._parsed[next(iter(self._parsed))]
 
     # -- compatibility -----------------------------------------------------------------------------------------
 
@@ -137,31 +148,49 @@ class Registry:
             return Mode.READONLY_OVERRIDE
         return self.kept.subjects.get(name, Subject()).mode or self.kept.state.mode
 
-    def clashes(self, name: str, new: Understood, number: int | None = None) -> list[str]:
-        """Say why a schema may not follow a subject's versions, or this one of them; nothing if it may.
-
-        Older schemas are parsed for that: call it in a thread where they are Protobuf's.
-        """
+    def older(self, name: str, number: int | None = None) -> list[tuple[Version, Schema]]:
+        """Give what a new version is compared with, the newest first, or with a number just that version."""
         level = self.level(name)
         if level is Level.NONE:
             return []
         if number is not None:
-            old = [self.version(name, number)]
+            found = [self.version(name, number)]
         else:
             live = self.kept.subjects.get(name, Subject()).live
-            old = live if level.transitive else live[-1:]
-        reasons = []
-        for each in reversed(old):
-            for reason in self._clash(level, new, self.schema(each.schema_id)):
-                reasons.append(f"{reason} (version {each.version}, compatibility {level.name})")
+            found = live if level.transitive else live[-1:]
+        return [(each, self.schema(each.schema_id)) for each in reversed(found)]
+
+    def clashes(
+        self,
+        level: Level,
+        new: Understood,
+        older: Iterable[tuple[Version, Schema]],
+        work: Work,
+        unseen: Container[Schema] = (),
+    ) -> list[str]:
+        """Say why a schema may not follow these; nothing if it may. Raises `InvalidSchema` for what takes too long.
+
+        Of those ``unseen`` nothing more is told: they refer to what whoever asks may not read. Older schemas are parsed
+        for this: call it in a thread.
+        """
+        reasons: list[str] = []
+        try:
+            for version, schema in older:
+                found = self._clash(level, new, schema, work)
+                if found and schema in unseen:
+                    found = ["it does not fit, and the older schema refers to others that you may not read"]
+                said = f"(version {version.version}, compatibility {level.name})"
+                reasons += [f"{reason} {said}" for reason in found]
+        except TooComplex as error:
+            raise InvalidSchema(f"Invalid schema of type {new.schema.kind}: {error}") from None
         return reasons
 
-    def _clash(self, level: Level, new: Understood, old: Schema) -> list[str]:
+    def _clash(self, level: Level, new: Understood, old: Schema, work: Work) -> list[str]:
         if old.kind != new.schema.kind:
             return [f"the older schema is {old.kind}, the new one {new.schema.kind}"]
-        before = self._parse(old)
-        reasons = new.parsed.reads(before) if level.reads_older else []
-        return reasons + (before.reads(new.parsed) if level.is_read_by_older else [])
+        before = self._parse(old, work)
+        reasons = new.parsed.reads(before, work) if level.reads_older else []
+        return reasons + (before.reads(new.parsed, work) if level.is_read_by_older else [])
 
     # -- changing ----------------------------------------------------------------------------------------------
 
@@ -182,17 +211,17 @@ class Registry:
             return self._import(name, subject, schema, as_id, as_version)
         schema_id = known if known is not None else self.kept.state.last_id + 1
         self._add(name, subject, schema, schema_id, _next_version(subject))
-        self._parsed[schema] = new.parsed
+        self._remember(schema, new.parsed)
         return schema_id
 
-    def provide(self, name: str, new: Understood) -> int:
+    def provide(self, name: str, schema: Schema) -> int:
         """Give the id of a schema that the broker itself has for a subject: modes and levels do not matter."""
         subject = self.kept.subjects.get(name, Subject())
-        known = self.kept.ids.get(new.schema)
+        known = self.kept.ids.get(schema)
         if known is not None and any(each.schema_id == known for each in subject.live):
             return known
         schema_id = known if known is not None else self.kept.state.last_id + 1
-        self._add(name, subject, new.schema, schema_id, _next_version(subject))
+        self._add(name, subject, schema, schema_id, _next_version(subject))
         return schema_id
 
     def _import(self, name: str, subject: Subject, schema: Schema, schema_id: int, number: int) -> int:
@@ -207,12 +236,20 @@ class Registry:
         return schema_id
 
     def _add(self, name: str, subject: Subject, schema: Schema, schema_id: int, number: int) -> None:
+        for each in schema.references:  # they were there when it was understood
+            self._check_there(each)
         versions = (*subject.versions, Version(number, schema_id))
         with self.kept.changes() as changes:
             changes.subject(name, replace(subject, versions=tuple(sorted(versions))))
             if schema_id not in self.kept.schemas:
                 changes.schema(schema_id, schema)
             changes.state(last_id=max(self.kept.state.last_id, schema_id))
+
+    def _check_there(self, reference: Reference) -> None:
+        try:
+            self.version(reference.subject, reference.version, deleted=True)
+        except RegistryError as error:
+            raise none_found(reference, error) from None
 
     def _check_writable(self, name: str, as_id: int = -1) -> None:
         mode = self.mode(name)

@@ -17,6 +17,8 @@ import json
 import logging
 import struct
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from magnetar.broker.core import Broker
@@ -26,12 +28,18 @@ from magnetar.metadata import MetadataStore
 from magnetar.records.errors import RecordsError
 from magnetar.records.schema_ids import Frame, frame_of, schema_version
 from magnetar.schema_registry.avro_as_json import avro_as_json
+from magnetar.schema_registry.avro_types import types_of
 from magnetar.schema_registry.errors import RegistryError
 from magnetar.schema_registry.registries import Registries
 from magnetar.schema_registry.registry import Registry
 from magnetar.schema_registry.schema import Schema
+from magnetar.schema_registry.work import TooComplex, Work
 
 _SIZE = struct.Struct(">i")
+_MOST_STEPS = 20_000
+_MOST_JSON_BYTES = 256 << 10
+_MOST_KNOWN = 10_000
+_MOST_ROWS = 64
 _log = logging.getLogger("magnetar.schema_registry")
 
 
@@ -65,6 +73,8 @@ class TopicFrames:
             return None
         key = topic.topic_id, version
         if key not in self._known:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
             self._known[key] = self._made(topic, version)
         return self._known[key]
 
@@ -77,7 +87,7 @@ class TopicFrames:
         at_home = (registry.kept.tenant, self._namespace) == (topic.name.tenant, topic.name.namespace)
         try:
             return _frame(registry, topic.name.local if at_home else topic.kafka_name, found)
-        except (RegistryError, ValueError, KeyError, TypeError, struct.error) as error:
+        except (RegistryError, ValueError, KeyError, TypeError, RecursionError, struct.error) as error:
             _log.warning(
                 "%s: consumers get the values as Pulsar's producers wrote them: %s", topic.name, error
             )
@@ -87,11 +97,18 @@ class TopicFrames:
 def read_schema(store: MetadataStore, topic: Topic, version: int) -> TopicSchema | None:
     """Give one version of a topic's schema; None if there is none."""
     stored = store.get(f"/schemas/{topic.name.namespace_name}/{topic.name.metadata_name}")
-    rows: list[dict[str, Any]] = [] if stored is None else json.loads(stored.value)["versions"]
+    rows: list[dict[str, Any]] = [] if stored is None else _rows(stored.value)
     if not 0 <= version < len(rows) or rows[version]["deleted"]:
         return None
     row = rows[version]
     return TopicSchema(row["type"], base64.b64decode(row["data"]), row["properties"])
+
+
+@lru_cache(_MOST_ROWS)
+def _rows(stored: bytes) -> list[dict[str, Any]]:
+    """Give the versions that are stored; messages may name many that are not there, one after another."""
+    rows: list[dict[str, Any]] = json.loads(stored)["versions"]
+    return rows
 
 
 def _frame(registry: Registry, subject: str, schema: TopicSchema) -> Frame | None:
@@ -118,10 +135,16 @@ def _two(definition: bytes) -> list[bytes]:
 
 
 def _id(registry: Registry, subject: str, kind: str, definition: bytes) -> int | None:
+    """Give the id of a definition, which Pulsar's side has checked: this is the event loop."""
     if kind == "Avro":
-        schema = Schema("AVRO", definition.decode())
+        content = json.loads(definition)
+        with suppress(TooComplex):
+            types_of([content], Work(_MOST_STEPS))
+        schema = Schema("AVRO", json.dumps(content, separators=(",", ":"), ensure_ascii=False))
     elif kind == "Json":
+        if len(definition) > _MOST_JSON_BYTES:
+            raise ValueError(f"a JSON schema of {len(definition)} bytes; {_MOST_JSON_BYTES} may be")
         schema = Schema("JSON", avro_as_json(definition.decode()))
     else:
         return None
-    return registry.provide(subject, registry.understand(schema))
+    return registry.provide(subject, schema)

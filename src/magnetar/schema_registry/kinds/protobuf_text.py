@@ -61,6 +61,7 @@ def _message(message: Any, syntax: str, indent: str) -> Iterator[str]:
     for enum in message.enum_type:
         yield from _enum(enum, inner)
     entries = {each.name: each for each in message.nested_type if each.options.map_entry}
+    groups = {each.type_name.rpartition(".")[2] for each in message.field if each.type == _F.TYPE_GROUP}
     parts = _parts(message, entries, syntax, inner)
     for nested in message.nested_type:
         # Clients count nested messages by place, and a map's hidden one is where its field is: that must stay so.
@@ -69,7 +70,7 @@ def _message(message: Any, syntax: str, indent: str) -> Iterator[str]:
                 yield from parts.pop(0)[1]
             if parts:
                 yield from parts.pop(0)[1]
-        elif not _is_group(message, nested):
+        elif nested.name not in groups:
             yield from _message(nested, syntax, inner)
     for _, lines in parts:
         yield from lines
@@ -174,10 +175,6 @@ def _range(start: int, end: int, most: int) -> str:
     if start == end:
         return str(start)
     return f"{start} to {'max' if end >= most else end}"
-
-
-def _is_group(message: Any, nested: Any) -> bool:
-    return any(each.type == _F.TYPE_GROUP and _names(each, nested) for each in message.field)
 
 
 def _names(field: Any, message: Any) -> bool:

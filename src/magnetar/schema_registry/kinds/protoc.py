@@ -1,6 +1,6 @@
 """protoc, which comes with grpcio-tools: ``.proto`` texts to descriptors.
 
-It runs as a process of its own, since it ends its process on some inputs.
+It runs as a process of its own, since it ends its process on some inputs; it is ended with the request it is for.
 """
 
 from __future__ import annotations
@@ -13,17 +13,22 @@ from pathlib import Path
 
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-TIMEOUT_S = 60
+from magnetar.schema_registry.work import Work
+
+MOST_NAME_LENGTH = 200
+"""Of each part of a file's name: what file systems take."""
+_LOOK_S = 0.05
 
 
 class ProtocFailed(ValueError):
     """protoc is not there, or refuses a text; the message has its words."""
 
 
-def compile_texts(texts: Mapping[str, str], *wanted: str) -> FileDescriptorSet:
+def compile_texts(texts: Mapping[str, str], *wanted: str, work: Work | None = None) -> FileDescriptorSet:
     """Compile the files ``wanted``, by name, of ``texts``, among which they import; all of them if none is named.
 
-    What they import, Google's own files too, comes first in the answer. Raises `ProtocFailed`.
+    What they import, Google's own files too, comes first in the answer. Raises `ProtocFailed`, and `TooComplex` once
+    the time of ``work`` is up.
     """
     try:
         import grpc_tools
@@ -33,17 +38,51 @@ def compile_texts(texts: Mapping[str, str], *wanted: str) -> FileDescriptorSet:
     well_known = Path(grpc_tools.__file__).parent / "_proto"
     with tempfile.TemporaryDirectory() as place:
         for name, text in texts.items():
-            path = Path(place, name).resolve()
-            if not path.is_relative_to(Path(place).resolve()):
-                raise ProtocFailed(f"a schema's name leads out of its directory: {name!r}")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+            _write(Path(place), name, text)
         out = Path(place, ".out.desc")
-        done = subprocess.run(
-            [sys.executable, "-m", "grpc_tools.protoc", f"-I{place}", f"-I{well_known}", "--include_imports",
-             f"--descriptor_set_out={out}", *(wanted or texts)],
-            capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
-        )  # fmt: skip
-        if done.returncode:
-            raise ProtocFailed(f"protoc refuses the schema: {done.stderr.strip()}")
+        command = [
+            sys.executable, "-m", "grpc_tools.protoc", f"-I{place}", f"-I{well_known}", "--include_imports",
+            f"--descriptor_set_out={out}", *(wanted or texts),
+        ]  # fmt: skip
+        errors = _run(command, Path(place, ".errors"), work or Work())
+        if errors is not None:
+            raise ProtocFailed(f"protoc refuses the schema: {errors.replace(f'{place}/', '')}")
         return FileDescriptorSet.FromString(out.read_bytes())
+
+
+def _write(place: Path, name: str, text: str) -> None:
+    """Write a file where only its name leads; raise `ProtocFailed` for a name that is none."""
+    parts = name.split("/")
+    if not all(_is_part(each) for each in parts) or len(name) > 4 * MOST_NAME_LENGTH:
+        raise ProtocFailed(f"a schema's name must be that of a file in its directory: {name[:100]!r}")
+    path = place.joinpath(*parts)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    except OSError as error:  # one name is a file and a directory to others
+        raise ProtocFailed(
+            f"a schema's name cannot be that of a file: {name[:100]!r}: {error.strerror}"
+        ) from None
+
+
+def _is_part(part: str) -> bool:
+    return 0 < len(part.encode()) <= MOST_NAME_LENGTH and part[0] not in ".-" and part.isprintable()
+
+
+def _run(command: list[str], told: Path, work: Work) -> str | None:
+    """Run protoc; give what it says if it fails. Raises `TooComplex`, and protoc is ended."""
+    with told.open("w+b") as errors:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
+        try:
+            while True:
+                try:
+                    status = process.wait(_LOOK_S)
+                    break
+                except subprocess.TimeoutExpired:
+                    work.check()
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        errors.seek(0)
+        return errors.read(4096).decode(errors="replace").strip() if status else None

@@ -1,0 +1,76 @@
+"""What references lead to: each schema once, though many may name it, and only so much of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from magnetar.schema_registry.errors import InvalidSchema, RegistryError
+from magnetar.schema_registry.schema import Reference, Schema
+
+if TYPE_CHECKING:
+    from magnetar.schema_registry.registry import Registry
+
+MOST_REFERENCES = 1_000
+MOST_REFERRED_BYTES = 4 << 20
+
+
+class Referred(NamedTuple):
+    """A reference, and what it leads to."""
+
+    reference: Reference
+    schema: Schema
+
+
+def walk(registry: Registry, references: Iterable[Reference]) -> list[Referred]:
+    """Give all that references lead to, those first that others refer to; raise `InvalidSchema`."""
+    found: list[Referred] = []
+    entered: set[tuple[str, int]] = set()
+    seen = size = 0
+    waiting: list[Iterator[Reference]] = [iter(references)]
+    left: list[Referred] = []
+    while waiting:
+        reference = next(waiting[-1], None)
+        if reference is None:
+            waiting.pop()
+            if left:
+                found.append(left.pop())
+            continue
+        seen += 1
+        schema = _schema(registry, reference)
+        if seen > MOST_REFERENCES:
+            raise InvalidSchema(f"Invalid schema: it refers to more than {MOST_REFERENCES} others in all")
+        place = reference.subject, reference.version
+        if place in entered:
+            found.append(Referred(reference, schema))  # by another name
+            continue
+        entered.add(place)
+        size += len(schema.text)
+        if size > MOST_REFERRED_BYTES:
+            raise InvalidSchema(
+                f"Invalid schema: what it refers to is larger than {MOST_REFERRED_BYTES} bytes"
+            )
+        left.append(Referred(reference, schema))
+        waiting.append(iter(schema.references))
+    return found
+
+
+def texts(referred: Iterable[Referred]) -> dict[str, str]:
+    """Give the texts by name, in the same order."""
+    return {each.reference.name: each.schema.text for each in referred}
+
+
+def none_found(reference: Reference, why: object) -> InvalidSchema:
+    """Give what is said where a reference leads nowhere, or where whoever asks may not know that it does not."""
+    return InvalidSchema(
+        f"Invalid schema: no schema reference found for subject {reference.subject!r} and version "
+        f"{reference.version}: {why}"
+    )
+
+
+def _schema(registry: Registry, reference: Reference) -> Schema:
+    try:
+        version = registry.version(reference.subject, reference.version, deleted=True)
+        return registry.schema(version.schema_id)
+    except RegistryError as error:
+        raise none_found(reference, error) from None
