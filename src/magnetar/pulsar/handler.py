@@ -11,7 +11,7 @@ from magnetar.broker.core import Broker
 from magnetar.broker.handlers import ProtocolHandler
 from magnetar.broker.listeners import Listener
 from magnetar.broker.names import TopicName
-from magnetar.broker.pulsar_listeners import url
+from magnetar.broker.pulsar_listeners import WEB, url
 from magnetar.broker.settings import Settings
 from magnetar.ledger.port import wall_clock_ms
 from magnetar.pulsar.compaction import CompactionMonitor
@@ -25,6 +25,8 @@ from magnetar.pulsar.watches import Watches
 from magnetar.schema_registry.workshop import workshop_of
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from magnetar.pulsar.rest.ask import Address
     from magnetar.pulsar.rest.server import WebServer
 
@@ -39,6 +41,8 @@ class PulsarProtocolHandler(ProtocolHandler):
         self._settings: Settings
         self._server: PulsarServer
         self._web: WebServer | None = None
+        self._app: asyncio.Task[ASGIApp] | None = None
+        """The admin REST, being loaded: it takes longer than clients should wait for."""
         self._listeners: Sequence[Listener] = ()
         self.services: Services
 
@@ -70,18 +74,28 @@ class PulsarProtocolHandler(ProtocolHandler):
         self._server.start()
 
     def new_connection(self, listener: Listener) -> asyncio.BaseProtocol:
-        if listener.name in ("HTTP", "HTTPS"):
+        if listener.name in WEB.values():
             return self._web_server().connection(listener)
         return self._server.connection(listener)
 
     def serves(self, listeners: Sequence[Listener]) -> None:
         self._listeners = listeners
+        if any(listener.name in WEB.values() for listener in listeners):
+            loading = asyncio.to_thread(self._prepared)
+            self._app = self.services.broker.background.once("loading the web service", loading)
+
+    def _prepared(self) -> ASGIApp:
+        from magnetar.pulsar.rest.server import prepared
+
+        return prepared(self.services, self._address)
 
     def _web_server(self) -> WebServer:
         if self._web is None:
             from magnetar.pulsar.rest.server import WebServer
 
-            self._web = WebServer(self.services, self._address)
+            is_ready = self._app is not None and self._app.done() and self._app.exception() is None
+            app = self._app.result() if self._app is not None and is_ready else self._prepared()
+            self._web = WebServer(self.services, app)
         return self._web
 
     def _address(self) -> Address:

@@ -30,9 +30,12 @@ class SchemaRegistryHandler(ProtocolHandler):
     async def start(self, broker: Broker) -> None:
         self._broker = broker
         registries_of(broker).of()
+        # Now, and in a thread: it takes longer than clients should wait for when the first one comes.
+        broker.background.once("loading the schema registry", asyncio.to_thread(_load))
 
     def new_connection(self, listener: Listener) -> asyncio.BaseProtocol:
         if self._web is None:
+            _load()
             from magnetar.broker.web import WebServer
             from magnetar.schema_registry.app import App
 
@@ -43,3 +46,8 @@ class SchemaRegistryHandler(ProtocolHandler):
         workshop_of(self._broker).close()
         if self._web is not None:
             self._web.close()
+
+
+def _load() -> None:
+    import magnetar.broker.web_connection
+    import magnetar.schema_registry.app  # noqa: F401
