@@ -392,7 +392,7 @@ def one(plan: Plan, seed: int, count: Counter[str]) -> None:
         raise Broken(f"it does not start again: {log.read_text()[-1500:]}")
     house.look(last)
     if (status := last.end(signal.SIGTERM)) != 0:
-        raise Broken(f"after all, exit status {status}")
+        raise Broken(f"after all, exit status {status}: {log.read_text()[-3000:]}")
     report = verify(root)
     if not report.is_whole:
         raise Broken("; ".join(f"{each.file}: {each.what}" for each in report.findings)[:1500])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.files.layout import index_path, ledger_path
 from magnetar.ledger.port import Flush, LedgerPolicy
 from magnetar.metadata import MemoryStore, SqliteStore
+from magnetar.records.compression import Buffer
 from tests.admin.house import SickDisk
 from tests.ledger.directory import with_engine
 from tests.ledger.entries import NOW_MS, append, append_durably, payload
@@ -165,3 +166,35 @@ def test_what_a_checkpoint_says_and_nobody_flushed_is_flushed_before_it_is_shown
     flushed, found = asyncio.run(look())
     assert len(found) == 5
     assert ledger_path(after, ledger) in flushed
+
+
+class NoRoomForIndexes(RealDisk):
+    """Refuses to put files in place while it is full."""
+
+    full = False
+
+    def replace(self, files: Mapping[Path, Buffer]) -> None:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().replace(files)
+
+
+async def test_a_ledger_that_could_not_be_sealed_is_sealed_later_and_then_goes(tmp_path: Path) -> None:
+    disk = NoRoomForIndexes()
+    engine = FilesEngine(tmp_path, MemoryStore(), disk)
+    await engine.start()
+    log = await engine.open(LOG, LedgerPolicy(flush=Flush.always, retention_bytes=0))
+    await append_durably(log, b"old")
+    disk.full = True
+    await log.roll()
+    await append_durably(log, b"new")
+    assert not log.ledgers()[0].sealed
+    log.retain(NOW_MS)
+    await until(lambda: not engine._tasks)
+    assert log.first_offset == 0
+    disk.full = False
+    log.retain(NOW_MS)
+    await until(lambda: log.ledgers()[0].sealed)
+    log.retain(NOW_MS)
+    assert log.first_offset == 1
+    await engine.close()

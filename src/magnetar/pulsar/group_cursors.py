@@ -73,10 +73,12 @@ class GroupCursors:
             async with self._trying(
                 read, f"the cursor of group {read.group} on {read.topic} cannot follow"
             ) as now:
-                if now:
+                if now and read in self._behind:  # at the end of the broker two rounds may run at once
+                    offset = self._behind[read]
                     with contextlib.suppress(TopicNotFound):
-                        await self._follow(read, self._behind[read])
-                    del self._behind[read]
+                        await self._follow(read, offset)
+                    if self._behind.get(read, offset) == offset:
+                        self._behind.pop(read, None)
         if self._progress.links:
             await self._link_all()
 

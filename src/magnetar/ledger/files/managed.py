@@ -81,6 +81,8 @@ class FilesManagedLedger(CompactingLedger):
         # Ledger id, end and attachment of what was kept last, if the ledger was flushed for it.
         self._kept: tuple[int, int, bytes] | None = None
         self._lazy = LazyAppends(engine, self, self._made_durable)
+        self._unsealed: list[tuple[LedgerFile, Words]] = []
+        """Full ledgers that could not be sealed yet."""
         self._gathered: list[Buffer] = []
         self._gathered_from: Mark | None = None
         self._boot = info.properties.get("boot")
@@ -272,7 +274,11 @@ class FilesManagedLedger(CompactingLedger):
             summary = next((s for s in self._info.ledgers if s.ledger_id == old.ledger_id), None)
             if summary is None or self._is_deleted:
                 return
-            await self._engine.keep([words])
+            try:
+                await self._engine.keep([words])
+            except LedgerError:
+                self._unsealed.append((old, words))
+                raise
             self._kept = words.key
             self._lazy.files.discard(old)
             if not self._is_deleted:
@@ -345,6 +351,9 @@ class FilesManagedLedger(CompactingLedger):
         policy, last = self.policy, self._writer
         if self._closed is not None or not self._info.ledgers:
             return
+        unsealed, self._unsealed = self._unsealed, []
+        for old, words in unsealed:  # the disk may let us by now, and what is not sealed never goes
+            self._sealing = self._engine.background(self._seal(old, words))
         try:
             if last is not None and last.index.entries and self._is_past(self.ledgers()[-1], now_ms):
                 self._roll(now_ms)
