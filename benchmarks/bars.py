@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.peers.kafka import Kafka, KafkaFlushing
 from benchmarks.peers.magnetar import Magnetar, MagnetarOs
 from benchmarks.samples import Bar
+from benchmarks.shapes import SHAPES
 
 OS, ALWAYS, KAFKA, FLUSHING = MagnetarOs.name, Magnetar.name, Kafka.name, KafkaFlushing.name
 
@@ -15,6 +16,11 @@ BARS = (
         for properties in ("defaults", "tuned")
         for part in ("", "whole run, ")
         for ours, against, limit in ((OS, KAFKA, 1.3), (ALWAYS, KAFKA, 1.0), (ALWAYS, FLUSHING, 4.0))
+    ),
+    *(
+        Bar(f"produce 100 B, {shape}, {unit}", OS, KAFKA, 1.0, higher_is_better=unit == "records/s")
+        for shape in SHAPES
+        for unit in ("records/s", "broker us/record")
     ),
     *(
         Bar(f"consume 1000 B, librdkafka {properties}, records/s", OS, KAFKA, 1.5, higher_is_better=True)

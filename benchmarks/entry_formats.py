@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks import librdkafka, tools
 from benchmarks.format_bars import FORMATS, SPARK_CODECS, SPARK_SIZES, server_name, spark_measure
 from benchmarks.peers.server import Server
-from benchmarks.samples import Samples
+from benchmarks.samples import Samples, in_turn
 from benchmarks.thin import ThinClient
 
 _PARTITIONS = 4
@@ -20,13 +20,13 @@ def measure(server: Server, samples: Samples, rounds: int, records: int) -> None
     """Fill a topic of each format in turn, then read them in turn, with Kafka's own clients."""
     for number in range(rounds):
         topics = {name: f"{name}-{number}" for name in FORMATS}
-        for name, topic in topics.items():
+        for name, topic in in_turn(list(topics.items()), number):
             with ThinClient.to(server.address) as client:
                 client.create_topics([topic], _PARTITIONS, {"entry.format": name})
             _produce(server, samples, name, topic, records)
         os.sync()
-        for _ in range(2):
-            for name, topic in topics.items():
+        for again in range(2):
+            for name, topic in in_turn(list(topics.items()), again):
                 _consume(server, samples, name, topic)
 
 
@@ -69,7 +69,7 @@ def measure_spark(
     os.sync()
     spark = session(2)
     for number in range(rounds + 1):
-        for size, codec, name in kinds:
+        for size, codec, name in in_turn(kinds, number):
             source = spark.read.format("magnetar").option("path", str(server.data / "data"))
             source = source.option("subscribe", f"spark-{name}-{size}-{codec}")
             frame = source.option("columns", ",".join(COLUMNS)).load().select(*COLUMNS)

@@ -13,10 +13,9 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 from benchmarks import (
     consume,
@@ -29,15 +28,15 @@ from benchmarks import (
     pulsar,
     recovery,
     report,
+    shapes,
     spark,
 )
 from benchmarks.peers.kafka import Kafka, KafkaFlushing
 from benchmarks.peers.magnetar import Magnetar, MagnetarForPulsar, MagnetarForPulsarOs, MagnetarOs
 from benchmarks.peers.pulsar import Pulsar
 from benchmarks.peers.server import Server
-from benchmarks.samples import Samples
+from benchmarks.samples import Samples, in_turn
 
-_T = TypeVar("_T")
 _HERE = Path(__file__).parent.parent
 
 
@@ -49,7 +48,7 @@ class Plan:
     records_1k: int
     records_100: int
     records_read: int
-    durable_share: float
+    records_shaped: int
     properties: tuple[str, ...]
     round_trips: int
     idle_s: float
@@ -62,12 +61,12 @@ class Plan:
 
 
 FULL = Plan(
-    rounds=3, records_1k=1_200_000, records_100=4_000_000, records_read=2_000_000, durable_share=0.5,
+    rounds=3, records_1k=1_200_000, records_100=4_000_000, records_read=2_000_000, records_shaped=1_500_000,
     properties=("defaults", "tuned"), round_trips=5000, idle_s=25, restarts=2, gigabytes=10, slow_peers=True,
     spark=spark.Sizes(2, 5_000_000, 1_000_000, 40_000_000), pulsar_messages=1_200_000, pulsar_latency_s=62,
 )  # fmt: skip
 QUICK = Plan(
-    rounds=1, records_1k=300_000, records_100=1_000_000, records_read=900_000, durable_share=0.5,
+    rounds=1, records_1k=300_000, records_100=1_000_000, records_read=900_000, records_shaped=300_000,
     properties=("defaults",), round_trips=2000, idle_s=10, restarts=1, gigabytes=1, slow_peers=False,
     spark=spark.Sizes(1, 1_000_000, 200_000, 10_000_000), pulsar_messages=200_000, pulsar_latency_s=22,
 )  # fmt: skip
@@ -85,6 +84,7 @@ class Stages:
         return {
             "launch": self.launch,
             "load": self.load,
+            "shapes": self.shapes,
             "consume": self.consume,
             "latency": self.latency,
             "idle": self.idle,
@@ -98,8 +98,8 @@ class Stages:
         }
 
     def launch(self) -> None:
-        for _ in range(self._plan.rounds + 2):
-            for kind in (Magnetar, Kafka):
+        for number in range(self._plan.rounds + 2):
+            for kind in in_turn((Magnetar, Kafka), number):
                 server = self._fresh(kind)
                 try:
                     launch.measure(server, self._samples)
@@ -110,19 +110,26 @@ class Stages:
         """Produce, consume and look at the memory, on one broker after the other."""
         plan = self._plan
         for number in range(plan.rounds):
-            for kind in _in_turn((MagnetarOs, Kafka, Magnetar, KafkaFlushing), number):
+            for kind in in_turn((MagnetarOs, Kafka, Magnetar, KafkaFlushing), number):
                 print(f"round {number + 1}: {kind.name}, load average {os.getloadavg()[0]:.1f}", flush=True)
                 with self._fresh(kind) as server:
                     self._load_one(server)
 
     def _load_one(self, server: Server) -> None:
         plan = self._plan
-        share = plan.durable_share if isinstance(server, KafkaFlushing) else 1.0
         for properties in plan.properties:
             for size, records in ((1000, plan.records_1k), (100, plan.records_100)):
                 os.sync()
-                produce.measure(server, self._samples, size, properties, int(records * share))
+                produce.measure(server, self._samples, size, properties, records)
         self._samples.add("memory after the load, MB", server.name, server.rss_mb())
+
+    def shapes(self) -> None:
+        """Produce records that are not all alike."""
+        for number in range(self._plan.rounds):
+            for kind in in_turn((MagnetarOs, Kafka, Magnetar), number):
+                print(f"round {number + 1}: {kind.name}, load average {os.getloadavg()[0]:.1f}", flush=True)
+                with self._fresh(kind) as server:
+                    shapes.measure(server, self._samples, 100, self._plan.records_shaped)
 
     def consume(self) -> None:
         """Read from both in turn, again and again: what lies in the page cache can be read often."""
@@ -131,14 +138,14 @@ class Stages:
                 topic = consume.fill(server, 1000, self._plan.records_read)
             os.sync()
             for number in range(self._plan.rounds + 1):
-                for server in _in_turn((ours, theirs), number):
+                for server in in_turn((ours, theirs), number):
                     consume.measure(server, self._samples, topic, 1000)
             for server in (ours, theirs):
                 self._samples.add("memory after reading, MB", server.name, server.rss_mb())
 
     def latency(self) -> None:
         for number in range(self._plan.rounds):
-            for kind in _in_turn((MagnetarOs, Kafka, Magnetar), number):
+            for kind in in_turn((MagnetarOs, Kafka, Magnetar), number):
                 os.sync()
                 with self._fresh(kind) as server:
                     latency.measure(server, self._samples, self._plan.round_trips)
@@ -178,7 +185,7 @@ class Stages:
         """Pulsar's clients on both brokers."""
         plan = self._plan
         for number in range(plan.rounds):
-            for kind in (MagnetarForPulsarOs, Pulsar, MagnetarForPulsar):
+            for kind in in_turn((MagnetarForPulsarOs, Pulsar, MagnetarForPulsar), number):
                 print(f"round {number + 1}: {kind.name}, load average {os.getloadavg()[0]:.1f}", flush=True)
                 os.sync()
                 with kind(self._scratch / kind.__name__.lower()) as server:
@@ -200,11 +207,6 @@ class Stages:
         return kind(self._scratch / kind.__name__.lower())
 
 
-def _in_turn(servers: Sequence[_T], number: int) -> Sequence[_T]:
-    """Give the servers in the order of a round: who comes first finds memory that the host has to make ready."""
-    return servers[::-1] if number % 2 else servers
-
-
 def main() -> None:
     """Run what the arguments ask for; print the table, write JSON, and the page if asked to."""
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__.split("\n")[0])
@@ -212,7 +214,7 @@ def main() -> None:
     parser.add_argument(
         "--only",
         action="append",
-        help="a stage: launch load consume latency idle partitions recovery pulsar formats "
+        help="a stage: launch load shapes consume latency idle partitions recovery pulsar formats "
         "spark (or a part of it: spark-none spark-lz4 spark-parts)",
     )
     parser.add_argument("--rounds", type=int)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+_T = TypeVar("_T")
+
+
+def in_turn(servers: Sequence[_T], number: int) -> Sequence[_T]:
+    """Give the servers in the order of a round: who comes first finds memory that the host has to make ready."""
+    return servers[::-1] if number % 2 else servers
 
 
 class Bar(NamedTuple):

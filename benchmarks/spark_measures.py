@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.peers.server import Server
-from benchmarks.samples import Samples
+from benchmarks.samples import Samples, in_turn
 from benchmarks.spark_bars import cores_measure, measure
 from benchmarks.spark_read import Topic
 from benchmarks.spark_reading import Figures, Reading
@@ -32,7 +32,7 @@ _READY = frozenset(("to_noop", "to_parquet"))
 def measure_topic(
     ours: Reading, theirs: Reading, ready: Reading, topic: Topic, samples: Samples, rounds: int
 ) -> None:
-    """Read one topic way by way, ours and then Kafka's, and again.
+    """Read one topic way by way, ours and Kafka's in turn.
 
     The first rounds of each way are left out: what the JVM compiled for another way it throws away and compiles anew.
     """
@@ -40,12 +40,14 @@ def measure_topic(
     known: dict[str, list[Figures]] = {}
     for what, our_way, their_way in WAYS:
         figures: dict[str, list[Figures]] = {ours.server: [], theirs.server: [], ready.server: []}
-        for _ in range(_LEFT_OUT + rounds):
-            figures[ours.server].append(ours.read(our_way, topic))
-            if their_way not in known:
-                figures[theirs.server].append(theirs.read(their_way, topic))
-            if our_way in _READY:
-                figures[ready.server].append(ready.read(our_way, topic))
+        reading = [(ours, our_way)]
+        if their_way not in known:
+            reading.append((theirs, their_way))
+        if our_way in _READY:
+            reading.append((ready, our_way))
+        for number in range(_LEFT_OUT + rounds):
+            for reader, way in in_turn(reading, number):
+                figures[reader.server].append(reader.read(way, topic))
         # Kafka has one way where we have several: it stands against each.
         figures[theirs.server] = known.setdefault(their_way, figures[theirs.server])
         for server, found in figures.items():

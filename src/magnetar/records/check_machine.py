@@ -18,8 +18,8 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 NOT_WELL = (1 << 63) - 1
-WORTH_IT = 1_000_000
-"""So many records walked one by one, after which the machine code is asked for: a second's work, more or less."""
+WORTH_IT = 250_000
+"""So many records walked one by one, after which the machine code is asked for: a quarter of a second of work."""
 _FREE_BYTES = 1 << 20  # larger ones are checked in threads, which let others run meanwhile
 _COMPILE_S = 120.0
 _COMPILE = (
