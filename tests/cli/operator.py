@@ -52,9 +52,9 @@ class Operator:
         assert done.status == 0, done.err
         return done.out
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str, stdout: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
         """Start a command that goes on."""
-        return subprocess.Popen([MAGNETAR, *arguments], env=self._environment, stdout=subprocess.DEVNULL)
+        return subprocess.Popen([MAGNETAR, *arguments], env=self._environment, stdout=stdout)
 
     def through_head(self, *arguments: str) -> tuple[int, str, str]:
         """Read one line of a command's output and go away; give its status, the line, and its complaints."""

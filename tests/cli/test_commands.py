@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -167,6 +169,38 @@ class TestGroups:
         gone = operator.run("group", "describe", group)
         assert gone.status == 1
         assert "group list" in gone.err
+
+    @pytest.mark.parametrize("killed", [True, False])
+    def test_who_follows_in_a_group_commits_meanwhile_and_when_he_stops(
+        self, operator: Operator, filled: str, killed: bool
+    ) -> None:
+        group = f"follows-{filled}-{killed}"
+        every_ms = 100 if killed else 600_000
+        reader = operator.start(
+            "consume",
+            filled,
+            "-G",
+            group,
+            "-X",
+            f"auto.commit.interval.ms={every_ms}",
+            stdout=subprocess.PIPE,
+        )
+
+        def lag() -> object:
+            return operator.run("group", "describe", group, "--json").value["total_lag"]
+
+        try:
+            assert reader.stdout is not None
+            assert len([reader.stdout.readline() for _ in range(100)]) == 100
+            if killed:
+                operator.until(lambda: lag() == 0)
+            else:
+                reader.send_signal(signal.SIGINT)
+                reader.wait()
+                assert lag() == 0
+        finally:
+            reader.kill()
+            reader.communicate()
 
     def test_a_topic_that_is_gone_does_not_hide_the_group(self, operator: Operator, filled: str) -> None:
         group = f"g-{filled}"

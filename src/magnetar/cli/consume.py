@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json as jsonlib
 import os
 import re
@@ -50,7 +51,11 @@ def consume(
     group: Annotated[
         str | None,
         typer.Option(
-            "--group", "-g", help="Join this group and commit what was printed.", autocompletion=group_names
+            "--group",
+            "-g",
+            "-G",
+            help="Join this group, and commit what was printed: every few seconds, and at the end.",
+            autocompletion=group_names,
         ),
     ] = None,
     option: Annotated[
@@ -64,7 +69,8 @@ def consume(
     show: Callable[[Seen], bytes] = _json_line if json else compile_format(form, null.encode())
     own = {
         "group.id": group or "magnetar-consume",
-        "enable.auto.commit": False,
+        # It commits what was stored, and stored is what was printed.
+        "enable.auto.commit": group is not None,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
         "auto.offset.reset": "latest" if spot.kind == "latest" else "earliest",
@@ -123,24 +129,50 @@ def _print(
     commit: bool,
 ) -> None:
     """Print until ``count`` records were, or all of ``ends`` were reached; for ever if neither is given."""
-    out, printed = sys.stdout.buffer, 0
-    for message in _messages(consumer, topic, ends):
-        if message is None:
-            out.flush()
-            continue
-        record = seen(message)
-        if wanted(record):
-            out.write(show(record))
-            printed += 1
-        if commit:
-            consumer.store_offsets(message)
-        if printed == count:
-            break
-        if printed % _FLUSH_EVERY == 0:
-            out.flush()
-    out.flush()
+    out, printed, last = sys.stdout.buffer, 0, Last(consumer)
+    try:
+        for message in _messages(consumer, topic, ends):
+            if message is None:
+                out.flush()
+                last.store()
+                continue
+            record = seen(message)
+            if wanted(record):
+                out.write(show(record))
+                printed += 1
+            if commit:
+                last.note(message)
+            if printed == count:
+                break
+            if printed % _FLUSH_EVERY == 0:
+                out.flush()
+                last.store()
+    finally:
+        # Whoever ends a command that follows a topic has seen what is printed until then.
+        out.flush()
+        last.store()
     if commit:
         _commit(consumer, topic)
+
+
+class Last:
+    """The last message of each partition that was looked at, until those before it are surely printed."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._last: dict[int, Any] = {}
+
+    def note(self, message: Any) -> None:
+        self._last[message.partition()] = message
+
+    def store(self) -> None:
+        """Let the consumer commit what was noted, in its time; what others have taken over meanwhile is theirs."""
+        from confluent_kafka import KafkaException
+
+        for message in self._last.values():
+            with contextlib.suppress(KafkaException):
+                self._consumer.store_offsets(message)
+        self._last.clear()
 
 
 def _messages(consumer: Consumer, topic: str, ends: set[tuple[str, int]] | None) -> Iterator[Any]:
