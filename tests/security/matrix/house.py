@@ -27,8 +27,6 @@ from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.wanted import Start, Wanted
 from magnetar.pulsar.handler import PulsarProtocolHandler
 from magnetar.schema_registry.handler import SchemaRegistryHandler
-from magnetar.schema_registry.registries import registries_of
-from magnetar.schema_registry.schema import Schema
 from tests.security.signing import OTHER_SECRET, SECRET_URL, token
 
 MARK = b"garnet"
@@ -208,14 +206,6 @@ class House:
             permissions.grant("red/default", role, actions, ruby)
         permissions.grant("red/default", "garnet-reader", [Action.CONSUME])
         permissions.grant("blue/default", "pia", ["consume"])
-        registries = registries_of(self.broker)
-        for tenant in ("red", "blue", "public"):
-            field = "garnet" if tenant == "red" else "pearl"
-            text = f'{{"type":"record","name":"R","fields":[{{"name":"{field}","type":"string"}}]}}'
-            registry = registries.of(tenant)
-            subject = "ruby-value" if self.tenants or tenant == "public" else f"{tenant}/default/ruby-value"
-            registry.register(subject, registry.understand(Schema("AVRO", text, ())))
-
         topics = self.pulsar.services.topics
         for name in ("ruby", "garnet-of-red"):
             topic = await topics.open(self.broker.topic(f"red/default/{name}"), 0)

@@ -17,7 +17,7 @@ import pytest
 from magnetar.kafka.handlers import ROUTES
 from tests.security.matrix import kafka, pulsar, web
 from tests.security.matrix.asking import Ask, Asked
-from tests.security.matrix.house import ASKERS, Asker
+from tests.security.matrix.house import ASKERS, Asker, House
 
 HERE = Path(__file__).parent
 FOREIGNERS = [asker.name for asker in ASKERS[: [each.name for each in ASKERS].index("producer")]]
@@ -103,7 +103,7 @@ async def _hold(
     open_to_all: tuple[str, ...] = (),
 ) -> None:
     """Fill in a table, and hold it against the one of that name, column by column."""
-    asked = Asked(kafka.furnish, tenants=tenants)
+    asked = Asked(_furnish, tenants=tenants)
     rows: dict[str, dict[str, str]] = {}
     try:
         for way, ask in ways:
@@ -126,6 +126,11 @@ async def _hold(
         if kept[way][who] != cell
     }
     assert not told, "(in the table, now); read it through and --rewrite"
+
+
+async def _furnish(house: House) -> None:
+    await kafka.furnish(house)
+    await web.furnish(house)
 
 
 def _as_text(rows: dict[str, dict[str, str]], askers: Sequence[Asker]) -> str:

@@ -119,6 +119,19 @@ async def _registry(method: str, path: str, body: bytes, house: House, asker: As
     return _outcome(*await _call(app, method, path, headers, body))
 
 
+async def furnish(house: House) -> None:
+    """Have a schema of each tenant's topic of the same name."""
+    for tenant in ("red", "blue", "public"):
+        field = {"name": "garnet" if tenant == "red" else "pearl", "type": "string"}
+        body = json.dumps({"schema": json.dumps(_SCHEMA | {"fields": [field]})}).encode()
+        path = f"/subjects/{tenant}%2Fdefault%2Fruby-value/versions"
+        if house.tenants or tenant == "public":
+            path = "/subjects/ruby-value/versions"
+        outcome, answer = await _registry("POST", path, body, house, Asker("", "root", tenant))
+        assert outcome is Outcome.answered
+        assert b'"id"' in answer, answer
+
+
 def _plain(path: str) -> str:
     return _VALUE.sub(r"{\1}", path)
 
