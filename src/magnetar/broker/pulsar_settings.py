@@ -71,7 +71,8 @@ class PulsarSettings(PulsarLimitSettings):
     keep_alive_interval_ms: int = setting(
         30_000,
         Kind.INT,
-        "A Pulsar client that says nothing for so long is asked whether it lives, and after as long again let go.",
+        "A Pulsar client that says nothing for so long is asked whether it lives, and after as long again let go; "
+        "so is one that has not introduced itself by then, or takes nothing of what it is sent for twice as long.",
         unit="ms",
         rule=at_least(1),
         pulsar=(Feed("keepAliveIntervalSeconds", times(1000)),),

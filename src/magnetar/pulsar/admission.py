@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from magnetar.pulsar.connection import AnyTopic
 from magnetar.pulsar.dispatch.consumer import Consumer
-from magnetar.pulsar.errors import ConsumerBusy, NotAllowed, ProducerBusy
+from magnetar.pulsar.errors import ConsumerBusy, NotAllowed, ProducerBusy, PulsarError
+from magnetar.pulsar.topics import PulsarTopics
+from magnetar.pulsar.wire.pulsar_pb2 import ServerError
+
+
+def check_open(topics: PulsarTopics, topic: AnyTopic) -> None:
+    """Raise ``PulsarError`` if a topic was closed or deleted while somebody was on the way to it."""
+    if not topics.holds(topic):
+        raise PulsarError(f"Topic {topic.name} was closed, come again", ServerError.ServiceNotReady)
 
 
 def check_producer(topic: AnyTopic, name: str) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from magnetar.broker.auth.authorization import Access
@@ -17,6 +18,7 @@ from magnetar.broker.listeners import Listener
 from magnetar.pulsar.dispatch.base import AnySubscription
 from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.errors import BadCommand, PulsarError, code_for
+from magnetar.pulsar.ids import Ids
 from magnetar.pulsar.non_persistent import NonPersistentTopic
 from magnetar.pulsar.producers import Producer
 from magnetar.pulsar.services import Services
@@ -29,6 +31,8 @@ from magnetar.records.compression import Buffer
 
 NO_REQUEST = (1 << 64) - 1
 """The request id of errors that answer no request: -1."""
+ANSWERS_AT_ONCE_BYTES = 256 << 10
+"""That are worked on before it is seen whether the client takes them."""
 _log = logging.getLogger("magnetar.pulsar")
 
 
@@ -85,6 +89,7 @@ class Connection:
         write: Callable[[Sequence[Buffer]], None],
         end: Callable[[], None],
         certificate: Any = None,
+        went_on: Callable[[], None] = lambda: None,
     ) -> None:
         self.services = services
         self.listener = listener
@@ -106,13 +111,20 @@ class Connection:
         self.is_writable = True
         self.producers: dict[int, Producing] = {}
         self.consumers: dict[int, Consuming] = {}
-        self.waiting: dict[int, asyncio.Future[None]] = {}
-        """Producers that wait to have their topic to themselves."""
+        self.making_producers = Ids("Producer")
+        self.making_consumers = Ids("Consumer")
         self.watchers: dict[int, Watch] = {}
         """What watches over lists of topics."""
+        self.under_way = 0
+        """Commands that go on in tasks; those that wait for somebody else's turn to end do not count."""
+        self.held_bytes = 0
+        """Of commands under way."""
+        self.answered_bytes = 0
+        """Of answers since it was last seen that the client takes them."""
         self._throttled_until = 0.0
         self._write = write
         self._end = end
+        self._went_on = went_on
         self._tasks: set[asyncio.Task[None]] = set()
         self._receipts: deque[Receipt] = deque()
         self._outbox: list[Buffer] = []
@@ -144,12 +156,31 @@ class Connection:
             self.refuse(str(error))
             return
         if later is not None:
-            self._begin(command, later)
+            self._begin(command, later, len(frame))
 
-    def _begin(self, command: BaseCommand, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, command: BaseCommand, work: Coroutine[Any, Any, None], size: int) -> None:
+        self.under_way += 1
+        self.held_bytes += size
         task = asyncio.get_running_loop().create_task(self._finish(command, work))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda task: self._finished(task, work, size))
+
+    def _finished(self, task: asyncio.Task[None], work: Coroutine[Any, Any, None], size: int) -> None:
+        self._tasks.discard(task)
+        work.close()  # of a task that was cancelled before its first turn it is still to be ended
+        self.under_way -= 1
+        self.held_bytes -= size
+        self._went_on()
+
+    @contextmanager
+    def parked(self) -> Iterator[None]:
+        """While a command waits for what other clients do, it keeps none of this one's from being taken up."""
+        self.under_way -= 1
+        self._went_on()
+        try:
+            yield
+        finally:
+            self.under_way += 1
 
     async def _finish(self, command: BaseCommand, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -184,6 +215,16 @@ class Connection:
         if not self._outbox:
             asyncio.get_running_loop().call_soon(self._flush)
         self._outbox.append(frame)
+        self.answered_bytes += len(frame)
+        if self.answered_bytes > ANSWERS_AT_ONCE_BYTES:
+            self._flush()  # the server sees whether they are taken
+            if self.is_writable:
+                self.answered_bytes = 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the client does not take its answers: more are not worked on."""
+        return not self.is_writable and self.answered_bytes > ANSWERS_AT_ONCE_BYTES
 
     def _flush(self) -> None:
         if self._outbox and not self._ended:
@@ -219,6 +260,7 @@ class Connection:
             if first.then is not None:
                 first.then(error is None)
             self.send(first.frame if error is None else first.failed(error))
+        self._went_on()
 
     @property
     def unsettled(self) -> int:
@@ -270,6 +312,7 @@ class Connection:
     def resume(self) -> None:
         """It has caught up."""
         self.is_writable = True
+        self.answered_bytes = 0
         for consuming in list(self.consumers.values()):
             consuming.subscription.kick()
         for watch in list(self.watchers.values()):

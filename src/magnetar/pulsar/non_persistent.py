@@ -185,6 +185,10 @@ class NonPersistentTopics:
         """Give the partitions that are in use."""
         return list(self._open.values())
 
+    def holds(self, topic: NonPersistentTopic) -> bool:
+        """Whether a partition is in use still."""
+        return self._open.get((topic.topic.name, topic.index)) is topic
+
     def open_of(self, topic: Topic) -> list[NonPersistentTopic]:
         """Give the partitions of a topic that are in use."""
         return [each for each in self._open.values() if each.topic is topic]

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from magnetar.pulsar.errors import ProducerBusy, ProducerFenced
-from magnetar.pulsar.wire.pulsar_pb2 import ProducerAccessMode
+from magnetar.pulsar.errors import ProducerBusy, ProducerFenced, PulsarError
+from magnetar.pulsar.wire.pulsar_pb2 import ProducerAccessMode, ServerError
 
 
 class ProducerSink(Protocol):
@@ -79,7 +79,7 @@ class Producers:
                 raise ProducerFenced("Topic has an existing producer, and this one wants it for itself")
             self._own(producer)
         elif mode == ProducerAccessMode.ExclusiveWithFencing:
-            self.send_away(wake=False)
+            self.send_away(wake=False, fence=True)
             self._own(producer)
         elif self.by_name:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -122,8 +122,20 @@ class Producers:
         producer.topic_epoch = self._epoch
         self._owner = producer
 
-    def send_away(self, *, wake: bool = True) -> None:
-        """Close all producers; their clients come back by themselves."""
+    def send_away(self, *, wake: bool = True, fence: bool = False) -> None:
+        """Close all producers; their clients come back by themselves, unless who waits is to be fenced off.
+
+        Without ``wake`` who waits for the topic is not given it, but told to come again.
+        """
+        if not wake:
+            waiting, self._waiting = self._waiting, deque()
+            for _, turn in waiting:
+                if not turn.done():
+                    turn.set_exception(
+                        ProducerFenced("Fenced out")
+                        if fence
+                        else PulsarError("Topic was closed", ServerError.ServiceNotReady)
+                    )
         for producer in list(self.by_name.values()):
             self.remove(producer, wake=wake)
             producer.sink.producer_closed(producer.producer_id)

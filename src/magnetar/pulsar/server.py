@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from magnetar.broker.listeners import Listener
+from magnetar.broker.memory import LEAST_BYTES, Account
 from magnetar.broker.settings import Settings
 from magnetar.broker.writing import write_parts
 from magnetar.pulsar.connection import Connection
@@ -19,6 +20,14 @@ from magnetar.records.framing import scratch_buffer
 
 _WRITE_HIGH_BYTES = 1 << 20
 _FRAMES_PER_TURN = 200
+_TURN_S = 0.003
+"""After which others have a turn, whatever the frames were."""
+_MOST_UNDER_WAY = 16
+"""Commands of one connection that go on at the same time; more wait until one of them is done."""
+_STRANGERS_FRAME_BYTES = LEAST_BYTES
+"""The largest CONNECT: nothing else comes before it, and it holds a token at most. So much is never waited with."""
+_LAST_WORDS_S = 5.0
+"""How long a client that is let go may take to hear why."""
 
 
 class PulsarServer:
@@ -56,24 +65,37 @@ class PulsarServer:
 
 
 class PulsarSocket(asyncio.BufferedProtocol):
-    """One socket."""
+    """One socket. What its client sends is read as long as what it asked for before is being dealt with.
+
+    It is not read on while too many messages wait for the disk, too many commands are under way, its answers are not
+    taken, its producers are throttled, or clients together hold as much memory as there may be. Whatever ends one of
+    these has `_catch_up` called, which is all that ever begins to read again.
+    """
 
     def __init__(self, server: PulsarServer, listener: Listener) -> None:
         settings = server.settings
         self._server = server
         self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._frames = FrameReader(settings.pulsar_max_message_size + FRAME_PADDING_BYTES, server.scratch)
+        self._frames = FrameReader(_STRANGERS_FRAME_BYTES, server.scratch)
+        self._most_bytes = settings.pulsar_max_message_size + FRAME_PADDING_BYTES
         self._most_unsettled = settings.max_pending_publish_requests_per_connection
         self._transport: Any = None
         self._reading = True
+        self._catching_up: asyncio.Handle | None = None
         self._alarm: asyncio.TimerHandle | None = None
-        self._last_heard = 0.0
+        self._last_words: asyncio.TimerHandle | None = None
+        self._last_heard = self._connected_at = 0.0
+        self._unwritable_since: float | None = None
+        self._counted = 0
+        self._host = ""
         self.connection: Connection
+        self.account: Account
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
         peer = transport.get_extra_info("peername")
+        self._host = str(peer[0]) if isinstance(peer, tuple) else "local"
         address = f"/{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "local"
         ssl_object = transport.get_extra_info("ssl_object")
         self.connection = Connection(
@@ -83,11 +105,14 @@ class PulsarSocket(asyncio.BufferedProtocol):
             self._write,
             self.close,
             ssl_object.getpeercert() if ssl_object is not None else None,
+            self._went_on,
         )
-        self._last_heard = self._loop.time()
+        broker = self._server.services.broker
+        self.account = broker.memory.account(self._went_on, known=False)
+        self._last_heard = self._connected_at = self._loop.time()
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
         self._server.connections.add(self)
-        if len(self._server.connections) > self._server.settings.max_connections:
+        if not broker.connections.came(self._host):
             self.connection.refuse("too many connections")
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -101,25 +126,52 @@ class PulsarSocket(asyncio.BufferedProtocol):
         self._server.services.broker.idle_poll.heard(nbytes)
 
     def _go_on(self) -> None:
-        """Take up whole frames, as long as not too many messages wait for the disk."""
-        connection = self.connection
+        """Take up whole frames, as long as it may; see whether to read on."""
+        connection, frames, time = self.connection, self._frames, self._loop.time
+        until = time() + _TURN_S
         try:
             for _ in range(_FRAMES_PER_TURN):
-                if connection.unsettled >= self._most_unsettled or connection.throttled_s > 0:
+                if self._is_held_up():
                     break
-                frame = self._frames.next_frame()
+                frame = frames.next_frame()
                 if frame is None:
-                    self._read(True)
+                    self._read(self._count().may_take_more())
                     return
                 connection.receive(frame)
+                if time() > until:
+                    break
         except BadFrame as error:
             connection.refuse(str(error))
             return
+        self._count()
         self._read(False)
         if (wait_s := connection.throttled_s) > 0:
             self._go_on_after(wait_s)
-        elif connection.unsettled < self._most_unsettled:
-            self._loop.call_soon(self._catch_up)
+        elif not self._is_held_up():
+            self._went_on()
+
+    def _is_held_up(self) -> bool:
+        connection = self.connection
+        if connection.is_connected:
+            if self._frames.most_bytes != self._most_bytes:
+                self._frames.most_bytes = self._most_bytes
+                self.account.login()
+        elif connection.is_connecting:
+            return True  # nothing is heard until it is known who speaks
+        return (
+            connection.unsettled >= self._most_unsettled
+            or connection.under_way >= _MOST_UNDER_WAY
+            or connection.is_behind
+            or connection.throttled_s > 0
+        )
+
+    def _count(self) -> Account:
+        """Count what is kept for the client."""
+        held = self._frames.held_bytes + self._transport.get_write_buffer_size() + self.connection.held_bytes
+        if held != self._counted:
+            counted, self._counted = self._counted, held
+            self.account.charge(held - counted)
+        return self.account
 
     def _read(self, wanted: bool) -> None:
         if wanted is not self._reading and not self._transport.is_closing():
@@ -137,39 +189,65 @@ class PulsarSocket(asyncio.BufferedProtocol):
         self._alarm = None
         self._catch_up()
 
+    def _went_on(self) -> None:
+        """Something that may have held it up has ended."""
+        if not self._reading and self._catching_up is None:
+            self._catching_up = self._loop.call_soon(self._catch_up)
+
     def _catch_up(self) -> None:
+        self._catching_up = None
         if not self._reading and not self._transport.is_closing():
             self._go_on()
 
     def _write(self, parts: Sequence[Buffer]) -> None:
         write_parts(self._transport, parts)
-        if not self._reading:  # receipts went out: there is room for more messages
-            self._loop.call_soon(self._catch_up)
 
     def pause_writing(self) -> None:
+        self._unwritable_since = self._loop.time()
         self.connection.pause()
+        self._count()
 
     def resume_writing(self) -> None:
+        self._unwritable_since = None
+        self._count()
         self.connection.resume()
+        self._went_on()
 
     def keep_alive(self, interval_s: float) -> None:
-        """Ask a client that was silent for so long whether it lives, and let it go after twice that."""
+        """Ask a client that was silent for so long whether it lives, and let it go after twice that.
+
+        One that has not said who it is by then, or takes nothing of what it is sent for so long, is let go, too.
+        """
         check_expiry(self.connection, time.time())
-        silent_s = self._loop.time() - self._last_heard
-        if silent_s > 2 * interval_s and self._reading:
-            self.connection.refuse("it has been silent for too long")
-            self._transport.abort()
+        now = self._loop.time()
+        silent_s = now - self._last_heard
+        if not self.connection.is_connected and now - self._connected_at > interval_s:
+            self._give_up("it has not introduced itself in time")
+        elif silent_s > 2 * interval_s and self._reading:
+            self._give_up("it has been silent for too long")
+        elif self._unwritable_since is not None and now - self._unwritable_since > 2 * interval_s:
+            self._give_up("it does not take what it is sent")
         elif silent_s > interval_s:
             self.connection.ping()
+
+    def _give_up(self, why: str) -> None:
+        self.connection.refuse(why)
+        self._transport.abort()
 
     def eof_received(self) -> None:
         return None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.connections.discard(self)
-        if self._alarm is not None:
-            self._alarm.cancel()
+        self._server.services.broker.connections.left(self._host)
+        for each in (self._alarm, self._last_words, self._catching_up):
+            if each is not None:
+                each.cancel()
         self.connection.hang_up()
+        self.account.close()
 
     def close(self) -> None:
-        self._transport.close()
+        """Let the client go, once it has heard what it was told; if it does not listen, without."""
+        if not self._transport.is_closing():
+            self._transport.close()
+            self._last_words = self._loop.call_later(_LAST_WORDS_S, self._transport.abort)

@@ -365,6 +365,8 @@ class PulsarTopic:
         self.producers.send_away(wake=wake)
         for subscription in list(self.subscriptions.values()):
             subscription.disconnect()
+            if not subscription.is_durable:  # forgotten unless its reader comes back
+                subscription.abandoned_ms = self._clock()
 
     def close(self) -> None:
         """Send everybody away, and keep what is to be kept."""

@@ -91,6 +91,12 @@ class PulsarTopics:
         """Give the partitions of persistent topics that are in use."""
         return list(self._open.values())
 
+    def holds(self, topic: PulsarTopic | NonPersistentTopic) -> bool:
+        """Whether a partition is open still: it may have been let go of while somebody waited for something else."""
+        if isinstance(topic, NonPersistentTopic):
+            return self.non_persistent.holds(topic)
+        return self._open.get((topic.topic.topic_id, topic.index)) is topic
+
     def find(self, name: PulsarName) -> Topic | None:
         """Give the topic that a name, with or without partition, belongs to."""
         if not name.persistent:

@@ -38,8 +38,12 @@ def connect(
     if not command.HasField("auth_method_name") and command.HasField("auth_method"):
         method = _LEGACY_METHODS.get(command.auth_method, "none")
     authentication = connection.services.broker.security.authentication
-    if authentication.takes_anonymous and method not in authentication.methods:
-        method = "none"  # as with Pulsar: whose method is not served is nobody in particular
+    if not authentication.enabled or (
+        authentication.takes_anonymous and method not in authentication.methods
+    ):
+        method = (
+            "none"  # as with Pulsar: nobody is asked, or whose method is not served is nobody in particular
+        )
     connection.is_connecting = True
     if method == BASIC:  # passwords take time
         return _connect_later(connection, method, command)
@@ -75,6 +79,8 @@ def auth_response(
     method, data = command.response.auth_method_name, command.response.auth_data
     if connection.is_connecting:
         raise BadCommand("AUTH_RESPONSE twice")
+    if not connection.services.broker.security.authentication.enabled:
+        return None
     if method == BASIC:
         connection.is_connecting = True
         return _respond_later(connection, method, data)

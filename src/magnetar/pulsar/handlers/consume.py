@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.errors import TopicNotFound
 from magnetar.ledger.cursor import Start
-from magnetar.pulsar.admission import check_consumer, check_subscribe_rate
+from magnetar.pulsar.admission import check_consumer, check_open, check_subscribe_rate
 from magnetar.pulsar.connection import Consuming
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.consumer import Consumer
@@ -47,7 +47,7 @@ def subscribe(
     if command.consumer_id in connection.consumers:
         connection.answer(success(command.request_id))
         return None
-    return _subscribe(connection, command)
+    return connection.making_consumers.begin(command.consumer_id, lambda: _subscribe(connection, command))
 
 
 async def _subscribe(connection: Connection, command: CommandSubscribe) -> None:
@@ -84,6 +84,7 @@ async def _subscribe(connection: Connection, command: CommandSubscribe) -> None:
         command.read_compacted,
     )
     try:
+        check_open(services.topics, topic)
         check_consumer(topic, command.subscription)
         check_subscribe_rate(topic, consumer, asyncio.get_running_loop().time())
         subscription.check(consumer)
@@ -177,6 +178,7 @@ def unsubscribe(connection: Connection, command: CommandUnsubscribe, entry: memo
 
 def close_consumer(connection: Connection, command: CommandCloseConsumer, entry: memoryview) -> None:
     """Let a consumer go; what it had not acknowledged is for others."""
+    connection.making_consumers.close(command.consumer_id)
     consuming = connection.consumers.pop(command.consumer_id, None)
     if consuming is not None:
         consuming.subscription.remove(consuming.consumer)

@@ -11,7 +11,7 @@ from magnetar.ledger.port import Position
 from magnetar.pulsar.connection import Consuming
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.subscription import Subscription
-from magnetar.pulsar.errors import PulsarError
+from magnetar.pulsar.errors import PulsarError, SubscriptionNotFound
 from magnetar.pulsar.handlers.consume import consumer_of, place_of
 from magnetar.pulsar.handlers.route import success
 from magnetar.pulsar.non_persistent import NonPersistentTopic
@@ -54,6 +54,8 @@ async def _seek(connection: Connection, command: CommandSeek, consuming: Consumi
     remaining = (
         await _remaining(subscription, position, command.message_id) if command.HasField("message_id") else 0
     )
+    if topic.subscriptions.get(subscription.name) is not subscription:
+        raise SubscriptionNotFound(f"Subscription {subscription.name} has ended meanwhile")
     topic.seek(subscription, position)
     if remaining:
         subscription.acks.begin_within(position, remaining)

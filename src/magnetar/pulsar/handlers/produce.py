@@ -11,11 +11,18 @@ from google.protobuf.message import DecodeError
 from magnetar.ledger.cursor import Start
 from magnetar.ledger.errors import LedgerError
 from magnetar.pulsar import backlog
-from magnetar.pulsar.admission import check_producer
+from magnetar.pulsar.admission import check_open, check_producer
 from magnetar.pulsar.connection import Producing, Receipt
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.wanted import Wanted
-from magnetar.pulsar.errors import BadCommand, NotAllowed, NotAuthorized, TopicTerminated, code_for
+from magnetar.pulsar.errors import (
+    BadCommand,
+    NotAllowed,
+    NotAuthorized,
+    PulsarError,
+    TopicTerminated,
+    code_for,
+)
 from magnetar.pulsar.handlers.route import success
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.non_persistent import NonPersistentTopic
@@ -28,6 +35,7 @@ from magnetar.pulsar.wire.pulsar_pb2 import (
     CommandProducer,
     CommandSend,
     MessageMetadata,
+    ServerError,
 )
 from magnetar.records.errors import InvalidRecord, RecordsError
 from magnetar.records.pulsar_entries import Sent, open_send
@@ -48,7 +56,7 @@ def producer(
     if known is not None:
         _tell(connection, command.request_id, known, ready=True)
         return None
-    return _produce(connection, command)
+    return connection.making_producers.begin(command.producer_id, lambda: _produce(connection, command))
 
 
 async def _produce(connection: Connection, command: CommandProducer) -> None:
@@ -80,17 +88,20 @@ async def _produce(connection: Connection, command: CommandProducer) -> None:
         connection.role,
         services.clock(),
     )
+    check_open(services.topics, topic)
     check_producer(topic, made.name)
     _check_not_terminated(topic)
     producing = Producing(made, topic)
     turn = topic.producers.add(made)
-    if turn is not None:
-        await _wait(connection, command.request_id, producing, turn)
-        try:
+    try:
+        if turn is not None:
+            await _wait(connection, command.request_id, producing, turn)
             _check_not_terminated(topic)
-        except TopicTerminated:
-            topic.producers.remove(made)
-            raise
+    except BaseException:  # it is closed, fenced, or its client is gone: nobody waits for it any more
+        topic.producers.remove(made)
+        raise
+    if topic.producers.by_name.get(made.name) is not made:
+        raise PulsarError("Producer was sent away before it began", ServerError.ServiceNotReady)
     connection.producers[command.producer_id] = producing
     _tell(connection, command.request_id, producing, ready=True)
 
@@ -105,14 +116,8 @@ async def _wait(
 ) -> None:
     """Tell the client to be patient, until the topic is its own."""
     _tell(connection, request_id, producing, ready=False)
-    connection.waiting[producing.producer.producer_id] = turn
-    try:
+    with connection.parked():
         await turn
-    except asyncio.CancelledError:
-        producing.topic.producers.remove(producing.producer)
-        raise
-    finally:
-        connection.waiting.pop(producing.producer.producer_id, None)
 
 
 def _tell(connection: Connection, request_id: int, producing: Producing, *, ready: bool) -> None:
@@ -248,8 +253,7 @@ def _refused(command: CommandSend, error: BaseException) -> bytes:
 
 def close_producer(connection: Connection, command: CommandCloseProducer, entry: memoryview) -> None:
     """Let a producer go, after all that it sent is stored."""
-    if (turn := connection.waiting.get(command.producer_id)) is not None:
-        turn.cancel()
+    connection.making_producers.close(command.producer_id)
     producing = connection.producers.pop(command.producer_id, None)
     if producing is not None:
         producing.topic.producers.remove(producing.producer)

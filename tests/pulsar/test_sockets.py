@@ -1,0 +1,194 @@
+"""What one client makes the broker keep and do is bounded: counted, not timed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from magnetar.broker.names import TopicName
+from magnetar.pulsar import server
+from magnetar.pulsar.connection import ANSWERS_AT_ONCE_BYTES
+from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand
+from tests.pulsar import raw
+from tests.pulsar.inside import Inside, inside, settled
+from tests.pulsar.test_patterns import topics_of
+
+HIGH = 1 << 20
+
+
+def _get_schema() -> BaseCommand:
+    command = BaseCommand(type=BaseCommand.GET_SCHEMA)
+    command.getSchema.request_id, command.getSchema.topic = 3, "persistent://public/default/big"
+    return command
+
+
+async def _with_topics(broker: Inside, count: int) -> None:
+    for index in range(count):
+        await broker.broker.create_topic(TopicName("public", "default", f"{index:0100d}"), 1)
+
+
+async def _with_a_big_schema(broker: Inside) -> None:
+    client = broker.client()
+    made = raw.producer("persistent://public/default/big")
+    made.producer.schema.name, made.producer.schema.type = "s", "Avro"
+    made.producer.schema.schema_data = json.dumps(
+        {"type": "record", "name": "r", "doc": "x" * 500_000, "fields": []}
+    ).encode()
+    client.send(made)
+    await client.hears(BaseCommand.PRODUCER_SUCCESS)
+    client.leave()
+    await settled()
+
+
+@pytest.mark.parametrize("what", ["topics", "schemas", "pings"])
+async def test_of_who_asks_and_does_not_listen_no_more_is_taken_up(what: str) -> None:
+    async with inside() as broker:
+        if what == "topics":
+            await _with_topics(broker, 100)
+        if what == "schemas":
+            await _with_a_big_schema(broker)
+        question = {"topics": topics_of(), "schemas": _get_schema(), "pings": raw.ping()}[what]
+        client = broker.client()
+        client.transport.takes = False
+        client.send(*[question] * 100_000 if what == "pings" else [question] * 400)
+        await settled(3000)
+        one = 520_000 if what == "schemas" else 15_000
+        assert client.transport.unsent <= HIGH + ANSWERS_AT_ONCE_BYTES + 2 * server._MOST_UNDER_WAY * one
+        if what != "pings":  # of those all the answers together are not much
+            assert not client.transport.reading
+            assert client.transport.coming or client.socket._frames.waiting
+        assert broker.broker.memory.held_bytes >= client.transport.unsent > 0
+        client.transport.take()
+        for _ in range(20_000):
+            await asyncio.sleep(0)
+            if (
+                client.transport.reading
+                and not client.transport.coming
+                and not client.socket.connection.under_way
+            ):
+                break
+        await settled()
+        answers = [
+            each for each in client.heard() if each.type not in (BaseCommand.PING, BaseCommand.CONNECTED)
+        ]
+        assert len(answers) == (100_000 if what == "pings" else 400)
+        client.leave()
+        await settled()
+        assert broker.broker.memory.held_bytes == 0
+
+
+async def test_so_many_commands_of_one_client_are_under_way_and_no_more() -> None:
+    async with inside() as broker:
+        client = broker.client()
+        client.send(
+            *(
+                raw.producer(f"persistent://public/default/t{number}", number, number)
+                for number in range(500)
+            ),
+            *(raw.subscribe(f"persistent://public/default/t{number}", "s", number) for number in range(500)),
+        )
+        most = 0
+        kinds: list[BaseCommand.Type] = []
+        while kinds.count(BaseCommand.SUCCESS) < 500:
+            most = max(most, client.socket.connection.under_way)
+            kinds += [each.type for each in client.heard()]
+            await asyncio.sleep(0)
+        assert most == server._MOST_UNDER_WAY
+        assert (kinds.count(BaseCommand.PRODUCER_SUCCESS), kinds.count(BaseCommand.SUCCESS)) == (500, 500)
+
+
+async def test_strangers_say_little_and_are_let_go() -> None:
+    async with inside(keepAliveIntervalSeconds="1") as broker:
+        talker = broker.client(connect=False)
+        talker.feed((server._STRANGERS_FRAME_BYTES + 1).to_bytes(4, "big") + bytes(100))
+        assert not talker.is_open
+        slow = broker.client(connect=False)
+        slow.feed((server._STRANGERS_FRAME_BYTES - 1).to_bytes(4, "big") + bytes(1000))
+        known = broker.client()
+        for each in (slow, known):
+            each.socket._connected_at -= 10
+            each.socket.keep_alive(1)
+        await settled()
+        assert not slow.is_open
+        assert known.is_open
+        known.send(raw.producer("persistent://public/default/t"))
+        await known.hears(BaseCommand.PRODUCER_SUCCESS)
+        known.send((raw.send(), raw.entry(b"x" * (5 << 20))))
+        assert (await known.hears()).type == BaseCommand.SEND_RECEIPT
+
+
+async def test_all_that_strangers_half_say_together_is_bounded() -> None:
+    async with inside() as broker:
+        memory = broker.broker.memory
+        clients = [broker.client(connect=False) for _ in range(1000)]
+        for each in clients:
+            each.feed((32_000).to_bytes(4, "big") + bytes(31_000))
+            assert each.is_open
+        assert memory.held_bytes <= 1000 * (32 << 10)
+        for each in clients:
+            each.leave()
+        await settled()
+        assert memory.held_bytes == 0
+
+
+async def test_who_takes_nothing_is_let_go_after_a_while() -> None:
+    async with inside() as broker:
+        client = broker.client()
+        client.transport.takes = False
+        client.send(*[raw.ping()] * 200_000)
+        await settled(3000)
+        assert client.socket._unwritable_since is not None
+        client.socket.keep_alive(1)
+        assert client.is_open
+        client.socket._unwritable_since -= 10
+        client.socket.keep_alive(1)
+        assert not client.is_open
+
+
+async def test_connections_are_counted_together_and_by_address() -> None:
+    async with inside(**{"max.connections": "4", "max.connections.per.ip": "2"}) as broker:
+        here = [broker.client(connect=False, host="10.0.0.1") for _ in range(3)]
+        assert [each.is_open for each in here] == [True, True, False]
+        await settled()
+        there = [broker.client(connect=False, host=f"10.0.0.{index}") for index in (2, 3, 4)]
+        assert [each.is_open for each in there] == [True, True, False]
+        await settled()
+        here[0].leave()
+        await settled()
+        assert broker.client(connect=False, host="10.0.0.4").is_open
+        assert broker.broker.connections.count == 4
+
+
+async def test_while_it_is_found_out_who_somebody_is_nothing_else_is_heard() -> None:
+    async with inside() as broker:
+        client = broker.client(connect=False)
+        connection = client.socket.connection
+        connection.is_connecting = True  # a password is being looked at
+        client.send(*[raw.ping()] * 100)
+        await settled()
+        assert client.is_open
+        assert client.heard() == []
+        connection.is_connecting, connection.is_connected = False, True
+        client.socket._went_on()
+        await settled()
+        assert len(client.heard()) == 100
+
+
+@pytest.mark.parametrize("method", ["basic", "token", "tls", "sasl", "none", ""])
+async def test_with_authentication_off_whatever_is_offered_is_taken(method: str) -> None:
+    async with inside(tokenSecretKey="data:;base64," + "QUFB" * 16) as broker:
+        client = broker.client(connect=False)
+        hello = raw.hello()
+        hello.connect.auth_method_name, hello.connect.auth_data = method, b"alice:secret"
+        client.send(hello)
+        await settled()
+        assert client.is_open
+        assert client.heard()[0].type == BaseCommand.CONNECTED
+        again = BaseCommand(type=BaseCommand.AUTH_RESPONSE)
+        again.authResponse.response.auth_method_name = method
+        again.authResponse.response.auth_data = b"mallory:guess"
+        client.send(again, raw.ping())
+        await settled()
+        assert [each.type for each in client.heard()] == [BaseCommand.PONG]
