@@ -26,7 +26,7 @@ from magnetar.kafka.eager import Eager
 from magnetar.kafka.handlers import ROUTE_BY_KEY, Route
 from magnetar.kafka.handlers.api_versions import unsupported_version
 from magnetar.kafka.login import AuthenticationRequired, Login
-from magnetar.kafka.pace import MOST_SECONDS
+from magnetar.kafka.pace import MOST_SECONDS, many_rows
 from magnetar.kafka.tenancy import Home
 from magnetar.kafka.wire.frames import FrameReader
 from magnetar.kafka.wire.header import (
@@ -288,7 +288,8 @@ class Conversation:
     ) -> None:
         """Read a request in a thread, whose many rows would hold up everybody else."""
         try:
-            request = await asyncio.get_running_loop().run_in_executor(None, decode)
+            with many_rows():
+                request = await asyncio.get_running_loop().run_in_executor(None, decode)
             if self._gone and route.asks:
                 self._answer(answer, None, None)
             elif not self._ended:
@@ -312,7 +313,7 @@ class Conversation:
         if route.api_key in (PRODUCE, FETCH) and not apart:
             answer.begun = Eager(coroutine, lambda response, error: self._answered(answer, response, error))
         else:
-            answer.begun = self._task(self._run(answer, coroutine))
+            answer.begun = self._task(self._run(answer, coroutine, apart=apart))
 
     def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
@@ -346,7 +347,11 @@ class Conversation:
         self._frames.allow(self._services.broker.settings.socket_request_max_bytes)
         self._account.login()
 
-    async def _run(self, answer: Answer, coroutine: Coroutine[Any, Any, Any]) -> None:
+    async def _run(self, answer: Answer, coroutine: Coroutine[Any, Any, Any], *, apart: bool = False) -> None:
+        if apart:
+            with many_rows():
+                await self._run(answer, coroutine)
+            return
         began = perf_counter()
         try:
             response = await coroutine

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+import gc
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
 from time import perf_counter
 from typing import TypeVar
 
 MOST_SECONDS = 0.005
 """That a request holds the event loop at a stretch, about."""
 T = TypeVar("T")
+_without_collector = 0
 
 
 async def paced(rows: Iterable[T]) -> AsyncIterator[T]:
@@ -23,3 +26,19 @@ async def paced(rows: Iterable[T]) -> AsyncIterator[T]:
         if perf_counter() - began > MOST_SECONDS:
             await asyncio.sleep(0)
             began = perf_counter()
+
+
+@contextmanager
+def many_rows() -> Iterator[None]:
+    """Have no garbage collected meanwhile. Rows are no garbage, they are many, and to look through all of them, again
+    and again while they become more, would hold up everybody for longer than all that is done with them.
+    """
+    global _without_collector
+    _without_collector += 1
+    gc.disable()
+    try:
+        yield
+    finally:
+        _without_collector -= 1
+        if not _without_collector:
+            gc.enable()

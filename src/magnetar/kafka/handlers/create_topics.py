@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
 
 _REPLICAS = 1
+_TOO_MANY = "Excessively large number of partitions per request."
 _DEFAULT = -1
 
 
@@ -42,8 +43,7 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
         except REFUSALS as error:
             answers[topic.name] = _error(topic.name, broker_code(error), str(error))
     if sum(new.partitions or 1 for new in wanted.values()) > MOST_NEW_PARTITIONS:
-        message = "Excessively large number of partitions per request."
-        answers |= {name: _error(name, ErrorCode.POLICY_VIOLATION, message) for name in wanted}
+        answers |= {name: _error(name, ErrorCode.POLICY_VIOLATION, _TOO_MANY) for name in wanted}
     else:
         answers |= await _made(broker, wanted, validate_only=request.validate_only)
     return CreateTopicsResponse(topics=list(answers.values()))
@@ -97,6 +97,8 @@ def _assigned(broker: Broker, topic: CreatableTopic) -> int:
         if given != _DEFAULT:
             message = f"A manual partition assignment was specified, but {what} was not set to -1."
             raise Refused(ErrorCode.INVALID_REQUEST, message)
+    if len(topic.assignments) > MOST_NEW_PARTITIONS:
+        raise Refused(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
     if sorted(row.partition_index for row in topic.assignments) != list(range(len(topic.assignments))):
         message = "partitions should be a consecutive 0-based integer sequence"
         raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

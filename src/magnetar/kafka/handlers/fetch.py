@@ -72,29 +72,29 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     return await _answer(session, asks, rows, answer_all=session is None or request.session_epoch <= 0)
 
 
-async def _find(asks: list[Ask], context: RequestContext) -> list[Partition | BaseException]:
+async def _find(asks: list[Ask], context: RequestContext) -> list[Partition | ErrorCode]:
     """Give each ask's partition, or why there is none."""
-    found: list[Partition | BaseException] = []
+    found: list[Partition | ErrorCode] = []
     opened = context.kafka.partitions.opened
     access = context.access
     for ask in asks:
         if len(found) % _ROWS_AT_A_STRETCH == _ROWS_AT_A_STRETCH - 1:
             await asyncio.sleep(0)
         if access is not None and not may_read(context, access, ask.topic, ask.topic_id):
-            found.append(TopicDenied(f"topic {ask.topic}: no grant to consume it"))
+            found.append(code_for(TopicDenied(f"topic {ask.topic}: no grant to consume it")))
             continue
         partition = opened(ask.topic, ask.topic_id, ask.partition.partition)
         if partition is None:
             try:
                 partition = await find_partition(context, ask.topic, ask.topic_id, ask.partition.partition)
             except Exception as error:
-                found.append(error)
+                found.append(code_for(error))  # the error itself would keep all that it went through
                 continue
         found.append(partition)
     return found
 
 
-def _ends(found: list[Partition | BaseException]) -> list[int]:
+def _ends(found: list[Partition | ErrorCode]) -> list[int]:
     return [partition.log.visible_offset for partition in found if isinstance(partition, Partition)]
 
 
@@ -102,7 +102,7 @@ async def _until_enough(
     request: FetchRequest,
     context: RequestContext,
     asks: list[Ask],
-    found: list[Partition | BaseException],
+    found: list[Partition | ErrorCode],
     limits: _Limits,
     enough: int,
     rows: list[PartitionData],
@@ -150,7 +150,7 @@ async def _until_enough(
 
 
 async def _read_all(
-    asks: list[Ask], found: list[Partition | BaseException], limits: _Limits
+    asks: list[Ask], found: list[Partition | ErrorCode], limits: _Limits
 ) -> tuple[list[PartitionData], int, bool]:
     """Give a row per ask, how many bytes they hold, and whether one failed."""
     rows: list[PartitionData] = []
@@ -158,8 +158,8 @@ async def _read_all(
     for ask, partition in zip(asks, found, strict=True):
         if len(rows) % _ROWS_AT_A_STRETCH == _ROWS_AT_A_STRETCH - 1:
             await asyncio.sleep(0)
-        if isinstance(partition, BaseException):
-            rows.append(_failed(ask, code_for(partition)))
+        if isinstance(partition, ErrorCode):
+            rows.append(_failed(ask, partition))
             failed = True
             continue
         row, taken = await _read_one(ask, partition, limits, limits.answer_bytes - size, size == 0)

@@ -1,0 +1,105 @@
+"""A request with many rows: what it takes while it is carried out, without a clock."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from magnetar.broker.service import BrokerService
+from magnetar.kafka import connection
+from magnetar.kafka.connection import APART_BYTES, ROWS_COST
+from magnetar.kafka.pace import many_rows
+from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from magnetar.kafka.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from magnetar.records.batch import Record, encode_batch
+from tests.hostile.client import frame, request_bytes
+from tests.hostile.test_fuzz import Peer, broker, kafka
+
+ROWS = 5000
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[BrokerService]:
+    async with broker(tmp_path / "data") as service:
+        yield service
+
+
+async def answered(peer: Peer) -> None:
+    while not peer.answers:  # noqa: ASYNC110 - what it looks at tells nobody
+        await asyncio.sleep(0)
+
+
+def fetch(rows: int) -> bytes:
+    partitions = [FetchPartition(partition=each) for each in range(rows)]
+    request = FetchRequest(session_epoch=-1, topics=[FetchTopic(topic="none", partitions=partitions)])
+    return frame(request_bytes(request, 11))
+
+
+def produce(rows: int) -> bytes:
+    batch = encode_batch([Record(None, b"x", [], 0, 0)])
+    data = [PartitionProduceData(index=each, records=batch) for each in range(rows)]
+    topic = TopicProduceData(name="none", partition_data=data)
+    return frame(request_bytes(ProduceRequest(acks=1, timeout_ms=9, topic_data=[topic]), 9))
+
+
+async def test_no_garbage_is_looked_for_and_what_rows_take_is_counted(service: BrokerService) -> None:
+    for content in (fetch(ROWS), produce(ROWS)):
+        assert len(content) > APART_BYTES
+        peer = Peer(kafka(service), service)
+        full: list[Any] = []
+        gc.callbacks.append(lambda phase, info, full=full: full.append(info["generation"]))
+        peer.say(content)
+        assert not peer.answers, "it is read in a thread"
+        assert peer.account.held_bytes > (len(content) - 4) * (ROWS_COST - 1)
+        await asyncio.sleep(0)
+        assert not gc.isenabled()
+        await answered(peer)
+        gc.callbacks.pop()
+        assert 2 not in full
+        assert gc.isenabled()
+        assert peer.account.held_bytes == 0
+
+
+async def test_produce_of_large_batches_is_read_at_once(
+    service: BrokerService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only rows cost: a thread would only delay it."""
+    monkeypatch.setattr(connection.Conversation, "_serve_large", None)
+    batch = encode_batch([Record(None, bytes(2 * APART_BYTES), [], 0, 0)])
+    topic = TopicProduceData(name="none", partition_data=[PartitionProduceData(index=0, records=batch)])
+    peer = Peer(kafka(service), service)
+    peer.say(frame(request_bytes(ProduceRequest(acks=1, timeout_ms=9, topic_data=[topic]), 9)))
+    await answered(peer)
+
+
+async def test_many_rows_wait_while_others_hold_all(service: BrokerService) -> None:
+    peer = Peer(kafka(service), service)
+    budget = peer.account.budget
+    greedy = budget.account(lambda: None, known=True)
+    greedy.charge(2 * budget.limit_bytes)
+    greedy.may_take_more()  # it is what is being finished
+    peer.account.charge(1 << 20)  # the frame, as its server counts it
+    peer.say(fetch(ROWS))
+    assert peer.conversation.under_way == 0
+    peer.account.charge(-(1 << 20))
+    greedy.close()
+    peer.conversation.go_on()
+    await answered(peer)
+
+
+def test_the_collector_comes_back_when_the_last_is_done() -> None:
+    assert gc.isenabled()
+    with many_rows():
+        with pytest.raises(ZeroDivisionError), many_rows():
+            raise ZeroDivisionError
+        assert not gc.isenabled()
+    assert gc.isenabled()
