@@ -196,13 +196,13 @@ async def test_bodies_are_counted_and_wait_for_room(seen: Seen) -> None:
 
 
 @pytest.mark.parametrize("shown", [b"", b"authorization: Bearer nonsense\r\n"])
-async def test_of_strangers_no_body_is_read(shown: bytes) -> None:
+async def test_of_strangers_no_body_is_read(shown: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     from magnetar.pulsar.handler import PulsarProtocolHandler
 
     texts = {
         "authentication_enabled": "true",
         "token_secret_key": SECRET_URL,
-        "connection_failed_authentication_delay_ms": "0",
+        "connection_failed_authentication_delay_ms": "4321",
         "pulsar_listeners": "pulsar://127.0.0.1:6650",
         "http_listeners": "http://127.0.0.1:8080",
     }
@@ -216,12 +216,22 @@ async def test_of_strangers_no_body_is_read(shown: bytes) -> None:
 
     (listener,) = parse_web_listeners(house.settings)
     path = b"/admin/v2/namespaces/public/default/retention"
+    slept: list[float] = []
+    sleep = asyncio.sleep
+
+    async def dream(seconds: float) -> None:
+        slept.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", dream)
     head = b"POST " + path + b" HTTP/1.1\r\n" + HOST + shown + b"content-length: 8000000\r\n\r\n"
     for _ in range(30):
         protocol, transport = connect(pulsar.new_connection(listener))
         protocol.data_received(head)
         await turns(40)
         assert transport.said.startswith(b"HTTP/1.1 401")
+        assert 4.321 in slept, "guessing must not be quick"
+        slept.clear()
         for _ in range(6):
             protocol.data_received(MEGABYTE)
         assert house.broker.memory.held_bytes == 0
@@ -229,9 +239,10 @@ async def test_of_strangers_no_body_is_read(shown: bytes) -> None:
     known = known.replace(HOST, HOST + b"authorization: Bearer " + token("root").encode() + b"\r\n")
     protocol, transport = connect(pulsar.new_connection(listener))
     protocol.data_received(known)
-    protocol.data_received(MEGABYTE)
-    await turns(40)
-    assert house.broker.memory.held_bytes >= len(MEGABYTE)
+    for _ in range(3):
+        protocol.data_received(MEGABYTE)
+        await turns(40)
+    assert house.broker.memory.held_bytes == 3 * len(MEGABYTE)
     assert not re.match(rb"HTTP/1.1 \d", bytes(transport.said)), "his is read to its end"
     transport.close()
     await pulsar.close()

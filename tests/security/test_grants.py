@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from magnetar.broker.auth import Right
 from magnetar.broker.auth.security import Security
 from magnetar.broker.errors import InvalidConfig, InvalidPolicy, NamespaceNotFound
-from magnetar.broker.names import TopicName
+from magnetar.broker.names import Naming, TopicName
 from magnetar.broker.namespaces import POLICIES, Namespaces
 from magnetar.broker.settings import Settings
+from magnetar.kafka.authorization.checks import Checks
 from magnetar.metadata import MemoryStore
 from tests.security.signing import SECRET_URL
 
@@ -150,3 +152,36 @@ def test_without_authorization_nobody_is_asked() -> None:
 def test_authorization_of_nobody_in_particular_is_refused() -> None:
     with pytest.raises(InvalidConfig, match=r"authentication\.enabled"):
         House(authentication_enabled="false")
+
+
+def test_with_tenants_what_may_be_consumed_elsewhere_opens_no_group() -> None:
+    """Nor for who comes by a certificate, and so says nothing of a home: he is at home where everybody is."""
+    house = House()
+    house.namespaces.create("blue/default")
+    house.permissions.grant("blue/default", "bob", ["consume"])
+    access = house.security.authorization.access("bob")
+    assert access is not None
+
+    def uses(home: str, tenancy: object) -> bool:
+        kafka = SimpleNamespace(broker=SimpleNamespace(naming=Naming()), home=home, tenancy=tenancy)
+        return Checks(access, SimpleNamespace(kafka=kafka)).uses("g")  # type: ignore[arg-type]
+
+    assert [uses(home, object()) for home in ("", "public/default", "red/default", "blue/default")] == [
+        False,
+        False,
+        False,
+        True,
+    ]
+    assert uses("", None), "without tenants groups are everybody's who may consume anything"
+
+
+def test_every_connection_hears_of_a_changed_grant_however_many_roles_there_are() -> None:
+    house = House()
+    house.permissions.grant(NAMESPACE, "alice", ["consume"])
+    access = house.security.authorization.access("alice")
+    assert access is not None
+    assert access.may(Right.consume, ORDERS)
+    others = [house.security.authorization.access(f"role-{number}") for number in range(20_000)]
+    house.permissions.revoke(NAMESPACE, "alice")
+    assert not access.may(Right.consume, ORDERS)
+    assert len(others) == 20_000
