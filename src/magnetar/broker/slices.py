@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from time import perf_counter
 from typing import TypeVar
 
@@ -23,3 +23,8 @@ async def sliced(things: Iterable[T]) -> AsyncIterator[T]:
         if perf_counter() - began > SLICE_S:
             await asyncio.sleep(0)
             began = perf_counter()
+
+
+def batched(things: Sequence[T], most: int) -> Iterator[Sequence[T]]:
+    """Give ``things`` in parts of ``most`` at most."""
+    return (things[at : at + most] for at in range(0, len(things), most))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -317,6 +317,13 @@ class LedgerEngine(ABC):
     @abstractmethod
     async def open(self, name: str, policy: LedgerPolicy) -> ManagedLedger:
         """Open or create the managed ledger ``name`` (``tenant/ns/persistent/topic``); give the same one each time."""
+
+    async def let_go(self, logs: Iterable[ManagedLedger]) -> None:
+        """Close those of the managed ledgers that nobody listens to and all of which is durable.
+
+        Who opens one meanwhile waits, and gets it opened anew. An engine that has nothing to spare does nothing.
+        """
+        return
 
     @abstractmethod
     async def delete(self, name: str) -> None:

@@ -66,9 +66,10 @@ class GroupCursors:
     async def synchronise(self) -> None:
         """Do what is due, and what could not be done before."""
         self._rounds += 1
-        for read, offset in self._progress.take().items():
-            self._behind[read] = offset
-            self._failed.pop(read, None)
+        news = self._progress.take()
+        self._behind.update(news)
+        for read in self._failed.keys() & news.keys():
+            del self._failed[read]
         async for read in sliced(self._behind):
             async with self._trying(
                 read, f"the cursor of group {read.group} on {read.topic} cannot follow"

@@ -10,9 +10,10 @@ from itertools import takewhile
 from magnetar.broker.background import Repeated, end_all
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import TopicExists, TopicNotFound
-from magnetar.broker.slices import sliced
+from magnetar.broker.slices import batched, sliced
 from magnetar.broker.topic import Topic
 from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.port import ManagedLedger
 from magnetar.metadata import MetadataError
 from magnetar.pulsar import backlog
 from magnetar.pulsar.dispatch.deliveries import Conversions
@@ -25,6 +26,7 @@ from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.errors import RecordsError
 
 _SWEEP_S = 1.0
+_CLOSED_AT_ONCE = 100  # logs, with one flush
 _UNUSED_S = 60.0
 """How long a topic that nobody uses stays open; who has just looked it up may be about to use it."""
 _log = logging.getLogger("magnetar.pulsar")
@@ -279,6 +281,7 @@ class PulsarTopics:
     async def _let_go(self) -> None:
         """Close the topics that nobody has used for a while; who asks for one opens it again."""
         before = asyncio.get_running_loop().time() - _UNUSED_S
+        logs: list[ManagedLedger] = []
         async for topic in sliced(takewhile(lambda each: self._unused[each] <= before, self._unused)):
             since = self._unused.get(topic)
             if since is None or since > before:
@@ -287,6 +290,9 @@ class PulsarTopics:
             if topic.is_unused and not topic.is_unsettled:
                 self._forget(topic)
                 topic.save()
+                logs.append(topic.log)
+        for some in batched(logs, _CLOSED_AT_ONCE):
+            await self._broker.engine.let_go(some)
 
     async def _expire(self, topic: PulsarTopic) -> None:
         ttl_ms = topic.limits.message_ttl_ms

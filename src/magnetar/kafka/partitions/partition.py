@@ -131,6 +131,7 @@ class Partition:
         "log",
         "producers",
         "topic",
+        "touched",
     )
 
     def __init__(
@@ -156,6 +157,8 @@ class Partition:
         self._last_durable: asyncio.Future[None] | None = None
         self._appended_ms = 0
         self._refusal: Refusal | None = None
+        self.touched = True
+        """Whether somebody asked for it lately; see ``Partitions.let_go``."""
         log.on_visible = self._ring
         log.on_taken_back = self._taken_back
 
@@ -173,6 +176,21 @@ class Partition:
                     self.producers.add(header, header.base_offset)
             offset = entries[-1].last_offset + 1
         self.log.attach = self.producers_snapshot  # not before: a checkpoint must not keep half of the states
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it may be closed and opened again without anybody's noticing: nobody waits, and all is durable.
+
+        A compacted topic is looked through by the cleaner; a coordinator keeps what it needs of its own.
+        """
+        log, topic = self.log, self.topic
+        return not (
+            self._waiting
+            or log.watchers
+            or topic.internal
+            or topic.config.compacted
+            or log.visible_offset != log.next_offset
+        )
 
     def producers_snapshot(self) -> bytes:
         """Give the bytes that the log keeps beside its checkpoints."""

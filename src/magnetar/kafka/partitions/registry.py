@@ -12,6 +12,7 @@ from magnetar.broker.background import Repeated, traced
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import TopicNotFound
 from magnetar.broker.settings import Settings
+from magnetar.broker.slices import batched, sliced
 from magnetar.broker.topic import Topic
 from magnetar.kafka.partitions.conversions import Conversions, FrameOf
 from magnetar.kafka.partitions.partition import Partition
@@ -23,6 +24,9 @@ from magnetar.records.errors import RecordsError
 if TYPE_CHECKING:
     from magnetar.schema_registry.topic_schemas import TopicFrames
 
+_UNUSED_S = 300.0
+"""How long a partition that nobody asks for stays open, at least."""
+_CLOSED_AT_ONCE = 100  # with one flush
 _FAILURES = LedgerError, MetadataError, RecordsError, OSError
 _log = logging.getLogger("magnetar.kafka")
 
@@ -54,6 +58,7 @@ class Partitions:
                     "ask for them: set schema.registry.listeners"
                 )
         self._sweeper: Repeated | None = None
+        self._letting_go: Repeated | None = None
         broker.events.topic_deleted.append(self._deleted)
         broker.events.topic_changed.append(self._changed)
         broker.events.settings_changed.append(self._settings_changed)
@@ -66,14 +71,21 @@ class Partitions:
             self.retain,
             essential=True,
         )
+        self._letting_go = self._broker.background.repeat(
+            "letting go of partitions that nobody uses", lambda: _UNUSED_S, self.let_go
+        )
 
     async def close(self) -> None:
-        if self._sweeper is not None:
-            await self._sweeper.stop()
+        for work in (self._sweeper, self._letting_go):
+            if work is not None:
+                await work.stop()
 
     def opened(self, topic: str, topic_id: bytes, index: int) -> Partition | None:
         """Give a partition that is open already, by the name its topic is kept under or, without one, by its id."""
-        return self._open.get((topic, index)) if topic else self._open_by_id.get((topic_id, index))
+        found = self._open.get((topic, index)) if topic else self._open_by_id.get((topic_id, index))
+        if found is not None:
+            found.touched = True
+        return found
 
     def all_open(self) -> list[Partition]:
         return list(self._open.values())
@@ -83,6 +95,7 @@ class Partitions:
         key = (topic.kafka_name, index)
         found = self._open.get(key)
         if found is not None:
+            found.touched = True
             return found
         if not 0 <= index < topic.partitions:
             raise TopicNotFound(f"topic {topic.kafka_name} has no partition {index}")
@@ -143,6 +156,27 @@ class Partitions:
                 _tell(partition.topic, partition.index, error)
             await asyncio.sleep(0)
 
+    async def let_go(self) -> None:
+        """Close partitions that nobody has asked for since this was done last; who does opens them again.
+
+        Producers' states are kept with the log, as at a clean end.
+        """
+        untouched: list[Partition] = []
+        async for partition in sliced(self._open.values()):
+            if partition.is_idle and not partition.touched:
+                untouched.append(partition)
+            partition.touched = False
+        for some in batched(untouched, _CLOSED_AT_ONCE):
+            logs = []
+            for partition in some:
+                name, topic_id = partition.topic.kafka_name, partition.topic.topic_id
+                still = self._open.get((name, partition.index)) is partition
+                if still and partition.is_idle and not partition.touched:
+                    del self._open[name, partition.index], self._open_by_id[topic_id, partition.index]
+                    partition.log.on_visible = partition.log.on_taken_back = None
+                    logs.append(partition.log)
+            await self._broker.engine.let_go(logs)
+
     def _expired_ms(self) -> int:
         """Give from when on back a producer's last batch is too old for it to be remembered."""
         return self._clock() - self._broker.settings.producer_id_expiration_ms
@@ -155,7 +189,7 @@ class Partitions:
                 config.retention_ms < 0 and config.retention_bytes < 0
             ):
                 continue
-            for index in range(topic.partitions):
+            async for index in sliced(range(topic.partitions)):
                 if (topic.kafka_name, index) in self._open:
                     continue
                 try:

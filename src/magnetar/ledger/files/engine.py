@@ -83,6 +83,8 @@ class FilesEngine(LedgerEngine):
         self._flush_interval_ms = flush_interval_ms
         self._managed: dict[str, FilesManagedLedger] = {}
         self._opening: dict[str, asyncio.Future[FilesManagedLedger]] = {}
+        self._going: dict[str, asyncio.Future[None]] = {}
+        """Those that are being let go of, and when they are closed."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._unflushed: set[Path] = set()
         self._flush_timer: asyncio.TimerHandle | None = None
@@ -174,6 +176,7 @@ class FilesEngine(LedgerEngine):
         }
 
     async def open(self, name: str, policy: LedgerPolicy) -> FilesManagedLedger:
+        await self._gone(name)
         managed = self._managed.get(name)
         if managed is None:
             opening = self._opening.get(name)
@@ -367,7 +370,28 @@ class FilesEngine(LedgerEngine):
 
     # -- the end -----------------------------------------------------------------------------------------------
 
+    async def let_go(self, logs: Iterable[ManagedLedger]) -> None:
+        some = [
+            each for each in map(self._managed.get, (log.name for log in logs)) if each and each.is_unused
+        ]
+        gone = asyncio.get_running_loop().create_future()
+        names = [managed.name for managed in some]
+        self._going |= dict.fromkeys(names, gone)
+        try:
+            if some:
+                await self.close_some(some)
+        finally:
+            for name in names:
+                del self._going[name]
+            gone.set_result(None)
+
+    async def _gone(self, name: str) -> None:
+        """Return when nobody is letting go of it any more."""
+        while (going := self._going.get(name)) is not None:
+            await asyncio.shield(going)
+
     async def delete(self, name: str) -> None:
+        await self._gone(name)
         managed = self._managed.pop(name, None)
         stored = self.metadata.get(path_of(name))
         if stored is not None:

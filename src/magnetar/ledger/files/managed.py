@@ -450,6 +450,17 @@ class FilesManagedLedger(CompactingLedger):
         if self._closed is None:
             await self._engine.close_some([self])
 
+    @property
+    def is_unused(self) -> bool:
+        """Whether nobody listens to it, and nothing of it is on its way."""
+        return (
+            self._closed is None
+            and not self.watchers
+            and self.on_visible is None
+            and not self._compacting.locked()
+            and self.visible_offset == self.next_offset
+        )
+
     def stop(self) -> None:
         """Take no more appends."""
         if self._closed is None:

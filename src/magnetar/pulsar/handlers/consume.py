@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from magnetar.pulsar.connection import Connection
 
 _INT64 = 1 << 63
-_RANGES_AT_ONCE = 4096
+_RANGES_AT_ONCE = 1024
 
 
 def subscribe(
@@ -131,7 +131,7 @@ async def _ranges(command: CommandSubscribe) -> tuple[tuple[int, int], ...]:
     for each in command.keySharedMeta.hashRanges:
         ranges.append((each.start, each.end))
         if len(ranges) % _RANGES_AT_ONCE == 0:
-            await asyncio.sleep(0)  # 65,536 take tens of milliseconds
+            await asyncio.sleep(0)  # 65,536 take tens of milliseconds in all
     if not ranges:
         raise ConsumerAssignError("Ranges for KeyShared policy must not be empty.")
     return tuple(ranges)
