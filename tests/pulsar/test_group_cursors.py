@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from magnetar.broker.progress import GroupIsActive, Read
-from magnetar.ledger.cursor import Start
+from magnetar.ledger.cursor import Cursors, Start
 from magnetar.ledger.errors import StorageFailed
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.wanted import Wanted
@@ -176,3 +176,25 @@ async def test_very_many_commits_let_others_have_their_turn(
     others.cancel()
     assert turns >= commits
     assert len(both.topic.subscriptions) == commits
+
+
+async def test_a_group_commits_inside_a_batch_of_very_many_messages(both: Both) -> None:
+    """Where it is within a million messages takes a bit for each of them, and nothing beyond."""
+    messages = 1 << 20
+    body = entry(b"x", num_messages_in_batch=messages)
+    durable = both.topic.log.append((body,), messages=messages, timestamp_ms=1).durable
+    if durable is not None:
+        await durable
+    inside = 5 + messages // 2
+    both.groups.active = True
+    both.progress.committed(GROUP, both.read.topic, 0, inside)
+    await both.rounds(1)
+    subscription = both.topic.subscriptions[GROUP]
+    assert await both.cursors.offset_of(both.topic, subscription) == inside
+    ((place, remaining),) = subscription.acks.partly.items()
+    assert place[1] == 5
+    assert remaining.bit_length() == messages
+    assert remaining.bit_count() == messages - messages // 2
+    both.topic.cursors.save()
+    again = Cursors(both.topic.log, both.topic._store).open(GROUP)
+    assert again.partly == {place: remaining}
