@@ -50,6 +50,9 @@ def _json(text: str, work: Work) -> Any:
 def _check(root: Any, work: Work) -> None:
     from jsonschema.validators import Draft7Validator, validator_for
 
+    said = root.get("$schema", "") if isinstance(root, dict) else ""
+    if not isinstance(said, str):
+        raise InvalidSchema("Invalid schema of type JSON: $schema must be a string")
     draft = validator_for(root, default=Draft7Validator)
     check = _counting(validator_for(draft.META_SCHEMA, default=draft))
     _here.work = work
