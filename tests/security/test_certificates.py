@@ -42,11 +42,13 @@ def test_kafkas_clients_too(providers: str, asks: str, known: bool) -> None:
         ),
     )
     (listener,) = parse_listeners(given)
-    login = login_for(broker, listener, OPERATOR)
+    tenancy: Any = object()
+    login = login_for(broker, listener, OPERATOR, tenancy)
     assert login is not None
     assert login.is_done is known
     assert login.principal is None or login.principal.role == "admin"
     if not known:
         assert listener.sasl, "whose certificate says nothing may still come with a token"
+        assert login._tenancy is tenancy, "and is then at home in a tenant as anybody"
         with pytest.raises(AuthenticationFailed):
             authentication.by_certificate(OPERATOR)
