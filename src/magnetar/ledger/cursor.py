@@ -87,11 +87,15 @@ class Cursor:
         self._save = save
         self.properties = dict(info.properties)
         """What people say of it; whoever changes it calls `keep`."""
-        self._mark = info.mark_delete
+        ledgers = log.ledgers()
+        self._mark = _as_kept(ledgers, info.mark_delete)
         self._deleted: dict[int, Ranges] = {}
         self._next_offset: int | None = None
+        entries = {each.ledger_id: each.entries for each in ledgers}
         for lower, upper in info.ranges:
-            self._ranges(upper.ledger_id).add(lower.entry_id + 1, upper.entry_id + 1)
+            start, end = lower.entry_id + 1, min(upper.entry_id + 1, entries.get(upper.ledger_id, 0))
+            if start < end:
+                self._ranges(upper.ledger_id).add(start, end)
         self.partly: dict[tuple[int, int], int] = {
             position: remaining
             for position, remaining in info.partly
@@ -292,6 +296,18 @@ class Cursor:
         return (self._place(ledgers, one.ledger_id), one.entry_id) < (
             self._place(ledgers, other.ledger_id), other.entry_id,
         )  # fmt: skip
+
+
+def _as_kept(ledgers: list[LedgerSummary], mark: Position) -> Position:
+    """Give a mark-delete position as far as there are entries: what it was done with may be lost with the power."""
+    before = None
+    for each in ledgers:
+        if each.ledger_id > mark.ledger_id:
+            break
+        before = each
+    if before is None or (before.ledger_id == mark.ledger_id and mark.entry_id < before.entries):
+        return mark
+    return Position(before.ledger_id, before.entries - 1)
 
 
 class Cursors:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 CHECKPOINT_BYTES = 64 << 20
 CHECKPOINT_ENTRIES = 20_000
 _OFFSET = struct.Struct(">Q")
+_LEFT = "left_ledger"  # of the metadata's properties: the open ledger, which takes no more entries
 _log = logging.getLogger("magnetar.ledger")
 
 
@@ -103,6 +104,8 @@ class FilesManagedLedger(CompactingLedger):
             self._open_files[last.ledger_id] = last
             if recovery.is_lazy:
                 self._lazy.files.add(last)
+            if recovery.may_have_lost:
+                self._info.properties[_LEFT] = str(last.ledger_id)
             # Not the end of what was read: one crash after the other would each read what all before it had read.
             self._checked_bytes, self._checked_entries = recovery.checked
             self.next_offset = max(self.next_offset, last.index.next_offset)
@@ -241,7 +244,8 @@ class FilesManagedLedger(CompactingLedger):
         index = writer.index
         full = index.end >= policy.max_ledger_bytes > 0 or index.entries >= policy.max_ledger_entries > 0
         aged = now_ms - self._info.ledgers[-1].created_ms >= policy.max_ledger_ms > 0
-        if not index.entries or not (full or aged):
+        is_left = _LEFT in self._info.properties
+        if not is_left and (not index.entries or not (full or aged)):
             return writer
         if (error := self.write_gathered()) is not None:
             raise error
@@ -255,10 +259,13 @@ class FilesManagedLedger(CompactingLedger):
         summary = LedgerSummary(engine.new_ledger_id(), self.next_offset, created_ms=now_ms)
         LedgerFile.create(engine.disk, ledger_path(engine.root, summary.ledger_id), summary.ledger_id, now_ms)
         self._info.ledgers.append(summary)
+        was_left = self._info.properties.pop(_LEFT, None)
         try:
             self.save()
         except BaseException:
             self._info.ledgers.pop()
+            if was_left is not None:
+                self._info.properties[_LEFT] = was_left
             engine.remove_later([summary.ledger_id])
             raise
         new = engine.ledger_file(summary.ledger_id, self.next_offset)

@@ -30,7 +30,8 @@ class Recovery:
     ``last`` is the index of the open ledger, ``checked`` the bytes and entries of it that its index file covers,
     ``kept`` the newest index file (ledger id, end, attachment),
     ``changed`` tells that the metadata must be written, and ``dropped`` which ledgers' files may go after that;
-    ``is_lazy`` that the open ledger's end may only be in the page cache.
+    ``is_lazy`` that the open ledger's end may only be in the page cache, ``may_have_lost`` that it may have had entries
+    which the power took: others must not get their places, for cursors and clients may name them.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Recovery:
         self.last: SparseIndex | None = None
         self.checked = 0, 0
         self.kept: tuple[int, int, bytes] | None = None
-        self.changed = self.is_lazy = False
+        self.changed = self.is_lazy = self.may_have_lost = False
         self.dropped: list[int] = []
         self._disk = disk
         self._root = root
@@ -120,6 +121,7 @@ class Recovery:
         try:
             if index.end == file.size() == closed:
                 return
+            self.may_have_lost = self._may_have_holes
             end = scan(file, index, path, whole_until=whole_until, may_have_holes=self._may_have_holes)
             if end < file.size():
                 extra = {"file": str(path), "at": end, "bytes": file.size() - end}
