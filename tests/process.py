@@ -136,6 +136,7 @@ def environment() -> dict[str, str]:
         "MAGNETAR_EXAMPLES",
         "MAGNETAR_DAMAGED_REQUESTS",
         "MAGNETAR_CONVERSATIONS",
+        "MAGNETAR_REGISTRY_REQUESTS",
     )
     return {name: value for name, value in os.environ.items() if name not in ours}
 
