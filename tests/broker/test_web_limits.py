@@ -12,10 +12,12 @@ import pytest
 from magnetar.broker import web
 from magnetar.broker.core import Broker
 from magnetar.broker.listeners import parse_listeners
+from magnetar.broker.pulsar_listeners import parse_pulsar_listeners, parse_web_listeners
 from magnetar.broker.settings import Settings
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.metadata import MemoryStore
+from magnetar.pulsar.handler import PulsarProtocolHandler
 from magnetar.schema_registry.handler import SchemaRegistryHandler
 from tests.security.matrix.house import Transport
 from tests.security.signing import SECRET_URL, token
@@ -72,12 +74,12 @@ def seen() -> Seen:
 
 
 async def test_all_protocols_share_the_number_of_connections(seen: Seen) -> None:
-    house = House(seen, max_connections="4")
+    house = House(seen, max_connections="5", pulsar_listeners="pulsar://127.0.0.1:6650")
     await house.broker.engine.start()
     await house.broker.start()
-    kafka, registry = KafkaProtocolHandler(), SchemaRegistryHandler()
-    (listener,) = parse_listeners(house.settings)
-    for handler in (kafka, registry):
+    kafka, registry, pulsar = KafkaProtocolHandler(), SchemaRegistryHandler(), PulsarProtocolHandler()
+    (listener,), (pulsars,) = parse_listeners(house.settings), parse_pulsar_listeners(house.settings)
+    for handler in (kafka, registry, pulsar):
         handler.initialize(house.settings)
         await handler.start(house.broker)
 
@@ -85,6 +87,7 @@ async def test_all_protocols_share_the_number_of_connections(seen: Seen) -> None
         yield house.server.connection()
         yield kafka.new_connection(listener)
         yield registry.new_connection(listener)
+        yield pulsar.new_connection(pulsars)
 
     kept = [connect(protocol)[1] for protocol in each()] + [connect(house.server.connection())[1]]
     assert not any(transport.closed for transport in kept)
@@ -94,8 +97,8 @@ async def test_all_protocols_share_the_number_of_connections(seen: Seen) -> None
     kept[1].close()
     await turns()
     assert not connect(house.server.connection())[1].closed, "one has left, so one may come"
-    await registry.close()
-    await kafka.close()
+    for handler in (registry, kafka, pulsar):
+        await handler.close()
 
 
 async def test_nobody_has_all_connections_from_one_address(seen: Seen) -> None:
@@ -197,8 +200,6 @@ async def test_bodies_are_counted_and_wait_for_room(seen: Seen) -> None:
 
 @pytest.mark.parametrize("shown", [b"", b"authorization: Bearer nonsense\r\n"])
 async def test_of_strangers_no_body_is_read(shown: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    from magnetar.pulsar.handler import PulsarProtocolHandler
-
     texts = {
         "authentication_enabled": "true",
         "token_secret_key": SECRET_URL,
@@ -212,8 +213,6 @@ async def test_of_strangers_no_body_is_read(shown: bytes, monkeypatch: pytest.Mo
     pulsar = PulsarProtocolHandler()
     pulsar.initialize(house.settings)
     await pulsar.start(house.broker)
-    from magnetar.broker.pulsar_listeners import parse_web_listeners
-
     (listener,) = parse_web_listeners(house.settings)
     path = b"/admin/v2/namespaces/public/default/retention"
     slept: list[float] = []

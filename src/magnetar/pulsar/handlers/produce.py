@@ -64,6 +64,9 @@ async def _produce(connection: Connection, command: CommandProducer) -> None:
     name = PulsarName.parse(command.topic)
     if connection.access is not None and not connection.access.produces(name.topic):
         raise NotAuthorized(f"Role {connection.role} is not authorized to produce to {name.topic}")
+    first = command.initial_subscription_name
+    if first and connection.access is not None and not connection.access.consumes(name.topic, first):
+        raise NotAuthorized(f"Role {connection.role} is not authorized to subscribe to {name.topic}")
     if command.txn_enabled:
         raise NotAllowed("Transaction manager is not started or not enabled")
     topic = await services.topics.any(name, create=True)
@@ -71,7 +74,6 @@ async def _produce(connection: Connection, command: CommandProducer) -> None:
         await backlog.check_producer(topic, services.clock())
     schema = command.schema if command.HasField("schema") else None
     version = await services.schemas.for_producer(topic.topic.name, schema, connection.role)
-    first = command.initial_subscription_name
     if first and isinstance(topic, PulsarTopic) and first not in topic.subscriptions:
         await topic.subscription(Wanted(first, SubType.Exclusive, True, Start.earliest))
     given = bool(command.producer_name) and command.user_provided_producer_name
