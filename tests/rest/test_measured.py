@@ -159,6 +159,8 @@ def test_where_reading_is(client: pulsar.Client, http: httpx.Client, topic: str)
     entry = int(found["readPosition"].split(":")[1])
     assert entry > 1
     assert found["numberOfEntriesSinceFirstNotAckedMessage"] == entry - 1
+    assert not found["waitingReadOp"]  # the consumer has no room
+    assert not found["subscriptionHavePendingRead"]
     for name in ("properties", "pendingReadOps", "lastLedgerSwitchTimestamp"):
         assert name not in found  # nothing stands behind them here
     for _ in range(4):
