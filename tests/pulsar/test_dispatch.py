@@ -278,7 +278,10 @@ async def test_damage_is_not_passed_over() -> None:
     assert home.subscription.backlog == 4
 
 
-async def test_a_disk_that_fails_for_a_while_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("failure", [StorageFailed("for a test"), KeyError("of our own making")])
+async def test_what_fails_for_a_while_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
     home = await house("shared")
     for number in range(10):
         home.write(number)
@@ -290,7 +293,7 @@ async def test_a_disk_that_fails_for_a_while_loses_nothing(monkeypatch: pytest.M
         nonlocal failures
         failures -= 1
         if failures >= 0:
-            raise StorageFailed("for a test")
+            raise failure
         return await read(*args, **kwargs)  # type: ignore[arg-type]
 
     monkeypatch.setattr(home.log, "read", fails_once)

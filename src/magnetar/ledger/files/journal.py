@@ -300,7 +300,10 @@ class Journal:
         """Wait until all is written and no segment is being flushed; let the files go."""
         while self._running or self._begins_soon:
             if self._running:
-                await asyncio.wait([asyncio.wrap_future(each) for each in self._running])
+                # What fails is told by `fail`.
+                await asyncio.gather(
+                    *(asyncio.wrap_future(each) for each in self._running), return_exceptions=True
+                )
             await asyncio.sleep(0)
         if self._kernel is not None:
             self._kernel.close()

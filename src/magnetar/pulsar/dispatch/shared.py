@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from magnetar.ledger.cursor import Cursor
-from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import Position
 from magnetar.pulsar.dispatch.base import SubType, foremost
 from magnetar.pulsar.dispatch.consumer import Consumer, Pending
@@ -21,7 +20,6 @@ from magnetar.pulsar.dispatch.outbox import Outbox
 from magnetar.pulsar.dispatch.reading import READ_BYTES, Readings
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.errors import NotAllowed
-from magnetar.records.errors import RecordsError
 
 _MOST_REPLAYED_AT_ONCE = 200
 _TICK_S = 0.001
@@ -145,7 +143,7 @@ class Shared(Subscription):
         generation = self._reading.generation
         try:
             found = await self._read_again(taken)
-        except (LedgerError, RecordsError):
+        except Exception:
             self._put_back(taken)
             raise
         if generation != self._reading.generation:

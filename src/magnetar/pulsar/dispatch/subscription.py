@@ -81,7 +81,7 @@ class Subscription(AnySubscription):
                 self._retry_s = _FIRST_RETRY_S
                 if not self._again:
                     break
-        except (LedgerError, RecordsError) as error:
+        except Exception as error:  # nobody waits for this: left alone, its consumers would get nothing more
             self._try_later(error)
         finally:
             self._pumping = None
@@ -91,8 +91,9 @@ class Subscription(AnySubscription):
         if self._closed:
             return
         _log.error(
-            "subscription %s of %s cannot go on: %s; it is tried again", self.name, self._log.name, error
-        )
+            "subscription %s of %s cannot go on: %s; it is tried again", self.name, self._log.name, error,
+            exc_info=None if isinstance(error, LedgerError | RecordsError) else error,
+        )  # fmt: skip
         self._retry = asyncio.get_running_loop().call_later(self._retry_s, self._tried)
         self._retry_s = min(2 * self._retry_s, _LAST_RETRY_S)
 
