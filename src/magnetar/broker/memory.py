@@ -56,7 +56,7 @@ class MemoryBudget:
     @property
     def is_short(self) -> bool:
         """Whether somebody waits for room."""
-        return self._known.is_short or self._strangers.is_short
+        return bool(self._known.waiting or self._strangers.waiting)
 
     def account(self, resume: Callable[[], None], *, known: bool) -> Account:
         """Give a connection's account; ``resume`` is called when it is worth to ask `Account.may_take_more` again.
@@ -65,12 +65,9 @@ class MemoryBudget:
         """
         return Account(self, self._known if known else self._strangers, resume)
 
-    def _changed(self, nbytes: int) -> None:
-        self.held_bytes += nbytes
-        assert self.held_bytes >= 0
-        if nbytes < 0:
-            self._known.wake()
-            self._strangers.wake()
+    def _wake(self) -> None:
+        self._known.wake()
+        self._strangers.wake()
 
     def _call_later(self, function: Callable[[], None]) -> None:
         if self._later is not None:
@@ -102,11 +99,17 @@ class Account:
             return
         self.held_bytes += nbytes
         assert self.held_bytes >= 0
-        self._part.changed(self, nbytes)
-        self._budget._changed(nbytes)
+        part, budget = self._part, self._budget
+        part.held_bytes += nbytes
+        budget.held_bytes += nbytes
+        if nbytes < 0 and (part.finishing is self or budget.is_short):
+            part.given_back(self)
+            budget._wake()
 
     def may_take_more(self) -> bool:
         """Tell whether more may be kept for this connection; if not, ``resume`` is called when there may be room."""
+        if self.held_bytes <= LEAST_BYTES and not self._part.waiting:
+            return True
         return self._closed or self._part.may_take_more(self)
 
     def login(self) -> None:
@@ -115,7 +118,7 @@ class Account:
             return
         self._part.leave(self)
         self._part = self._budget._known
-        self._part.changed(self, self.held_bytes)
+        self._part.held_bytes += self.held_bytes
         # It may have waited for the strangers' room; nobody would tell it any more.
         self._budget._call_later(self.resume)
 
@@ -125,8 +128,9 @@ class Account:
             return
         self._closed = True
         held, self.held_bytes = self.held_bytes, 0
+        self._budget.held_bytes -= held
         self._part.leave(self, held)
-        self._budget._changed(-held)
+        self._budget._wake()
 
 
 class _Part:
@@ -136,36 +140,32 @@ class _Part:
         self._budget = budget
         self._limit = limit_bytes
         self._fair = max(limit_bytes // _FAIR_PARTS, LEAST_BYTES)
-        self._held = 0
-        self._finishing: Account | None = None
+        self.held_bytes = 0
+        self.finishing: Account | None = None
         self._finishing_from = 0  # what it held when it was chosen
-        self._waiting: dict[Account, None] = {}  # in their order
+        self.waiting: dict[Account, None] = {}  # in their order
         self._to_wake = 0
         self._waking = False
 
-    @property
-    def is_short(self) -> bool:
-        return bool(self._waiting)
-
-    def changed(self, account: Account, nbytes: int) -> None:
-        self._held += nbytes
-        if nbytes < 0 and account is self._finishing and account.held_bytes < self._finishing_from:
-            self._finishing = None  # what had half come is done with
+    def given_back(self, account: Account) -> None:
+        """An account holds less than before."""
+        if account is self.finishing and account.held_bytes < self._finishing_from:
+            self.finishing = None  # what had half come is done with
 
     def leave(self, account: Account, held_bytes: int | None = None) -> None:
         """Let go of an account, and of what it held."""
-        self._held -= account.held_bytes if held_bytes is None else held_bytes
-        assert self._held >= 0
-        self._waiting.pop(account, None)
-        if account is self._finishing:
-            self._finishing = None
+        self.held_bytes -= account.held_bytes if held_bytes is None else held_bytes
+        assert self.held_bytes >= 0
+        self.waiting.pop(account, None)
+        if account is self.finishing:
+            self.finishing = None
         self.wake()
 
     def may_take_more(self, account: Account) -> bool:
         if self._has_room_for(account):
-            self._waiting.pop(account, None)
+            self.waiting.pop(account, None)
             return True
-        self._waiting[account] = None
+        self.waiting[account] = None
         return False
 
     def _has_room_for(self, account: Account) -> bool:
@@ -175,19 +175,19 @@ class _Part:
         used = self._used
         if used < 0.5 or (used < 1 and held < self._fair):
             return True
-        if self._finishing is None:
-            self._finishing, self._finishing_from = account, held
-        if account is not self._finishing:
+        if self.finishing is None:
+            self.finishing, self._finishing_from = account, held
+        if account is not self.finishing:
             return False
         return not budget.is_full or budget.held_bytes - held <= SPARE_BYTES // 2
 
     def wake(self) -> None:
         """Something was given back: have those who wait ask again, a few in each turn of the loop."""
-        if not self._waiting:
+        if not self.waiting:
             return
-        if self._finishing is not None and self._finishing not in self._waiting and self._used >= 1:
+        if self.finishing is not None and self.finishing not in self.waiting and self._used >= 1:
             return  # nobody else may go on, and it does already
-        self._to_wake = len(self._waiting)
+        self._to_wake = len(self.waiting)
         if not self._waking:
             self._waking = True
             self._budget._call_later(self._wake_some)
@@ -196,15 +196,15 @@ class _Part:
     def _used(self) -> float:
         """How much of this part, or of all, whichever is scarcer."""
         budget = self._budget
-        return max(self._held / self._limit, budget.held_bytes / budget.limit_bytes)
+        return max(self.held_bytes / self._limit, budget.held_bytes / budget.limit_bytes)
 
     def _wake_some(self) -> None:
-        count = min(self._to_wake, len(self._waiting), _WOKEN_AT_ONCE)
-        woken = [account for account, _ in zip(self._waiting, range(count), strict=False)]
+        count = min(self._to_wake, len(self.waiting), _WOKEN_AT_ONCE)
+        woken = [account for account, _ in zip(self.waiting, range(count), strict=False)]
         self._to_wake -= count
         for account in woken:
-            if self._waiting.pop(account, self) is None:
+            if self.waiting.pop(account, self) is None:
                 account.resume()
-        self._waking = bool(self._to_wake > 0 and self._waiting)
+        self._waking = bool(self._to_wake > 0 and self.waiting)
         if self._waking:
             self._budget._call_later(self._wake_some)

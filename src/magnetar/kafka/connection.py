@@ -164,7 +164,9 @@ class Conversation:
                 if frame is None:
                     break
                 self._begin(frame)
-                if perf_counter() > self._yields_at or self._ready_bytes > MOST_READY_BYTES:
+                if frames.waiting and (
+                    perf_counter() > self._yields_at or self._ready_bytes > MOST_READY_BYTES
+                ):
                     return False
         finally:
             self._written(engine.end_turn())

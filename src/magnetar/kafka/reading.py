@@ -50,6 +50,8 @@ class Reading:
         """Go to the state that the facts ask for; so many requests wait."""
         if self.state is State.ENDED:
             return
+        if self.state is State.READING and waiting <= self.most_waiting and self._may_take_more():
+            return  # nearly always
         if waiting > self.most_waiting:
             self._go_to(State.CROWDED)
         elif self._may_take_more():

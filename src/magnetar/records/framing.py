@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from struct import Struct
 from typing import Any, ClassVar
 
@@ -21,6 +22,7 @@ SCRATCH_BYTES = 256 * 1024
 MOST_CUT = 64
 """So many frames are cut ahead of who takes them: each is objects, beside its bytes."""
 FIRST_PIECE_BYTES = 256 * 1024
+_MAPPED_FROM_BYTES = 4 << 20
 
 
 def scratch_buffer() -> bytearray:
@@ -95,7 +97,9 @@ class SizedFrames(ABC):
         held = self._whole_bytes + len(self._rest)
         if self._uncut is not None:
             held += len(self._uncut)
-        return held if self._big is None else held + len(self._big)
+        if self._big is not None:
+            held += self._filled if len(self._big) > 4 * _MAPPED_FROM_BYTES else len(self._big)
+        return held
 
     @property
     def is_amid_frame(self) -> bool:
@@ -174,6 +178,10 @@ class SizedFrames(ABC):
 
     def _grown(self, full: memoryview) -> memoryview:
         # A new buffer and a copy: the event loop may still hold a view of the old one, which forbids to resize.
-        larger = memoryview(bytearray(min(self._size, 4 * len(full))))
+        if len(full) >= _MAPPED_FROM_BYTES:
+            # Pages that nobody has written to take no memory; so it need not grow, and be copied, any more.
+            larger = memoryview(mmap(-1, self._size, flags=MAP_PRIVATE | MAP_ANONYMOUS))
+        else:
+            larger = memoryview(bytearray(min(self._size, 4 * len(full))))
         larger[: len(full)] = full
         return larger
