@@ -19,7 +19,7 @@ from magnetar.metadata.seal import SEAL_BYTES
 from tests.crash import faults
 
 DRIVER = Path(__file__).with_name("fault_driver.py")
-STEP = int(os.environ.get("MAGNETAR_FAULT_STEP", "24"))
+STEP = int(os.environ.get("MAGNETAR_FAULT_STEP", "48"))
 
 
 def run(step: int, *errors: str) -> str:
@@ -51,7 +51,7 @@ def test_some_calls_that_fail() -> None:
 
 @pytest.mark.slow
 def test_many_calls_that_fail() -> None:
-    assert " cases, " in run(max(1, STEP // 4), "ENOSPC", "EIO", "short", "EDQUOT", "EROFS", "EMFILE")
+    assert " cases, " in run(max(1, STEP // 8), "ENOSPC", "EIO", "short", "EDQUOT", "EROFS", "EMFILE")
 
 
 def test_a_seal_that_cannot_follow_undoes_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
