@@ -164,14 +164,15 @@ def values(answer: Any) -> list[bytes]:
 
 
 @pytest.fixture
-async def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[House]:
-    # On a busy machine a turn may be over sooner than all has arrived; what happens then is tested elsewhere.
-    for module in (connection, produce):
-        monkeypatch.setattr(module, "MOST_SECONDS", 60.0)
-    house = House(tmp_path)
-    await house.begin()
-    yield house
-    await house.end()
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    with pytest.MonkeyPatch.context() as patch:
+        # On a busy machine a turn may be over sooner than all has arrived; what happens then is tested elsewhere.
+        for module in (connection, produce):
+            patch.setattr(module, "MOST_SECONDS", 60.0)
+        house = House(tmp_path)
+        await house.begin()
+        yield house
+        await house.end()
 
 
 async def test_requests_that_arrive_together_take_one_write_for_each_partition(house: House) -> None:
