@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 
@@ -18,6 +19,7 @@ from magnetar.records.varint import encode_unsigned, encode_zigzag
 
 pytest.importorskip("numba")
 
+EXAMPLES = int(os.environ.get("MAGNETAR_EXAMPLES", "250"))
 NUMBERS = st.one_of(st.integers(-3, 130), st.integers(-(1 << 36), 1 << 36), st.integers(-(1 << 70), 1 << 70))
 FIELDS = st.one_of(st.none(), st.binary(max_size=3), st.binary(min_size=60, max_size=140))
 TIMES = st.one_of(st.integers(-70, 200), st.integers(-(1 << 50), 1 << 50), st.integers(-(1 << 69), 1 << 69))
@@ -68,7 +70,7 @@ def said(body: bytes, count: int) -> int:
         return NOT_WELL
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(given=bodies())
 def test_the_machine_says_what_the_plain_check_says(least_time: LeastTime, given: tuple[bytes, int]) -> None:
     assert least_time(*given) == said(*given)
