@@ -32,7 +32,7 @@ from magnetar.broker.idle_poll import IdlePoll
 from magnetar.broker.memory import MemoryBudget
 from magnetar.broker.names import CONSUMER_OFFSETS, INTERNAL_TOPICS, Naming, TopicName
 from magnetar.broker.namespaces import Namespaces
-from magnetar.broker.policies import NamespacePolicies
+from magnetar.broker.policies import AutoTopics, NamespacePolicies
 from magnetar.broker.progress import Progress
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
@@ -299,14 +299,24 @@ class Broker:
         if there + new.partitions > most:
             raise TooManyTopics("Exceed maximum number of topics in namespace.")
 
+    def auto_topics(self, name: TopicName) -> AutoTopics:
+        """Give whether and how a topic is made by asking for it: as its namespace says, otherwise the settings."""
+        known = name.namespace_name in self.namespaces
+        said = self.namespaces.policies(name.namespace_name).auto_topics if known else None
+        return AutoTopics(self.settings.auto_create_topics_enable) if said is None else said
+
     async def auto_create(self, name: str) -> Topic | None:
         """Make an unknown topic that a client asked for, or give None where settings forbid it."""
-        if not self.settings.auto_create_topics_enable:
-            return None
         if name in INTERNAL_TOPICS:
-            return await self.create_internal(name)
+            return await self.create_internal(name) if self.settings.auto_create_topics_enable else None
+        parsed = self.naming.parse(name)
+        wanted = self.auto_topics(parsed)
+        if not wanted.allowed:
+            return None
         try:
-            return await self.create_topic(name)
+            return await self.create_topic(
+                parsed, wanted.partitions, partitioned=wanted.partitions is not None
+            )
         except TopicExists:
             return self.get(name)
 

@@ -98,6 +98,13 @@ class PulsarSettings(PulsarLimitSettings):
         rule=at_least(0),
         pulsar=("subscriptionPatternMaxLength",),
     )
+    allow_auto_subscription_creation: bool = setting(
+        True,
+        Kind.BOOLEAN,
+        "Whether a durable subscription is made when a consumer first asks for it, where its namespace does not say.",
+        dynamic=True,
+        pulsar=("allowAutoSubscriptionCreation",),
+    )
     broker_deduplication_enabled: bool = setting(
         False,
         Kind.BOOLEAN,

@@ -2,17 +2,87 @@
 
 from __future__ import annotations
 
+from magnetar.broker.auth.authorization import Right
+from magnetar.broker.names import TopicName
+from magnetar.broker.policies import NamespacePolicies
 from magnetar.pulsar.connection import AnyTopic
+from magnetar.pulsar.deduplication import CURSOR as DEDUPLICATION_CURSOR
 from magnetar.pulsar.dispatch.consumer import Consumer
-from magnetar.pulsar.errors import ConsumerBusy, NotAllowed, ProducerBusy, PulsarError
+from magnetar.pulsar.errors import (
+    ConsumerBusy,
+    IncompatibleSchema,
+    NotAllowed,
+    NotAuthorized,
+    ProducerBusy,
+    PulsarError,
+    SubscriptionNotFound,
+)
+from magnetar.pulsar.schemas import NO_SCHEMA
+from magnetar.pulsar.services import Services
+from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.topics import PulsarTopics
-from magnetar.pulsar.wire.pulsar_pb2 import ServerError
+from magnetar.pulsar.wire.pulsar_pb2 import Schema, ServerError
+
+_REPLICATORS = "pulsar.repl."
+"""How the names of Pulsar's own subscriptions for other clusters begin."""
 
 
 def check_open(topics: PulsarTopics, topic: AnyTopic) -> None:
     """Raise ``PulsarError`` if a topic was closed or deleted while somebody was on the way to it."""
     if not topics.holds(topic):
         raise PulsarError(f"Topic {topic.name} was closed, come again", ServerError.ServiceNotReady)
+
+
+def check_encryption(policies: NamespacePolicies, topic: AnyTopic, *, is_encrypted: bool) -> None:
+    """Raise ``PulsarError`` for a producer in the clear where the namespace requires encryption."""
+    if policies.requires_encryption and not is_encrypted:
+        raise PulsarError(f"Encryption is required in {topic.name}", ServerError.MetadataError)
+
+
+def check_schema(services: Services, topic: TopicName, schema: Schema | None, *, produces: bool) -> None:
+    """Raise ``IncompatibleSchema`` for a producer without a schema where the topic's is enforced, or for one that only
+    an administrator may bring."""
+    namespaces = services.broker.namespaces
+    if topic.namespace_name not in namespaces:
+        return
+    policies = namespaces.policies(topic.namespace_name)
+    has_none = schema is None or schema.type in NO_SCHEMA
+    if has_none or schema is None:
+        if produces and policies.enforces_schemas and services.schemas.latest(topic) is not None:
+            raise IncompatibleSchema(
+                "Producers cannot connect or send message without a schema to topics with a schema"
+            )
+    elif (
+        policies.keeps_schemas
+        and (produces or services.schemas.latest(topic) is None)
+        and services.schemas.find(topic, schema) is None
+    ):
+        raise IncompatibleSchema("Schema not found and schema auto updating is disabled.")
+
+
+def check_subscription(services: Services, topic: AnyTopic, name: str, role: str, *, durable: bool) -> None:
+    """Raise ``PulsarError`` for a subscription that is not a client's to have, or may not be made by asking for it."""
+    if name == DEDUPLICATION_CURSOR or name.startswith(_REPLICATORS):
+        raise PulsarError("Subscription with reserved subscription name attempted", ServerError.ProducerBusy)
+    broker = services.broker
+    policies = broker.topic_policies(topic.topic)
+    if broker.security.authorization.enabled and policies.prefixes_subscriptions:
+        check_prefix(services, topic.topic.name, name, role)
+    allowed = policies.allows_auto_subscriptions
+    allowed = broker.settings.allow_auto_subscription_creation if allowed is None else allowed
+    is_new = isinstance(topic, PulsarTopic) and name not in topic.subscriptions
+    if durable and is_new and not allowed:
+        raise SubscriptionNotFound("Subscription does not exist")
+
+
+def check_prefix(services: Services, topic: TopicName, name: str, role: str) -> None:
+    """Raise ``NotAuthorized`` for a subscription that does not begin with the role's name; super users are free."""
+    authorization = services.broker.security.authorization
+    if not name.startswith(role) and not authorization.may(role, Right.operate):
+        raise NotAuthorized(
+            f"Failed to create consumer - The subscription name needs to be prefixed by the authentication role, "
+            f"like {role}-xxxx for topic: {topic}"
+        )
 
 
 def check_producer(topic: AnyTopic, name: str) -> None:

@@ -159,6 +159,14 @@ class NonPersistentTopic:
         return now_ms - self._used_ms > _IDLE_MS
 
 
+def check_namespace(broker: Broker, name: PulsarName) -> None:
+    """Raise ``NamespaceNotFound`` for a topic whose tenant or namespace is not there: asking makes topics alone."""
+    if name.topic.namespace_name not in broker.namespaces:
+        raise NamespaceNotFound(
+            f"Topic {name} not found: namespace {name.topic.namespace_name} does not exist"
+        )
+
+
 class NonPersistentTopics:
     """All of this broker's."""
 
@@ -224,11 +232,9 @@ class NonPersistentTopics:
             raise NotAllowed("Broker is not configured to serve non-persistent topics")
         topic = self.find(name)
         if topic is None:
-            if (
-                name.partition is not None
-                or not create
-                or not self._broker.settings.auto_create_topics_enable
-            ):
+            check_namespace(self._broker, name)
+            wanted = self._broker.auto_topics(name.topic)
+            if name.partition is not None or not create or not wanted.allowed:
                 raise TopicNotFound(f"Topic {name} does not exist")
             return self.create(name.topic)
         if name.partition is None and topic.partitions > 1:

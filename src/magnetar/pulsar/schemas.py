@@ -34,7 +34,7 @@ from magnetar.schema_registry.work import TooComplex, Work
 from magnetar.schema_registry.workshop import Locks, Workshop
 
 _ROOT = "/schemas"
-_NO_SCHEMA = frozenset((wire.Schema.Type.Value("None"), wire.Schema.AutoConsume))
+NO_SCHEMA = frozenset((wire.Schema.Type.Value("None"), wire.Schema.AutoConsume))
 MOST_TOPIC_BYTES = 4 << 20
 """Of all definitions of one topic: they are written together."""
 Check = Callable[[Understood, Sequence[Callable[[], Understood]], Strategy, Work], None]
@@ -152,14 +152,14 @@ class Schemas:
         """Give the version that a producer's schema has, made if it is new; raise ``IncompatibleSchema``."""
         if schema is not None and schema.type == wire.Schema.AutoConsume:
             raise IncompatibleSchema("Schema AUTO_CONSUME is a client-side schema type")
-        if schema is None or schema.type in _NO_SCHEMA:
+        if schema is None or schema.type in NO_SCHEMA:
             latest = self.latest(topic)
             return latest.wire_version if latest is not None else b""
         return (await self.add(topic, schema, role)).wire_version
 
     async def for_consumer(self, topic: TopicName, schema: wire.Schema | None, role: str) -> None:
         """Take a consumer's schema as the topic's first, or raise ``IncompatibleSchema`` if it does not go with it."""
-        if schema is None or schema.type in _NO_SCHEMA:
+        if schema is None or schema.type in NO_SCHEMA:
             return
         latest, strategy = self.latest(topic), self.strategy(topic)
         if latest is None:

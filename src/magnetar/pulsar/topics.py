@@ -20,7 +20,7 @@ from magnetar.pulsar.dispatch.deliveries import Conversions
 from magnetar.pulsar.dispatch.reading import Limits
 from magnetar.pulsar.errors import NotAllowed
 from magnetar.pulsar.names import PulsarName, names_of
-from magnetar.pulsar.non_persistent import NonPersistentTopic, NonPersistentTopics
+from magnetar.pulsar.non_persistent import NonPersistentTopic, NonPersistentTopics, check_namespace
 from magnetar.pulsar.policies import TopicPolicies
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.errors import RecordsError
@@ -137,10 +137,14 @@ class PulsarTopics:
         return await self.open(topic, index)
 
     async def _create(self, name: PulsarName, create: bool) -> Topic:
-        if name.partition is not None or not create or not self._broker.settings.auto_create_topics_enable:
+        check_namespace(self._broker, name)
+        wanted = self._broker.auto_topics(name.topic)
+        if name.partition is not None or not create or not wanted.allowed:
             raise TopicNotFound(f"Topic {name} does not exist")
         try:
-            return await self._broker.create_topic(name.topic, 1)
+            return await self._broker.create_topic(
+                name.topic, wanted.partitions or 1, partitioned=wanted.partitions is not None
+            )
         except TopicExists:
             return self._broker.topic(str(name.topic))
 

@@ -45,6 +45,10 @@ class InternalTopic(Exception):
     """Only the coordinators write their topics; a client's records there would change or spoil groups."""
 
 
+class EncryptionRequired(Exception):
+    """The topic's namespace takes messages that their producer encrypted, which Kafka's clients do not."""
+
+
 async def produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
     """Store what can be stored and answer for each partition; give None if the client wants no answer.
 
@@ -71,6 +75,8 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
                 partition = context.kafka.partitions.opened(topic.name, topic.topic_id, asked.index)
                 if partition is None:
                     partition = await find_partition(context, topic.name, topic.topic_id, asked.index)
+                if context.kafka.broker.topic_policies(partition.topic).requires_encryption:
+                    raise EncryptionRequired(f"Encryption is required in {partition.topic.kafka_name}")
                 draft = partition.check(_records(asked, partition, context.api_version))
                 produced = partition.produce(draft if isinstance(draft, Draft) else await draft)
             except Exception as error:
@@ -114,6 +120,7 @@ def _records(asked: PartitionProduceData, partition: Partition, version: int) ->
 
 _OWN_CODES: dict[type[BaseException], ErrorCode] = {
     InternalTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    EncryptionRequired: ErrorCode.POLICY_VIOLATION,
     UnsupportedTransaction: ErrorCode.INVALID_TXN_STATE,
 }
 

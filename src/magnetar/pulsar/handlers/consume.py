@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.errors import TopicNotFound
 from magnetar.ledger.cursor import Start
-from magnetar.pulsar.admission import check_consumer, check_open, check_subscribe_rate
+from magnetar.pulsar.admission import (
+    check_consumer,
+    check_open,
+    check_schema,
+    check_subscribe_rate,
+    check_subscription,
+)
 from magnetar.pulsar.connection import Consuming
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.consumer import Consumer
@@ -66,7 +72,9 @@ async def _subscribe(connection: Connection, command: CommandSubscribe) -> None:
     ranges = await _ranges(command)
     topic = await services.topics.any(name, create=True)
     schema = command.schema if command.HasField("schema") else None
+    check_schema(services, topic.topic.name, schema, produces=False)
     await services.schemas.for_consumer(topic.topic.name, schema, connection.role)
+    check_subscription(services, topic, command.subscription, connection.role, durable=command.durable)
     check_consumer(topic, command.subscription)
     subscription = await topic.subscription(_wanted(connection, command))
     consumer = Consumer(

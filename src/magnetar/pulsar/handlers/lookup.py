@@ -8,6 +8,7 @@ from magnetar.broker.errors import NamespaceNotFound, TopicNotFound
 from magnetar.broker.names import TopicName
 from magnetar.pulsar.errors import NotAuthorized, PulsarError
 from magnetar.pulsar.names import PulsarName
+from magnetar.pulsar.non_persistent import check_namespace
 from magnetar.pulsar.wire.pulsar_pb2 import (
     BaseCommand,
     CommandLookupTopic,
@@ -33,6 +34,8 @@ def lookup(connection: Connection, command: CommandLookupTopic, entry: memoryvie
     """This broker serves every topic there is or may be."""
     name = PulsarName.parse(command.topic)
     check_look_up(connection, name.topic)
+    if connection.services.topics.find(name) is None:
+        check_namespace(connection.services.broker, name)
     listener = command.advertised_listener_name
     if listener and listener.upper() != connection.listener.name:
         raise PulsarError(f"the broker do not have {listener} listener", ServerError.MetadataError)
@@ -59,29 +62,32 @@ def lookup_refused(command: CommandLookupTopic, code: ServerError, message: str)
     return answer
 
 
-def partitioned_metadata(
+async def partitioned_metadata(
     connection: Connection, command: CommandPartitionedTopicMetadata, entry: memoryview
 ) -> None:
     """Give the number of partitions; 0 for a topic that is not partitioned, or is still to be made."""
     name = PulsarName.parse(command.topic)
     check_look_up(connection, name.topic)
-    topic = connection.services.topics.find(name)
-    partitions = 0
-    if topic is not None and name.partition is None:
-        partitions = topic.partitions if topic.partitioned else 0
-    elif topic is None and not _may_come(connection, command):
-        raise TopicNotFound(f"Topic {name} does not exist")
+    broker, topics = connection.services.broker, connection.services.topics
+    topic = topics.find(name)
+    if topic is None:
+        check_namespace(broker, name)
+        wanted = broker.auto_topics(name.topic)
+        if not (wanted.allowed and command.metadata_auto_creation_enabled):
+            raise TopicNotFound(f"Topic {name} does not exist")
+        if wanted.partitions is not None and name.persistent and name.partition is None:
+            topic = await broker.auto_create(
+                str(name.topic)
+            )  # as Pulsar does where they are to have partitions
     answer = BaseCommand(type=BaseCommand.PARTITIONED_METADATA_RESPONSE)
     response = answer.partitionMetadataResponse
     response.request_id = command.request_id
     response.response = CommandPartitionedTopicMetadataResponse.Success
-    response.partitions = partitions
+    if topic is not None and name.partition is None and topic.partitioned:
+        response.partitions = topic.partitions
+    else:
+        response.partitions = 0
     connection.answer(answer)
-
-
-def _may_come(connection: Connection, command: CommandPartitionedTopicMetadata) -> bool:
-    settings = connection.services.broker.settings
-    return settings.auto_create_topics_enable and command.metadata_auto_creation_enabled
 
 
 def partitioned_metadata_refused(

@@ -11,7 +11,13 @@ from google.protobuf.message import DecodeError
 from magnetar.ledger.cursor import Start
 from magnetar.ledger.errors import LedgerError
 from magnetar.pulsar import backlog
-from magnetar.pulsar.admission import check_open, check_producer
+from magnetar.pulsar.admission import (
+    check_encryption,
+    check_open,
+    check_producer,
+    check_schema,
+    check_subscription,
+)
 from magnetar.pulsar.connection import Producing, Receipt
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.wanted import Wanted
@@ -20,6 +26,7 @@ from magnetar.pulsar.errors import (
     NotAllowed,
     NotAuthorized,
     PulsarError,
+    SubscriptionNotFound,
     TopicTerminated,
     code_for,
 )
@@ -72,9 +79,18 @@ async def _produce(connection: Connection, command: CommandProducer) -> None:
     topic = await services.topics.any(name, create=True)
     if isinstance(topic, PulsarTopic):
         await backlog.check_producer(topic, services.clock())
+    policies = services.broker.topic_policies(topic.topic)
+    check_encryption(policies, topic, is_encrypted=command.encrypted)
     schema = command.schema if command.HasField("schema") else None
+    check_schema(services, topic.topic.name, schema, produces=True)
     version = await services.schemas.for_producer(topic.topic.name, schema, connection.role)
     if first and isinstance(topic, PulsarTopic) and first not in topic.subscriptions:
+        try:
+            check_subscription(services, topic, first, connection.role, durable=True)
+        except SubscriptionNotFound:
+            raise NotAllowed(
+                "Could not create the initial subscription due to the auto subscription creation is not allowed."
+            ) from None
         await topic.subscription(Wanted(first, SubType.Exclusive, True, Start.earliest))
     given = bool(command.producer_name) and command.user_provided_producer_name
     made = Producer(
@@ -152,6 +168,8 @@ def send(connection: Connection, command: CommandSend, entry: memoryview) -> Non
         if sent.messages > MOST_MESSAGES:
             raise NotAllowed(f"A batch of {sent.messages} messages, {MOST_MESSAGES} may be")
         metadata = _check_metadata(sent)
+        if not metadata.encryption_keys and _must_encrypt(connection, topic):
+            raise PulsarError("Messages must be encrypted", ServerError.MetadataError)
         if isinstance(topic, NonPersistentTopic):
             _pass_on(connection, command, sent, metadata, producing)
         else:
@@ -161,9 +179,13 @@ def send(connection: Connection, command: CommandSend, entry: memoryview) -> Non
             topic.publish_rate.spend(sent.messages, len(sent.framed))
             if (wait_s := topic.publish_rate.wait_s()) > 0:
                 connection.throttle(wait_s)
-    except (RecordsError, LedgerError, NotAllowed) as error:
+    except (RecordsError, LedgerError, PulsarError) as error:
         frame = _refused(command, error)
         connection.receipt(Receipt(None, frame, lambda _: frame, None))
+
+
+def _must_encrypt(connection: Connection, topic: PulsarTopic | NonPersistentTopic) -> bool:
+    return connection.services.broker.topic_policies(topic.topic).requires_encryption
 
 
 def _check_metadata(sent: Sent) -> MessageMetadata:

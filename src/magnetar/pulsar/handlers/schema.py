@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.errors import TopicNotFound
 from magnetar.broker.topic import Topic
+from magnetar.pulsar.admission import check_schema
 from magnetar.pulsar.errors import NotAuthorized
 from magnetar.pulsar.handlers.lookup import check_look_up
 from magnetar.pulsar.names import PulsarName
@@ -55,6 +56,7 @@ async def get_or_create_schema(
     topic: Topic | None = connection.services.topics.find(name)
     if topic is None:
         raise TopicNotFound(f"Topic {name} does not exist")
+    check_schema(connection.services, topic.name, command.schema, produces=True)
     version = await connection.services.schemas.for_producer(topic.name, command.schema, connection.role)
     answer = BaseCommand(type=BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE)
     answer.getOrCreateSchemaResponse.request_id = command.request_id

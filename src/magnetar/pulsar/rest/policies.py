@@ -6,8 +6,10 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from magnetar.broker.errors import BrokerError
 from magnetar.broker.limits import NAMESPACE_KEYS, SIZE, decode_limits
 from magnetar.broker.namespaces import CLUSTER
+from magnetar.broker.policies import AUTO_UPDATES, decode_auto_subscriptions, decode_auto_topics
 from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, Reply, RestError, Route, scalar
 from magnetar.pulsar.rest.topic_policies import kind_of, quota_of
 from magnetar.pulsar.schemas import strategy_named
@@ -42,6 +44,36 @@ def _check_clusters(value: list[Any]) -> None:
         raise RestError(403, f"there is one cluster, {CLUSTER}: geo-replication is not served")
 
 
+def _none_but(harmless: Any) -> Callable[[Any], None]:
+    """Give what refuses a policy that would do nothing here; ``harmless`` asks for nothing."""
+
+    def check(value: Any) -> None:
+        if value != harmless:
+            raise RestError(405, "This policy is not served: nothing would act on it")
+
+    return check
+
+
+def _one_of(*words: str) -> Callable[[Any], None]:
+    def check(value: Any) -> None:
+        if value not in words:
+            raise RestError(412, f"{value} is none of {', '.join(words)}")
+
+    return check
+
+
+def _read(decode: Callable[[Any], object]) -> Callable[[Any], None]:
+    """Give what refuses, in Pulsar's way, what cannot be read."""
+
+    def check(value: Any) -> None:
+        try:
+            decode(value)
+        except (ValueError, TypeError, BrokerError) as error:
+            raise RestError(412, f"Invalid configuration: {error}") from None
+
+    return check
+
+
 POLICIES = (
     Policy("retention", "retention_policies", dict, honoured=True),
     Policy("messageTTL", "message_ttl_in_seconds", int, honoured=True),
@@ -59,7 +91,7 @@ POLICIES = (
         "replication", "replication_clusters", list, honoured=True, unset=[CLUSTER], check=_check_clusters
     ),
     Policy("persistence", "persistence", dict, honoured=True),
-    Policy("subscriptionExpirationTime", "subscription_expiration_time_minutes", int),
+    Policy("subscriptionExpirationTime", "subscription_expiration_time_minutes", int, check=_none_but(0)),
     Policy("delayedDelivery", "delayed_delivery_policies", dict, honoured=True),
     Policy("inactiveTopicPolicies", "inactive_topic_policies", dict, honoured=True),
     Policy("maxProducersPerTopic", "max_producers_per_topic", int, honoured=True),
@@ -70,22 +102,39 @@ POLICIES = (
     Policy("maxUnackedMessagesPerConsumer", "max_unacked_messages_per_consumer", int, honoured=True),
     Policy("maxUnackedMessagesPerSubscription", "max_unacked_messages_per_subscription", int, honoured=True),
     Policy("compactionThreshold", "compaction_threshold", int, honoured=True),
-    Policy("offloadThreshold", "offload_threshold", int),
-    Policy("offloadPolicies", "offload_policies", dict),
-    Policy("schemaAutoUpdateCompatibilityStrategy", "schema_auto_update_compatibility_strategy", str),
-    Policy("schemaValidationEnforced", "schema_validation_enforced", bool),
-    Policy("isAllowAutoUpdateSchema", "is_allow_auto_update_schema", bool),
-    Policy("encryptionRequired", "encryption_required", bool),
-    Policy("subscriptionAuthMode", "subscription_auth_mode", str),
-    Policy("autoTopicCreation", "autoTopicCreationOverride", dict),
-    Policy("autoSubscriptionCreation", "autoSubscriptionCreationOverride", dict),
+    Policy("offloadThreshold", "offload_threshold", int, check=_none_but(-1)),
+    Policy("offloadPolicies", "offload_policies", dict, check=_none_but({})),
+    Policy(
+        "schemaAutoUpdateCompatibilityStrategy",
+        "schema_auto_update_compatibility_strategy",
+        str,
+        honoured=True,
+        check=_one_of(*AUTO_UPDATES),
+    ),
+    Policy("schemaValidationEnforced", "schema_validation_enforced", bool, honoured=True),
+    Policy("isAllowAutoUpdateSchema", "is_allow_auto_update_schema", bool, honoured=True),
+    Policy("encryptionRequired", "encryption_required", bool, honoured=True),
+    Policy(
+        "subscriptionAuthMode", "subscription_auth_mode", str, honoured=True, check=_one_of("None", "Prefix")
+    ),
+    Policy(
+        "autoTopicCreation", "autoTopicCreationOverride", dict, honoured=True, check=_read(decode_auto_topics)
+    ),
+    Policy(
+        "autoSubscriptionCreation",
+        "autoSubscriptionCreationOverride",
+        dict,
+        honoured=True,
+        check=_read(decode_auto_subscriptions),
+    ),
     Policy("dispatchRate", "topicDispatchRate", dict, honoured=True),
     Policy("subscriptionDispatchRate", "subscriptionDispatchRate", dict, honoured=True),
-    Policy("replicatorDispatchRate", "replicatorDispatchRate", dict),
+    Policy("replicatorDispatchRate", "replicatorDispatchRate", dict, honoured=True),  # nothing is replicated
     Policy("subscribeRate", "clusterSubscribeRate", dict, honoured=True),
     Policy("publishRate", "publishMaxMessageRate", dict, honoured=True),
-    Policy("deduplicationSnapshotInterval", "deduplicationSnapshotIntervalSeconds", int),
-    Policy("entryFilters", "entryFilters", dict),
+    # What producers have sent is kept every second, which is as often as it may ask.
+    Policy("deduplicationSnapshotInterval", "deduplicationSnapshotIntervalSeconds", int, honoured=True),
+    Policy("entryFilters", "entryFilters", dict, check=_none_but({})),
 )
 
 _PER_CLUSTER = frozenset(
@@ -156,7 +205,7 @@ def change(ask: Ask, edit: Callable[[dict[str, Any]], object]) -> None:
 
 
 def _routes(policy: Policy) -> tuple[Route, ...]:
-    note = "" if policy.honoured else " (kept and shown; not enforced)"
+    note = "" if policy.honoured else " (not served: refused, unless it asks for nothing)"
 
     async def read(ask: Ask) -> Any:
         content = ask.services.broker.namespaces.content(ask.namespace)

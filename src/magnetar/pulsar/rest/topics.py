@@ -8,6 +8,7 @@ from typing import Any
 from magnetar.broker.errors import TooManyTopics, TopicNotFound
 from magnetar.broker.topic import MOST_NEW_PARTITIONS, Topic
 from magnetar.pulsar.names import PulsarName, names_of
+from magnetar.pulsar.non_persistent import check_namespace
 from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, Reply, RestError, Route, scalar
 from magnetar.pulsar.rest.namespaces import as_json, topics
 from magnetar.pulsar.topic import PulsarTopic
@@ -56,6 +57,7 @@ async def partitions(ask: Ask) -> dict[str, Any]:
     if topic is None and not ask.topic.persistent:
         return {"partitions": 0}  # made when somebody uses it
     if topic is None and ask.flag("checkAllowAutoCreation"):
+        check_namespace(ask.services.broker, ask.topic)
         topic = await ask.services.broker.auto_create(str(ask.topic.topic))
     if topic is None:
         raise TopicNotFound(f"Topic {ask.topic} not found")
@@ -251,8 +253,10 @@ async def not_served(ask: Ask) -> None:
 async def look_up(ask: Ask) -> dict[str, Any]:
     """Tell which broker serves a topic."""
     services = ask.services
-    if services.topics.find(ask.topic) is None and not services.broker.settings.auto_create_topics_enable:
-        raise TopicNotFound(f"Topic {ask.topic} not found")
+    if services.topics.find(ask.topic) is None:
+        check_namespace(services.broker, ask.topic)
+        if not services.broker.auto_topics(ask.topic.topic).allowed:
+            raise TopicNotFound(f"Topic {ask.topic} not found")
     address = ask.address
     if not (address.pulsar or address.pulsar_tls):
         raise RestError(412, "Pulsar's protocol is not served: start with --pulsar HOST:PORT")
