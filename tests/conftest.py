@@ -18,7 +18,7 @@ settings.register_profile("desk", UNTIMED)
 settings.register_profile("ci", UNTIMED, derandomize=True)
 # A mutant is to be seen, not explained.
 settings.register_profile("mutants", UNTIMED, derandomize=True, phases=(Phase.explicit, Phase.generate))
-settings.load_profile(os.environ.get("MAGNETAR_EXAMPLES") or ("ci" if os.environ.get("CI") else "desk"))
+settings.load_profile(os.environ.get("MAGNETAR_PROFILE") or ("ci" if os.environ.get("CI") else "desk"))
 
 # Spark's JVMs live for a test or two: optimizing what they run, and collecting garbage in parallel, would take twice
 # the CPU time of the work itself. Processes that tests start inherit this.

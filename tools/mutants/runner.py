@@ -111,7 +111,7 @@ class Copy:
         command += ["-p", "no:cacheprovider", *([] if "-m" in tests else ["-m", _QUICK]), *tests]
         environment = os.environ | {
             "PYTHONPATH": f"{self.home / 'src'}{os.pathsep}{self.home}",
-            "MAGNETAR_EXAMPLES": "mutants",
+            "MAGNETAR_PROFILE": "mutants",
             "MAGNETAR_SEEDS": os.environ.get("MAGNETAR_SEEDS", "100"),
             "MAGNETAR_FLIPS": os.environ.get("MAGNETAR_FLIPS", "100"),
             "CI": "1",
