@@ -134,6 +134,7 @@ def environment() -> dict[str, str]:
         "MAGNETAR_FLIPS",
         "MAGNETAR_KILLS",
         "MAGNETAR_EXAMPLES",
+        "MAGNETAR_PROFILE",
         "MAGNETAR_DAMAGED_REQUESTS",
         "MAGNETAR_CONVERSATIONS",
         "MAGNETAR_REGISTRY_REQUESTS",
