@@ -2,7 +2,8 @@
 """Let foreign clients work against one Kafka-protocol address and keep what they report.
 
     compat/run.py --magnetar                            every client against a fresh standalone broker
-    compat/run.py --bootstrap HOST:PORT --column kafka  every client against a running broker
+    compat/run.py --kafka                               the same against Apache Kafka, with the same settings
+    compat/run.py --bootstrap HOST:PORT --column other  against a running broker: what kills it is left out
     compat/run.py --magnetar --client kcat --check nulls
 
 Results are merged into compat/results/clients.json; compat/report.py turns that into docs/compatibility.md.
@@ -23,14 +24,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker import standalone
+from stage import stage
 
 HERE = Path(__file__).resolve().parent
 HOME = Path(
     os.environ.get("MAGNETAR_COMPAT_HOME")
     or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "magnetar" / "compat"
 )
-CLIENT_SECONDS = 900
+CLIENT_SECONDS = 1800
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,23 @@ def reports(client: Client, bootstrap: str, checks: Sequence[str]) -> Iterator[d
         yield {"client": client.name, "version": "", "check": "program", "ok": False, "detail": detail}
 
 
+def broker(column: str) -> str:
+    """What was run: our commit, with a plus where files were changed since; of a peer, its version."""
+    if column == "kafka":
+        from benchmarks.peers.jars import KAFKA_VERSION
+
+        return KAFKA_VERSION
+    return commit() if column == "magnetar" else column
+
+
+def commit() -> str:
+    """This tree's commit, with a plus where the broker's own files were changed since."""
+    git = ["git", "-C", str(HERE.parent)]
+    told = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "src"])
+    return told.stdout.strip() + ("+" if changed.returncode else "") if told.returncode == 0 else ""
+
+
 def keep(file: Path, column: str, found: list[dict]) -> None:
     """Merge reports into the results file: results[column][client] = {version, date, checks}."""
     results = json.loads(file.read_text()) if file.exists() else {}
@@ -103,7 +121,11 @@ def keep(file: Path, column: str, found: list[dict]) -> None:
         results.get(column, {}).get(client, {"checks": {}})["checks"].pop("program", None)
     for report in found:
         entry = results.setdefault(column, {}).setdefault(report["client"], {"checks": {}})
-        entry |= {"version": report["version"] or entry.get("version", ""), "date": today}
+        entry |= {
+            "version": report["version"] or entry.get("version", ""),
+            "date": today,
+            "broker": broker(column),
+        }
         entry["checks"][report["check"]] = {"ok": report["ok"], "detail": report["detail"]}
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
@@ -115,15 +137,19 @@ def main() -> int:
     )
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--bootstrap", help="HOST:PORT of a running broker")
-    where.add_argument("--magnetar", action="store_true", help="start a standalone broker for the run")
-    parser.add_argument("--column", default="magnetar", help="the name to keep results under")
+    for name in ("magnetar", "kafka"):
+        where.add_argument(
+            f"--{name}", dest="broker", action="store_const", const=name, help="start one for the run"
+        )
+    parser.add_argument("--column", help="the name to keep results under (default: what was started)")
     parser.add_argument("--client", action="append", choices=[c.name for c in CLIENTS])
     parser.add_argument("--check", action="append", default=[])
     parser.add_argument("--json", type=Path, default=HERE / "results" / "clients.json")
     options = parser.parse_args()
 
     failed = 0
-    with standalone() if options.magnetar else contextlib.nullcontext(options.bootstrap) as bootstrap:
+    column = options.column or options.broker or "magnetar"
+    with stage(options.broker) if options.broker else contextlib.nullcontext(options.bootstrap) as bootstrap:
         for client in CLIENTS:
             if options.client and client.name not in options.client:
                 continue
@@ -134,7 +160,7 @@ def main() -> int:
                 failed += not report["ok"]
                 mark = "ok  " if report["ok"] else "FAIL"
                 print(f"{mark} {client.name:18} {report['check']:18} {report['detail']}", flush=True)
-            keep(options.json, options.column, found)
+            keep(options.json, column, found)
     print(f"{failed} failed" if failed else "all passed")
     return 1 if failed else 0
 

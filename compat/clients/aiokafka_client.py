@@ -14,7 +14,23 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListen
 from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from harness import COMPRESSIBLE, HEADERS, LARGE, NULLS, T0, fresh, run, same
+from harness import (
+    ANY_TIME,
+    COMPRESSIBLE,
+    HEADERS,
+    LARGE,
+    NULLS,
+    PARTITIONS,
+    T0,
+    VOLUME,
+    complete,
+    control,
+    fresh,
+    lossy,
+    numbered,
+    run,
+    same,
+)
 
 
 @asynccontextmanager
@@ -55,7 +71,11 @@ async def produce(bootstrap: str, topic: str, records: list[dict[str, Any]], **c
         return await asyncio.gather(*[await producer.send(topic, **record) for record in records])
 
 
-async def until(what: str, ready: Callable[[], Awaitable[object]], seconds: float = 30) -> None:
+async def values_of(bootstrap: str, topic: str, count: int, partitions: int) -> list[tuple[int, bytes]]:
+    return [(m.partition, m.value) for m in await read_topic(bootstrap, topic, count, partitions)]
+
+
+async def until(what: str, ready: Callable[[], Awaitable[object]], seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not await ready():
         if time.monotonic() > end:
@@ -82,10 +102,10 @@ async def read_topic(bootstrap: str, topic: str, count: int, partitions: int = 1
 
 
 async def produce_consume(bootstrap: str) -> str:
-    topic = await new_topic(bootstrap, "basic", partitions=4)
-    sent = [{"key": b"key-%d" % (i % 10), "value": b"value-%d" % i} for i in range(500)]
+    topic = await new_topic(bootstrap, "basic", PARTITIONS)
+    sent = [{"key": b"key-%d" % (i % 50), "value": b"value-%d" % i} for i in range(VOLUME)]
     await produce(bootstrap, topic, sent)
-    got = await read_topic(bootstrap, topic, 500, partitions=4)
+    got = await read_topic(bootstrap, topic, VOLUME, PARTITIONS)
     for key in {r["key"] for r in sent}:
         same([m.value for m in got if m.key == key], [r["value"] for r in sent if r["key"] == key], str(key))
     return f"{len({m.partition for m in got})} partitions"
@@ -118,8 +138,7 @@ def codec(name: str) -> Callable[[str], Awaitable[None]]:
 
 
 async def timestamps(bootstrap: str) -> None:
-    anytime = {"message.timestamp.before.max.ms": "9223372036854775807"}
-    topic = await new_topic(bootstrap, "timestamps", config=anytime)
+    topic = await new_topic(bootstrap, "timestamps", config=ANY_TIME)
     await produce(bootstrap, topic, [{"value": b"x", "timestamp_ms": T0 + i} for i in range(10)])
     got = [(m.timestamp_type, m.timestamp) for m in await read_topic(bootstrap, topic, 10)]
     same(got, [(0, T0 + i) for i in range(10)], "timestamps")
@@ -133,16 +152,21 @@ async def large_message(bootstrap: str) -> None:
 
 def acks(name: str) -> Callable[[str], Awaitable[None]]:
     async def check(bootstrap: str) -> None:
-        topic = await new_topic(bootstrap, f"acks-{name}")
-        records = [{"value": b"%d" % i} for i in range(50)]
-        delivered = await produce(bootstrap, topic, records, acks=name if name == "all" else int(name))
+        topic = await new_topic(bootstrap, f"acks-{name}", PARTITIONS)
+        await asyncio.sleep(2)  # with acks=0 nobody tells that a partition has no leader yet
+        level = name if name == "all" else int(name)
+        ways = {b"big": {"linger_ms": 20}, b"single": {"linger_ms": 0, "max_batch_size": 1}}
+
+        async def send(way: bytes) -> list[Any]:
+            records = [{"value": value} for value in numbered(way)]
+            return await produce(bootstrap, topic, records, acks=level, **ways[way])
+
+        sent = await asyncio.gather(*map(send, ways))
+        got = await read_topic(bootstrap, topic, VOLUME, PARTITIONS)
+        complete([(m.partition, m.value) for m in got], dict.fromkeys(ways, VOLUME // 2))
         if name != "0":
-            same([m.offset for m in delivered], list(range(50)), "offsets told to the producer")
-        same(
-            [m.value for m in await read_topic(bootstrap, topic, 50)],
-            [b"%d" % i for i in range(50)],
-            "values",
-        )
+            delivered = sorted((m.partition, m.offset) for each in sent for m in each)
+            same(delivered, sorted((m.partition, m.offset) for m in got), "offsets told")
 
     check.__name__ = f"acks_{name}"
     return check
@@ -150,11 +174,44 @@ def acks(name: str) -> Callable[[str], Awaitable[None]]:
 
 async def idempotent(bootstrap: str) -> None:
     topic = await new_topic(bootstrap, "idempotent")
-    records = [{"value": b"%d" % i} for i in range(1000)]
+    sent = [b"%d" % i for i in range(VOLUME)]
+    records = [{"value": value} for value in sent]
     delivered = await produce(bootstrap, topic, records, enable_idempotence=True, max_batch_size=1024)
-    same([m.offset for m in delivered], list(range(1000)), "offsets told to the producer")
-    values = [m.value for m in await read_topic(bootstrap, topic, 1000)]
-    same(values, [b"%d" % i for i in range(1000)], "values")
+    same([m.offset for m in delivered], list(range(VOLUME)), "offsets told to the producer")
+    same([m.value for m in await read_topic(bootstrap, topic, VOLUME)], sent, "values")
+
+
+async def sent_twice(bootstrap: str) -> str:
+    topic = await new_topic(bootstrap, "twice", 3)
+    lost = int(control("lost"))
+    records = [{"value": value} for value in numbered(b"idempotent", 4000)]
+    await produce(lossy(), topic, records, enable_idempotence=True, max_batch_size=1024, retry_backoff_ms=20)
+    lost = int(control("lost")) - lost
+    complete(await values_of(bootstrap, topic, 4000, 3), {b"idempotent": 4000})
+    async with consumer(bootstrap) as source:
+        ends = await source.end_offsets([TopicPartition(topic, p) for p in range(3)])
+    same(
+        (sum(ends.values()), lost >= 5), (4000, True), f"records in all, and that answers were lost ({lost})"
+    )
+    return f"{lost} answers lost"
+
+
+async def restart(bootstrap: str) -> None:
+    topic, group = await new_topic(bootstrap, "restart", PARTITIONS), fresh("group")
+    sent, asked = numbered(b"restart"), [TopicPartition(topic, p) for p in range(PARTITIONS)]
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True) as producer:
+        await asyncio.gather(*[await producer.send(topic, value) for value in sent[:5000]])
+        async with consumer(bootstrap, topic, group=group) as member:
+            await read(member, 5000)
+            await member.commit()
+            committed = [await member.committed(p) for p in asked]
+        await asyncio.to_thread(control, "restart")
+        await asyncio.gather(*[await producer.send(topic, value) for value in sent[5000:]])
+    async with consumer(bootstrap, topic, group=group) as again:
+        same([await again.committed(p) for p in asked], committed, "committed offsets after the restart")
+        rest = await read(again, len(sent) - 5000)
+        same(sorted(m.value for m in rest), sorted(sent[5000:]), "what the group reads after the restart")
+    complete(await values_of(bootstrap, topic, len(sent), PARTITIONS), {b"restart": len(sent)})
 
 
 class Revocations(ConsumerRebalanceListener):
@@ -188,14 +245,14 @@ async def group_eager(bootstrap: str) -> str:
         async with consumer(bootstrap, topic, group=group) as second:
             await until("both to own two partitions", lambda: owns([2, 2], first, second))
             same(listener.counts, [4], "partitions taken from the first member")
-            await produce(bootstrap, topic, [{"key": b"%d" % i, "value": b"%d" % i} for i in range(100)])
+            await produce(bootstrap, topic, [{"key": b"%d" % i, "value": b"%d" % i} for i in range(VOLUME)])
 
             async def complete() -> bool:
                 await share(first, second)
-                return len(seen) >= 100
+                return len(seen) >= VOLUME
 
-            await until("all 100 records", complete)
-            same(sorted(int(m.value) for m in seen), list(range(100)), "records of the group")
+            await until("all records", complete)
+            same(sorted(int(m.value) for m in seen), list(range(VOLUME)), "records of the group")
         await until("the first member to own everything again", lambda: owns([4], first))
     return "4, then 2 + 2, then 4"
 
@@ -230,8 +287,7 @@ async def seek_ends(bootstrap: str) -> None:
 
 
 async def seek_timestamp(bootstrap: str) -> None:
-    anytime = {"message.timestamp.before.max.ms": "9223372036854775807"}
-    topic = await new_topic(bootstrap, "times", config=anytime)
+    topic = await new_topic(bootstrap, "times", config=ANY_TIME)
     for i in range(10):
         await produce(bootstrap, topic, [{"value": b"x", "timestamp_ms": T0 + 1000 * i}])
     tp = TopicPartition(topic, 0)
@@ -350,9 +406,9 @@ def blocking(check: Callable[[str], Awaitable[object]]) -> Callable[[str], objec
 
 CODECS = [codec(name) for name in ("none", "gzip", "snappy", "lz4", "zstd")]
 ACKS = [acks(name) for name in ("0", "1", "all")]
-CHECKS = [produce_consume, headers, nulls, *CODECS, timestamps, large_message, *ACKS, idempotent, group_eager,
-          commit_resume, seek_ends, seek_timestamp, topics, partitions, configs_describe, configs_alter, groups,
-          delete_records, cluster, errors]  # fmt: skip
+CHECKS = [produce_consume, headers, nulls, *CODECS, timestamps, large_message, *ACKS, idempotent, sent_twice,
+          restart, group_eager, commit_resume, seek_ends, seek_timestamp, topics, partitions,
+          configs_describe, configs_alter, groups, delete_records, cluster, errors]  # fmt: skip
 
 if __name__ == "__main__":
     run("aiokafka", aiokafka.__version__, [blocking(check) for check in CHECKS])

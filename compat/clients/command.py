@@ -12,7 +12,7 @@ class Failed(Exception):
     """A command ended with an error; the end of what it printed says why."""
 
 
-def output(command: Sequence[str], text: str | None = None, seconds: float = 60) -> str:
+def output(command: Sequence[str], text: str | None = None, seconds: float = 120) -> str:
     """What the command prints on stdout; ``text`` is its input. A leading status other than 0 raises."""
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=seconds, check=False)
     if done.returncode != 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
@@ -29,7 +30,24 @@ from confluent_kafka.admin import (
     NewTopic,
     OffsetSpec,
 )
-from harness import COMPRESSIBLE, HEADERS, LARGE, NULLS, T0, fresh, run, same, until
+from harness import (
+    ANY_TIME,
+    COMPRESSIBLE,
+    HEADERS,
+    LARGE,
+    NULLS,
+    PARTITIONS,
+    T0,
+    VOLUME,
+    complete,
+    control,
+    fresh,
+    lossy,
+    numbered,
+    run,
+    same,
+    until,
+)
 
 
 @cache
@@ -44,6 +62,12 @@ def done(futures: dict[Any, Any]) -> list[Any]:
 def new_topic(bootstrap: str, prefix: str, partitions: int = 1, config: dict[str, str] | None = None) -> str:
     name = fresh(prefix)
     done(admin(bootstrap).create_topics([NewTopic(name, partitions, 1, config=config or {})]))
+
+    def led() -> bool:
+        found = admin(bootstrap).list_topics(timeout=10).topics.get(name)
+        return found is not None and [p.leader >= 0 for p in found.partitions.values()] == [True] * partitions
+
+    until("every partition to have a leader", led)
     return name
 
 
@@ -57,9 +81,11 @@ def produce(bootstrap: str, topic: str, records: list[dict[str, Any]], **config:
         delivered.append(message)
 
     producer = Producer({"bootstrap.servers": bootstrap, **config})
-    for record in records:
+    for i, record in enumerate(records):
         producer.produce(topic, on_delivery=report, **record)
-    same(producer.flush(30), 0, "records left after flush")
+        if i % 500 == 0:
+            producer.poll(0)
+    same(producer.flush(60), 0, "records left after flush")
     return delivered
 
 
@@ -69,12 +95,11 @@ def consumer(bootstrap: str, group: str | None = None, **config: Any) -> Consume
     return Consumer({**settings, **config})
 
 
-def read(source: Consumer, count: int, seconds: float = 30) -> list[Message]:
+def read(source: Consumer, count: int, seconds: float = 60) -> list[Message]:
     got: list[Message] = []
     end = time.monotonic() + seconds
     while len(got) < count and time.monotonic() < end:
-        message = source.poll(0.2)
-        if message is not None:
+        for message in source.consume(min(count - len(got), 1000), 0.2):
             if message.error():
                 raise KafkaException(message.error())
             got.append(message)
@@ -92,10 +117,12 @@ def read_topic(bootstrap: str, topic: str, count: int, partitions: int = 1) -> l
 
 
 def produce_consume(bootstrap: str) -> str:
-    topic = new_topic(bootstrap, "basic", partitions=4)
-    sent = [{"key": b"key-%d" % (i % 10), "value": b"value-%d" % i} for i in range(500)]
-    produce(bootstrap, topic, sent)
-    got = read_topic(bootstrap, topic, 500, partitions=4)
+    topic = new_topic(bootstrap, "basic", PARTITIONS)
+    sent = [{"key": b"key-%d" % (i % 50), "value": b"value-%d" % i} for i in range(VOLUME)]
+    produce(
+        bootstrap, topic, sent, **{"enable.idempotence": True}
+    )  # it keeps the order whatever is sent again
+    got = read_topic(bootstrap, topic, VOLUME, PARTITIONS)
     for key in {r["key"] for r in sent}:
         same(
             [m.value() for m in got if m.key() == key],
@@ -130,9 +157,7 @@ def codec(name: str) -> Callable[[str], None]:
 
 
 def timestamps(bootstrap: str) -> None:
-    topic = new_topic(
-        bootstrap, "timestamps", config={"message.timestamp.before.max.ms": "9223372036854775807"}
-    )
+    topic = new_topic(bootstrap, "timestamps", config=ANY_TIME)
     produce(bootstrap, topic, [{"value": b"x", "timestamp": T0 + i} for i in range(10)])
     got = [m.timestamp() for m in read_topic(bootstrap, topic, 10)]
     same(got, [(confluent_kafka.TIMESTAMP_CREATE_TIME, T0 + i) for i in range(10)], "timestamps")
@@ -146,11 +171,20 @@ def large_message(bootstrap: str) -> None:
 
 def acks(name: str) -> Callable[[str], None]:
     def check(bootstrap: str) -> None:
-        topic = new_topic(bootstrap, f"acks-{name}")
-        delivered = produce(bootstrap, topic, [{"value": b"%d" % i} for i in range(50)], acks=name)
+        topic = new_topic(bootstrap, f"acks-{name}", PARTITIONS)
+        time.sleep(2)  # with acks=0 nobody tells that a partition has no leader yet
+        ways = {b"big": {"linger.ms": 20}, b"single": {"linger.ms": 0, "batch.num.messages": 1}}
+
+        def send(way: bytes) -> list[Message]:
+            records = [{"value": value} for value in numbered(way)]
+            return produce(bootstrap, topic, records, acks=name, **ways[way])
+
+        with ThreadPoolExecutor() as threads:
+            delivered = [(m.partition(), m.offset()) for each in threads.map(send, ways) for m in each]
+        got = read_topic(bootstrap, topic, VOLUME, PARTITIONS)
+        complete([(m.partition(), m.value()) for m in got], dict.fromkeys(ways, VOLUME // 2))
         if name != "0":
-            same([m.offset() for m in delivered], list(range(50)), "offsets told to the producer")
-        same([m.value() for m in read_topic(bootstrap, topic, 50)], [b"%d" % i for i in range(50)], "values")
+            same(sorted(delivered), sorted((m.partition(), m.offset()) for m in got), "offsets told")
 
     check.__name__ = f"acks_{name}"
     return check
@@ -159,9 +193,57 @@ def acks(name: str) -> Callable[[str], None]:
 def idempotent(bootstrap: str) -> None:
     topic = new_topic(bootstrap, "idempotent")
     config = {"enable.idempotence": True, "batch.num.messages": 20}
-    delivered = produce(bootstrap, topic, [{"value": b"%d" % i} for i in range(1000)], **config)
-    same([m.offset() for m in delivered], list(range(1000)), "offsets told to the producer")
-    same([m.value() for m in read_topic(bootstrap, topic, 1000)], [b"%d" % i for i in range(1000)], "values")
+    values = [b"%d" % i for i in range(VOLUME)]
+    delivered = produce(bootstrap, topic, [{"value": value} for value in values], **config)
+    same([m.offset() for m in delivered], list(range(VOLUME)), "offsets told to the producer")
+    same([m.value() for m in read_topic(bootstrap, topic, VOLUME)], values, "values")
+
+
+def sent_twice(bootstrap: str) -> str:
+    topic = new_topic(bootstrap, "twice", 3)
+    lost = int(control("lost"))
+    config = {"enable.idempotence": True, "batch.num.messages": 50, "retry.backoff.ms": 20}
+    produce(lossy(), topic, [{"value": value} for value in numbered(b"idempotent", 4000)], **config)
+    lost = int(control("lost")) - lost
+    got = read_topic(bootstrap, topic, 4000, 3)
+    complete([(m.partition(), m.value()) for m in got], {b"idempotent": 4000})
+    source = consumer(bootstrap)
+    ends = [source.get_watermark_offsets(TopicPartition(topic, p), 10)[1] for p in range(3)]
+    source.close()
+    same((sum(ends), lost >= 5), (4000, True), f"records in all, and that answers were lost ({lost})")
+    return f"{lost} answers lost"
+
+
+def restart(bootstrap: str) -> None:
+    topic, group = new_topic(bootstrap, "restart", PARTITIONS), fresh("group")
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+
+    def send(values: list[bytes]) -> None:
+        for value in values:
+            producer.produce(topic, value)
+        same(producer.flush(60), 0, "records left after flush")
+
+    values = numbered(b"restart")
+    send(values[:5000])
+    member = consumer(bootstrap, group)
+    member.subscribe([topic])
+    read(member, 5000)
+    member.commit(asynchronous=False)
+    member.close()
+    asked = [TopicPartition(topic, p) for p in range(PARTITIONS)]
+    before = consumer(bootstrap, group)
+    committed = [p.offset for p in before.committed(asked, 10)]
+    control("restart")
+    send(values[5000:])
+    again = consumer(bootstrap, group)
+    same([p.offset for p in again.committed(asked, 10)], committed, "committed offsets after the restart")
+    again.subscribe([topic])
+    rest = read(again, len(values) - 5000)
+    same(sorted(m.value() for m in rest), sorted(values[5000:]), "what the group reads after the restart")
+    again.close()
+    before.close()
+    got = read_topic(bootstrap, topic, len(values), PARTITIONS)
+    complete([(m.partition(), m.value()) for m in got], {b"restart": len(values)})
 
 
 def two_members(bootstrap: str, strategy: str, expected_revoked: int) -> str:
@@ -173,9 +255,7 @@ def two_members(bootstrap: str, strategy: str, expected_revoked: int) -> str:
 
     def share(*members: Consumer) -> list[int]:
         for member in members:
-            message = member.poll(0.1)
-            if message is not None and not message.error():
-                seen.append(message)
+            seen.extend(message for message in member.consume(1000, 0.1) if not message.error())
         return [len(member.assignment()) for member in members]
 
     first.subscribe([topic], on_revoke=lambda _, partitions: revoked.append(len(partitions)))
@@ -183,9 +263,9 @@ def two_members(bootstrap: str, strategy: str, expected_revoked: int) -> str:
     second.subscribe([topic])
     until("both to own two partitions", lambda: share(first, second) == [2, 2])
     same(revoked, [expected_revoked], "partitions taken from the first member")
-    produce(bootstrap, topic, [{"key": b"%d" % i, "value": b"%d" % i} for i in range(100)])
-    until("all 100 records", lambda: share(first, second) and len(seen) >= 100)
-    same(sorted(int(m.value()) for m in seen), list(range(100)), "records of the group")
+    produce(bootstrap, topic, [{"key": b"%d" % i, "value": b"%d" % i} for i in range(VOLUME)])
+    until("all records", lambda: share(first, second) and len(seen) >= VOLUME, pause=0)
+    same(sorted(int(m.value()) for m in seen), list(range(VOLUME)), "records of the group")
     second.close()
     until("the first member to own everything again", lambda: share(first) == [4])
     first.close()
@@ -229,6 +309,35 @@ def group_static(bootstrap: str) -> None:
     second.close()
 
 
+def fenced(bootstrap: str) -> None:
+    topic, group = new_topic(bootstrap, "fenced", partitions=4), fresh("group")
+    config = {"group.instance.id": "one", "session.timeout.ms": 30000}
+    first, second = consumer(bootstrap, group, **config), consumer(bootstrap, group, **config)
+    first.subscribe([topic])
+    until("the first to own everything", lambda: first.poll(0.1) is None and len(first.assignment()) == 4)
+    second.subscribe([topic])
+    told: list[str] = []
+
+    def both() -> bool:
+        message = first.poll(0.1)
+        if message is not None and message.error():
+            told.append(message.error().name())
+        second.poll(0.1)
+        return bool(told) and len(second.assignment()) == 4
+
+    until("the first to be fenced, and the second to own everything", both)
+    same(told[0], "_FATAL", "what the first is told")
+    moved = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 1)])
+    try:
+        answer = done(admin(bootstrap).alter_consumer_group_offsets([moved]))[0]
+        error = answer.topic_partitions[0].error
+        refused = error.name() if error else "none"
+    except KafkaException as error:
+        refused = error.args[0].name()
+    same(refused, "UNKNOWN_MEMBER_ID", "changing offsets of a group at work")
+    second.close()
+
+
 def commit_resume(bootstrap: str) -> None:
     topic, group = new_topic(bootstrap, "commit"), fresh("group")
     produce(bootstrap, topic, [{"value": b"%d" % i} for i in range(20)])
@@ -261,7 +370,7 @@ def seek_ends(bootstrap: str) -> None:
 
 
 def seek_timestamp(bootstrap: str) -> None:
-    topic = new_topic(bootstrap, "times", config={"message.timestamp.before.max.ms": "9223372036854775807"})
+    topic = new_topic(bootstrap, "times", config=ANY_TIME)
     for i in range(10):
         produce(bootstrap, topic, [{"value": b"x", "timestamp": T0 + 1000 * i}])
     source = consumer(bootstrap)
@@ -353,6 +462,29 @@ def groups_delete(bootstrap: str) -> None:
     same(group in [g.group_id for g in listed], False, "the group is still listed")
 
 
+def retention(bootstrap: str) -> None:
+    small = {"segment.bytes": "1048576"}
+    sized = new_topic(bootstrap, "size", config={**small, "retention.bytes": "1048576"})
+    aged = new_topic(bootstrap, "age", config={"retention.ms": "3000", "segment.ms": "1000"})
+    kept = new_topic(bootstrap, "kept", config=small)
+    for topic in (sized, aged, kept):
+        produce(
+            bootstrap, topic, [{"value": b"%d " % i + bytes(500)} for i in range(8000)], **{"linger.ms": 5}
+        )
+    source = consumer(bootstrap)
+
+    def first(topic: str) -> int:
+        return source.get_watermark_offsets(TopicPartition(topic, 0), 10)[0]
+
+    def goes_on() -> bool:
+        produce(bootstrap, aged, [{"value": b"one more"}])  # what is written last is never too old
+        return first(aged) >= 8000 and first(sized) > 0
+
+    until("what is too old and too much to be gone", goes_on, pause=1)
+    same((first(kept), first(sized) <= 8000 - 1500), (0, True), "what is to be kept")
+    source.close()
+
+
 def delete_records(bootstrap: str) -> None:
     topic = new_topic(bootstrap, "delete-records")
     for i in range(10):
@@ -388,9 +520,10 @@ def errors(bootstrap: str) -> None:
 
 CODECS = [codec(name) for name in ("none", "gzip", "snappy", "lz4", "zstd")]
 ACKS = [acks(name) for name in ("0", "1", "all")]
-CHECKS = [produce_consume, headers, nulls, *CODECS, timestamps, large_message, *ACKS, idempotent, group_eager,
-          group_cooperative, group_static, commit_resume, seek_ends, seek_timestamp, topics, partitions,
-          configs_describe, configs_alter, groups, groups_delete, delete_records, cluster, errors]  # fmt: skip
+CHECKS = [produce_consume, headers, nulls, *CODECS, timestamps, large_message, *ACKS, idempotent, sent_twice,
+          restart, group_eager, group_cooperative, group_static, fenced, commit_resume, seek_ends,
+          seek_timestamp, topics, partitions, configs_describe, configs_alter, groups, groups_delete,
+          retention, delete_records, cluster, errors]  # fmt: skip
 
 if __name__ == "__main__":
     version = f"{confluent_kafka.__version__} (librdkafka {confluent_kafka.libversion()[0]})"

@@ -4,12 +4,31 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
 import kafka
-from harness import COMPRESSIBLE, HEADERS, LARGE, NULLS, T0, fresh, run, same, until
+from harness import (
+    ANY_TIME,
+    COMPRESSIBLE,
+    HEADERS,
+    LARGE,
+    NULLS,
+    PARTITIONS,
+    T0,
+    VOLUME,
+    complete,
+    control,
+    fresh,
+    lossy,
+    numbered,
+    run,
+    same,
+    until,
+)
 from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType
@@ -35,8 +54,8 @@ def produce(bootstrap: str, topic: str, records: list[dict[str, Any]], **config:
     producer = KafkaProducer(bootstrap_servers=bootstrap, **config)
     try:
         futures = [producer.send(topic, **record) for record in records]
-        producer.flush(30)
-        return [future.get(30) for future in futures]
+        producer.flush(60)
+        return [future.get(60) for future in futures]
     finally:
         producer.close()
 
@@ -69,10 +88,10 @@ def read_topic(bootstrap: str, topic: str, count: int, partitions: int = 1) -> l
 
 
 def produce_consume(bootstrap: str) -> str:
-    topic = new_topic(bootstrap, "basic", partitions=4)
-    sent = [{"key": b"key-%d" % (i % 10), "value": b"value-%d" % i} for i in range(500)]
+    topic = new_topic(bootstrap, "basic", PARTITIONS)
+    sent = [{"key": b"key-%d" % (i % 50), "value": b"value-%d" % i} for i in range(VOLUME)]
     produce(bootstrap, topic, sent)
-    got = read_topic(bootstrap, topic, 500, partitions=4)
+    got = read_topic(bootstrap, topic, VOLUME, PARTITIONS)
     for key in {r["key"] for r in sent}:
         same([m.value for m in got if m.key == key], [r["value"] for r in sent if r["key"] == key], str(key))
     return f"{len({m.partition for m in got})} partitions"
@@ -113,9 +132,7 @@ def codec(name: str) -> Callable[[str], None]:
 
 
 def timestamps(bootstrap: str) -> None:
-    topic = new_topic(
-        bootstrap, "timestamps", config={"message.timestamp.before.max.ms": "9223372036854775807"}
-    )
+    topic = new_topic(bootstrap, "timestamps", config=ANY_TIME)
     produce(bootstrap, topic, [{"value": b"x", "timestamp_ms": T0 + i} for i in range(10)])
     got = [(m.timestamp_type, m.timestamp) for m in read_topic(bootstrap, topic, 10)]
     same(got, [(0, T0 + i) for i in range(10)], "timestamps")
@@ -129,13 +146,22 @@ def large_message(bootstrap: str) -> None:
 
 def acks(name: str) -> Callable[[str], None]:
     def check(bootstrap: str) -> None:
-        topic = new_topic(bootstrap, f"acks-{name}")
-        value = name if name == "all" else int(name)
-        records = [{"value": b"%d" % i} for i in range(50)]
-        delivered = produce(bootstrap, topic, records, acks=value, enable_idempotence=False)
+        topic = new_topic(bootstrap, f"acks-{name}", PARTITIONS)
+        time.sleep(2)  # with acks=0 nobody tells that a partition has no leader yet
+        level = name if name == "all" else int(name)
+        ways = {b"big": {"linger_ms": 20}, b"single": {"linger_ms": 0, "batch_size": 0}}
+
+        def send(way: bytes) -> list[Any]:
+            config = {"acks": level, "enable_idempotence": False, "max_in_flight_requests_per_connection": 1}
+            records = [{"value": value} for value in numbered(way)]
+            return produce(bootstrap, topic, records, **config, **ways[way])
+
+        with ThreadPoolExecutor() as threads:
+            delivered = [(m.partition, m.offset) for each in threads.map(send, ways) for m in each]
+        got = read_topic(bootstrap, topic, VOLUME, PARTITIONS)
+        complete([(m.partition, m.value) for m in got], dict.fromkeys(ways, VOLUME // 2))
         if name != "0":
-            same([m.offset for m in delivered], list(range(50)), "offsets told to the producer")
-        same([m.value for m in read_topic(bootstrap, topic, 50)], [b"%d" % i for i in range(50)], "values")
+            same(sorted(delivered), sorted((m.partition, m.offset) for m in got), "offsets told")
 
     check.__name__ = f"acks_{name}"
     return check
@@ -143,10 +169,60 @@ def acks(name: str) -> Callable[[str], None]:
 
 def idempotent(bootstrap: str) -> None:
     topic = new_topic(bootstrap, "idempotent")
-    records = [{"value": b"%d" % i} for i in range(1000)]
+    values = [b"%d" % i for i in range(VOLUME)]
+    records = [{"value": value} for value in values]
     delivered = produce(bootstrap, topic, records, enable_idempotence=True, batch_size=512)
-    same([m.offset for m in delivered], list(range(1000)), "offsets told to the producer")
-    same([m.value for m in read_topic(bootstrap, topic, 1000)], [b"%d" % i for i in range(1000)], "values")
+    same([m.offset for m in delivered], list(range(VOLUME)), "offsets told to the producer")
+    same([m.value for m in read_topic(bootstrap, topic, VOLUME)], values, "values")
+
+
+def sent_twice(bootstrap: str) -> str:
+    topic = new_topic(bootstrap, "twice", 3)
+    lost = int(control("lost"))
+    records = [{"value": value} for value in numbered(b"idempotent", 4000)]
+    produce(lossy(), topic, records, enable_idempotence=True, batch_size=512, retry_backoff_ms=20)
+    lost = int(control("lost")) - lost
+    got = read_topic(bootstrap, topic, 4000, 3)
+    complete([(m.partition, m.value) for m in got], {b"idempotent": 4000})
+    source = consumer(bootstrap)
+    ends = source.end_offsets([TopicPartition(topic, p) for p in range(3)])
+    source.close()
+    same(
+        (sum(ends.values()), lost >= 5), (4000, True), f"records in all, and that answers were lost ({lost})"
+    )
+    return f"{lost} answers lost"
+
+
+def restart(bootstrap: str) -> None:
+    topic, group = new_topic(bootstrap, "restart", PARTITIONS), fresh("group")
+    producer = KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True)
+    values = numbered(b"restart")
+
+    def send(some: list[bytes]) -> None:
+        futures = [producer.send(topic, value) for value in some]
+        producer.flush(60)
+        for future in futures:
+            future.get(60)
+
+    send(values[:5000])
+    member = consumer(bootstrap, group)
+    member.subscribe([topic])
+    read(member, 5000)
+    member.commit()
+    asked = [TopicPartition(topic, p) for p in range(PARTITIONS)]
+    committed = [member.committed(p) for p in asked]
+    member.close()
+    control("restart")
+    send(values[5000:])
+    producer.close()
+    again = consumer(bootstrap, group)
+    same([again.committed(p) for p in asked], committed, "committed offsets after the restart")
+    again.subscribe([topic])
+    rest = read(again, len(values) - 5000)
+    same(sorted(m.value for m in rest), sorted(values[5000:]), "what the group reads after the restart")
+    again.close()
+    got = read_topic(bootstrap, topic, len(values), PARTITIONS)
+    complete([(m.partition, m.value) for m in got], {b"restart": len(values)})
 
 
 class Revocations(ConsumerRebalanceListener):
@@ -194,9 +270,9 @@ def two_members(bootstrap: str, assignor: type, expected_revoked: int) -> str:
     second = Member(bootstrap, topic, group, **config)
     until("both to own two partitions", lambda: (first.owned, second.owned) == (2, 2))
     same(first.listener.counts, [expected_revoked], "partitions taken from the first member")
-    produce(bootstrap, topic, [{"key": b"%d" % i, "value": b"%d" % i} for i in range(100)])
-    until("all 100 records", lambda: len(first.seen) + len(second.seen) >= 100)
-    same(sorted(first.seen + second.seen), list(range(100)), "records of the group")
+    produce(bootstrap, topic, [{"key": b"%d" % i, "value": b"%d" % i} for i in range(VOLUME)])
+    until("all records", lambda: len(first.seen) + len(second.seen) >= VOLUME)
+    same(sorted(first.seen + second.seen), list(range(VOLUME)), "records of the group")
     second.leave()
     until("the first member to own everything again", lambda: first.owned == 4)
     first.leave()
@@ -226,6 +302,28 @@ def group_static(bootstrap: str) -> None:
     same(first.listener.counts, [], "partitions taken from the first member meanwhile")
     first.leave()
     again.leave()
+
+
+def fenced(bootstrap: str) -> None:
+    topic, group = new_topic(bootstrap, "fenced", partitions=4), fresh("group")
+    config = {"group_instance_id": "one", "session_timeout_ms": 30000}
+    first, second = consumer(bootstrap, group, **config), consumer(bootstrap, group, **config)
+    first.subscribe([topic])
+    until("the first to own everything", lambda: first.poll(100) is not None and len(first.assignment()) == 4)
+    second.subscribe([topic])
+    told: list[str] = []
+
+    def both() -> bool:
+        second.poll(100)
+        try:
+            first.poll(100)
+        except kafka_errors.KafkaError as error:
+            told.append(type(error).__name__)
+        return bool(told) and len(second.assignment()) == 4
+
+    until("the first to be fenced, and the second to own everything", both)
+    same(told[0], "FencedInstanceIdError", "what the first is told")
+    second.close()
 
 
 def commit_resume(bootstrap: str) -> None:
@@ -261,7 +359,7 @@ def seek_ends(bootstrap: str) -> None:
 
 
 def seek_timestamp(bootstrap: str) -> None:
-    topic = new_topic(bootstrap, "times", config={"message.timestamp.before.max.ms": "9223372036854775807"})
+    topic = new_topic(bootstrap, "times", config=ANY_TIME)
     for i in range(10):
         produce(bootstrap, topic, [{"value": b"x", "timestamp_ms": T0 + 1000 * i}])
     source, tp = consumer(bootstrap), TopicPartition(topic, 0)
@@ -350,6 +448,27 @@ def groups_delete(bootstrap: str) -> None:
     same(group in [g["group_id"] for g in client.list_groups()], False, "the group is still listed")
 
 
+def retention(bootstrap: str) -> None:
+    small = {"segment.bytes": "1048576"}
+    sized = new_topic(bootstrap, "size", config={**small, "retention.bytes": "1048576"})
+    aged = new_topic(bootstrap, "age", config={"retention.ms": "3000", "segment.ms": "1000"})
+    kept = new_topic(bootstrap, "kept", config=small)
+    for topic in (sized, aged, kept):
+        produce(bootstrap, topic, [{"value": b"%d " % i + bytes(500)} for i in range(8000)], linger_ms=5)
+    source = consumer(bootstrap)
+
+    def first(topic: str) -> int:
+        return source.beginning_offsets([TopicPartition(topic, 0)])[TopicPartition(topic, 0)]
+
+    def goes_on() -> bool:
+        produce(bootstrap, aged, [{"value": b"one more"}])  # what is written last is never too old
+        return first(aged) >= 8000 and first(sized) > 0
+
+    until("what is too old and too much to be gone", goes_on, pause=1)
+    same((first(kept), first(sized) <= 8000 - 1500), (0, True), "what is to be kept")
+    source.close()
+
+
 def delete_records(bootstrap: str) -> None:
     topic = new_topic(bootstrap, "delete-records")
     for i in range(5):
@@ -394,10 +513,10 @@ def errors(bootstrap: str) -> None:
 
 CODECS = [codec(name) for name in ("none", "gzip", "snappy", "lz4", "zstd")]
 ACKS = [acks(name) for name in ("0", "1", "all")]
-CHECKS = [produce_consume, headers, nulls, *CODECS, timestamps, large_message, *ACKS, idempotent, group_eager,
-          group_cooperative, group_static, commit_resume, seek_ends, seek_timestamp, topics, partitions,
-          configs_describe, configs_alter, groups, groups_delete, delete_records, cluster,
-          log_dirs, errors]  # fmt: skip
+CHECKS = [produce_consume, headers, nulls, *CODECS, timestamps, large_message, *ACKS, idempotent, sent_twice,
+          restart, group_eager, group_cooperative, group_static, fenced, commit_resume, seek_ends,
+          seek_timestamp, topics, partitions, configs_describe, configs_alter, groups, groups_delete,
+          retention, delete_records, cluster, log_dirs, errors]  # fmt: skip
 
 if __name__ == "__main__":
     run("kafka-python", kafka.__version__, CHECKS)

@@ -6,10 +6,12 @@ import json
 import os
 import re
 import subprocess
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from command import Running, output
-from harness import T0, fresh, run, same, until
+from harness import PARTITIONS, T0, VOLUME, complete, control, fresh, numbered, run, same, until
 
 
 def kcat(bootstrap: str, *arguments: str, text: str | None = None) -> str:
@@ -28,15 +30,17 @@ def read(bootstrap: str, topic: str, *arguments: str) -> list[dict]:
 
 def produce_consume(bootstrap: str) -> str:
     topic = fresh("kcat")
-    produce(bootstrap, topic, [f"key-{i % 10}:{i}" for i in range(500)], "-K:")
+    produce(
+        bootstrap, topic, [f"key-{i % 50}:{i}" for i in range(VOLUME)], "-K:", "-X", "enable.idempotence=true"
+    )
     got = read(bootstrap, topic)
-    for key in range(10):
+    for key in range(50):
         same(
             [m["payload"] for m in got if m["key"] == f"key-{key}"],
-            [str(i) for i in range(key, 500, 10)],
+            [str(i) for i in range(key, VOLUME, 50)],
             f"key {key}",
         )
-    return "and the topic was created on first use"
+    return f"{len({m['partition'] for m in got})} partitions, and the topic was created on first use"
 
 
 def headers(bootstrap: str) -> None:
@@ -59,7 +63,7 @@ def nulls(bootstrap: str) -> None:
 
 def codec(name: str) -> Callable[[str], None]:
     def check(bootstrap: str) -> None:
-        topic, lines = fresh(name), [f"{i} " + "a line that repeats itself " * 8 for i in range(200)]
+        topic, lines = fresh(name), [f"{i} " + "a line that repeats itself " * 8 for i in range(VOLUME)]
         produce(bootstrap, topic, lines, "-p", "0", "-X", f"compression.codec={name}", "-X", "linger.ms=50")
         same([m["payload"] for m in read(bootstrap, topic)], lines, "values")
 
@@ -70,8 +74,20 @@ def codec(name: str) -> Callable[[str], None]:
 def acks(name: str) -> Callable[[str], None]:
     def check(bootstrap: str) -> None:
         topic = fresh("acks")
-        produce(bootstrap, topic, [str(i) for i in range(50)], "-p", "0", "-X", f"acks={name}")
-        same([m["payload"] for m in read(bootstrap, topic)], [str(i) for i in range(50)], "values")
+        kcat(bootstrap, "-L", "-t", topic)  # which makes it
+        time.sleep(2)  # with acks=0 nobody tells that a partition has no leader yet
+        ways = {b"big": ("linger.ms=20",), b"single": ("linger.ms=0", "batch.num.messages=1")}
+
+        def send(way: bytes) -> None:
+            lines = [value.decode() for value in numbered(way)]
+            options = [option for each in (f"acks={name}", *ways[way]) for option in ("-X", each)]
+            produce(bootstrap, topic, lines, *options)
+
+        with ThreadPoolExecutor() as threads:
+            list(threads.map(send, ways))
+        got = [(m["partition"], m["payload"].encode()) for m in read(bootstrap, topic)]
+        complete(got, dict.fromkeys(ways, VOLUME // 2))
+        same(len({partition for partition, _ in got}), PARTITIONS, "partitions")
 
     check.__name__ = f"acks_{name}"
     return check
@@ -80,17 +96,32 @@ def acks(name: str) -> Callable[[str], None]:
 def idempotent(bootstrap: str) -> None:
     topic = fresh("kcat")
     options = ("-X", "enable.idempotence=true", "-X", "batch.num.messages=20")
-    produce(bootstrap, topic, [str(i) for i in range(1000)], "-p", "0", *options)
+    produce(bootstrap, topic, [str(i) for i in range(VOLUME)], "-p", "0", *options)
     same(
         [(m["offset"], m["payload"]) for m in read(bootstrap, topic)],
-        [(i, str(i)) for i in range(1000)],
+        [(i, str(i)) for i in range(VOLUME)],
         "records",
     )
 
 
+def restart(bootstrap: str) -> None:
+    topic, group = fresh("kcat"), fresh("group")
+    lines = [value.decode() for value in numbered(b"restart")]
+    produce(bootstrap, topic, lines[:5000], "-X", "enable.idempotence=true")
+    member = ("-G", group, "-q", "-X", "auto.offset.reset=earliest", "-X", "enable.auto.commit=true")
+    first = kcat(bootstrap, *member, "-c", "5000", topic).splitlines()
+    same(len(set(first)), 5000, "what the group read before the restart")
+    control("restart")
+    produce(bootstrap, topic, lines[5000:], "-X", "enable.idempotence=true")
+    rest = kcat(bootstrap, *member, "-c", str(len(lines) - 5000), topic).splitlines()
+    same(sorted(rest), sorted(lines[5000:]), "what the group reads after the restart")
+    got = read(bootstrap, topic)
+    complete([(m["partition"], m["payload"].encode()) for m in got], {b"restart": len(lines)})
+
+
 def group_eager(bootstrap: str) -> None:
     topic, group = fresh("kcat"), fresh("group")
-    produce(bootstrap, topic, [str(i) for i in range(20)])
+    produce(bootstrap, topic, [str(i) for i in range(VOLUME)])
     command = ["kcat", "-b", bootstrap, "-G", group, "-u", "-X", "auto.offset.reset=earliest", topic]
     with Running(command) as first, Running(command) as second:
 
@@ -99,9 +130,9 @@ def group_eager(bootstrap: str) -> None:
             return all("rebalanced" in each for each in text)
 
         until("both members to be in the group", both)
-        until("all 20 records", lambda: len([x for x in first.lines + second.lines if x.isdigit()]) >= 20)
-        values = sorted(int(x) for x in first.lines + second.lines if x.isdigit())
-        same(sorted(set(values)), list(range(20)), "records of the group")
+        until("all records", lambda: len({x for x in first.lines + second.lines if x.isdigit()}) >= VOLUME)
+        values = {int(x) for x in first.lines + second.lines if x.isdigit()}
+        same(sorted(values), list(range(VOLUME)), "records of the group")  # a rebalance may bring some twice
 
 
 def commit_resume(bootstrap: str) -> None:
@@ -149,7 +180,7 @@ def version() -> str:
 
 CODECS = [codec(name) for name in ("none", "gzip", "snappy", "lz4", "zstd")]
 ACKS = [acks(name) for name in ("0", "1", "all")]
-CHECKS = [produce_consume, headers, nulls, *CODECS, *ACKS, idempotent, group_eager, commit_resume, seek_ends,
+CHECKS = [produce_consume, headers, nulls, *CODECS, *ACKS, idempotent, restart, group_eager, commit_resume, seek_ends,
           seek_timestamp, cluster]  # fmt: skip
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -9,11 +10,13 @@ import (
 	"flag"
 	"fmt"
 	"math/rand"
+	"net"
 	"os"
 	"reflect"
 	"runtime/debug"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +24,11 @@ import (
 	"github.com/IBM/sarama"
 )
 
-const t0 = 1_700_000_000_000 // ms
+const (
+	t0             = 1_700_000_000_000 // ms
+	volume         = 20_000            // records: with a handful a broker may lose most and pass
+	manyPartitions = 12
+)
 
 var (
 	bootstrap = flag.String("bootstrap", "", "HOST:PORT")
@@ -33,6 +40,9 @@ type check struct {
 	name string
 	body func() string
 }
+
+// anyTime is the configuration of topics whose records may be of any time, and stay.
+var anyTime = map[string]string{"message.timestamp.before.max.ms": "9223372036854775807", "retention.ms": "-1"}
 
 // ---- help: a check panics when something is not as it should be ----
 
@@ -56,9 +66,9 @@ func same(got, expected any, what string) {
 func fresh(prefix string) string { return fmt.Sprintf("compat-%s-%x", prefix, rand.Int63()) }
 
 func until(what string, ready func() bool) {
-	for end := time.Now().Add(30 * time.Second); !ready(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); !ready(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			panic("waited 30 s for " + what)
+			panic("waited 60 s for " + what)
 		}
 	}
 }
@@ -111,13 +121,13 @@ func readTopic(topic string, count int, partitions int32, from int64) (messages 
 			}
 		}()
 	}
-	late := time.After(30 * time.Second)
+	late := time.After(60 * time.Second)
 	for len(messages) < count {
 		select {
 		case message := <-inbox:
 			messages = append(messages, message)
 		case <-late:
-			panic(fmt.Sprintf("%d of %d records in 30 s", len(messages), count))
+			panic(fmt.Sprintf("%d of %d records in 60 s", len(messages), count))
 		}
 	}
 	return
@@ -137,20 +147,57 @@ func upTo(count int) (texts []string) {
 	return
 }
 
+// numbered is what complete looks for.
+func numbered(topic, name string, count int) (messages []*sarama.ProducerMessage) {
+	for i := range count {
+		messages = append(messages, &sarama.ProducerMessage{Topic: topic, Value: sarama.StringEncoder(fmt.Sprint(name, " ", i))})
+	}
+	return
+}
+
+// complete tells whether each producer's numbered values are all there, once, and within a partition in the order in which
+// they were sent.
+func complete(messages []*sarama.ConsumerMessage, sent map[string]int) {
+	last, seen := map[string]int{}, map[string]map[int]bool{}
+	for _, message := range messages {
+		name, text, _ := strings.Cut(string(message.Value), " ")
+		number, place := got(strconv.Atoi(text)), fmt.Sprint(name, " in ", message.Partition)
+		if before, there := last[place]; there && number <= before {
+			panic(fmt.Sprintf("%s: %d behind %d", place, number, before))
+		}
+		last[place] = number
+		if seen[name] == nil {
+			seen[name] = map[int]bool{}
+		}
+		seen[name][number] = true
+	}
+	for name, count := range sent {
+		same(len(seen[name]), count, "records of "+name)
+	}
+}
+
+// control has the runner do something: restart the broker, or tell how many answers were lost.
+func control(asked string) string {
+	connection := got(net.Dial("tcp", os.Getenv("COMPAT_CONTROL")))
+	defer connection.Close()
+	fmt.Fprintln(connection, asked)
+	return strings.TrimSpace(got(bufio.NewReader(connection).ReadString('\n')))
+}
+
 // ---- records ----
 
 func produceConsume() string {
-	topic := newTopic("basic", 4, nil)
+	topic := newTopic("basic", manyPartitions, nil)
 	var sent []*sarama.ProducerMessage
 	expected := map[string][]string{}
-	for i := range 500 {
-		key, value := fmt.Sprintf("key-%d", i%10), fmt.Sprint(i)
+	for i := range volume {
+		key, value := fmt.Sprintf("key-%d", i%50), fmt.Sprint(i)
 		sent = append(sent, &sarama.ProducerMessage{Topic: topic, Key: sarama.StringEncoder(key), Value: sarama.StringEncoder(value)})
 		expected[key] = append(expected[key], value)
 	}
 	produce(config(), sent)
 	found := map[string][]string{}
-	for _, message := range readTopic(topic, 500, 4, sarama.OffsetOldest) {
+	for _, message := range readTopic(topic, volume, manyPartitions, sarama.OffsetOldest) {
 		found[string(message.Key)] = append(found[string(message.Key)], string(message.Value))
 	}
 	same(found, expected, "values by key")
@@ -195,19 +242,19 @@ func codec(kind sarama.CompressionCodec) func() string {
 		c.Producer.Compression = kind
 		var sent []*sarama.ProducerMessage
 		var expected []string
-		for i := range 200 {
+		for i := range volume {
 			value := fmt.Sprint(i) + strings.Repeat(" a line that repeats itself", 8)
 			sent = append(sent, &sarama.ProducerMessage{Topic: topic, Value: sarama.StringEncoder(value)})
 			expected = append(expected, value)
 		}
 		produce(c, sent)
-		same(values(readTopic(topic, 200, 1, sarama.OffsetOldest)), expected, "values")
+		same(values(readTopic(topic, volume, 1, sarama.OffsetOldest)), expected, "values")
 		return ""
 	}
 }
 
 func timestamps() string {
-	topic := newTopic("timestamps", 1, map[string]string{"message.timestamp.before.max.ms": "9223372036854775807"})
+	topic := newTopic("timestamps", 1, anyTime)
 	sent := numbers(topic, 10)
 	for i, message := range sent {
 		message.Timestamp = time.UnixMilli(t0 + int64(i))
@@ -228,10 +275,34 @@ func largeMessage() string {
 
 func acks(level sarama.RequiredAcks) func() string {
 	return func() string {
-		topic, c := newTopic("acks", 1, nil), config()
-		c.Producer.RequiredAcks = level
-		produce(c, numbers(topic, 50))
-		same(values(readTopic(topic, 50, 1, sarama.OffsetOldest)), upTo(50), "values")
+		topic, half := newTopic("acks", manyPartitions, nil), volume/2
+		time.Sleep(2 * time.Second) // with acks=0 nobody tells that a partition has no leader yet
+		var both sync.WaitGroup
+		var problem any
+		for _, name := range []string{"big", "single"} {
+			both.Add(1)
+			go func() {
+				defer both.Done()
+				defer func() {
+					if found := recover(); found != nil {
+						problem = found
+					}
+				}()
+				c := config()
+				c.Producer.RequiredAcks, c.Net.MaxOpenRequests = level, 1
+				if name == "single" {
+					c.Producer.Flush.MaxMessages = 1
+				} else {
+					c.Producer.Flush.Frequency = 20 * time.Millisecond
+				}
+				produce(c, numbered(topic, name, half))
+			}()
+		}
+		both.Wait()
+		if problem != nil {
+			panic(problem)
+		}
+		complete(readTopic(topic, volume, manyPartitions, sarama.OffsetOldest), map[string]int{"big": half, "single": half})
 		return ""
 	}
 }
@@ -239,13 +310,84 @@ func acks(level sarama.RequiredAcks) func() string {
 func idempotent() string {
 	topic, c := newTopic("idempotent", 1, nil), config()
 	c.Producer.Idempotent, c.Net.MaxOpenRequests, c.Producer.Flush.MaxMessages = true, 1, 20
-	sent := numbers(topic, 1000)
+	sent := numbers(topic, volume)
 	produce(c, sent)
 	for i, message := range sent {
 		same(message.Offset, int64(i), "offset told to the producer")
 	}
-	same(values(readTopic(topic, 1000, 1, sarama.OffsetOldest)), upTo(1000), "values")
+	same(values(readTopic(topic, volume, 1, sarama.OffsetOldest)), upTo(volume), "values")
 	return ""
+}
+
+func sentTwice() string {
+	topic, c, before := newTopic("twice", 3, nil), config(), got(strconv.Atoi(control("lost")))
+	c.Producer.Idempotent, c.Net.MaxOpenRequests, c.Producer.Flush.MaxMessages = true, 1, 50
+	c.Producer.Retry.Max, c.Producer.Retry.Backoff = 30, 20*time.Millisecond
+	producer := got(sarama.NewSyncProducer([]string{os.Getenv("COMPAT_LOSSY")}, c))
+	defer producer.Close()
+	must(producer.SendMessages(numbered(topic, "idempotent", 4000)))
+	lost := got(strconv.Atoi(control("lost"))) - before
+	complete(readTopic(topic, 4000, 3, sarama.OffsetOldest), map[string]int{"idempotent": 4000})
+	client := got(sarama.NewClient([]string{*bootstrap}, config()))
+	defer client.Close()
+	var all int64
+	for p := range int32(3) {
+		all += got(client.GetOffset(topic, p, sarama.OffsetNewest))
+	}
+	same([2]any{all, lost >= 5}, [2]any{int64(4000), true}, fmt.Sprintf("records in all, and that answers were lost (%d)", lost))
+	return fmt.Sprint(lost, " answers lost")
+}
+
+func restart() string {
+	topic, group, half := newTopic("restart", manyPartitions, nil), fresh("group"), volume/2
+	messages := numbered(topic, "restart", half)
+	c := config()
+	c.Producer.Idempotent, c.Net.MaxOpenRequests, c.Producer.Retry.Max = true, 1, 50
+	producer := got(sarama.NewSyncProducer([]string{*bootstrap}, c))
+	defer producer.Close()
+	must(producer.SendMessages(messages[:5000]))
+	reader := join(topic, group, config())
+	until("5,000 records", func() bool { return len(reader.read()) == 5000 })
+	reader.commit()
+	reader.leave()
+	committed := offsetsOf(group, topic)
+	control("restart")
+	must(producer.SendMessages(messages[5000:]))
+	var all int64
+	until("the committed offsets to be told again", func() bool {
+		defer func() { recover() }() // the administrator's connection was cut
+		all = 0
+		same(offsetsOf(group, topic), committed, "committed offsets after the restart")
+		for _, offset := range committed {
+			all += max(offset, 0)
+		}
+		return true
+	})
+	same(all, int64(5000), "what was committed in all")
+	again := join(topic, group, config())
+	until("the rest", func() bool { return len(again.read()) >= half-5000 })
+	again.leave()
+	same(len(again.read()), half-5000, "what the group reads after the restart")
+	complete(readTopic(topic, half, manyPartitions, sarama.OffsetOldest), map[string]int{"restart": half})
+	return ""
+}
+
+func offsetsOf(group, topic string) map[int32]int64 {
+	asked, found := make([]int32, manyPartitions), map[int32]int64{}
+	for i := range asked {
+		asked[i] = int32(i)
+	}
+	answer := got(admin.ListConsumerGroupOffsets(group, map[string][]int32{topic: asked}))
+	for partition, block := range answer.Blocks[topic] {
+		must(func() error {
+			if block.Err != sarama.ErrNoError {
+				return block.Err
+			}
+			return nil
+		}())
+		found[partition] = block.Offset
+	}
+	return found
 }
 
 // ---- groups ----
@@ -256,6 +398,7 @@ type member struct {
 	group sarama.ConsumerGroup
 	owned int
 	seen  []string
+	now   sarama.ConsumerGroupSession
 	stop  context.CancelFunc
 	ended chan struct{}
 }
@@ -277,7 +420,7 @@ func join(topic, group string, c *sarama.Config) *member {
 func (m *member) Setup(session sarama.ConsumerGroupSession) error {
 	m.Lock()
 	defer m.Unlock()
-	m.owned = 0
+	m.owned, m.now = 0, session
 	for _, partitions := range session.Claims() {
 		m.owned += len(partitions)
 	}
@@ -293,10 +436,10 @@ func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 			if message == nil {
 				return nil
 			}
+			session.MarkMessage(message, "")
 			m.Lock()
 			m.seen = append(m.seen, string(message.Value))
 			m.Unlock()
-			session.MarkMessage(message, "")
 		case <-session.Context().Done():
 			return nil
 		}
@@ -307,6 +450,10 @@ func (m *member) owns() int { m.Lock(); defer m.Unlock(); return m.owned }
 
 func (m *member) read() []string { m.Lock(); defer m.Unlock(); return append([]string{}, m.seen...) }
 
+func (m *member) count() int { m.Lock(); defer m.Unlock(); return len(m.seen) }
+
+func (m *member) commit() { m.Lock(); defer m.Unlock(); m.now.Commit() }
+
 func (m *member) leave() { m.stop(); <-m.ended; m.group.Close() }
 
 func groupEager() string {
@@ -315,9 +462,9 @@ func groupEager() string {
 	until("the first member to own everything", func() bool { return first.owns() == 4 })
 	second := join(topic, group, c)
 	until("both to own two partitions", func() bool { return first.owns() == 2 && second.owns() == 2 })
-	produce(config(), numbers(topic, 100))
-	until("all 100 records", func() bool { return len(first.read())+len(second.read()) >= 100 })
-	all, expected := append(first.read(), second.read()...), upTo(100)
+	produce(config(), numbers(topic, volume))
+	until("all records", func() bool { return first.count()+second.count() >= volume })
+	all, expected := append(first.read(), second.read()...), upTo(volume)
 	sort.Strings(all)
 	sort.Strings(expected)
 	same(all, expected, "records of the group")
@@ -360,7 +507,7 @@ func seekEnds() string {
 }
 
 func seekTimestamp() string {
-	topic := newTopic("times", 1, map[string]string{"message.timestamp.before.max.ms": "9223372036854775807"})
+	topic := newTopic("times", 1, anyTime)
 	for i := range 10 {
 		message := numbers(topic, 1)
 		message[0].Timestamp = time.UnixMilli(t0 + 1000*int64(i))
@@ -441,6 +588,31 @@ func groupsDelete() string {
 	return ""
 }
 
+func retention() string {
+	text := func(value string) map[string]string {
+		return map[string]string{"segment.bytes": "1048576", "retention.bytes": value}
+	}
+	sized, kept := newTopic("size", 1, text("1048576")), newTopic("kept", 1, text("-1"))
+	aged := newTopic("age", 1, map[string]string{"retention.ms": "3000", "segment.ms": "1000"})
+	for _, topic := range []string{sized, aged, kept} {
+		var sent []*sarama.ProducerMessage
+		for range 8000 {
+			sent = append(sent, &sarama.ProducerMessage{Topic: topic, Value: sarama.ByteEncoder(make([]byte, 500))})
+		}
+		produce(config(), sent)
+	}
+	client := got(sarama.NewClient([]string{*bootstrap}, config()))
+	defer client.Close()
+	first := func(topic string) int64 { return got(client.GetOffset(topic, 0, sarama.OffsetOldest)) }
+	until("what is too old and too much to be gone", func() bool {
+		produce(config(), numbers(aged, 1)) // what is written last is never too old
+		time.Sleep(500 * time.Millisecond)
+		return first(aged) >= 8000 && first(sized) > 0
+	})
+	same([2]any{first(kept), first(sized) <= 8000-1500}, [2]any{int64(0), true}, "what is to be kept")
+	return ""
+}
+
 func deleteRecords() string {
 	topic := newTopic("delete-records", 1, nil)
 	for range 5 {
@@ -485,10 +657,10 @@ var checks = []check{
 	{"codec_snappy", codec(sarama.CompressionSnappy)}, {"codec_lz4", codec(sarama.CompressionLZ4)},
 	{"codec_zstd", codec(sarama.CompressionZSTD)}, {"timestamps", timestamps}, {"large_message", largeMessage},
 	{"acks_0", acks(sarama.NoResponse)}, {"acks_1", acks(sarama.WaitForLocal)}, {"acks_all", acks(sarama.WaitForAll)},
-	{"idempotent", idempotent}, {"group_eager", groupEager}, {"commit_resume", commitResume},
+	{"idempotent", idempotent}, {"sent_twice", sentTwice}, {"restart", restart}, {"group_eager", groupEager}, {"commit_resume", commitResume},
 	{"seek_ends", seekEnds}, {"seek_timestamp", seekTimestamp}, {"topics", topics}, {"partitions", partitions},
 	{"configs_describe", configsDescribe}, {"configs_alter", configsAlter}, {"groups", groups},
-	{"groups_delete", groupsDelete}, {"delete_records", deleteRecords}, {"cluster", cluster}, {"log_dirs", logDirs},
+	{"groups_delete", groupsDelete}, {"retention", retention}, {"delete_records", deleteRecords}, {"cluster", cluster}, {"log_dirs", logDirs},
 	{"errors", failures},
 }
 
@@ -510,8 +682,8 @@ func bounded(body func() string) (ok bool, detail string) {
 	select {
 	case end := <-done:
 		return end.ok, end.detail
-	case <-time.After(75 * time.Second):
-		return false, "no end after 75 s"
+	case <-time.After(150 * time.Second):
+		return false, "no end after 150 s"
 	}
 }
 
@@ -537,6 +709,9 @@ func main() {
 	output := json.NewEncoder(os.Stdout)
 	for _, each := range checks {
 		if len(only) > 0 && !slices.Contains(only, each.name) {
+			continue
+		}
+		if os.Getenv("COMPAT_CONTROL") == "" && slices.Contains([]string{"restart", "sent_twice", "retention"}, each.name) {
 			continue
 		}
 		ok, detail := bounded(each.body)
