@@ -5,8 +5,8 @@ from __future__ import annotations
 
 CHECKS: dict[str, str] = {
     "produce_consume": "20,000 keyed records over twelve partitions, read back complete and in order per key",
-    "headers": "headers: repeated names, empty, binary and null values, in order",
-    "nulls": "null keys, null values (tombstones), empty keys and values",
+    "headers": "headers: repeated names, empty, binary and null values, in order (each as far as the client has it)",
+    "nulls": "null keys, null values (tombstones), empty keys and values (each as far as the client has it)",
     "codec_none": "20,000 records in uncompressed batches",
     "codec_gzip": "20,000 records in gzip batches",
     "codec_snappy": "20,000 records in snappy batches",

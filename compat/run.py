@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stage import stage
+from versions import version
 
 HERE = Path(__file__).resolve().parent
 HOME = Path(
@@ -96,23 +97,6 @@ def reports(client: Client, bootstrap: str, checks: Sequence[str]) -> Iterator[d
         yield {"client": client.name, "version": "", "check": "program", "ok": False, "detail": detail}
 
 
-def broker(column: str) -> str:
-    """What was run: our commit, with a plus where files were changed since; of a peer, its version."""
-    if column == "kafka":
-        from benchmarks.peers.jars import KAFKA_VERSION
-
-        return KAFKA_VERSION
-    return commit() if column == "magnetar" else column
-
-
-def commit() -> str:
-    """This tree's commit, with a plus where the broker's own files were changed since."""
-    git = ["git", "-C", str(HERE.parent)]
-    told = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "src"])
-    return told.stdout.strip() + ("+" if changed.returncode else "") if told.returncode == 0 else ""
-
-
 def keep(file: Path, column: str, found: list[dict]) -> None:
     """Merge reports into the results file: results[column][client] = {version, date, checks}."""
     results = json.loads(file.read_text()) if file.exists() else {}
@@ -124,7 +108,7 @@ def keep(file: Path, column: str, found: list[dict]) -> None:
         entry |= {
             "version": report["version"] or entry.get("version", ""),
             "date": today,
-            "broker": broker(column),
+            "broker": version(column),
         }
         entry["checks"][report["check"]] = {"ok": report["ok"], "detail": report["detail"]}
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -24,6 +24,7 @@ from admin.tools import PulsarAdmin, Pulsarctl, is_there
 from broker import standalone
 from outcomes import outcome
 from run import HERE
+from versions import version
 
 sys.path.insert(0, str(HERE.parent))
 
@@ -69,7 +70,12 @@ def main() -> int:
             tool = kind(f"http://{addresses['http']}")
             today = datetime.datetime.now(datetime.UTC).date().isoformat()
             outcomes: dict[str, dict[str, object]] = {}
-            kept[name] = {"version": tool.version, "date": today, "checks": outcomes}
+            kept[name] = {
+                "version": tool.version,
+                "date": today,
+                "broker": version(broker),
+                "checks": outcomes,
+            }
             for check in module.CHECKS + (module.ONLY_OURS if options.magnetar else ()):
                 if options.check and check.__name__ not in options.check:
                     continue

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from outcomes import outcome
 from run import HERE
+from versions import version
 
 sys.path.insert(0, str(HERE.parent))
 
@@ -64,7 +65,7 @@ def main() -> int:
     if not options.check:
         results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
         today = datetime.datetime.now(datetime.UTC).date().isoformat()
-        results[options.broker] = {"date": today, "checks": outcomes}
+        results[options.broker] = {"date": today, "broker": version(options.broker), "checks": outcomes}
         RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
     print(f"{failed} failed; see {folder}" if failed else "all passed")
     return 1 if failed else 0

@@ -3,7 +3,7 @@
 
     compat/run_cross.py                                 all writers, formats and codecs, on a fresh broker
     compat/run_cross.py --writer librdkafka --format pulsar --codec lz4
-    compat/run_cross.py --peers                         the same checks within Kafka 4.3.1 and within Pulsar 4.0.8
+    compat/run_cross.py --peers                         the same checks within Kafka and within Pulsar
 
 For every (writer, entry format, codec) a topic is written, batched and then one by one. Each reader must see every
 field of every record as docs/entry-formats.md says, and start again in the middle, at a place that it was told. The
@@ -30,6 +30,7 @@ from cross.clients import KINDS, Client, Kind, Refused
 from cross.views import differences, kafka_of_kafka, kafka_of_pulsar, pulsar_of_kafka, pulsar_of_pulsar, shown
 from halves import pair_of
 from run import HERE
+from versions import version
 
 RESULTS = HERE / "results" / "cross.json"
 FORMATS = ("kafka", "mixed_kafka", "pulsar")
@@ -346,7 +347,7 @@ def keep(column: str, found: Sequence[dict[str, Any]], clients: Mapping[str, Cli
     results["versions"] = {name: client.version for name, client in clients.items()} | results.get(
         "versions", {}
     )
-    results["date"] = datetime.datetime.now(datetime.UTC).date().isoformat()
+    results |= {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), "broker": version("magnetar")}
     RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
 
 

@@ -36,6 +36,7 @@ from suites.kafka_python import suite as kafka_python
 from suites.librdkafka import suite as librdkafka
 from suites.pulsar_go import suite as pulsar_go
 from suites.pulsar_python import suite as pulsar_python
+from versions import version
 
 SUITES: dict[str, ModuleType] = {
     "confluent-python": confluent_python,
@@ -79,7 +80,7 @@ def keep_outcomes(suite: str, broker: str, outcomes: dict[str, str]) -> None:
     file = HERE / "results" / "suites.json"
     results = json.loads(file.read_text()) if file.exists() else {}
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    results.setdefault(suite, {})[broker] = {"date": today, "outcomes": outcomes}
+    results.setdefault(suite, {})[broker] = {"date": today, "broker": version(broker), "outcomes": outcomes}
     file.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
 
 

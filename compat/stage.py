@@ -87,7 +87,8 @@ class _Control:
     def _do(self, asked: str) -> str:
         if asked == "restart":
             self._broker.kill()
-            self._broker.start()
+            self._broker.launch()
+            self._broker.connect(240).close()
             return "done"
         return str(self._way.lost)
 

@@ -304,28 +304,6 @@ def group_static(bootstrap: str) -> None:
     again.leave()
 
 
-def fenced(bootstrap: str) -> None:
-    topic, group = new_topic(bootstrap, "fenced", partitions=4), fresh("group")
-    config = {"group_instance_id": "one", "session_timeout_ms": 30000}
-    first, second = consumer(bootstrap, group, **config), consumer(bootstrap, group, **config)
-    first.subscribe([topic])
-    until("the first to own everything", lambda: first.poll(100) is not None and len(first.assignment()) == 4)
-    second.subscribe([topic])
-    told: list[str] = []
-
-    def both() -> bool:
-        second.poll(100)
-        try:
-            first.poll(100)
-        except kafka_errors.KafkaError as error:
-            told.append(type(error).__name__)
-        return bool(told) and len(second.assignment()) == 4
-
-    until("the first to be fenced, and the second to own everything", both)
-    same(told[0], "FencedInstanceIdError", "what the first is told")
-    second.close()
-
-
 def commit_resume(bootstrap: str) -> None:
     topic, group = new_topic(bootstrap, "commit"), fresh("group")
     produce(bootstrap, topic, [{"value": b"%d" % i} for i in range(20)])
@@ -514,7 +492,7 @@ def errors(bootstrap: str) -> None:
 CODECS = [codec(name) for name in ("none", "gzip", "snappy", "lz4", "zstd")]
 ACKS = [acks(name) for name in ("0", "1", "all")]
 CHECKS = [produce_consume, headers, nulls, *CODECS, timestamps, large_message, *ACKS, idempotent, sent_twice,
-          restart, group_eager, group_cooperative, group_static, fenced, commit_resume, seek_ends,
+          restart, group_eager, group_cooperative, group_static, commit_resume, seek_ends,
           seek_timestamp, topics, partitions, configs_describe, configs_alter, groups, groups_delete,
           retention, delete_records, cluster, log_dirs, errors]  # fmt: skip
 

@@ -22,6 +22,17 @@ def produce(bootstrap: str, topic: str, lines: list[str], *arguments: str) -> No
     kcat(bootstrap, "-P", "-t", topic, *arguments, text="\n".join(lines))
 
 
+def produce_and_stay(bootstrap: str, topic: str, lines: list[str], *arguments: str) -> None:
+    """The same, but the input stays open for a while: with acks=0 kcat leaves any broker with records unsent."""
+    command = ["kcat", "-b", bootstrap, "-P", "-t", topic, *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        process.stdin.write("".join(f"{line}\n" for line in lines))
+        process.stdin.flush()
+        time.sleep(15)
+    same(process.returncode, 0, "kcat's status")
+
+
 def read(bootstrap: str, topic: str, *arguments: str) -> list[dict]:
     """Every record of the topic, as kcat's JSON."""
     printed = kcat(bootstrap, "-C", "-t", topic, "-e", "-q", "-J", *(arguments or ("-o", "beginning")))
@@ -81,7 +92,7 @@ def acks(name: str) -> Callable[[str], None]:
         def send(way: bytes) -> None:
             lines = [value.decode() for value in numbered(way)]
             options = [option for each in (f"acks={name}", *ways[way]) for option in ("-X", each)]
-            produce(bootstrap, topic, lines, *options)
+            (produce_and_stay if name == "0" else produce)(bootstrap, topic, lines, *options)
 
         with ThreadPoolExecutor() as threads:
             list(threads.map(send, ways))
