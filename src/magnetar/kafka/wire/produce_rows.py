@@ -40,12 +40,14 @@ class _Walk:
     def exceeds(self, many: int) -> bool:
         self._skip(self._length(short=True))  # transactional id
         self._skip(_ACKS_AND_TIMEOUT_BYTES)
-        for _ in range(self._length()):
+        for behind in range(self._length() - 1, -1, -1):
             self._skip(16 if self._with_id else self._length(short=True))
             rows = self._length()
             many -= 1 + max(rows, 0)
             if many < 0:
                 return True
+            if not behind:
+                return False  # nearly always at once: the rows themselves need not be looked at
             for _ in range(rows):
                 self._skip(4)
                 self._skip(self._length())
