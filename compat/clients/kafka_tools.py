@@ -196,9 +196,9 @@ def seek_timestamp(bootstrap: str) -> None:
     time.sleep(0.01)
     between = str(round(time.time() * 1000))
     produce(bootstrap, topic, [str(i) for i in range(100)])
-    for at, offset in (("1", "0"), (between, "100"), ("99999999999999", "")):
+    for at, row in (("1", f"{topic}:0:0"), (between, f"{topic}:0:100"), ("99999999999999", "")):
         found = tool("get-offsets", bootstrap, "--topic", topic, "--time", at).strip()
-        same(found, f"{topic}:0:{offset}", f"offset at {at} ms")
+        same(found, row, f"offset at {at} ms")
 
 
 def topics(bootstrap: str) -> None:

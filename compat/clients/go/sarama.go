@@ -319,25 +319,6 @@ func idempotent() string {
 	return ""
 }
 
-func sentTwice() string {
-	topic, c, before := newTopic("twice", 3, nil), config(), got(strconv.Atoi(control("lost")))
-	c.Producer.Idempotent, c.Net.MaxOpenRequests, c.Producer.Flush.MaxMessages = true, 1, 50
-	c.Producer.Retry.Max, c.Producer.Retry.Backoff = 30, 20*time.Millisecond
-	producer := got(sarama.NewSyncProducer([]string{os.Getenv("COMPAT_LOSSY")}, c))
-	defer producer.Close()
-	must(producer.SendMessages(numbered(topic, "idempotent", 4000)))
-	lost := got(strconv.Atoi(control("lost"))) - before
-	complete(readTopic(topic, 4000, 3, sarama.OffsetOldest), map[string]int{"idempotent": 4000})
-	client := got(sarama.NewClient([]string{*bootstrap}, config()))
-	defer client.Close()
-	var all int64
-	for p := range int32(3) {
-		all += got(client.GetOffset(topic, p, sarama.OffsetNewest))
-	}
-	same([2]any{all, lost >= 5}, [2]any{int64(4000), true}, fmt.Sprintf("records in all, and that answers were lost (%d)", lost))
-	return fmt.Sprint(lost, " answers lost")
-}
-
 func restart() string {
 	topic, group, half := newTopic("restart", manyPartitions, nil), fresh("group"), volume/2
 	messages := numbered(topic, "restart", half)
@@ -657,7 +638,7 @@ var checks = []check{
 	{"codec_snappy", codec(sarama.CompressionSnappy)}, {"codec_lz4", codec(sarama.CompressionLZ4)},
 	{"codec_zstd", codec(sarama.CompressionZSTD)}, {"timestamps", timestamps}, {"large_message", largeMessage},
 	{"acks_0", acks(sarama.NoResponse)}, {"acks_1", acks(sarama.WaitForLocal)}, {"acks_all", acks(sarama.WaitForAll)},
-	{"idempotent", idempotent}, {"sent_twice", sentTwice}, {"restart", restart}, {"group_eager", groupEager}, {"commit_resume", commitResume},
+	{"idempotent", idempotent}, {"restart", restart}, {"group_eager", groupEager}, {"commit_resume", commitResume},
 	{"seek_ends", seekEnds}, {"seek_timestamp", seekTimestamp}, {"topics", topics}, {"partitions", partitions},
 	{"configs_describe", configsDescribe}, {"configs_alter", configsAlter}, {"groups", groups},
 	{"groups_delete", groupsDelete}, {"retention", retention}, {"delete_records", deleteRecords}, {"cluster", cluster}, {"log_dirs", logDirs},
@@ -711,7 +692,7 @@ func main() {
 		if len(only) > 0 && !slices.Contains(only, each.name) {
 			continue
 		}
-		if os.Getenv("COMPAT_CONTROL") == "" && slices.Contains([]string{"restart", "sent_twice", "retention"}, each.name) {
+		if os.Getenv("COMPAT_CONTROL") == "" && slices.Contains([]string{"restart", "retention"}, each.name) {
 			continue
 		}
 		ok, detail := bounded(each.body)

@@ -23,7 +23,7 @@ CompressionCodecs[CompressionTypes.ZSTD] = () => ({
 
 const VOLUME = 20_000; // records: with a handful a broker may lose most and pass
 const PARTITIONS = 12;
-const NEEDS_STAGE = ["restart", "sent_twice", "retention"];
+const NEEDS_STAGE = ["restart", "retention"];
 const T0 = 1_700_000_000_000;
 const ANY_TIME = [{ name: "message.timestamp.before.max.ms", value: "9223372036854775807" }, { name: "retention.ms", value: "-1" }];
 const NULLS = [[null, "no key"], ["tombstone", null], [null, null], ["", "empty key"], ["empty value", ""]];
@@ -171,18 +171,6 @@ async function idempotent() {
   const topic = await newTopic("idempotent");
   await produce(topic, numbers(VOLUME).map((i) => ({ value: `${i}` })), { idempotent: true, maxInFlightRequests: 1, per: 20 });
   assert.deepEqual((await readTopic(topic, VOLUME)).map((m) => [text(m.value), m.offset]), numbers(VOLUME).map((i) => [`${i}`, `${i}`]));
-}
-
-async function sentTwice() {
-  const topic = await newTopic("twice", 3);
-  const before = Number(await control("lost"));
-  const from = client(process.env.COMPAT_LOSSY, { retries: 30, initialRetryTime: 20, maxRetryTime: 200 });
-  await produce(topic, numbered("idempotent", 4000), { from, idempotent: true, maxInFlightRequests: 1, per: 50 });
-  const lost = Number(await control("lost")) - before;
-  complete(await readTopic(topic, 4000), { idempotent: 4000 });
-  const ends = await admin.fetchTopicOffsets(topic);
-  assert.deepEqual([ends.reduce((sum, each) => sum + Number(each.high), 0), lost >= 5], [4000, true], `${lost} answers were lost`);
-  return `${lost} answers lost`;
 }
 
 async function restart() {
@@ -355,7 +343,7 @@ const CHECKS = {
   codec_snappy: codec("snappy", CompressionTypes.Snappy), codec_lz4: codec("lz4", CompressionTypes.LZ4),
   codec_zstd: codec("zstd", CompressionTypes.ZSTD),
   timestamps, large_message: largeMessage, acks_0: acks(0), acks_1: acks(1), acks_all: acks(-1), idempotent,
-  sent_twice: sentTwice, restart,
+  restart,
   group_eager: groupEager, commit_resume: commitResume, seek_ends: seekEnds, seek_timestamp: seekTimestamp,
   topics, partitions, configs_describe: configsDescribe, configs_alter: configsAlter, groups, groups_delete: groupsDelete, retention,
   delete_records: deleteRecords, cluster, errors,
