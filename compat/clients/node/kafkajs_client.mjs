@@ -187,11 +187,15 @@ async function restart() {
   const told = async () => (await admin.fetchOffsets({ groupId, topics: [topic] }))[0].partitions;
   const order = (rows) => rows.map(({ partition, offset }) => [partition, offset]).sort(([a], [b]) => a - b);
   assert.deepEqual(order(await told()), order(committed), "committed offsets after the restart");
+  // A producer that is not idempotent may send twice what was not acknowledged when the broker ended.
+  const distinct = (some) => new Set(some.seen.map((m) => text(m.value)));
   const again = await member(topic, groupId);
-  await until("the rest", () => again.seen.length >= VOLUME / 2 - 5000);
+  await until("the rest", () => distinct(again).size >= VOLUME / 2 - 5000);
   await again.leave();
-  assert.equal(again.seen.length, VOLUME / 2 - 5000);
-  complete(await readTopic(topic, VOLUME / 2), { restart: VOLUME / 2 });
+  assert.deepEqual(distinct(again), new Set(messages.slice(5000).map((m) => m.value)), "what the group reads after the restart");
+  const reader = await member(topic, fresh("reader"));
+  await until("every record", () => distinct(reader).size === VOLUME / 2);
+  await reader.leave();
 }
 
 async function groupEager() {
