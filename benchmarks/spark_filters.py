@@ -11,13 +11,13 @@ from benchmarks.peers.magnetar import Magnetar
 from benchmarks.samples import Samples
 from benchmarks.spark_read import COLUMNS, Readers, Source, Topic
 from benchmarks.thin import ThinClient
-from magnetar.kafka.wire.messages.produce_request import (
+from magnetar.records.batch import HEADER_BYTES, Record, encode_batch, read_header, seal
+from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from magnetar.kafka.wire.messages.produce_response import ProduceResponse
-from magnetar.records.batch import HEADER_BYTES, Record, encode_batch, read_header, seal
+from magnetar.wire.kafka.messages.produce_response import ProduceResponse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

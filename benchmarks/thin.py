@@ -7,30 +7,30 @@ import struct
 import time
 from typing import Any
 
-from magnetar.kafka.wire.header import RequestHeader, decode_response_header, encode_request_header
-from magnetar.kafka.wire.messages.create_topics_request import (
+from magnetar.records.batch import Record, encode_batch
+from magnetar.wire.kafka.header import RequestHeader, decode_response_header, encode_request_header
+from magnetar.wire.kafka.messages.create_topics_request import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from magnetar.kafka.wire.messages.create_topics_response import CreateTopicsResponse
-from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from magnetar.kafka.wire.messages.fetch_response import FetchResponse
-from magnetar.kafka.wire.messages.list_offsets_request import (
+from magnetar.wire.kafka.messages.create_topics_response import CreateTopicsResponse
+from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from magnetar.wire.kafka.messages.fetch_response import FetchResponse
+from magnetar.wire.kafka.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from magnetar.kafka.wire.messages.list_offsets_response import ListOffsetsResponse
-from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from magnetar.kafka.wire.messages.metadata_response import MetadataResponse
-from magnetar.kafka.wire.messages.produce_request import (
+from magnetar.wire.kafka.messages.list_offsets_response import ListOffsetsResponse
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from magnetar.wire.kafka.messages.metadata_response import MetadataResponse
+from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from magnetar.kafka.wire.messages.produce_response import ProduceResponse
-from magnetar.records.batch import Record, encode_batch
+from magnetar.wire.kafka.messages.produce_response import ProduceResponse
 
 # One version of each that both sides speak and that still names topics.
 _CREATE, _METADATA, _PRODUCE, _FETCH, _LIST = 7, 12, 9, 12, 7

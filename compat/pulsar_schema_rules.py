@@ -17,7 +17,7 @@ from uuid import uuid4
 
 import httpx
 
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, Schema, ServerError
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, Schema, ServerError
 from tests.pulsar.raw import Raw, producer
 from tests.pulsar.schema_cases import CASES, STRATEGIES, Case
 

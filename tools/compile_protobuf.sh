@@ -7,7 +7,7 @@ tools="$(mktemp -d)"
 trap 'rm -rf "$tools"' EXIT
 python3 -m venv "$tools"
 "$tools/bin/pip" install -q 'grpcio-tools==1.70.0'
-wire=src/magnetar/pulsar/wire
+wire=src/magnetar/wire/pulsar
 "$tools/bin/python" -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src "$wire/pulsar.proto"
 # An enum of Pulsar's has a value None, which Python has no name for.
 sed -i -E '/^ +None: /d' "$wire/pulsar_pb2.pyi"

@@ -1,4 +1,4 @@
-"""Writes ``src/magnetar/kafka/wire/messages`` from the message definitions inside Kafka's own jars.
+"""Writes ``src/magnetar/wire/kafka/messages`` from the message definitions inside Kafka's own jars.
 
     python tools/import_messages.py kafka-clients-4.4.0.jar kafka_2.13-4.3.1/libs
 
@@ -21,7 +21,7 @@ from message_importer.module import module_source
 from message_importer.outline import outline_source
 from message_importer.schema import MessageSchema, parse_message, snake_case
 
-TARGET = Path(__file__).parent.parent / "src/magnetar/kafka/wire/messages"
+TARGET = Path(__file__).parent.parent / "src/magnetar/wire/kafka/messages"
 OUTLINE = Path(__file__).parent.parent / "tests/wire/outline.json"
 DATA = {
     "AbortedTxn",

@@ -17,14 +17,6 @@ from magnetar.kafka.coordinators.classic import Caller
 from magnetar.kafka.coordinators.offsets import Commit, Committer
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.partitions.partition import Draft, Partition
-from magnetar.kafka.wire.messages.consumer_protocol_assignment import (
-    ConsumerProtocolAssignment,
-    TopicPartition,
-)
-from magnetar.kafka.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
-from magnetar.kafka.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
-from magnetar.kafka.wire.messages.join_group_response import JoinGroupResponse
-from magnetar.kafka.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from magnetar.ledger.disk import File, JournalFile, RealDisk, RealFile, RealJournalFile
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.port import wall_clock_ms
@@ -32,6 +24,14 @@ from magnetar.metadata import SqliteStore
 from magnetar.records.batch import Record, encode_batch
 from magnetar.records.check import check_batch
 from magnetar.records.compression import Buffer
+from magnetar.wire.kafka.messages.consumer_protocol_assignment import (
+    ConsumerProtocolAssignment,
+    TopicPartition,
+)
+from magnetar.wire.kafka.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from magnetar.wire.kafka.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from magnetar.wire.kafka.messages.join_group_response import JoinGroupResponse
+from magnetar.wire.kafka.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 
 NO_MEMBER = Committer("", None, -1, -1)
 

@@ -18,17 +18,6 @@ from magnetar.kafka import connection
 from magnetar.kafka.connection import Conversation
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.handlers import produce
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.frames import FrameReader
-from magnetar.kafka.wire.header import decode_response_header
-from magnetar.kafka.wire.message import Message
-from magnetar.kafka.wire.messages import response_class
-from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from magnetar.kafka.wire.messages.produce_request import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from magnetar.ledger.disk import File, RealDisk, RealFile
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.files.layout import ledger_path
@@ -36,6 +25,17 @@ from magnetar.ledger.port import Flush, LedgerPolicy
 from magnetar.metadata import SqliteStore
 from magnetar.records.batch import Record, batches, decode_records, encode_batch
 from magnetar.records.compression import Buffer
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.frames import FrameReader
+from magnetar.wire.kafka.header import decode_response_header
+from magnetar.wire.kafka.message import Message
+from magnetar.wire.kafka.messages import response_class
+from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from magnetar.wire.kafka.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from tests.accounts import account
 from tests.hostile.client import frame, request_bytes
 from tests.ledger.entries import NOW_MS

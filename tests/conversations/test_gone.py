@@ -18,17 +18,17 @@ from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.handlers import ROUTE_BY_KEY, ROUTES
 from magnetar.kafka.handlers import fetch as fetching
 from magnetar.kafka.server import KafkaServer, hung_up
-from magnetar.kafka.wire.frames import FrameReader
-from magnetar.kafka.wire.message import Message
-from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from magnetar.kafka.wire.messages.produce_request import (
+from magnetar.records.batch import Record, encode_batch
+from magnetar.records.compression import Buffer
+from magnetar.wire.kafka.frames import FrameReader
+from magnetar.wire.kafka.message import Message
+from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from magnetar.records.batch import Record, encode_batch
-from magnetar.records.compression import Buffer
 from tests.accounts import account
 from tests.hostile.client import frame, request_bytes
 

@@ -14,13 +14,13 @@ from magnetar.broker.service import BrokerService
 from magnetar.kafka import connection
 from magnetar.kafka.connection import APART_BYTES, ROWS_COST
 from magnetar.kafka.pace import many_rows
-from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from magnetar.kafka.wire.messages.produce_request import (
+from magnetar.records.batch import Record, encode_batch
+from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from magnetar.records.batch import Record, encode_batch
 from tests.hostile.client import frame, request_bytes
 from tests.hostile.test_fuzz import Peer, broker, kafka
 

@@ -23,8 +23,8 @@ from magnetar.kafka.handlers import Route
 from magnetar.kafka.reading import Reading, State
 from magnetar.kafka.server import KafkaConnection, KafkaServer
 from magnetar.kafka.wakeups import Wakeups
-from magnetar.kafka.wire.header import RequestHeader, encode_request_header
 from magnetar.records.framing import MOST_CUT
+from magnetar.wire.kafka.header import RequestHeader, encode_request_header
 
 MOST_WAITING = 6
 LIMIT = 1 << 20

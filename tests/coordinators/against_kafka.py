@@ -16,44 +16,44 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from magnetar.kafka.wire.message import Message, Record
-from magnetar.kafka.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
-from magnetar.kafka.wire.messages.create_topics_response import CreateTopicsResponse
-from magnetar.kafka.wire.messages.delete_groups_request import DeleteGroupsRequest
-from magnetar.kafka.wire.messages.delete_groups_response import DeleteGroupsResponse
-from magnetar.kafka.wire.messages.describe_groups_request import DescribeGroupsRequest
-from magnetar.kafka.wire.messages.describe_groups_response import DescribeGroupsResponse
-from magnetar.kafka.wire.messages.find_coordinator_request import FindCoordinatorRequest
-from magnetar.kafka.wire.messages.find_coordinator_response import FindCoordinatorResponse
-from magnetar.kafka.wire.messages.heartbeat_request import HeartbeatRequest
-from magnetar.kafka.wire.messages.heartbeat_response import HeartbeatResponse
-from magnetar.kafka.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
-from magnetar.kafka.wire.messages.join_group_response import JoinGroupResponse
-from magnetar.kafka.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
-from magnetar.kafka.wire.messages.leave_group_response import LeaveGroupResponse
-from magnetar.kafka.wire.messages.list_groups_request import ListGroupsRequest
-from magnetar.kafka.wire.messages.list_groups_response import ListGroupsResponse
-from magnetar.kafka.wire.messages.offset_commit_request import (
+from magnetar.wire.kafka.message import Message, Record
+from magnetar.wire.kafka.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from magnetar.wire.kafka.messages.create_topics_response import CreateTopicsResponse
+from magnetar.wire.kafka.messages.delete_groups_request import DeleteGroupsRequest
+from magnetar.wire.kafka.messages.delete_groups_response import DeleteGroupsResponse
+from magnetar.wire.kafka.messages.describe_groups_request import DescribeGroupsRequest
+from magnetar.wire.kafka.messages.describe_groups_response import DescribeGroupsResponse
+from magnetar.wire.kafka.messages.find_coordinator_request import FindCoordinatorRequest
+from magnetar.wire.kafka.messages.find_coordinator_response import FindCoordinatorResponse
+from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
+from magnetar.wire.kafka.messages.heartbeat_response import HeartbeatResponse
+from magnetar.wire.kafka.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from magnetar.wire.kafka.messages.join_group_response import JoinGroupResponse
+from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from magnetar.wire.kafka.messages.leave_group_response import LeaveGroupResponse
+from magnetar.wire.kafka.messages.list_groups_request import ListGroupsRequest
+from magnetar.wire.kafka.messages.list_groups_response import ListGroupsResponse
+from magnetar.wire.kafka.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from magnetar.kafka.wire.messages.offset_commit_response import OffsetCommitResponse
-from magnetar.kafka.wire.messages.offset_delete_request import (
+from magnetar.wire.kafka.messages.offset_commit_response import OffsetCommitResponse
+from magnetar.wire.kafka.messages.offset_delete_request import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from magnetar.kafka.wire.messages.offset_delete_response import OffsetDeleteResponse
-from magnetar.kafka.wire.messages.offset_fetch_request import (
+from magnetar.wire.kafka.messages.offset_delete_response import OffsetDeleteResponse
+from magnetar.wire.kafka.messages.offset_fetch_request import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from magnetar.kafka.wire.messages.offset_fetch_response import OffsetFetchResponse
-from magnetar.kafka.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from magnetar.kafka.wire.messages.sync_group_response import SyncGroupResponse
+from magnetar.wire.kafka.messages.offset_fetch_response import OffsetFetchResponse
+from magnetar.wire.kafka.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+from magnetar.wire.kafka.messages.sync_group_response import SyncGroupResponse
 from tests.coordinators.stage import subscription
 
 ANSWERS: dict[type[Message], type[Message]] = {

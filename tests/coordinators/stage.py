@@ -13,15 +13,15 @@ from magnetar.kafka.coordinators.offsets import Commit, Committer
 from magnetar.kafka.coordinators.refused import Refused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.views import GroupView, view
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
-from magnetar.kafka.wire.messages.heartbeat_request import HeartbeatRequest
-from magnetar.kafka.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
-from magnetar.kafka.wire.messages.join_group_response import JoinGroupResponse
-from magnetar.kafka.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
-from magnetar.kafka.wire.messages.leave_group_response import LeaveGroupResponse
-from magnetar.kafka.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from magnetar.kafka.wire.messages.sync_group_response import SyncGroupResponse
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
+from magnetar.wire.kafka.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from magnetar.wire.kafka.messages.join_group_response import JoinGroupResponse
+from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from magnetar.wire.kafka.messages.leave_group_response import LeaveGroupResponse
+from magnetar.wire.kafka.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+from magnetar.wire.kafka.messages.sync_group_response import SyncGroupResponse
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 T0 = 1_000_000

@@ -16,14 +16,14 @@ from magnetar.kafka.coordinators.log import MemoryOffsetsLog
 from magnetar.kafka.coordinators.offsets import Commit, Committer
 from magnetar.kafka.coordinators.refused import Refused
 from magnetar.kafka.coordinators.settings import GroupSettings
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.heartbeat_request import HeartbeatRequest
-from magnetar.kafka.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
-from magnetar.kafka.wire.messages.join_group_response import JoinGroupResponse
-from magnetar.kafka.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
-from magnetar.kafka.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from magnetar.ledger.errors import StorageFull
 from magnetar.records.batch import Record, encode_batch
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
+from magnetar.wire.kafka.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from magnetar.wire.kafka.messages.join_group_response import JoinGroupResponse
+from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from magnetar.wire.kafka.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.coordinators.stage import subscription
 
 SETTINGS = GroupSettings(group_initial_rebalance_delay_ms=20, group_min_session_timeout_ms=50)

@@ -20,7 +20,7 @@ from magnetar.kafka.coordinators.facts import (
 )
 from magnetar.kafka.coordinators.groups import partition_of
 from magnetar.kafka.coordinators.settings import GroupSettings
-from magnetar.kafka.wire.malformed import WireError
+from magnetar.wire.kafka.malformed import WireError
 
 RECORDS = [
     (int(partition), Fact(bytes.fromhex(key), None if value == "-" else bytes.fromhex(value)))

@@ -14,12 +14,12 @@ from magnetar.kafka.coordinators.offsets import Commit, Committer
 from magnetar.kafka.coordinators.rebalance import join_key, session_key
 from magnetar.kafka.coordinators.refused import Refused
 from magnetar.kafka.coordinators.settings import GroupSettings
-from magnetar.kafka.wire.messages.heartbeat_request import HeartbeatRequest
-from magnetar.kafka.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
-from magnetar.kafka.wire.messages.join_group_response import JoinGroupResponse
-from magnetar.kafka.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
-from magnetar.kafka.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from magnetar.kafka.wire.messages.sync_group_response import SyncGroupResponse
+from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
+from magnetar.wire.kafka.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from magnetar.wire.kafka.messages.join_group_response import JoinGroupResponse
+from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from magnetar.wire.kafka.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+from magnetar.wire.kafka.messages.sync_group_response import SyncGroupResponse
 from tests.coordinators.stage import subscription
 
 GROUP = "g"

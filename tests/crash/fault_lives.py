@@ -25,29 +25,29 @@ from typing import Any
 from magnetar.admin.ledgers import verify
 from magnetar.cli import standalone
 from magnetar.kafka import handler as _loaded_kafka  # noqa: F401  what forks need is loaded before
-from magnetar.kafka.wire.messages.create_topics_request import (
+from magnetar.ledger.files import journal, managed
+from magnetar.pulsar import handler as _loaded_pulsar  # noqa: F401
+from magnetar.records.batch import Record, batches, decode_records, encode_batch
+from magnetar.wire.kafka.messages.create_topics_request import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from magnetar.kafka.wire.messages.delete_topics_request import DeleteTopicsRequest
-from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from magnetar.kafka.wire.messages.metadata_request import MetadataRequest
-from magnetar.kafka.wire.messages.offset_commit_request import (
+from magnetar.wire.kafka.messages.delete_topics_request import DeleteTopicsRequest
+from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest
+from magnetar.wire.kafka.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from magnetar.kafka.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestTopic
-from magnetar.kafka.wire.messages.produce_request import (
+from magnetar.wire.kafka.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestTopic
+from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from magnetar.ledger.files import journal, managed
-from magnetar.pulsar import handler as _loaded_pulsar  # noqa: F401
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand
-from magnetar.records.batch import Record, batches, decode_records, encode_batch
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
 from tests.crash.faults import ERRORS, FOR_EVER, Operation, Plan, Rule
 from tests.hostile.client import Wire
 from tests.pulsar import raw

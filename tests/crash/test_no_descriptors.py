@@ -8,7 +8,7 @@ import socket
 import time
 from pathlib import Path
 
-from magnetar.kafka.wire.messages.api_versions_request import ApiVersionsRequest
+from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest
 from tests.hostile.client import Wire
 from tests.process import BrokerProcess
 

@@ -10,17 +10,17 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from magnetar.kafka.wire.messages.list_offsets_request import (
+from magnetar.records.batch import Record, encode_batch
+from magnetar.wire.kafka.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from magnetar.kafka.wire.messages.produce_request import (
+from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from magnetar.records.batch import Record, encode_batch
 from tests.hostile.client import Wire, frame, request_bytes
 from tests.process import BrokerProcess
 

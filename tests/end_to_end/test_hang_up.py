@@ -6,13 +6,13 @@ import socket
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from magnetar.kafka.wire.header import RequestHeader, encode_request_header
-from magnetar.kafka.wire.messages.produce_request import (
+from magnetar.records.batch import Record, encode_batch
+from magnetar.wire.kafka.header import RequestHeader, encode_request_header
+from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from magnetar.records.batch import Record, encode_batch
 from tests.end_to_end.clients import consume_confluent
 from tests.process import BrokerProcess
 

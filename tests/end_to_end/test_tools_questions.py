@@ -18,10 +18,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.describe_acls_request import DescribeAclsRequest
-from magnetar.kafka.wire.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
-from magnetar.kafka.wire.messages.describe_producers_response import PartitionResponse
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.describe_acls_request import DescribeAclsRequest
+from magnetar.wire.kafka.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
+from magnetar.wire.kafka.messages.describe_producers_response import PartitionResponse
 from tests.hostile.client import Wire
 from tests.process import BrokerProcess
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar.kafka.wire.messages.api_versions_request import ApiVersionsRequest
-from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from magnetar.records.batch import Record, encode_batch
+from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from tests.hostile.client import Wire, fetch, produce
 from tests.process import BrokerProcess
 

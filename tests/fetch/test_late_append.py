@@ -16,10 +16,10 @@ from magnetar.kafka.handlers.fetch import fetch
 from magnetar.kafka.login import AuthenticationRequired
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.wakeups import Wakeups
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.ledger.port import LedgerPolicy
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest
 from tests.accounts import account
 from tests.ledger.entries import append, batch
 

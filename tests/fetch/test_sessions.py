@@ -11,8 +11,8 @@ from magnetar.kafka.fetch_sessions import (
     FetchSessions,
     asks_of,
 )
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 
 MOST_ROWS = 2 * MOST_SESSION_ROWS
 SLOTS = 3
@@ -102,7 +102,7 @@ def test_a_session_that_grows_too_large_is_answered_and_ended() -> None:
 
 
 def test_forgotten_partitions_are_given_back() -> None:
-    from magnetar.kafka.wire.messages.fetch_request import ForgottenTopic
+    from magnetar.wire.kafka.messages.fetch_request import ForgottenTopic
 
     house = House()
     mine = house.connection()

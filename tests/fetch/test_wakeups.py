@@ -14,15 +14,15 @@ from magnetar.kafka.connection import Conversation
 from magnetar.kafka.eager import Eager
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.wakeups import MOST_FIRST, Bell, Wakeups
-from magnetar.kafka.wire.frames import FrameReader
-from magnetar.kafka.wire.message import Message
-from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from magnetar.kafka.wire.messages.produce_request import (
+from magnetar.records.compression import Buffer
+from magnetar.wire.kafka.frames import FrameReader
+from magnetar.wire.kafka.message import Message
+from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from magnetar.records.compression import Buffer
 from tests.accounts import account
 from tests.hostile.client import request_bytes
 from tests.ledger.entries import batch

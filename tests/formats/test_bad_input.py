@@ -16,7 +16,6 @@ from magnetar.kafka.partitions import conversions
 from magnetar.kafka.partitions.conversions import Conversions
 from magnetar.kafka.partitions.formats import Batch
 from magnetar.kafka.partitions.partition import Draft, Partition
-from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.records.batch import (
     HEADER_BYTES,
     Record,
@@ -33,6 +32,7 @@ from magnetar.records.pulsar_compression import compress_payload
 from magnetar.records.pulsar_entries import open_send
 from magnetar.records.pulsar_metadata import MessageMetadata, decode_metadata, encode_metadata
 from magnetar.records.pulsar_plain import framed_message
+from magnetar.wire.kafka.errors import ErrorCode
 from tests.admin.house import House, drafted
 
 NOW = 1_700_000_000_000

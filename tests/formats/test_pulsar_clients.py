@@ -11,7 +11,7 @@ import pulsar
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, MessageMetadata, SingleMessageMetadata
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, MessageMetadata, SingleMessageMetadata
 from tests.end_to_end.clients import Seen, consume_confluent, produce_confluent
 from tests.formats.test_kafka_clients import FORMATS, create
 from tests.process import BrokerProcess

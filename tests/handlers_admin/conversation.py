@@ -12,8 +12,8 @@ from typing import Any
 from magnetar.broker.core import Broker
 from magnetar.broker.listeners import parse_listeners
 from magnetar.broker.settings import Settings
-from magnetar.kafka.wire.message import Message
 from magnetar.metadata import MemoryStore, MetadataStore
+from magnetar.wire.kafka.message import Message
 from tests.broker.engine import NoLedgers
 
 

@@ -10,14 +10,14 @@ import pytest
 
 from magnetar.broker.kafka_dynamic_settings import WITHOUT_EFFECT
 from magnetar.broker.settings import find
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages import alter_configs_request as replacing
-from magnetar.kafka.wire.messages import incremental_alter_configs_request as changing
-from magnetar.kafka.wire.messages.describe_configs_request import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages import alter_configs_request as replacing
+from magnetar.wire.kafka.messages import incremental_alter_configs_request as changing
+from magnetar.wire.kafka.messages.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
-from magnetar.kafka.wire.messages.list_config_resources_request import ListConfigResourcesRequest
+from magnetar.wire.kafka.messages.list_config_resources_request import ListConfigResourcesRequest
 from tests.handlers_admin.conversation import Client, client
 
 E = ErrorCode

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.kafka.wire.messages.api_versions_request import ApiVersionsRequest
+from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest
 from tests.handlers_admin.conversation import client
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.alter_partition_reassignments_request import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from magnetar.kafka.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
-from magnetar.kafka.wire.messages.list_partition_reassignments_request import (
+from magnetar.wire.kafka.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from magnetar.wire.kafka.messages.list_partition_reassignments_request import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )

@@ -6,30 +6,30 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.create_partitions_request import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.create_partitions_request import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from magnetar.kafka.wire.messages.create_topics_request import (
+from magnetar.wire.kafka.messages.create_topics_request import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from magnetar.kafka.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
-from magnetar.kafka.wire.messages.describe_cluster_request import DescribeClusterRequest
-from magnetar.kafka.wire.messages.describe_log_dirs_request import (
+from magnetar.wire.kafka.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from magnetar.wire.kafka.messages.describe_cluster_request import DescribeClusterRequest
+from magnetar.wire.kafka.messages.describe_log_dirs_request import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
 )
-from magnetar.kafka.wire.messages.describe_topic_partitions_request import (
+from magnetar.wire.kafka.messages.describe_topic_partitions_request import (
     Cursor,
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from tests.handlers_admin.conversation import Client, client
 
 E = ErrorCode

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from magnetar.records.batch import Record, decode_records, encode_batch
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from tests.hostile.client import Wire, fetch, produce
 from tests.process import BrokerProcess
 

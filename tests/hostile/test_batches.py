@@ -8,16 +8,16 @@ import time
 import pytest
 
 from magnetar.broker.names import CONSUMER_OFFSETS
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.create_topics_request import (
+from magnetar.records.batch import HEADER_BYTES, BatchHeader, Record, encode_batch, read_header, seal
+from magnetar.records.compression import Codec, compress
+from magnetar.records.varint import encode_zigzag
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.create_topics_request import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from magnetar.records.batch import HEADER_BYTES, BatchHeader, Record, encode_batch, read_header, seal
-from magnetar.records.compression import Codec, compress
-from magnetar.records.varint import encode_zigzag
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from tests.hostile.client import Wire, fetch, produce
 from tests.process import BrokerProcess
 

@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from magnetar.kafka.wire.header import RequestHeader, decode_response_header, encode_request_header
-from magnetar.kafka.wire.messages.api_versions_request import ApiVersionsRequest
-from magnetar.kafka.wire.messages.api_versions_response import ApiVersionsResponse
-from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from magnetar.kafka.wire.messages.metadata_request import MetadataRequest
+from magnetar.wire.kafka.header import RequestHeader, decode_response_header, encode_request_header
+from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest
+from magnetar.wire.kafka.messages.api_versions_response import ApiVersionsResponse
+from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest
 from tests.hostile.client import Wire, fetch, frame, request_bytes
 from tests.process import BrokerProcess
 

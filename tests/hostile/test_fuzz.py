@@ -19,12 +19,12 @@ from magnetar.broker.settings import Settings
 from magnetar.kafka.connection import Conversation
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.handlers import ROUTES, Route
-from magnetar.kafka.wire.frames import FrameReader
-from magnetar.kafka.wire.header import RequestHeader, encode_request_header
-from magnetar.kafka.wire.messages import request_class
-from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from magnetar.records.batch import Record, encode_batch
 from magnetar.records.compression import Buffer
+from magnetar.wire.kafka.frames import FrameReader
+from magnetar.wire.kafka.header import RequestHeader, encode_request_header
+from magnetar.wire.kafka.messages import request_class
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from tests.accounts import account
 from tests.hostile.client import frame, request_bytes
 from tests.wire.values import build

@@ -6,24 +6,24 @@ import select
 
 import pytest
 
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.message import Message
-from magnetar.kafka.wire.messages.api_versions_request import ApiVersionsRequest
-from magnetar.kafka.wire.messages.describe_configs_request import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.message import Message
+from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest
+from magnetar.wire.kafka.messages.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
-from magnetar.kafka.wire.messages.describe_groups_request import DescribeGroupsRequest
-from magnetar.kafka.wire.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
-from magnetar.kafka.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
-from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from magnetar.kafka.wire.messages.list_offsets_request import (
+from magnetar.wire.kafka.messages.describe_groups_request import DescribeGroupsRequest
+from magnetar.wire.kafka.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
+from magnetar.wire.kafka.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from magnetar.wire.kafka.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from magnetar.kafka.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from magnetar.wire.kafka.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.hostile.client import Wire, frame, request_bytes
 from tests.process import BrokerProcess
 

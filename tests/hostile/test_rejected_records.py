@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 import pytest
 
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.create_topics_request import (
+from magnetar.records.batch import LOG_APPEND_TIME, Record, encode_batch, read_header, seal
+from magnetar.records.compression import Codec, compress
+from magnetar.records.varint import encode_zigzag
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.create_topics_request import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from magnetar.records.batch import LOG_APPEND_TIME, Record, encode_batch, read_header, seal
-from magnetar.records.compression import Codec, compress
-from magnetar.records.varint import encode_zigzag
 from tests.hostile.client import Wire, produce
 from tests.process import BrokerProcess
 

@@ -8,41 +8,41 @@ import pytest
 
 from magnetar.broker.names import CONSUMER_OFFSETS
 from magnetar.kafka.handlers import ROUTES
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages import request_class
-from magnetar.kafka.wire.messages.create_topics_request import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages import request_class
+from magnetar.wire.kafka.messages.create_topics_request import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from magnetar.kafka.wire.messages.delete_records_request import (
+from magnetar.wire.kafka.messages.delete_records_request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from magnetar.kafka.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
-from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from magnetar.kafka.wire.messages.heartbeat_request import HeartbeatRequest
-from magnetar.kafka.wire.messages.init_producer_id_request import InitProducerIdRequest
-from magnetar.kafka.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
-from magnetar.kafka.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
-from magnetar.kafka.wire.messages.list_offsets_request import (
+from magnetar.wire.kafka.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
+from magnetar.wire.kafka.messages.init_producer_id_request import InitProducerIdRequest
+from magnetar.wire.kafka.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from magnetar.wire.kafka.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from magnetar.kafka.wire.messages.offset_commit_request import (
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from magnetar.wire.kafka.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from magnetar.kafka.wire.messages.offset_for_leader_epoch_request import (
+from magnetar.wire.kafka.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from magnetar.kafka.wire.messages.sync_group_request import SyncGroupRequest
+from magnetar.wire.kafka.messages.sync_group_request import SyncGroupRequest
 from tests.hostile.client import Wire, fetch
 
 VERSIONS = [(route, version) for route in ROUTES for version in range(route.first, route.last + 1)]

@@ -20,8 +20,8 @@ from magnetar.metadata import MemoryStore
 from magnetar.pulsar.handler import PulsarProtocolHandler
 from magnetar.pulsar.server import PulsarServer, PulsarSocket
 from magnetar.pulsar.services import Services
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand
 from magnetar.records.compression import Buffer
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
 from tests.pulsar import raw
 
 _ASIDE = (BaseCommand.PING, BaseCommand.CONNECTED)

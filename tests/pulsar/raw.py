@@ -6,8 +6,8 @@ import socket
 import struct
 from typing import Self
 
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, MessageMetadata
 from magnetar.records.crc import crc32c
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, MessageMetadata
 from tests.process import BrokerProcess
 
 PATIENCE_S = 10.0

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf import descriptor_pb2
 
-from magnetar.pulsar.wire.pulsar_pb2 import Schema
+from magnetar.wire.pulsar.pulsar_pb2 import Schema
 
 STRATEGIES = (
     "UNDEFINED", "ALWAYS_INCOMPATIBLE", "ALWAYS_COMPATIBLE", "BACKWARD", "FORWARD", "FULL", "BACKWARD_TRANSITIVE",

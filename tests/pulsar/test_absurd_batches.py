@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, ServerError
 from magnetar.records.pulsar_metadata import MOST_MESSAGES, encode_metadata
 from magnetar.records.pulsar_plain import framed_message
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, ServerError
 from tests.formats.test_bombs import packed
 from tests.process import BrokerProcess
 from tests.pulsar import raw

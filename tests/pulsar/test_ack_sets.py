@@ -19,7 +19,7 @@ from magnetar.metadata import MemoryStore
 from magnetar.pulsar.dispatch import acknowledgements
 from magnetar.pulsar.dispatch.base import AnySubscription
 from magnetar.pulsar.handlers import acks
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, CommandAck
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, CommandAck
 from tests.pulsar.raw import entry
 from tests.pulsar.test_dispatch import House, house, settle
 

@@ -18,7 +18,7 @@ from confluent_kafka import Producer as KafkaProducer
 from pulsar import ConsumerKeySharedPolicy, ConsumerType, KeySharedMode, ProducerAccessMode
 from pulsar.schema import AvroSchema, Integer, Record, String
 
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
 from tests.process import BrokerProcess
 from tests.pulsar import raw
 from tests.pulsar.conftest import PULSAR, connect

@@ -16,7 +16,7 @@ from magnetar.pulsar.ids import Ids
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.non_persistent import NonPersistentTopic
 from magnetar.pulsar.topic import PulsarTopic
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, CommandSubscribe, ProducerAccessMode, ServerError
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, CommandSubscribe, ProducerAccessMode, ServerError
 from tests.pulsar import raw
 from tests.pulsar.inside import Client, Inside, inside, settled
 

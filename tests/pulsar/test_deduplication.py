@@ -18,7 +18,7 @@ from magnetar.pulsar.dispatch.reading import Limits
 from magnetar.pulsar.errors import ProducerFenced
 from magnetar.pulsar.producers import Producer
 from magnetar.pulsar.topic import PulsarTopic
-from magnetar.pulsar.wire.pulsar_pb2 import ProducerAccessMode
+from magnetar.wire.pulsar.pulsar_pb2 import ProducerAccessMode
 from tests.pulsar.raw import entry
 
 KAFKA = CompactionRules(replaces=True, tombstones_ms=1000)

@@ -37,8 +37,8 @@ from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.errors import ConsumerAssignError
 from magnetar.pulsar.rate_limits import RateLimit
 from magnetar.pulsar.topic import PulsarTopic
-from magnetar.pulsar.wire.frames import read_frame
 from magnetar.records.compression import Buffer
+from magnetar.wire.pulsar.frames import read_frame
 from tests.pulsar.raw import entry
 
 KEY_SHARED = {"key_shared": Division.RING, "key_halved": Division.HALVES}

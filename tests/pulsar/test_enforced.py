@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from magnetar.broker.names import TopicName
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, ServerError
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, ServerError
 from tests.pulsar import raw
 from tests.pulsar.inside import Inside, inside, settled
 from tests.pulsar.test_patterns import SECURED, _as, _grant

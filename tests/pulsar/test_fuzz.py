@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
 from tests.pulsar import raw
 from tests.pulsar.inside import inside, settled
 from tests.pulsar.test_patterns import topics_of, watch

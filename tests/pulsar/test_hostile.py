@@ -9,7 +9,7 @@ import struct
 import pulsar
 import pytest
 
-from magnetar.pulsar.wire.pulsar_pb2 import (
+from magnetar.wire.pulsar.pulsar_pb2 import (
     BaseCommand,
     CommandAck,
     CommandSubscribe,

@@ -13,7 +13,7 @@ from magnetar.broker.topic import Topic
 from magnetar.pulsar.errors import NotAllowed
 from magnetar.pulsar.patterns import Pattern, matching
 from magnetar.pulsar.watches import MOST_NOTES
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, ServerError
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, ServerError
 from tests.pulsar import raw
 from tests.pulsar.inside import Client, Inside, inside, settled
 

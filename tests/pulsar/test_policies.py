@@ -19,7 +19,7 @@ from pulsar import ConsumerType
 
 from magnetar.broker.limits import NAMESPACE_KEYS, Limits, Quota, Rate, decode_limits
 from magnetar.pulsar.rate_limits import RateLimit
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, Schema, ServerError
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, Schema, ServerError
 from tests.process import BrokerProcess
 from tests.pulsar import raw
 from tests.pulsar.conftest import serving

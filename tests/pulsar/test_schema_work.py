@@ -18,9 +18,9 @@ from magnetar.pulsar.errors import IncompatibleSchema, NotAllowed
 from magnetar.pulsar.native_schemas import root_message
 from magnetar.pulsar.schema_rules import Strategy
 from magnetar.pulsar.schemas import MOST_TOPIC_BYTES, Schemas
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand
 from magnetar.schema_registry import work
 from magnetar.schema_registry.workshop import Workshop
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
 from tests.process import BrokerProcess
 from tests.pulsar.raw import Raw, producer
 from tests.pulsar.schema_cases import AB, AB_DEFAULT, A, avro

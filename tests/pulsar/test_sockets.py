@@ -10,7 +10,7 @@ import pytest
 from magnetar.broker.names import TopicName
 from magnetar.pulsar import server
 from magnetar.pulsar.connection import ANSWERS_AT_ONCE_BYTES
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
 from tests.pulsar import raw
 from tests.pulsar.inside import Inside, inside, settled
 from tests.pulsar.test_patterns import topics_of

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError
 from confluent_kafka import Producer as KafkaProducer
 from pulsar import ConsumerType, InitialPosition
 
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, CommandAck, CommandSubscribe, ServerError
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, CommandAck, CommandSubscribe, ServerError
 from tests.process import BrokerProcess
 from tests.pulsar import raw
 from tests.pulsar.conftest import PULSAR, connect, serving

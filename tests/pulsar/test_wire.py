@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.pulsar.dispatch.murmur import murmur3_32
-from magnetar.pulsar.wire import encode
-from magnetar.pulsar.wire.frames import BIG_FRAME_BYTES, BadFrame, FrameReader, read_frame
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand
 from magnetar.schema_registry.avro_compatibility import can_read
+from magnetar.wire.pulsar import encode
+from magnetar.wire.pulsar.frames import BIG_FRAME_BYTES, BadFrame, FrameReader, read_frame
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
 from tests.pulsar import raw
 
 UINT64 = st.integers(0, 2**63 - 1)

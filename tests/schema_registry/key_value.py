@@ -7,7 +7,7 @@ import json
 import struct
 from typing import Any
 
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, Schema
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, Schema
 from tests.process import BrokerProcess
 from tests.pulsar import raw
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from magnetar.kafka.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
-from magnetar.kafka.wire.messages.sasl_handshake_request import SaslHandshakeRequest
+from magnetar.wire.kafka.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from magnetar.wire.kafka.messages.sasl_handshake_request import SaslHandshakeRequest
 from tests.hostile.client import Wire
 from tests.process import BrokerProcess
 from tests.security.certificates import Authority

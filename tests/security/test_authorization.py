@@ -12,47 +12,47 @@ from magnetar.admin.client import ask
 from magnetar.broker.auth import Right
 from magnetar.kafka.authorization import GUARDS, OPEN, guarded
 from magnetar.kafka.handlers import ROUTES
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages import alter_configs_request as alter
-from magnetar.kafka.wire.messages import create_partitions_request as grow
-from magnetar.kafka.wire.messages import create_topics_request as create
-from magnetar.kafka.wire.messages import delete_records_request as trim
-from magnetar.kafka.wire.messages import delete_topics_request as delete
-from magnetar.kafka.wire.messages import describe_configs_request as describe
-from magnetar.kafka.wire.messages import describe_producers_request as producers
-from magnetar.kafka.wire.messages import fetch_request as fetching
-from magnetar.kafka.wire.messages import incremental_alter_configs_request as increment
-from magnetar.kafka.wire.messages import list_offsets_request as listing
-from magnetar.kafka.wire.messages import offset_commit_request as commit
-from magnetar.kafka.wire.messages import offset_delete_request as forget
-from magnetar.kafka.wire.messages import offset_fetch_request as committed
-from magnetar.kafka.wire.messages import offset_for_leader_epoch_request as epochs
-from magnetar.kafka.wire.messages import produce_request as producing
-from magnetar.kafka.wire.messages.alter_partition_reassignments_request import (
+from magnetar.records.batch import Record, encode_batch
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages import alter_configs_request as alter
+from magnetar.wire.kafka.messages import create_partitions_request as grow
+from magnetar.wire.kafka.messages import create_topics_request as create
+from magnetar.wire.kafka.messages import delete_records_request as trim
+from magnetar.wire.kafka.messages import delete_topics_request as delete
+from magnetar.wire.kafka.messages import describe_configs_request as describe
+from magnetar.wire.kafka.messages import describe_producers_request as producers
+from magnetar.wire.kafka.messages import fetch_request as fetching
+from magnetar.wire.kafka.messages import incremental_alter_configs_request as increment
+from magnetar.wire.kafka.messages import list_offsets_request as listing
+from magnetar.wire.kafka.messages import offset_commit_request as commit
+from magnetar.wire.kafka.messages import offset_delete_request as forget
+from magnetar.wire.kafka.messages import offset_fetch_request as committed
+from magnetar.wire.kafka.messages import offset_for_leader_epoch_request as epochs
+from magnetar.wire.kafka.messages import produce_request as producing
+from magnetar.wire.kafka.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
 )
-from magnetar.kafka.wire.messages.delete_groups_request import DeleteGroupsRequest
-from magnetar.kafka.wire.messages.describe_cluster_request import DescribeClusterRequest
-from magnetar.kafka.wire.messages.describe_groups_request import DescribeGroupsRequest
-from magnetar.kafka.wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
-from magnetar.kafka.wire.messages.describe_topic_partitions_request import (
+from magnetar.wire.kafka.messages.delete_groups_request import DeleteGroupsRequest
+from magnetar.wire.kafka.messages.describe_cluster_request import DescribeClusterRequest
+from magnetar.wire.kafka.messages.describe_groups_request import DescribeGroupsRequest
+from magnetar.wire.kafka.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from magnetar.wire.kafka.messages.describe_topic_partitions_request import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-from magnetar.kafka.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
-from magnetar.kafka.wire.messages.find_coordinator_request import FindCoordinatorRequest
-from magnetar.kafka.wire.messages.heartbeat_request import HeartbeatRequest
-from magnetar.kafka.wire.messages.init_producer_id_request import InitProducerIdRequest
-from magnetar.kafka.wire.messages.join_group_request import JoinGroupRequest
-from magnetar.kafka.wire.messages.leave_group_request import LeaveGroupRequest
-from magnetar.kafka.wire.messages.list_config_resources_request import ListConfigResourcesRequest
-from magnetar.kafka.wire.messages.list_groups_request import ListGroupsRequest
-from magnetar.kafka.wire.messages.list_partition_reassignments_request import (
+from magnetar.wire.kafka.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from magnetar.wire.kafka.messages.find_coordinator_request import FindCoordinatorRequest
+from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
+from magnetar.wire.kafka.messages.init_producer_id_request import InitProducerIdRequest
+from magnetar.wire.kafka.messages.join_group_request import JoinGroupRequest
+from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest
+from magnetar.wire.kafka.messages.list_config_resources_request import ListConfigResourcesRequest
+from magnetar.wire.kafka.messages.list_groups_request import ListGroupsRequest
+from magnetar.wire.kafka.messages.list_partition_reassignments_request import (
     ListPartitionReassignmentsRequest,
 )
-from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from magnetar.kafka.wire.messages.sync_group_request import SyncGroupRequest
-from magnetar.records.batch import Record, encode_batch
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from magnetar.wire.kafka.messages.sync_group_request import SyncGroupRequest
 from tests.hostile.client import Wire, fetch, frame, produce, request_bytes
 from tests.security.conftest import Secured
 from tests.security.signing import SECRET_URL

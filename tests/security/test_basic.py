@@ -18,9 +18,9 @@ from magnetar.broker.auth.authentication import Authentication, AuthenticationFa
 from magnetar.broker.auth.basic import Passwords, WrongPassword
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.settings import Settings
-from magnetar.kafka.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
-from magnetar.kafka.wire.messages.sasl_handshake_request import SaslHandshakeRequest
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, ServerError
+from magnetar.wire.kafka.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from magnetar.wire.kafka.messages.sasl_handshake_request import SaslHandshakeRequest
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, ServerError
 from tests.hostile.client import Wire
 from tests.process import BrokerDidNotStart, BrokerProcess
 from tests.pulsar.raw import Raw, frame

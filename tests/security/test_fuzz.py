@@ -16,12 +16,12 @@ from magnetar.broker.settings import Settings
 from magnetar.kafka.connection import Conversation
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.login import AuthenticationRequired, login_for, parse_plain
-from magnetar.kafka.wire.frames import FrameReader
-from magnetar.kafka.wire.messages.api_versions_request import ApiVersionsRequest
-from magnetar.kafka.wire.messages.metadata_request import MetadataRequest
-from magnetar.kafka.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
-from magnetar.kafka.wire.messages.sasl_handshake_request import SaslHandshakeRequest
 from magnetar.records.compression import Buffer
+from magnetar.wire.kafka.frames import FrameReader
+from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest
+from magnetar.wire.kafka.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from magnetar.wire.kafka.messages.sasl_handshake_request import SaslHandshakeRequest
 from tests.accounts import account
 from tests.hostile.client import frame, request_bytes
 from tests.security.signing import OTHER_SECRET, SECRET_URL, expiring, token, unsigned

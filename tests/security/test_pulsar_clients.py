@@ -9,7 +9,7 @@ import pulsar
 import pytest
 
 from magnetar.admin.client import ask
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
 from tests.process import BrokerProcess
 from tests.pulsar.raw import Raw, frame
 from tests.security.certificates import Authority

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.records.batch import Record, encode_batch
+from magnetar.wire.kafka.errors import ErrorCode
 from tests.hostile.client import Wire, produce
 from tests.security.conftest import Secured
 from tests.security.signing import OTHER_SECRET, expiring, token, unsigned

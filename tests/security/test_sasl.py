@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.message import Message
-from magnetar.kafka.wire.messages.api_versions_request import ApiVersionsRequest
-from magnetar.kafka.wire.messages.fetch_request import FetchRequest
-from magnetar.kafka.wire.messages.metadata_request import MetadataRequest
-from magnetar.kafka.wire.messages.produce_request import ProduceRequest
-from magnetar.kafka.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
-from magnetar.kafka.wire.messages.sasl_handshake_request import SaslHandshakeRequest
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.message import Message
+from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest
+from magnetar.wire.kafka.messages.fetch_request import FetchRequest
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest
+from magnetar.wire.kafka.messages.produce_request import ProduceRequest
+from magnetar.wire.kafka.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from magnetar.wire.kafka.messages.sasl_handshake_request import SaslHandshakeRequest
 from tests.hostile.client import Wire, frame, request_bytes
 from tests.process import BrokerProcess
 from tests.security.conftest import LONGEST_FRAME, Secured, say

@@ -12,18 +12,18 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from magnetar.admin.client import ask
 from magnetar.kafka.handlers import ROUTES
 from magnetar.kafka.tenancy import NAMELESS, REQUESTS, RESPONSES
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
-from magnetar.kafka.wire.messages.delete_groups_request import DeleteGroupsRequest
-from magnetar.kafka.wire.messages.describe_groups_request import DescribeGroupsRequest
-from magnetar.kafka.wire.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
-from magnetar.kafka.wire.messages.describe_topic_partitions_request import (
+from magnetar.records.batch import Record, encode_batch
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from magnetar.wire.kafka.messages.delete_groups_request import DeleteGroupsRequest
+from magnetar.wire.kafka.messages.describe_groups_request import DescribeGroupsRequest
+from magnetar.wire.kafka.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
+from magnetar.wire.kafka.messages.describe_topic_partitions_request import (
     Cursor,
     DescribeTopicPartitionsRequest,
 )
-from magnetar.kafka.wire.messages.list_groups_request import ListGroupsRequest
-from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from magnetar.records.batch import Record, encode_batch
+from magnetar.wire.kafka.messages.list_groups_request import ListGroupsRequest
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from tests.hostile.client import Wire, fetch, produce
 from tests.process import BrokerProcess
 from tests.security.conftest import say

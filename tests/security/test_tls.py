@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from magnetar.broker.auth.tls import ServerContext, kafka_tls, pulsar_tls
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.settings import Settings
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from magnetar.kafka.wire.messages.sasl_handshake_request import SaslHandshakeRequest
 from magnetar.records.batch import Record, encode_batch
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from magnetar.wire.kafka.messages.sasl_handshake_request import SaslHandshakeRequest
 from tests.hostile.client import Wire, produce
 from tests.process import BrokerProcess
 from tests.security.certificates import Authority

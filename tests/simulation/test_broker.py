@@ -31,21 +31,21 @@ from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.handlers import produce
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.partitions.producers import ProducerStates
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.frames import FrameReader
-from magnetar.kafka.wire.header import decode_response_header
-from magnetar.kafka.wire.message import Message
-from magnetar.kafka.wire.messages import response_class
-from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from magnetar.kafka.wire.messages.init_producer_id_request import InitProducerIdRequest
-from magnetar.kafka.wire.messages.produce_request import (
+from magnetar.ledger.files.engine import FilesEngine
+from magnetar.records.batch import Record, batches, decode_records, encode_batch
+from magnetar.records.compression import Buffer
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.frames import FrameReader
+from magnetar.wire.kafka.header import decode_response_header
+from magnetar.wire.kafka.message import Message
+from magnetar.wire.kafka.messages import response_class
+from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from magnetar.wire.kafka.messages.init_producer_id_request import InitProducerIdRequest
+from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from magnetar.ledger.files.engine import FilesEngine
-from magnetar.records.batch import Record, batches, decode_records, encode_batch
-from magnetar.records.compression import Buffer
 from tests.accounts import account
 from tests.hostile.client import frame, request_bytes
 from tests.ledger.entries import NOW_MS

@@ -14,11 +14,11 @@ import pytest
 from magnetar.broker import service as service_module
 from magnetar.broker.service import BrokerService
 from magnetar.broker.settings import Settings
-from magnetar.kafka.wire.header import decode_response_header
-from magnetar.kafka.wire.message import Message
-from magnetar.kafka.wire.messages import response_class
 from magnetar.ledger.port import ManagedLedger
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand
+from magnetar.wire.kafka.header import decode_response_header
+from magnetar.wire.kafka.message import Message
+from magnetar.wire.kafka.messages import response_class
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
 from tests.hostile.client import frame, request_bytes
 from tests.pulsar import raw
 from tests.visibility.slow_disk import SlowDisk

@@ -10,37 +10,37 @@ import pytest
 
 from magnetar.admin.cluster import Cluster
 from magnetar.admin.groups import describe_group
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.delete_records_request import (
+from magnetar.pipeline.options import TopicPartition
+from magnetar.pipeline.watermarks import ask_broker
+from magnetar.records.batch import Record, batches, decode_records, encode_batch
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.delete_records_request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from magnetar.kafka.wire.messages.init_producer_id_request import InitProducerIdRequest
-from magnetar.kafka.wire.messages.list_offsets_request import (
+from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from magnetar.wire.kafka.messages.init_producer_id_request import InitProducerIdRequest
+from magnetar.wire.kafka.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from magnetar.kafka.wire.messages.offset_commit_request import (
+from magnetar.wire.kafka.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from magnetar.kafka.wire.messages.offset_for_leader_epoch_request import (
+from magnetar.wire.kafka.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from magnetar.kafka.wire.messages.produce_request import (
+from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from magnetar.pipeline.options import TopicPartition
-from magnetar.pipeline.watermarks import ask_broker
-from magnetar.records.batch import Record, batches, decode_records, encode_batch
 from tests.visibility.conftest import TOPIC, House, KafkaClient, soon
 
 FETCH_VERSION, PRODUCE_VERSION = 12, 9

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from magnetar.ledger.port import ManagedLedger
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, CommandSubscribe, MessageIdData
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, CommandSubscribe, MessageIdData
 from tests.pulsar import raw
 from tests.visibility.conftest import TOPIC, House, PulsarClient, soon
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import kafka.protocol
 import pytest
 
-from magnetar.kafka.wire.message import Record
+from magnetar.wire.kafka.message import Record
 from tests.wire.values import OUTLINE, build, field_names, message_class, versions_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafka.errors import kafka_errors
 
-from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.wire.kafka.errors import ErrorCode
 
 
 def test_the_codes_leave_no_gap() -> None:

@@ -9,14 +9,14 @@ from random import Random
 
 import pytest
 
-from magnetar.kafka.wire.frames import (
+from magnetar.records.framing import MOST_CUT
+from magnetar.wire.kafka.frames import (
     BIG_FRAME_BYTES,
     FrameInvalid,
     FrameReader,
     FrameTooLarge,
     scratch_buffer,
 )
-from magnetar.records.framing import MOST_CUT
 
 
 def framed(*bodies: bytes) -> bytes:

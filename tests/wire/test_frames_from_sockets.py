@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 import uvloop
 
-from magnetar.kafka.wire.frames import FrameReader, scratch_buffer
+from magnetar.wire.kafka.frames import FrameReader, scratch_buffer
 
 
 class Digesting(asyncio.BufferedProtocol):

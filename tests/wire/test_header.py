@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar.kafka.wire.header import (
+from magnetar.wire.kafka.header import (
     RequestHeader,
     decode_request_header,
     decode_response_header,
@@ -12,8 +12,8 @@ from magnetar.kafka.wire.header import (
     encode_response_header,
     peek_request_header,
 )
-from magnetar.kafka.wire.malformed import WireError
-from magnetar.kafka.wire.messages import API_KEYS
+from magnetar.wire.kafka.malformed import WireError
+from magnetar.wire.kafka.messages import API_KEYS
 
 
 @pytest.mark.parametrize("client_id", [None, "", "me", "ж" * 200])

@@ -8,15 +8,15 @@ from random import Random
 
 import pytest
 
-from magnetar.kafka.wire.malformed import WireError
-from magnetar.kafka.wire.message import Message
-from magnetar.kafka.wire.messages.api_versions_request import ApiVersionsRequest
-from magnetar.kafka.wire.messages.create_topics_request import CreateTopicsRequest
-from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from magnetar.kafka.wire.messages.metadata_request import MetadataRequest
-from magnetar.kafka.wire.messages.produce_request import ProduceRequest
-from magnetar.kafka.wire.messages.sasl_handshake_request import SaslHandshakeRequest
-from magnetar.kafka.wire.primitives import varint
+from magnetar.wire.kafka.malformed import WireError
+from magnetar.wire.kafka.message import Message
+from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest
+from magnetar.wire.kafka.messages.create_topics_request import CreateTopicsRequest
+from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest
+from magnetar.wire.kafka.messages.produce_request import ProduceRequest
+from magnetar.wire.kafka.messages.sasl_handshake_request import SaslHandshakeRequest
+from magnetar.wire.kafka.primitives import varint
 from tests.wire.values import OUTLINE, build, message_class, versions_of
 
 HUGE = (

@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.kafka.wire.malformed import UnsupportedVersion, WireError
-from magnetar.kafka.wire.messages import API_KEYS, request_class, response_class
-from magnetar.kafka.wire.messages.describe_configs_request import DescribeConfigsRequest
-from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from magnetar.kafka.wire.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
-from magnetar.kafka.wire.messages.metadata_request import MetadataRequest
-from magnetar.kafka.wire.messages.offset_commit_response import OffsetCommitResponse
-from magnetar.kafka.wire.messages.produce_request import (
+from magnetar.wire.kafka.malformed import UnsupportedVersion, WireError
+from magnetar.wire.kafka.messages import API_KEYS, request_class, response_class
+from magnetar.wire.kafka.messages.describe_configs_request import DescribeConfigsRequest
+from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from magnetar.wire.kafka.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest
+from magnetar.wire.kafka.messages.offset_commit_response import OffsetCommitResponse
+from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from magnetar.kafka.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from magnetar.wire.kafka.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from tests.wire.values import OUTLINE, build, message_class, versions_of
 
 

@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from magnetar.kafka.wire.messages.produce_request import (
+from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from magnetar.kafka.wire.produce_rows import has_many_rows
+from magnetar.wire.kafka.produce_rows import has_many_rows
 
 VERSIONS = range(ProduceRequest.MIN_VERSION, ProduceRequest.MAX_VERSION + 1)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from magnetar.kafka.wire.message import Message, Record
+from magnetar.wire.kafka.message import Message, Record
 
 OUTLINE: dict[str, Any] = json.loads((Path(__file__).parent / "outline.json").read_text())
 NUMBERS = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q"}
@@ -25,7 +25,7 @@ def message_class(module: str) -> type[Message]:
 
 
 def load(module: str) -> Any:
-    return import_module(f"magnetar.kafka.wire.messages.{module}")
+    return import_module(f"magnetar.wire.kafka.messages.{module}")
 
 
 def versions_of(module: str) -> range:

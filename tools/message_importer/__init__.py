@@ -1,1 +1,1 @@
-"""Turns Kafka's message definitions into the Python modules of ``magnetar.kafka.wire.messages``."""
+"""Turns Kafka's message definitions into the Python modules of ``magnetar.wire.kafka.messages``."""

@@ -51,10 +51,10 @@ def _imports(body: str, formats: bool) -> list[str]:
         lines.append(f"from struct import {', '.join(struct_names)}")
     lines += ["from typing import Any", ""]
     if malformed := [name for name in _MALFORMED if name in words]:
-        lines.append(f"from magnetar.kafka.wire.malformed import {', '.join(malformed)}")
-    lines.append("from magnetar.kafka.wire.message import Message" + ", Record" * ("Record" in words))
+        lines.append(f"from magnetar.wire.kafka.malformed import {', '.join(malformed)}")
+    lines.append("from magnetar.wire.kafka.message import Message" + ", Record" * ("Record" in words))
     primitives = [f"    {name}," for name in _PRIMITIVES if name in words]
-    return [*lines, "from magnetar.kafka.wire.primitives import (", *primitives, ")"]
+    return [*lines, "from magnetar.wire.kafka.primitives import (", *primitives, ")"]
 
 
 def _format_lines(form: str) -> list[str]:

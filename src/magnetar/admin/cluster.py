@@ -13,17 +13,17 @@ from magnetar.admin import credentials
 from magnetar.admin.errors import AdminError, Invalid, Unreachable
 from magnetar.admin.refusals import check
 from magnetar.client.security import Security
-from magnetar.kafka.wire.header import RequestHeader, decode_response_header, encode_request_header
-from magnetar.kafka.wire.malformed import WireError
-from magnetar.kafka.wire.message import Message
-from magnetar.kafka.wire.messages.api_versions_request import ApiVersionsRequest
-from magnetar.kafka.wire.messages.api_versions_response import ApiVersionsResponse
-from magnetar.kafka.wire.messages.find_coordinator_request import FindCoordinatorRequest
-from magnetar.kafka.wire.messages.find_coordinator_response import FindCoordinatorResponse
-from magnetar.kafka.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
-from magnetar.kafka.wire.messages.sasl_authenticate_response import SaslAuthenticateResponse
-from magnetar.kafka.wire.messages.sasl_handshake_request import SaslHandshakeRequest
-from magnetar.kafka.wire.messages.sasl_handshake_response import SaslHandshakeResponse
+from magnetar.wire.kafka.header import RequestHeader, decode_response_header, encode_request_header
+from magnetar.wire.kafka.malformed import WireError
+from magnetar.wire.kafka.message import Message
+from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest
+from magnetar.wire.kafka.messages.api_versions_response import ApiVersionsResponse
+from magnetar.wire.kafka.messages.find_coordinator_request import FindCoordinatorRequest
+from magnetar.wire.kafka.messages.find_coordinator_response import FindCoordinatorResponse
+from magnetar.wire.kafka.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from magnetar.wire.kafka.messages.sasl_authenticate_response import SaslAuthenticateResponse
+from magnetar.wire.kafka.messages.sasl_handshake_request import SaslHandshakeRequest
+from magnetar.wire.kafka.messages.sasl_handshake_response import SaslHandshakeResponse
 
 Answer = TypeVar("Answer", bound=Message)
 Address = tuple[str, int]

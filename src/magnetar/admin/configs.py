@@ -11,20 +11,20 @@ from magnetar.admin.errors import Invalid
 from magnetar.admin.refusals import check
 from magnetar.broker.settings import SETTINGS
 from magnetar.broker.values import render
-from magnetar.kafka.wire.messages.describe_configs_request import (
+from magnetar.wire.kafka.messages.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
-from magnetar.kafka.wire.messages.describe_configs_response import (
+from magnetar.wire.kafka.messages.describe_configs_response import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
 )
-from magnetar.kafka.wire.messages.incremental_alter_configs_request import (
+from magnetar.wire.kafka.messages.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from magnetar.kafka.wire.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
+from magnetar.wire.kafka.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
 
 _SOURCES = {
     1: "topic",

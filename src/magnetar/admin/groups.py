@@ -10,28 +10,28 @@ from magnetar.admin.errors import Declined, NotThere
 from magnetar.admin.offsets import EARLIEST, LATEST, Key, Spot, list_offsets, resolve
 from magnetar.admin.refusals import check
 from magnetar.admin.topics import partitions_of
-from magnetar.kafka.wire.malformed import WireError
-from magnetar.kafka.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
-from magnetar.kafka.wire.messages.delete_groups_request import DeleteGroupsRequest
-from magnetar.kafka.wire.messages.delete_groups_response import DeleteGroupsResponse
-from magnetar.kafka.wire.messages.describe_groups_request import DescribeGroupsRequest
-from magnetar.kafka.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
-from magnetar.kafka.wire.messages.list_groups_request import ListGroupsRequest
-from magnetar.kafka.wire.messages.list_groups_response import ListGroupsResponse
-from magnetar.kafka.wire.messages.offset_commit_request import (
+from magnetar.wire.kafka.malformed import WireError
+from magnetar.wire.kafka.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from magnetar.wire.kafka.messages.delete_groups_request import DeleteGroupsRequest
+from magnetar.wire.kafka.messages.delete_groups_response import DeleteGroupsResponse
+from magnetar.wire.kafka.messages.describe_groups_request import DescribeGroupsRequest
+from magnetar.wire.kafka.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
+from magnetar.wire.kafka.messages.list_groups_request import ListGroupsRequest
+from magnetar.wire.kafka.messages.list_groups_response import ListGroupsResponse
+from magnetar.wire.kafka.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from magnetar.kafka.wire.messages.offset_commit_response import OffsetCommitResponse
-from magnetar.kafka.wire.messages.offset_delete_request import (
+from magnetar.wire.kafka.messages.offset_commit_response import OffsetCommitResponse
+from magnetar.wire.kafka.messages.offset_delete_request import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from magnetar.kafka.wire.messages.offset_delete_response import OffsetDeleteResponse
-from magnetar.kafka.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
-from magnetar.kafka.wire.messages.offset_fetch_response import OffsetFetchResponse
+from magnetar.wire.kafka.messages.offset_delete_response import OffsetDeleteResponse
+from magnetar.wire.kafka.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
+from magnetar.wire.kafka.messages.offset_fetch_response import OffsetFetchResponse
 
 _BY_NAME = 9  # the last version of OffsetCommit and OffsetFetch that names topics instead of their ids
 

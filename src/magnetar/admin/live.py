@@ -26,13 +26,13 @@ from magnetar.kafka.coordinators.facts import Committed
 from magnetar.kafka.coordinators.refused import Refused
 from magnetar.kafka.coordinators.views import GroupView, MemberView
 from magnetar.kafka.partitions.partition import Partition
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.malformed import WireError
-from magnetar.kafka.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced
 from magnetar.ledger.port import Position, StoredEntry, wall_clock_ms
 from magnetar.records.entry import index_of
 from magnetar.records.errors import RecordsError
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.malformed import WireError
+from magnetar.wire.kafka.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 
 
 class LiveBroker:

@@ -17,7 +17,6 @@ from magnetar.admin.migrate_ledgers import LedgerDraft, frames_of
 from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.names import CONSUMER_OFFSETS, Naming
 from magnetar.kafka.coordinators.facts import OffsetFact, offset_fact, read_fact
-from magnetar.kafka.wire.malformed import WireError
 from magnetar.ledger.packed import Landing, PackedLog
 from magnetar.ledger.port import LedgerSummary
 from magnetar.records.batch import HEADER_BYTES, MAGIC, Record, decode_records, encode_batch, read_header
@@ -25,6 +24,7 @@ from magnetar.records.check import check_batch
 from magnetar.records.entry import broker_entry_head, kafka_message_head
 from magnetar.records.errors import RecordsError
 from magnetar.records.pulsar_entries import to_kafka
+from magnetar.wire.kafka.malformed import WireError
 
 _NAMING = Naming()
 _BATCH_FACTS = 1000

@@ -10,13 +10,13 @@ from typing import NamedTuple
 from magnetar.admin.cluster import Cluster
 from magnetar.admin.errors import Invalid
 from magnetar.admin.refusals import check
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.list_offsets_request import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from magnetar.kafka.wire.messages.list_offsets_response import ListOffsetsResponse
+from magnetar.wire.kafka.messages.list_offsets_response import ListOffsetsResponse
 
 Key = tuple[str, int]
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from magnetar.admin.errors import AdminError, Declined, NotThere
-from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.wire.kafka.errors import ErrorCode
 
 _NOT_THERE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ("does not exist", "See 'magnetar topic list'."),

@@ -10,32 +10,32 @@ from magnetar.admin.configs import ConfigRow, Resource, describe_configs
 from magnetar.admin.errors import NotThere
 from magnetar.admin.offsets import EARLIEST, LATEST, Key, Spot, list_offsets, resolve
 from magnetar.admin.refusals import check
-from magnetar.kafka.wire.messages.create_partitions_request import (
+from magnetar.wire.kafka.messages.create_partitions_request import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from magnetar.kafka.wire.messages.create_partitions_response import CreatePartitionsResponse
-from magnetar.kafka.wire.messages.create_topics_request import (
+from magnetar.wire.kafka.messages.create_partitions_response import CreatePartitionsResponse
+from magnetar.wire.kafka.messages.create_topics_request import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from magnetar.kafka.wire.messages.create_topics_response import CreateTopicsResponse
-from magnetar.kafka.wire.messages.delete_records_request import (
+from magnetar.wire.kafka.messages.create_topics_response import CreateTopicsResponse
+from magnetar.wire.kafka.messages.delete_records_request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from magnetar.kafka.wire.messages.delete_records_response import DeleteRecordsResponse
-from magnetar.kafka.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
-from magnetar.kafka.wire.messages.delete_topics_response import DeleteTopicsResponse
-from magnetar.kafka.wire.messages.describe_log_dirs_request import (
+from magnetar.wire.kafka.messages.delete_records_response import DeleteRecordsResponse
+from magnetar.wire.kafka.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from magnetar.wire.kafka.messages.delete_topics_response import DeleteTopicsResponse
+from magnetar.wire.kafka.messages.describe_log_dirs_request import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
 )
-from magnetar.kafka.wire.messages.describe_log_dirs_response import DescribeLogDirsResponse
-from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from magnetar.kafka.wire.messages.metadata_response import MetadataResponse, MetadataResponseTopic
+from magnetar.wire.kafka.messages.describe_log_dirs_response import DescribeLogDirsResponse
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from magnetar.wire.kafka.messages.metadata_response import MetadataResponse, MetadataResponseTopic
 
 TIMEOUT_MS = 30_000
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from magnetar.admin.cluster import Cluster
 from magnetar.admin.errors import NotThere
-from magnetar.kafka.wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
-from magnetar.kafka.wire.messages.describe_log_dirs_response import DescribeLogDirsResponse
-from magnetar.kafka.wire.messages.metadata_request import MetadataRequest
-from magnetar.kafka.wire.messages.metadata_response import MetadataResponse
+from magnetar.wire.kafka.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from magnetar.wire.kafka.messages.describe_log_dirs_response import DescribeLogDirsResponse
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest
+from magnetar.wire.kafka.messages.metadata_response import MetadataResponse
 
 
 def data_directory(data: Path | None, bootstrap: str) -> Path:

@@ -20,8 +20,8 @@ from magnetar.admin.configs import (
 from magnetar.admin.errors import Invalid
 from magnetar.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, DryRun, Json, topic_names
 from magnetar.cli.output import give, table
-from magnetar.kafka.wire.messages.metadata_request import MetadataRequest
-from magnetar.kafka.wire.messages.metadata_response import MetadataResponse
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest
+from magnetar.wire.kafka.messages.metadata_response import MetadataResponse
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

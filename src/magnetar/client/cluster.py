@@ -9,22 +9,22 @@ from typing import NamedTuple, TypeVar
 from magnetar.client.connection import Connection
 from magnetar.client.errors import ClientError, Refused, Unreachable, check
 from magnetar.client.settings import ClientSettings
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.describe_log_dirs_request import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.describe_log_dirs_request import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
 )
-from magnetar.kafka.wire.messages.describe_log_dirs_response import DescribeLogDirsResponse
-from magnetar.kafka.wire.messages.find_coordinator_request import FindCoordinatorRequest
-from magnetar.kafka.wire.messages.find_coordinator_response import FindCoordinatorResponse
-from magnetar.kafka.wire.messages.list_offsets_request import (
+from magnetar.wire.kafka.messages.describe_log_dirs_response import DescribeLogDirsResponse
+from magnetar.wire.kafka.messages.find_coordinator_request import FindCoordinatorRequest
+from magnetar.wire.kafka.messages.find_coordinator_response import FindCoordinatorResponse
+from magnetar.wire.kafka.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from magnetar.kafka.wire.messages.list_offsets_response import ListOffsetsResponse
-from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from magnetar.kafka.wire.messages.metadata_response import MetadataResponse, MetadataResponseTopic
+from magnetar.wire.kafka.messages.list_offsets_response import ListOffsetsResponse
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from magnetar.wire.kafka.messages.metadata_response import MetadataResponse, MetadataResponseTopic
 
 EARLIEST, LATEST = -2, -1
 _MOST_BACKOFF_S = 1.0

@@ -8,20 +8,20 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from magnetar.client.errors import ClientError, Unreachable, check
-from magnetar.kafka.wire.header import RequestHeader, decode_response_header, encode_request_header
-from magnetar.kafka.wire.malformed import WireError
-from magnetar.kafka.wire.messages import response_class
-from magnetar.kafka.wire.messages.api_versions_request import ApiVersionsRequest
-from magnetar.kafka.wire.messages.api_versions_response import ApiVersionsResponse
-from magnetar.kafka.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
-from magnetar.kafka.wire.messages.sasl_authenticate_response import SaslAuthenticateResponse
-from magnetar.kafka.wire.messages.sasl_handshake_request import SaslHandshakeRequest
-from magnetar.kafka.wire.messages.sasl_handshake_response import SaslHandshakeResponse
+from magnetar.wire.kafka.header import RequestHeader, decode_response_header, encode_request_header
+from magnetar.wire.kafka.malformed import WireError
+from magnetar.wire.kafka.messages import response_class
+from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest
+from magnetar.wire.kafka.messages.api_versions_response import ApiVersionsResponse
+from magnetar.wire.kafka.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from magnetar.wire.kafka.messages.sasl_authenticate_response import SaslAuthenticateResponse
+from magnetar.wire.kafka.messages.sasl_handshake_request import SaslHandshakeRequest
+from magnetar.wire.kafka.messages.sasl_handshake_response import SaslHandshakeResponse
 
 if TYPE_CHECKING:
     from magnetar.client.security import Security
     from magnetar.client.settings import ClientSettings
-    from magnetar.kafka.wire.message import Message
+    from magnetar.wire.kafka.message import Message
 
 _MOST_BYTES = 1 << 30
 _VERSIONS_ASKED = 3

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from magnetar.client.cluster import Cluster
 from magnetar.client.errors import ClientError, check
-from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from magnetar.kafka.wire.messages.fetch_response import FetchResponse
 from magnetar.records.batch import BatchHeader, batches
+from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from magnetar.wire.kafka.messages.fetch_response import FetchResponse
 
 MOST_BYTES = 16 << 20
 _WAIT_MS = 500

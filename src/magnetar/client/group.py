@@ -12,28 +12,28 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar.client.cluster import Cluster, Partition
 from magnetar.client.errors import ClientError, Refused, check
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
-from magnetar.kafka.wire.messages.consumer_protocol_assignment import TopicPartition as Assigned
-from magnetar.kafka.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
-from magnetar.kafka.wire.messages.describe_groups_request import DescribeGroupsRequest
-from magnetar.kafka.wire.messages.describe_groups_response import DescribeGroupsResponse
-from magnetar.kafka.wire.messages.heartbeat_request import HeartbeatRequest
-from magnetar.kafka.wire.messages.heartbeat_response import HeartbeatResponse
-from magnetar.kafka.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
-from magnetar.kafka.wire.messages.join_group_response import JoinGroupResponse
-from magnetar.kafka.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
-from magnetar.kafka.wire.messages.offset_commit_request import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from magnetar.wire.kafka.messages.consumer_protocol_assignment import TopicPartition as Assigned
+from magnetar.wire.kafka.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from magnetar.wire.kafka.messages.describe_groups_request import DescribeGroupsRequest
+from magnetar.wire.kafka.messages.describe_groups_response import DescribeGroupsResponse
+from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
+from magnetar.wire.kafka.messages.heartbeat_response import HeartbeatResponse
+from magnetar.wire.kafka.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from magnetar.wire.kafka.messages.join_group_response import JoinGroupResponse
+from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from magnetar.wire.kafka.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from magnetar.kafka.wire.messages.offset_commit_response import OffsetCommitResponse
-from magnetar.kafka.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from magnetar.kafka.wire.messages.sync_group_response import SyncGroupResponse
+from magnetar.wire.kafka.messages.offset_commit_response import OffsetCommitResponse
+from magnetar.wire.kafka.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+from magnetar.wire.kafka.messages.sync_group_response import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from magnetar.kafka.wire.message import Message
+    from magnetar.wire.kafka.message import Message
 
 _TYPE = "consumer"
 _METADATA_VERSION = 0

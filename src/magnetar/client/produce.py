@@ -13,15 +13,15 @@ from typing import NamedTuple
 from magnetar.client.cluster import Cluster
 from magnetar.client.connection import Connection
 from magnetar.client.errors import Refused, check
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.init_producer_id_request import InitProducerIdRequest
-from magnetar.kafka.wire.messages.init_producer_id_response import InitProducerIdResponse
-from magnetar.kafka.wire.messages.produce_request import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.init_producer_id_request import InitProducerIdRequest
+from magnetar.wire.kafka.messages.init_producer_id_response import InitProducerIdResponse
+from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from magnetar.kafka.wire.messages.produce_response import ProduceResponse
+from magnetar.wire.kafka.messages.produce_response import ProduceResponse
 
 IN_FLIGHT = 5
 _REQUEST_BYTES = 8 << 20

@@ -28,17 +28,17 @@ from magnetar.kafka.handlers.api_versions import unsupported_version
 from magnetar.kafka.login import AuthenticationRequired, Login
 from magnetar.kafka.pace import MOST_SECONDS, many_rows
 from magnetar.kafka.tenancy import Home
-from magnetar.kafka.wire.frames import FrameReader
-from magnetar.kafka.wire.header import (
+from magnetar.ledger.port import ManagedLedger, Refused
+from magnetar.records.compression import Buffer
+from magnetar.wire.kafka.frames import FrameReader
+from magnetar.wire.kafka.header import (
     API_VERSIONS,
     RequestHeader,
     decode_request_header,
     encode_response_header,
 )
-from magnetar.kafka.wire.malformed import WireError
-from magnetar.kafka.wire.produce_rows import has_many_rows
-from magnetar.ledger.port import ManagedLedger, Refused
-from magnetar.records.compression import Buffer
+from magnetar.wire.kafka.malformed import WireError
+from magnetar.wire.kafka.produce_rows import has_many_rows
 
 PRODUCE = 0
 FETCH = 1

@@ -6,9 +6,9 @@ from magnetar.kafka.handlers.asked import TopicDenied, UnknownTopicId
 from magnetar.kafka.handlers.broker_errors import BROKER_CODES
 from magnetar.kafka.partitions.partition import BatchTooLarge, InvalidTimestamp
 from magnetar.kafka.partitions.producers import OutOfOrderSequence, ProducerFenced
-from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.ledger import errors as ledger
 from magnetar.records import errors as records
+from magnetar.wire.kafka.errors import ErrorCode
 
 CODES: dict[type[BaseException], ErrorCode] = BROKER_CODES | {
     records.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from magnetar.broker.memory import Account
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.fetch_request import FetchPartition, FetchRequest
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest
 
 INVALID_SESSION = 0
 FULL_EPOCH = 0  # asks for a new session

@@ -7,7 +7,7 @@ from magnetar.broker.progress import GroupIsActive, Read
 from magnetar.kafka.coordinators.groups import GroupCoordinator
 from magnetar.kafka.coordinators.offsets import Commit, Committer
 from magnetar.kafka.coordinators.refused import Refused
-from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.wire.kafka.errors import ErrorCode
 
 _NEWEST_COMMIT_VERSION = 9
 _SENT_BY_PULSAR = "moved by Pulsar"

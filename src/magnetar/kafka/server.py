@@ -17,8 +17,8 @@ from magnetar.kafka.connection import Conversation
 from magnetar.kafka.context import Services
 from magnetar.kafka.login import login_for
 from magnetar.kafka.reading import Reading, State
-from magnetar.kafka.wire.frames import FrameReader, scratch_buffer
 from magnetar.records.compression import Buffer
+from magnetar.wire.kafka.frames import FrameReader, scratch_buffer
 
 _WRITE_HIGH_BYTES = 64 << 10
 """Of answers that the system has not taken; beyond, nothing more of the client is taken up."""

@@ -21,7 +21,7 @@ from magnetar.pulsar.schemas import NO_SCHEMA
 from magnetar.pulsar.services import Services
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.topics import PulsarTopics
-from magnetar.pulsar.wire.pulsar_pb2 import Schema, ServerError
+from magnetar.wire.pulsar.pulsar_pb2 import Schema, ServerError
 
 _REPLICATORS = "pulsar.repl."
 """How the names of Pulsar's own subscriptions for other clusters begin."""

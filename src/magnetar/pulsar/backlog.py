@@ -11,8 +11,8 @@ from magnetar.ledger.port import Position
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.errors import PulsarError
 from magnetar.pulsar.topic import PulsarTopic
-from magnetar.pulsar.wire.pulsar_pb2 import ServerError
 from magnetar.records.entry import index_of
+from magnetar.wire.pulsar.pulsar_pb2 import ServerError
 
 HOLD, EXCEPTION, EVICTION = QUOTA_POLICIES
 _EVICT_TO = 0.9  # as Pulsar does, so that the next message does not begin it again

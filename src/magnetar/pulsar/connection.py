@@ -24,10 +24,10 @@ from magnetar.pulsar.producers import Producer
 from magnetar.pulsar.services import Services
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.watches import Watch
-from magnetar.pulsar.wire import encode
-from magnetar.pulsar.wire.frames import BadFrame, read_frame
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, ServerError
 from magnetar.records.compression import Buffer
+from magnetar.wire.pulsar import encode
+from magnetar.wire.pulsar.frames import BadFrame, read_frame
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, ServerError
 
 NO_REQUEST = (1 << 64) - 1
 """The request id of errors that answer no request: -1."""

@@ -17,7 +17,7 @@ from magnetar.ledger.cursor_info import CursorInfo, cursor_path, encode_cursor
 from magnetar.ledger.port import ManagedLedger, Position
 from magnetar.ledger.protobuf import fields, message, number, signed
 from magnetar.metadata import MetadataStore
-from magnetar.pulsar.wire.pulsar_pb2 import MessageMetadata
+from magnetar.wire.pulsar.pulsar_pb2 import MessageMetadata
 
 CURSOR = "pulsar.dedup"
 _PROPERTY = 5

@@ -12,8 +12,8 @@ from magnetar.broker.errors import (
     TopicNotFound,
 )
 from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced, LedgerTerminated, StorageFull
-from magnetar.pulsar.wire.pulsar_pb2 import ServerError
 from magnetar.records.errors import CorruptBatch, RecordsError
+from magnetar.wire.pulsar.pulsar_pb2 import ServerError
 
 
 class PulsarError(Exception):

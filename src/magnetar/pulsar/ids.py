@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from magnetar.pulsar.errors import PulsarError
-from magnetar.pulsar.wire.pulsar_pb2 import ServerError
+from magnetar.wire.pulsar.pulsar_pb2 import ServerError
 
 
 class _Making:

@@ -28,8 +28,8 @@ from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.policies import TopicPolicies
 from magnetar.pulsar.producers import Producer, Producers
 from magnetar.pulsar.rate_limits import RateLimit, renewed
-from magnetar.pulsar.wire.pulsar_pb2 import MessageMetadata
 from magnetar.records.pulsar_entries import Sent
+from magnetar.wire.pulsar.pulsar_pb2 import MessageMetadata
 
 _ROOT = "/admin/partitioned-topics"
 _IDLE_MS = 60_000

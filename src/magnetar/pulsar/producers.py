@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from magnetar.pulsar.errors import ProducerBusy, ProducerFenced, PulsarError
-from magnetar.pulsar.wire.pulsar_pb2 import ProducerAccessMode, ServerError
+from magnetar.wire.pulsar.pulsar_pb2 import ProducerAccessMode, ServerError
 
 
 class ProducerSink(Protocol):

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 from magnetar.pulsar.errors import IncompatibleSchema
 from magnetar.pulsar.native_schemas import root_message
-from magnetar.pulsar.wire import pulsar_pb2 as wire
 from magnetar.schema_registry.avro_compatibility import Rules, clashes
 from magnetar.schema_registry.avro_types import Type, types_of
 from magnetar.schema_registry.levels import Compatibility
 from magnetar.schema_registry.work import TooComplex, Work, read_json
+from magnetar.wire.pulsar import pulsar_pb2 as wire
 
 MOST_BYTES = 1 << 20
 _MOST_NESTED = 8

@@ -29,9 +29,9 @@ from magnetar.pulsar.schema_rules import (
     type_name,
     understand,
 )
-from magnetar.pulsar.wire import pulsar_pb2 as wire
 from magnetar.schema_registry.work import TooComplex, Work
 from magnetar.schema_registry.workshop import Locks, Workshop
+from magnetar.wire.pulsar import pulsar_pb2 as wire
 
 _ROOT = "/schemas"
 NO_SCHEMA = frozenset((wire.Schema.Type.Value("None"), wire.Schema.AutoConsume))

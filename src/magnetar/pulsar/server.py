@@ -14,9 +14,9 @@ from magnetar.broker.writing import write_parts
 from magnetar.pulsar.connection import Connection
 from magnetar.pulsar.handlers.connect import check_expiry
 from magnetar.pulsar.services import Services
-from magnetar.pulsar.wire.frames import FRAME_PADDING_BYTES, BadFrame, FrameReader
 from magnetar.records.compression import Buffer
 from magnetar.records.framing import scratch_buffer
+from magnetar.wire.pulsar.frames import FRAME_PADDING_BYTES, BadFrame, FrameReader
 
 _WRITE_HIGH_BYTES = 1 << 20
 _FRAMES_PER_TURN = 200

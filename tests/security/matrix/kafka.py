@@ -11,13 +11,13 @@ from typing import Any
 
 from magnetar.broker.names import TopicName
 from magnetar.kafka.handlers import ROUTES, Route
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.header import RequestHeader, decode_response_header, encode_request_header
-from magnetar.kafka.wire.message import Message, Record
-from magnetar.kafka.wire.messages import response_class
-from magnetar.kafka.wire.primitives import ZERO_UUID
 from magnetar.records.batch import Record as KafkaRecord
 from magnetar.records.batch import encode_batch
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.header import RequestHeader, decode_response_header, encode_request_header
+from magnetar.wire.kafka.message import Message, Record
+from magnetar.wire.kafka.messages import response_class
+from magnetar.wire.kafka.primitives import ZERO_UUID
 from tests.security.matrix.asking import Ask, Outcome
 from tests.security.matrix.house import Asker, Client, House
 
@@ -81,8 +81,8 @@ async def _ask(
 
 async def log_in(client: Client, asker: Asker) -> bool:
     """Say who somebody is by SASL PLAIN; tell whether he was let in."""
-    from magnetar.kafka.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
-    from magnetar.kafka.wire.messages.sasl_handshake_request import SaslHandshakeRequest
+    from magnetar.wire.kafka.messages.sasl_authenticate_request import SaslAuthenticateRequest
+    from magnetar.wire.kafka.messages.sasl_handshake_request import SaslHandshakeRequest
 
     said = f"\0{asker.home}\0token:{asker.proof}".encode()
     for request, version in (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from magnetar.pulsar.handlers import ROUTES
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, Schema, ServerError
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, Schema, ServerError
 from tests.pulsar.raw import entry, flow, frame, hello, ping, producer, send, subscribe
 from tests.security.matrix.asking import Ask, Outcome
 from tests.security.matrix.house import Asker, Client, House

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from magnetar.broker.auth import Access, Group, Right, Subscribed
 from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.names import TopicName
-from magnetar.kafka.wire.primitives import ZERO_UUID
+from magnetar.wire.kafka.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext

@@ -13,19 +13,19 @@ from magnetar.kafka.authorization.topics import split
 from magnetar.kafka.configs.entries import Resource
 from magnetar.kafka.handlers.elect_leaders import refused_election
 from magnetar.kafka.handlers.operations import NOT_ASKED
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages import (
     alter_configs_response,
     describe_configs_response,
     incremental_alter_configs_response,
 )
-from magnetar.kafka.wire.messages.alter_partition_reassignments_response import (
+from magnetar.wire.kafka.messages.alter_partition_reassignments_response import (
     AlterPartitionReassignmentsResponse,
 )
-from magnetar.kafka.wire.messages.describe_log_dirs_response import DescribeLogDirsResponse
-from magnetar.kafka.wire.messages.init_producer_id_response import InitProducerIdResponse
-from magnetar.kafka.wire.messages.list_config_resources_response import ListConfigResourcesResponse
-from magnetar.kafka.wire.messages.list_partition_reassignments_response import (
+from magnetar.wire.kafka.messages.describe_log_dirs_response import DescribeLogDirsResponse
+from magnetar.wire.kafka.messages.init_producer_id_response import InitProducerIdResponse
+from magnetar.wire.kafka.messages.list_config_resources_response import ListConfigResourcesResponse
+from magnetar.wire.kafka.messages.list_partition_reassignments_response import (
     ListPartitionReassignmentsResponse,
 )
 

@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, Any
 from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.authorization.topics import DENIED as TOPIC_DENIED
 from magnetar.kafka.authorization.topics import refused, split
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.delete_groups_response import DeletableGroupResult
-from magnetar.kafka.wire.messages.describe_groups_response import DescribedGroup
-from magnetar.kafka.wire.messages.find_coordinator_response import Coordinator
-from magnetar.kafka.wire.messages.heartbeat_response import HeartbeatResponse
-from magnetar.kafka.wire.messages.join_group_response import JoinGroupResponse
-from magnetar.kafka.wire.messages.leave_group_response import LeaveGroupResponse
-from magnetar.kafka.wire.messages.offset_commit_response import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.delete_groups_response import DeletableGroupResult
+from magnetar.wire.kafka.messages.describe_groups_response import DescribedGroup
+from magnetar.wire.kafka.messages.find_coordinator_response import Coordinator
+from magnetar.wire.kafka.messages.heartbeat_response import HeartbeatResponse
+from magnetar.wire.kafka.messages.join_group_response import JoinGroupResponse
+from magnetar.wire.kafka.messages.leave_group_response import LeaveGroupResponse
+from magnetar.wire.kafka.messages.offset_commit_response import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from magnetar.kafka.wire.messages.offset_delete_response import (
+from magnetar.wire.kafka.messages.offset_delete_response import (
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from magnetar.kafka.wire.messages.offset_fetch_response import (
+from magnetar.wire.kafka.messages.offset_fetch_response import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
-from magnetar.kafka.wire.messages.sync_group_response import SyncGroupResponse
-from magnetar.kafka.wire.primitives import ZERO_UUID
+from magnetar.wire.kafka.messages.sync_group_response import SyncGroupResponse
+from magnetar.wire.kafka.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from magnetar.kafka.authorization import Guard, Handler

@@ -9,34 +9,34 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from magnetar.kafka.authorization import operations
 from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.handlers.operations import NOT_ASKED
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages import describe_producers_response
-from magnetar.kafka.wire.messages.create_partitions_response import CreatePartitionsTopicResult
-from magnetar.kafka.wire.messages.create_topics_response import CreatableTopicResult
-from magnetar.kafka.wire.messages.delete_records_response import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages import describe_producers_response
+from magnetar.wire.kafka.messages.create_partitions_response import CreatePartitionsTopicResult
+from magnetar.wire.kafka.messages.create_topics_response import CreatableTopicResult
+from magnetar.wire.kafka.messages.delete_records_response import (
     DeleteRecordsPartitionResult,
     DeleteRecordsTopicResult,
 )
-from magnetar.kafka.wire.messages.delete_topics_response import DeletableTopicResult
-from magnetar.kafka.wire.messages.describe_topic_partitions_response import (
+from magnetar.wire.kafka.messages.delete_topics_response import DeletableTopicResult
+from magnetar.wire.kafka.messages.describe_topic_partitions_response import (
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponseTopic,
 )
-from magnetar.kafka.wire.messages.list_offsets_response import (
+from magnetar.wire.kafka.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
     ListOffsetsTopicResponse,
 )
-from magnetar.kafka.wire.messages.metadata_response import MetadataResponseTopic
-from magnetar.kafka.wire.messages.offset_for_leader_epoch_response import (
+from magnetar.wire.kafka.messages.metadata_response import MetadataResponseTopic
+from magnetar.wire.kafka.messages.offset_for_leader_epoch_response import (
     EpochEndOffset,
     OffsetForLeaderTopicResult,
 )
-from magnetar.kafka.wire.messages.produce_response import (
+from magnetar.wire.kafka.messages.produce_response import (
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
 )
-from magnetar.kafka.wire.primitives import ZERO_UUID
+from magnetar.wire.kafka.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from magnetar.kafka.authorization import Handler

@@ -14,15 +14,15 @@ from magnetar.kafka.coordinators.rebalance import Rebalancer, joined, refused_jo
 from magnetar.kafka.coordinators.refused import Refused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.timers import TimerKey, Timers
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.heartbeat_request import HeartbeatRequest
-from magnetar.kafka.wire.messages.heartbeat_response import HeartbeatResponse
-from magnetar.kafka.wire.messages.join_group_request import JoinGroupRequest
-from magnetar.kafka.wire.messages.join_group_response import JoinGroupResponse
-from magnetar.kafka.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
-from magnetar.kafka.wire.messages.leave_group_response import LeaveGroupResponse, MemberResponse
-from magnetar.kafka.wire.messages.sync_group_request import SyncGroupRequest
-from magnetar.kafka.wire.messages.sync_group_response import SyncGroupResponse
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
+from magnetar.wire.kafka.messages.heartbeat_response import HeartbeatResponse
+from magnetar.wire.kafka.messages.join_group_request import JoinGroupRequest
+from magnetar.wire.kafka.messages.join_group_response import JoinGroupResponse
+from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from magnetar.wire.kafka.messages.leave_group_response import LeaveGroupResponse, MemberResponse
+from magnetar.wire.kafka.messages.sync_group_request import SyncGroupRequest
+from magnetar.wire.kafka.messages.sync_group_response import SyncGroupResponse
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """A new member cannot send heartbeats yet; past this we take it that nobody waits for the answer any more."""

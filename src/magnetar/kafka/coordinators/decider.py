@@ -17,7 +17,7 @@ from magnetar.kafka.coordinators.facts import (
 from magnetar.kafka.coordinators.group import ClassicGroup, from_value
 from magnetar.kafka.coordinators.offsets import GroupOffsets
 from magnetar.kafka.coordinators.settings import GroupSettings
-from magnetar.kafka.wire.messages.group_metadata_value import GroupMetadataValue
+from magnetar.wire.kafka.messages.group_metadata_value import GroupMetadataValue
 
 
 class GroupsDecider:

@@ -14,12 +14,12 @@ from struct import Struct
 from typing import NamedTuple
 
 from magnetar.kafka.coordinators.decision import Fact
-from magnetar.kafka.wire.message import Message
-from magnetar.kafka.wire.messages.group_metadata_key import GroupMetadataKey
-from magnetar.kafka.wire.messages.group_metadata_value import GroupMetadataValue
-from magnetar.kafka.wire.messages.offset_commit_key import OffsetCommitKey
-from magnetar.kafka.wire.messages.offset_commit_value import OffsetCommitValue
-from magnetar.kafka.wire.primitives import ZERO_UUID
+from magnetar.wire.kafka.message import Message
+from magnetar.wire.kafka.messages.group_metadata_key import GroupMetadataKey
+from magnetar.wire.kafka.messages.group_metadata_value import GroupMetadataValue
+from magnetar.wire.kafka.messages.offset_commit_key import OffsetCommitKey
+from magnetar.wire.kafka.messages.offset_commit_value import OffsetCommitValue
+from magnetar.wire.kafka.primitives import ZERO_UUID
 
 NO_TIMESTAMP = -1
 

@@ -10,10 +10,10 @@ from enum import StrEnum
 from magnetar.kafka.coordinators.decision import Token
 from magnetar.kafka.coordinators.facts import Committed
 from magnetar.kafka.coordinators.refused import Refused
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.malformed import WireError
-from magnetar.kafka.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
-from magnetar.kafka.wire.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.malformed import WireError
+from magnetar.wire.kafka.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from magnetar.wire.kafka.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
 
 CONSUMER = "consumer"
 """The protocol type of consumers, the only one whose metadata the coordinator looks into."""

@@ -20,15 +20,15 @@ from magnetar.kafka.coordinators.refused import Refused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.shard import Shard
 from magnetar.kafka.coordinators.views import GroupView, view
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.heartbeat_request import HeartbeatRequest
-from magnetar.kafka.wire.messages.heartbeat_response import HeartbeatResponse
-from magnetar.kafka.wire.messages.join_group_request import JoinGroupRequest
-from magnetar.kafka.wire.messages.join_group_response import JoinGroupResponse
-from magnetar.kafka.wire.messages.leave_group_request import LeaveGroupRequest
-from magnetar.kafka.wire.messages.leave_group_response import LeaveGroupResponse
-from magnetar.kafka.wire.messages.sync_group_request import SyncGroupRequest
-from magnetar.kafka.wire.messages.sync_group_response import SyncGroupResponse
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
+from magnetar.wire.kafka.messages.heartbeat_response import HeartbeatResponse
+from magnetar.wire.kafka.messages.join_group_request import JoinGroupRequest
+from magnetar.wire.kafka.messages.join_group_response import JoinGroupResponse
+from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest
+from magnetar.wire.kafka.messages.leave_group_response import LeaveGroupResponse
+from magnetar.wire.kafka.messages.sync_group_request import SyncGroupRequest
+from magnetar.wire.kafka.messages.sync_group_response import SyncGroupResponse
 
 _LOADS_AT_ONCE = 4
 _STARTED_NS = time.time_ns() - time.monotonic_ns()

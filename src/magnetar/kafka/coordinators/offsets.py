@@ -14,7 +14,7 @@ from magnetar.kafka.coordinators.decision import Decision, Fact
 from magnetar.kafka.coordinators.facts import NO_TIMESTAMP, Committed, group_fact, offset_fact
 from magnetar.kafka.coordinators.group import ClassicGroup, State
 from magnetar.kafka.coordinators.refused import Refused
-from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.wire.kafka.errors import ErrorCode
 
 _GROUP_NOT_FOUND_SINCE = 9
 

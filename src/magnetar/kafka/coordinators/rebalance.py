@@ -13,9 +13,9 @@ from magnetar.kafka.coordinators.facts import group_fact
 from magnetar.kafka.coordinators.group import ClassicGroup, InitialDelay, Member, State
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.timers import TimerKey, Timers
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
-from magnetar.kafka.wire.messages.sync_group_response import SyncGroupResponse
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
+from magnetar.wire.kafka.messages.sync_group_response import SyncGroupResponse
 
 
 class Rebalancer:

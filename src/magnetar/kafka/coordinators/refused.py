@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.wire.kafka.errors import ErrorCode
 
 
 class Refused(Exception):

@@ -18,8 +18,8 @@ from magnetar.kafka.coordinators.decision import Assigned, Decision, Fact, Relea
 from magnetar.kafka.coordinators.log import OffsetsLog
 from magnetar.kafka.coordinators.refused import Refused
 from magnetar.kafka.coordinators.settings import GroupSettings
-from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.records.batch import Record, batches, decode_records, encode_batch
+from magnetar.wire.kafka.errors import ErrorCode
 
 BATCH_BYTES: Final = 512 * 1024
 """About the largest batch of facts; one big fact may exceed it."""

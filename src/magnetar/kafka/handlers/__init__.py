@@ -12,7 +12,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from magnetar.kafka.wire.messages import API_KEYS, request_class
+from magnetar.wire.kafka.messages import API_KEYS, request_class
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.wire.kafka.errors import ErrorCode
 
 CODE: Final = ErrorCode.SECURITY_DISABLED
 MESSAGE: Final = (

@@ -10,8 +10,8 @@ from magnetar.kafka.configs.changes import InvalidChange, replaced
 from magnetar.kafka.configs.resources import alter
 from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
 from magnetar.kafka.pace import paced
-from magnetar.kafka.wire.messages.alter_configs_request import AlterConfigsRequest, AlterConfigsResource
-from magnetar.kafka.wire.messages.alter_configs_response import (
+from magnetar.wire.kafka.messages.alter_configs_request import AlterConfigsRequest, AlterConfigsResource
+from magnetar.wire.kafka.messages.alter_configs_response import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )

@@ -8,13 +8,13 @@ from magnetar.broker.core import Broker
 from magnetar.kafka.handlers.assignments import Refused, check_assignment
 from magnetar.kafka.handlers.named_topic import named_topic
 from magnetar.kafka.pace import paced
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.alter_partition_reassignments_request import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from magnetar.kafka.wire.messages.alter_partition_reassignments_response import (
+from magnetar.wire.kafka.messages.alter_partition_reassignments_response import (
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,

@@ -8,8 +8,8 @@ from magnetar.broker.auth import Access
 from magnetar.broker.errors import BrokerError, TopicNotFound
 from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.partitions.partition import LEADER_EPOCH, Partition
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.primitives import ZERO_UUID
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext

@@ -14,9 +14,9 @@ from magnetar.broker.errors import (
     TopicNotFound,
 )
 from magnetar.kafka.configs.changes import InvalidChange
-from magnetar.kafka.wire.errors import ErrorCode
 from magnetar.ledger.errors import LedgerError
 from magnetar.metadata import MetadataError
+from magnetar.wire.kafka.errors import ErrorCode
 
 REFUSALS = (BrokerError, MetadataError, LedgerError)
 """What a handler turns into an error of the one topic or resource that it concerns."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.handlers.access_control_lists import CODE, MESSAGE
-from magnetar.kafka.wire.messages.create_acls_request import CreateAclsRequest
-from magnetar.kafka.wire.messages.create_acls_response import AclCreationResult, CreateAclsResponse
+from magnetar.wire.kafka.messages.create_acls_request import CreateAclsRequest
+from magnetar.wire.kafka.messages.create_acls_response import AclCreationResult, CreateAclsResponse
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext

@@ -10,12 +10,12 @@ from magnetar.broker.topic import MOST_NEW_PARTITIONS
 from magnetar.kafka.handlers.assignments import Refused, check_assignment
 from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
 from magnetar.kafka.pace import paced
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.create_partitions_request import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.create_partitions_request import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from magnetar.kafka.wire.messages.create_partitions_response import (
+from magnetar.wire.kafka.messages.create_partitions_response import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )

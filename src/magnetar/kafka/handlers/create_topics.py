@@ -11,9 +11,9 @@ from magnetar.kafka.configs.entries import Entry, TopicRows
 from magnetar.kafka.handlers.assignments import Refused, check_assignment
 from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
 from magnetar.kafka.pace import paced
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
-from magnetar.kafka.wire.messages.create_topics_response import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from magnetar.wire.kafka.messages.create_topics_response import (
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsResponse,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.handlers.access_control_lists import CODE, MESSAGE
-from magnetar.kafka.wire.messages.delete_acls_request import DeleteAclsRequest
-from magnetar.kafka.wire.messages.delete_acls_response import DeleteAclsFilterResult, DeleteAclsResponse
+from magnetar.wire.kafka.messages.delete_acls_request import DeleteAclsRequest
+from magnetar.wire.kafka.messages.delete_acls_response import DeleteAclsFilterResult, DeleteAclsResponse
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext

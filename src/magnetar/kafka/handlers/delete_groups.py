@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from magnetar.kafka.coordinators.refused import Refused
 from magnetar.kafka.pace import paced
-from magnetar.kafka.wire.messages.delete_groups_request import DeleteGroupsRequest
-from magnetar.kafka.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
+from magnetar.wire.kafka.messages.delete_groups_request import DeleteGroupsRequest
+from magnetar.wire.kafka.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext

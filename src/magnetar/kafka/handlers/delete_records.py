@@ -8,14 +8,14 @@ from magnetar.broker.topic import Topic
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import find_partition
 from magnetar.kafka.pace import paced
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.delete_records_request import DeleteRecordsPartition, DeleteRecordsRequest
-from magnetar.kafka.wire.messages.delete_records_response import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.delete_records_request import DeleteRecordsPartition, DeleteRecordsRequest
+from magnetar.wire.kafka.messages.delete_records_response import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from magnetar.kafka.wire.primitives import ZERO_UUID
+from magnetar.wire.kafka.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext

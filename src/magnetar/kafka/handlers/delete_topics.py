@@ -11,10 +11,10 @@ from magnetar.broker.topic import Topic
 from magnetar.kafka.handlers.assignments import Refused
 from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
 from magnetar.kafka.pace import paced
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
-from magnetar.kafka.wire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
-from magnetar.kafka.wire.primitives import ZERO_UUID
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from magnetar.wire.kafka.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
+from magnetar.wire.kafka.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext

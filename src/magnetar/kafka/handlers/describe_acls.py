@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.handlers.access_control_lists import CODE, MESSAGE
-from magnetar.kafka.wire.messages.describe_acls_request import DescribeAclsRequest
-from magnetar.kafka.wire.messages.describe_acls_response import DescribeAclsResponse
+from magnetar.wire.kafka.messages.describe_acls_request import DescribeAclsRequest
+from magnetar.wire.kafka.messages.describe_acls_response import DescribeAclsResponse
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.handlers.operations import CLUSTER_OPERATIONS, NOT_ASKED
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.describe_cluster_request import DescribeClusterRequest
-from magnetar.kafka.wire.messages.describe_cluster_response import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.describe_cluster_request import DescribeClusterRequest
+from magnetar.wire.kafka.messages.describe_cluster_response import (
     DescribeClusterBroker,
     DescribeClusterResponse,
 )

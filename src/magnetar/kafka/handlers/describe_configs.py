@@ -13,12 +13,12 @@ from magnetar.kafka.configs.resources import check_broker_name, find_topic
 from magnetar.kafka.handlers.assignments import Refused
 from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
 from magnetar.kafka.pace import paced
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.describe_configs_request import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
-from magnetar.kafka.wire.messages.describe_configs_response import (
+from magnetar.wire.kafka.messages.describe_configs_response import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from magnetar.broker.topic import Topic
 from magnetar.kafka.handlers.broker_errors import REFUSALS
 from magnetar.kafka.pace import paced
-from magnetar.kafka.wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
-from magnetar.kafka.wire.messages.describe_log_dirs_response import (
+from magnetar.wire.kafka.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from magnetar.wire.kafka.messages.describe_log_dirs_response import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,

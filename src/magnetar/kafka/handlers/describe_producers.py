@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import find_partition
 from magnetar.kafka.pace import paced
-from magnetar.kafka.wire.messages.describe_producers_request import DescribeProducersRequest
-from magnetar.kafka.wire.messages.describe_producers_response import (
+from magnetar.wire.kafka.messages.describe_producers_request import DescribeProducersRequest
+from magnetar.wire.kafka.messages.describe_producers_response import (
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
     TopicResponse,
 )
-from magnetar.kafka.wire.primitives import ZERO_UUID
+from magnetar.wire.kafka.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext

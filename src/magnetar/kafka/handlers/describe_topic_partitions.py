@@ -12,9 +12,9 @@ from magnetar.kafka.handlers.metadata import LEADER_EPOCH
 from magnetar.kafka.handlers.named_topic import named_topic
 from magnetar.kafka.handlers.operations import NOT_ASKED, TOPIC_OPERATIONS
 from magnetar.kafka.pace import paced
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
-from magnetar.kafka.wire.messages.describe_topic_partitions_response import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
+from magnetar.wire.kafka.messages.describe_topic_partitions_response import (
     Cursor,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from magnetar.broker.core import Broker
 from magnetar.kafka.handlers.named_topic import named_topic
 from magnetar.kafka.pace import paced
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
-from magnetar.kafka.wire.messages.elect_leaders_response import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from magnetar.wire.kafka.messages.elect_leaders_response import (
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,

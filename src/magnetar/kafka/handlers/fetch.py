@@ -10,9 +10,9 @@ from magnetar.kafka.fetch_sessions import INVALID_SESSION, Ask, FetchSession, as
 from magnetar.kafka.handlers.asked import TopicDenied, check_epoch, find_partition, may_read
 from magnetar.kafka.partitions.partition import LEADER_EPOCH, Partition
 from magnetar.kafka.wakeups import Bell
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.fetch_request import FetchRequest
-from magnetar.kafka.wire.messages.fetch_response import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.fetch_request import FetchRequest
+from magnetar.wire.kafka.messages.fetch_response import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,

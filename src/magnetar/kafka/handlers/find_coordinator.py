@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.pace import paced
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.find_coordinator_request import FindCoordinatorRequest
-from magnetar.kafka.wire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.find_coordinator_request import FindCoordinatorRequest
+from magnetar.wire.kafka.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext

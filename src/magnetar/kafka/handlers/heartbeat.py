@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.wire.messages.heartbeat_request import HeartbeatRequest
-from magnetar.kafka.wire.messages.heartbeat_response import HeartbeatResponse
+from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
+from magnetar.wire.kafka.messages.heartbeat_response import HeartbeatResponse
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext

@@ -13,11 +13,11 @@ from magnetar.kafka.configs.loggers import ROOT, set_level, unset_level
 from magnetar.kafka.configs.resources import alter, check_broker_name
 from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
 from magnetar.kafka.pace import paced
-from magnetar.kafka.wire.messages.incremental_alter_configs_request import (
+from magnetar.wire.kafka.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from magnetar.kafka.wire.messages.incremental_alter_configs_response import (
+from magnetar.wire.kafka.messages.incremental_alter_configs_response import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )

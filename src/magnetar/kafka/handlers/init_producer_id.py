@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.errors import code_for
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.init_producer_id_request import InitProducerIdRequest
-from magnetar.kafka.wire.messages.init_producer_id_response import InitProducerIdResponse
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.init_producer_id_request import InitProducerIdRequest
+from magnetar.wire.kafka.messages.init_producer_id_response import InitProducerIdResponse
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.coordinators.classic import Caller
-from magnetar.kafka.wire.messages.join_group_request import JoinGroupRequest
-from magnetar.kafka.wire.messages.join_group_response import JoinGroupResponse
+from magnetar.wire.kafka.messages.join_group_request import JoinGroupRequest
+from magnetar.wire.kafka.messages.join_group_response import JoinGroupResponse
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
-from magnetar.kafka.wire.messages.leave_group_response import LeaveGroupResponse
+from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from magnetar.wire.kafka.messages.leave_group_response import LeaveGroupResponse
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.configs.entries import Resource
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.list_config_resources_request import ListConfigResourcesRequest
-from magnetar.kafka.wire.messages.list_config_resources_response import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.list_config_resources_request import ListConfigResourcesRequest
+from magnetar.wire.kafka.messages.list_config_resources_response import (
     ConfigResource,
     ListConfigResourcesResponse,
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.coordinators.refused import Refused
-from magnetar.kafka.wire.messages.list_groups_request import ListGroupsRequest
-from magnetar.kafka.wire.messages.list_groups_response import ListedGroup, ListGroupsResponse
+from magnetar.wire.kafka.messages.list_groups_request import ListGroupsRequest
+from magnetar.wire.kafka.messages.list_groups_response import ListedGroup, ListGroupsResponse
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext

@@ -10,17 +10,17 @@ from magnetar.kafka.handlers.asked import check_epoch, find_partition
 from magnetar.kafka.pace import paced
 from magnetar.kafka.partitions.conversions import batch_of
 from magnetar.kafka.partitions.partition import LEADER_EPOCH, Partition
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
-from magnetar.kafka.wire.messages.list_offsets_response import (
+from magnetar.ledger.port import StoredEntry
+from magnetar.records.batch import Record, each_record
+from magnetar.records.pulsar_plain import unpacked_bytes
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
+from magnetar.wire.kafka.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from magnetar.kafka.wire.primitives import ZERO_UUID
-from magnetar.ledger.port import StoredEntry
-from magnetar.records.batch import Record, each_record
-from magnetar.records.pulsar_plain import unpacked_bytes
+from magnetar.wire.kafka.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.wire.messages.list_partition_reassignments_request import (
+from magnetar.wire.kafka.messages.list_partition_reassignments_request import (
     ListPartitionReassignmentsRequest,
 )
-from magnetar.kafka.wire.messages.list_partition_reassignments_response import (
+from magnetar.wire.kafka.messages.list_partition_reassignments_response import (
     ListPartitionReassignmentsResponse,
 )
 

@@ -16,15 +16,15 @@ from magnetar.broker.topic import Topic
 from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
 from magnetar.kafka.handlers.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from magnetar.kafka.pace import paced
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from magnetar.kafka.wire.messages.metadata_response import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from magnetar.wire.kafka.messages.metadata_response import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from magnetar.kafka.wire.primitives import ZERO_UUID
+from magnetar.wire.kafka.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext

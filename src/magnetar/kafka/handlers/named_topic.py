@@ -5,7 +5,7 @@ from __future__ import annotations
 from magnetar.broker.core import Broker
 from magnetar.broker.topic import Topic
 from magnetar.kafka.handlers.broker_errors import REFUSALS
-from magnetar.kafka.wire.errors import ErrorCode
+from magnetar.wire.kafka.errors import ErrorCode
 
 
 def named_topic(broker: Broker, name: str, topic_id: bytes = b"") -> Topic | None:

@@ -9,9 +9,9 @@ from magnetar.kafka.coordinators.offsets import Commit, Committer
 from magnetar.kafka.coordinators.refused import Refused
 from magnetar.kafka.handlers.named_topic import named_topic, not_found
 from magnetar.kafka.pace import paced
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
-from magnetar.kafka.wire.messages.offset_commit_response import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
+from magnetar.wire.kafka.messages.offset_commit_response import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,

@@ -8,9 +8,9 @@ from magnetar.kafka.coordinators.offsets import TopicPartition
 from magnetar.kafka.coordinators.refused import Refused
 from magnetar.kafka.handlers.named_topic import named_topic
 from magnetar.kafka.pace import paced
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.offset_delete_request import OffsetDeleteRequest
-from magnetar.kafka.wire.messages.offset_delete_response import (
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.offset_delete_request import OffsetDeleteRequest
+from magnetar.wire.kafka.messages.offset_delete_response import (
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,

@@ -8,16 +8,16 @@ from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import check_epoch, find_partition
 from magnetar.kafka.pace import paced
 from magnetar.kafka.partitions.partition import LEADER_EPOCH
-from magnetar.kafka.wire.messages.offset_for_leader_epoch_request import (
+from magnetar.wire.kafka.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
 )
-from magnetar.kafka.wire.messages.offset_for_leader_epoch_response import (
+from magnetar.wire.kafka.messages.offset_for_leader_epoch_response import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from magnetar.kafka.wire.primitives import ZERO_UUID
+from magnetar.wire.kafka.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext

@@ -13,20 +13,20 @@ from magnetar.kafka.handlers.asked import find_partition
 from magnetar.kafka.pace import MOST_SECONDS
 from magnetar.kafka.partitions.partition import Draft, Partition, RecordsRejected
 from magnetar.kafka.partitions.producers import ProducerRefused
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.produce_request import (
+from magnetar.ledger.port import ManagedLedger, Refused
+from magnetar.records.batch import TRANSACTIONAL
+from magnetar.records.errors import InvalidRecord, UnsupportedCompression
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
 )
-from magnetar.kafka.wire.messages.produce_response import (
+from magnetar.wire.kafka.messages.produce_response import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
 )
-from magnetar.ledger.port import ManagedLedger, Refused
-from magnetar.records.batch import TRANSACTIONAL
-from magnetar.records.errors import InvalidRecord, UnsupportedCompression
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.broker.auth import AuthenticationFailed
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
-from magnetar.kafka.wire.messages.sasl_authenticate_response import SaslAuthenticateResponse
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from magnetar.wire.kafka.messages.sasl_authenticate_response import SaslAuthenticateResponse
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.sasl_handshake_request import SaslHandshakeRequest
-from magnetar.kafka.wire.messages.sasl_handshake_response import SaslHandshakeResponse
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.sasl_handshake_request import SaslHandshakeRequest
+from magnetar.wire.kafka.messages.sasl_handshake_response import SaslHandshakeResponse
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext

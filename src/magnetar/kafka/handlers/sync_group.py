@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.wire.errors import ErrorCode
-from magnetar.kafka.wire.messages.sync_group_request import SyncGroupRequest
-from magnetar.kafka.wire.messages.sync_group_response import SyncGroupResponse
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.sync_group_request import SyncGroupRequest
+from magnetar.wire.kafka.messages.sync_group_response import SyncGroupResponse
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext

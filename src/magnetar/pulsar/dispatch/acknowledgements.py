@@ -15,8 +15,8 @@ from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import ManagedLedger, Position
 from magnetar.pulsar.dispatch.deliveries import Place
 from magnetar.pulsar.errors import PulsarError
-from magnetar.pulsar.wire.pulsar_pb2 import ServerError
 from magnetar.records.entry import decode_entry
+from magnetar.wire.pulsar.pulsar_pb2 import ServerError
 
 _DELAY_S = 0.005
 _MOST_WAITING = 1000

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.dispatch.deliveries import Place
 from magnetar.pulsar.errors import ConsumerBusy, PulsarError
-from magnetar.pulsar.wire.pulsar_pb2 import CommandSubscribe, ServerError
+from magnetar.wire.pulsar.pulsar_pb2 import CommandSubscribe, ServerError
 
 SubType = CommandSubscribe.SubType
 

@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol
 
 from magnetar.ledger.ack_sets import words_of
 from magnetar.pulsar.dispatch.deliveries import Delivery, Place
-from magnetar.pulsar.wire import encode
 from magnetar.records.compression import Buffer
+from magnetar.wire.pulsar import encode
 
 
 class Sink(Protocol):

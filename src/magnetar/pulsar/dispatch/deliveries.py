@@ -13,11 +13,11 @@ from google.protobuf.message import DecodeError
 
 from magnetar.ledger.port import StoredEntry
 from magnetar.pulsar.dispatch.murmur import murmur3_32
-from magnetar.pulsar.wire.pulsar_pb2 import MessageMetadata
 from magnetar.records.compression import Buffer
 from magnetar.records.errors import EntryCorrupt
 from magnetar.records.pulsar_entries import to_pulsar
 from magnetar.records.pulsar_plain import unpacked_bytes
+from magnetar.wire.pulsar.pulsar_pb2 import MessageMetadata
 
 HASH_RANGE = 1 << 16
 _IN_LINE_BYTES = 32 << 10  # to convert more of Kafka's records takes longer than others should wait

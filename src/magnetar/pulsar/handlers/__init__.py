@@ -14,7 +14,7 @@ from magnetar.pulsar.handlers import (
     transactions,
 )
 from magnetar.pulsar.handlers.route import Route, error_answer, silence
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
 
 ROUTES: dict[BaseCommand.Type, Route] = {
     BaseCommand.CONNECT: Route("connect", connect.connect, silence),

@@ -18,8 +18,8 @@ from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.dispatch.deliveries import Place
 from magnetar.pulsar.errors import NotAllowed, PulsarError, code_for
 from magnetar.pulsar.handlers.consume import place_of
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, CommandAck, MessageIdData, ServerError
 from magnetar.records.errors import RecordsError
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, CommandAck, MessageIdData, ServerError
 
 if TYPE_CHECKING:
     from magnetar.pulsar.connection import Connection

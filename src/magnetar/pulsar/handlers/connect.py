@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from magnetar import __version__
 from magnetar.broker.auth.authentication import BASIC, AuthenticationFailed, Principal
 from magnetar.pulsar.errors import BadCommand
-from magnetar.pulsar.wire.pulsar_pb2 import (
+from magnetar.wire.pulsar.pulsar_pb2 import (
     BaseCommand,
     CommandAuthResponse,
     CommandConnect,

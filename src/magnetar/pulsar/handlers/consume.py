@@ -28,7 +28,7 @@ from magnetar.pulsar.errors import (
 )
 from magnetar.pulsar.handlers.route import success
 from magnetar.pulsar.names import PulsarName
-from magnetar.pulsar.wire.pulsar_pb2 import (
+from magnetar.wire.pulsar.pulsar_pb2 import (
     CommandCloseConsumer,
     CommandFlow,
     CommandRedeliverUnacknowledgedMessages,

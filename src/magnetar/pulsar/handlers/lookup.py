@@ -9,7 +9,7 @@ from magnetar.broker.names import TopicName
 from magnetar.pulsar.errors import NotAuthorized, PulsarError
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.non_persistent import check_namespace
-from magnetar.pulsar.wire.pulsar_pb2 import (
+from magnetar.wire.pulsar.pulsar_pb2 import (
     BaseCommand,
     CommandLookupTopic,
     CommandLookupTopicResponse,

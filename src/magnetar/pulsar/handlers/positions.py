@@ -16,7 +16,9 @@ from magnetar.pulsar.handlers.consume import consumer_of, place_of
 from magnetar.pulsar.handlers.route import success
 from magnetar.pulsar.non_persistent import NonPersistentTopic
 from magnetar.pulsar.topic import PulsarTopic
-from magnetar.pulsar.wire.pulsar_pb2 import (
+from magnetar.records.compaction import copied_from
+from magnetar.records.entry import decode_entry
+from magnetar.wire.pulsar.pulsar_pb2 import (
     BaseCommand,
     CommandConsumerStats,
     CommandGetLastMessageId,
@@ -24,8 +26,6 @@ from magnetar.pulsar.wire.pulsar_pb2 import (
     MessageIdData,
     ServerError,
 )
-from magnetar.records.compaction import copied_from
-from magnetar.records.entry import decode_entry
 
 if TYPE_CHECKING:
     from magnetar.pulsar.connection import Connection

@@ -35,8 +35,11 @@ from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.non_persistent import NonPersistentTopic
 from magnetar.pulsar.producers import Producer
 from magnetar.pulsar.topic import PulsarTopic
-from magnetar.pulsar.wire import encode
-from magnetar.pulsar.wire.pulsar_pb2 import (
+from magnetar.records.errors import InvalidRecord, RecordsError
+from magnetar.records.pulsar_entries import Sent, open_send
+from magnetar.records.pulsar_metadata import MOST_MESSAGES
+from magnetar.wire.pulsar import encode
+from magnetar.wire.pulsar.pulsar_pb2 import (
     BaseCommand,
     CommandCloseProducer,
     CommandProducer,
@@ -44,9 +47,6 @@ from magnetar.pulsar.wire.pulsar_pb2 import (
     MessageMetadata,
     ServerError,
 )
-from magnetar.records.errors import InvalidRecord, RecordsError
-from magnetar.records.pulsar_entries import Sent, open_send
-from magnetar.records.pulsar_metadata import MOST_MESSAGES
 
 if TYPE_CHECKING:
     from magnetar.pulsar.connection import Connection

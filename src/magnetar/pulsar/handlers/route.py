@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, ServerError
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, ServerError
 
 if TYPE_CHECKING:
     from magnetar.pulsar.connection import Connection

@@ -10,7 +10,7 @@ from magnetar.pulsar.admission import check_schema
 from magnetar.pulsar.errors import NotAuthorized
 from magnetar.pulsar.handlers.lookup import check_look_up
 from magnetar.pulsar.names import PulsarName
-from magnetar.pulsar.wire.pulsar_pb2 import (
+from magnetar.wire.pulsar.pulsar_pb2 import (
     BaseCommand,
     CommandGetOrCreateSchema,
     CommandGetSchema,

@@ -15,7 +15,7 @@ from magnetar.pulsar.handlers.route import success
 from magnetar.pulsar.names import PulsarName, TopicsHash
 from magnetar.pulsar.patterns import Pattern, matching
 from magnetar.pulsar.watches import Watch
-from magnetar.pulsar.wire.pulsar_pb2 import (
+from magnetar.wire.pulsar.pulsar_pb2 import (
     BaseCommand,
     CommandGetTopicsOfNamespace,
     CommandWatchTopicList,

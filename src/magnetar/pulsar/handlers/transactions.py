@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar.pulsar.errors import NotAllowed
 from magnetar.pulsar.handlers.route import Refusal
-from magnetar.pulsar.wire.pulsar_pb2 import BaseCommand, ServerError
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, ServerError
 
 if TYPE_CHECKING:
     from magnetar.pulsar.connection import Connection

@@ -7,7 +7,7 @@ from typing import Any
 
 from magnetar.pulsar.rest.ask import Ask, Needs, RestError, Route
 from magnetar.pulsar.schemas import SchemaVersion
-from magnetar.pulsar.wire import pulsar_pb2 as wire
+from magnetar.wire.pulsar import pulsar_pb2 as wire
 
 _TYPES = {name.upper(): name for name in wire.Schema.Type.DESCRIPTOR.values_by_name}
 

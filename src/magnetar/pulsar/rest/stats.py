@@ -15,7 +15,7 @@ from magnetar.pulsar.rest.ask import Ask, Needs, Reply, Route
 from magnetar.pulsar.rest.rates import Rates
 from magnetar.pulsar.rest.topics import every, found, one
 from magnetar.pulsar.topic import PulsarTopic
-from magnetar.pulsar.wire.pulsar_pb2 import ProducerAccessMode
+from magnetar.wire.pulsar.pulsar_pb2 import ProducerAccessMode
 
 
 async def stats(ask: Ask) -> dict[str, Any]:

@@ -1,0 +1,59 @@
+"""Kafka's frames: an int32 size, then that many bytes. How they are cut: `magnetar.records.framing`."""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from magnetar.records.framing import FIRST_PIECE_BYTES, SCRATCH_BYTES, SizedFrames, scratch_buffer
+from magnetar.wire.kafka.malformed import WireError
+
+DEFAULT_MAX_FRAME_BYTES = 104_857_600  # Kafka's socket.request.max.bytes
+MIN_FRAME_BYTES = 8  # API key, version and correlation id
+BIG_FRAME_BYTES = 16 * 1024
+__all__ = [
+    "BIG_FRAME_BYTES",
+    "DEFAULT_MAX_FRAME_BYTES",
+    "FIRST_PIECE_BYTES",
+    "MIN_FRAME_BYTES",
+    "SCRATCH_BYTES",
+    "FrameInvalid",
+    "FrameReader",
+    "FrameTooLarge",
+    "scratch_buffer",
+]
+
+
+class FrameInvalid(WireError):
+    """The size before a frame cannot be one: this is not Kafka's protocol, or we lost the thread."""
+
+
+class FrameTooLarge(FrameInvalid):
+    """The frame is larger than this broker accepts."""
+
+
+class FrameReader(SizedFrames):
+    """One connection's frames; ``next_frame`` raises ``FrameTooLarge`` or ``FrameInvalid``."""
+
+    unpack_size = Struct(">i").unpack_from
+    least_bytes = MIN_FRAME_BYTES
+    big_bytes = BIG_FRAME_BYTES
+    __slots__ = ()
+
+    def __init__(
+        self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES, scratch: bytearray | None = None
+    ) -> None:
+        super().__init__(max_frame_bytes, scratch)
+
+    def put_back(self, frame: memoryview) -> None:
+        """Have ``next_frame`` give this one again."""
+        self._frames.appendleft(frame)
+        self._whole_bytes += len(frame)
+
+    def allow(self, max_frame_bytes: int) -> None:
+        """Take frames of up to this size from now on: who is known may say more."""
+        self.most_bytes = max_frame_bytes
+
+    def bad_size(self, size: int) -> FrameInvalid:
+        if size > self.most_bytes:
+            return FrameTooLarge(f"a frame of {size} bytes, but {self.most_bytes} are allowed")
+        return FrameInvalid(f"a frame cannot have {size} bytes")
