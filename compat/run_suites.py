@@ -2,6 +2,7 @@
 """Run the test suites of Kafka's clients against a broker, and fail if a test of their allow-lists fails.
 
     compat/run_suites.py --magnetar --suite kafka-python
+    compat/run_suites.py --kafka --suite kafka-python --all             the same tests on Apache Kafka
     compat/run_suites.py --magnetar --suite librdkafka --source DIR     a built tree of librdkafka
     compat/run_suites.py --magnetar --suite pulsar-python --source DIR  a checkout of pulsar-client-python
     compat/run_suites.py --pulsar --suite pulsar-python --source DIR --all   the same tests on Apache Pulsar
@@ -28,10 +29,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
 
-from broker import standalone
 from halves import PEERS
 from run import HERE
 from suites.confluent_python import suite as confluent_python
+from suites.franz_go import suite as franz_go
 from suites.kafka_python import suite as kafka_python
 from suites.librdkafka import suite as librdkafka
 from suites.pulsar_go import suite as pulsar_go
@@ -40,6 +41,7 @@ from versions import version
 
 SUITES: dict[str, ModuleType] = {
     "confluent-python": confluent_python,
+    "franz-go": franz_go,
     "kafka-python": kafka_python,
     "librdkafka": librdkafka,
     "pulsar-go": pulsar_go,
@@ -57,7 +59,8 @@ def allowed(suite: ModuleType, comment: str = "") -> list[str]:
 
 def kinds(suite: ModuleType) -> Sequence[str]:
     """The brokers that can be started for a suite."""
-    return getattr(suite, "KINDS", ("magnetar",))
+    found: Sequence[str] = suite.KINDS
+    return found
 
 
 def kind(options: argparse.Namespace) -> str:
@@ -69,10 +72,8 @@ def serving(suite: ModuleType, options: argparse.Namespace, source: Path) -> Abs
     """The address to run against: of a broker that is started for it, as the suite wants it, or the one named."""
     if options.bootstrap:
         return contextlib.nullcontext(str(options.bootstrap))
-    if hasattr(suite, "serve"):
-        serve: Callable[[str, Path], AbstractContextManager[str]] = suite.serve
-        return serve(kind(options), source)
-    return standalone(*suite.SETTINGS)
+    serve: Callable[[str, Path], AbstractContextManager[str]] = suite.serve
+    return serve(kind(options), source)
 
 
 def keep_outcomes(suite: str, broker: str, outcomes: dict[str, str]) -> None:

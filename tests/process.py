@@ -126,20 +126,29 @@ class BrokerDidNotStart(Exception):
         self.complaint = complaint
 
 
-def environment() -> dict[str, str]:
-    """Give the environment without what speaks to tests: a broker takes all of ``MAGNETAR_`` for settings."""
-    ours = (
+OURS = frozenset(
+    {
         "MAGNETAR_SEED",
         "MAGNETAR_SEEDS",
         "MAGNETAR_FLIPS",
         "MAGNETAR_KILLS",
         "MAGNETAR_EXAMPLES",
         "MAGNETAR_PROFILE",
+        "MAGNETAR_CROSSINGS",
+        "MAGNETAR_FAULT_LIVES",
+        "MAGNETAR_FAULT_STEP",
         "MAGNETAR_DAMAGED_REQUESTS",
         "MAGNETAR_CONVERSATIONS",
+        "MAGNETAR_SOCKET_CONVERSATIONS",
         "MAGNETAR_REGISTRY_REQUESTS",
-    )
-    return {name: value for name, value in os.environ.items() if name not in ours}
+    }
+)
+"""What speaks to tests."""
+
+
+def environment() -> dict[str, str]:
+    """Give the environment without what speaks to tests: a broker takes all of ``MAGNETAR_`` for settings."""
+    return {name: value for name, value in os.environ.items() if name not in OURS}
 
 
 def command(data: Path, *arguments: str, kafka: str | None = "127.0.0.1:0") -> Sequence[str | Path]:

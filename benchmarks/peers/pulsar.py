@@ -44,13 +44,14 @@ class Pulsar(Server):
 
     name = "pulsar"
     settings: Mapping[str, str] = {}
+    advertised = "127.0.0.1"
     ready_path = "/admin/v2/namespaces/public/default"
 
     def prepare(self) -> None:
         self._http, self._bookie = free_port(), free_port()
         ours = {
             "bindAddress": "127.0.0.1",
-            "advertisedAddress": "127.0.0.1",
+            "advertisedAddress": self.advertised,
             "brokerServicePort": str(self.port),
             "webServicePort": str(self._http),
             "listeningInterface": "lo",
@@ -75,7 +76,7 @@ class Pulsar(Server):
             f"PULSAR_LOG_DIR={data / 'logs'}",
             str(pulsar_home() / "bin" / "pulsar"),
             "standalone",
-            *("--advertised-address", "127.0.0.1", "--no-functions-worker", "--no-stream-storage"),
+            *("--advertised-address", self.advertised, "--no-functions-worker", "--no-stream-storage"),
             *("--bookkeeper-port", str(self._bookie), "--bookkeeper-dir", str(data / "bookkeeper")),
             *("--metadata-dir", str(data / "metadata")),
         ]

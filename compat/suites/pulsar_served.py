@@ -104,6 +104,7 @@ def _pulsar(there: Path, conf: Path, settings: Mapping[str, str]) -> Iterator[di
         """With the suite's settings in place of the release's."""
 
         ready_path = "/metrics/"
+        advertised = "localhost"  # which the suites' certificates name: the broker calls itself by it, too
 
         def released_conf(self) -> Path:
             return conf

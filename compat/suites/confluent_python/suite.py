@@ -11,22 +11,18 @@ import json
 import os
 import re
 import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from broker import standalone
-from run import HERE, PYTHON
+from run import PYTHON
 
-sys.path.insert(0, str(HERE.parent))
-
-from benchmarks.peers.kafka import Kafka
+from suites.kafka_served import KINDS as KINDS
+from suites.kafka_served import served
 from suites.pytest_runs import PytestRun
 
 STAND_IN = Path(__file__).parent / "stand_in"
-KINDS = ("magnetar", "kafka")
 # What trivup gives its brokers, and the suite's texts reckon with.
 SETTINGS = ("num.partitions=4",)
 FOLDERS = ("admin", "consumer", "producer", "serialization", "schema_registry")
@@ -56,10 +52,6 @@ def default_source() -> Path | None:
     return None
 
 
-class _Suited(Kafka):
-    extra = SETTINGS
-
-
 @contextmanager
 def serve(kind: str, source: Path) -> Iterator[str]:
     """Start ``kind`` of broker; give its address, and its registry's where it has one."""
@@ -67,11 +59,8 @@ def serve(kind: str, source: Path) -> Iterator[str]:
         with standalone(*SETTINGS, protocols=("schema-registry",)) as ready:
             yield ready
         return
-    with (
-        tempfile.TemporaryDirectory(prefix="kafka-") as directory,
-        _Suited(Path(directory) / "data") as broker,
-    ):
-        yield broker.address
+    with served(kind, *SETTINGS) as address:
+        yield address
 
 
 def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[str, str, str]]:

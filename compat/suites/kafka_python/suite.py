@@ -10,10 +10,13 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from run import HERE, HOME, PYTHON
 
+from suites.kafka_served import KINDS as KINDS
+from suites.kafka_served import served
 from suites.pytest_runs import PytestRun
 
 VERSION = "3.0.12"
@@ -23,8 +26,9 @@ SETTINGS = (
     "num.partitions=4",
     "group.min.session.timeout.ms=1000",
     "group.initial.rebalance.delay.ms=0",
-    "advertised.listeners=PLAINTEXT://127.0.0.1:0",
 )
+OURS = ("advertised.listeners=PLAINTEXT://127.0.0.1:0",)
+KAFKAS = ("node.id=0",)  # test_create_partitions names broker 0, as the suite's own are numbered
 TEST_SECONDS = 60
 SUITE_SECONDS = 1200
 
@@ -40,6 +44,11 @@ def default_source() -> Path:
         # Python's own tarfile has no safe way to unpack before 3.11.4, and Debian 12 has 3.11.2.
         subprocess.run(["tar", "--extract", "--no-same-owner", f"--file={archive}"], check=True, cwd=HOME)
     return source
+
+
+def serve(kind: str, source: Path) -> AbstractContextManager[str]:
+    """Start ``kind`` of broker as the suite starts its own; give its address."""
+    return served(kind, *SETTINGS, *(OURS if kind == "magnetar" else KAFKAS))
 
 
 def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[str, str, str]]:

@@ -7,7 +7,11 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+
+from suites.kafka_served import KINDS as KINDS
+from suites.kafka_served import served
 
 BROKER_VERSION = "4.1.0"
 SETTINGS = ("num.partitions=4",)
@@ -21,6 +25,11 @@ NOT_ASKED = re.compile(
 def default_source() -> Path | None:
     """There is none: the tests are part of librdkafka's source only (see FINDINGS.md)."""
     return None
+
+
+def serve(kind: str, source: Path) -> AbstractContextManager[str]:
+    """Start ``kind`` of broker; give its address."""
+    return served(kind, *SETTINGS)
 
 
 def every_test(source: Path) -> list[str]:

@@ -19,7 +19,10 @@ from run import HOME
 from suites.pulsar_served import Given, served
 
 KINDS = ("magnetar", "pulsar")
-PACKAGES = ("pulsar", "pulsaradmin")
+MOVED = ("pulsar", "pulsaradmin")
+"""In which folders the text names addresses."""
+PACKAGES = ("pulsar", "pulsaradmin/pkg/admin")
+"""Whose tests are run; a test of a package other than the first is told with the package before its name."""
 PORTS = {"pulsar": "6650", "pulsar+ssl": "6651", "http": "8080", "https": "8443"}
 """On which of localhost's ports the tests' text has the broker, by scheme."""
 SUITE_SECONDS = 2400
@@ -59,12 +62,23 @@ def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[st
     copy = HOME / "pulsar-client-go-tests"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(source, copy, ignore=shutil.ignore_patterns(".git"))
-    for package in PACKAGES:
-        for file in (copy / package).rglob("*.go"):
+    for folder in MOVED:
+        for file in (copy / folder).rglob("*.go"):
             file.write_text(_moved(file.read_text(), places))
+    for package in PACKAGES:
+        prefix = "" if package == PACKAGES[0] else f"{package}/"
+        chosen = [
+            test.removeprefix(prefix) for test in tests if test.rpartition("/")[0] == prefix.rstrip("/")
+        ]
+        if chosen or not tests:
+            for test, outcome, why in _package(copy, package, chosen):
+                yield prefix + test, outcome, why
+
+
+def _package(copy: Path, package: str, tests: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     chosen = ["-run", f"^({'|'.join(map(re.escape, tests))})$"] if tests else []
     done = subprocess.run(
-        ["go", "test", "-json", "-vet=off", f"-timeout={SUITE_SECONDS}s", *chosen, "./pulsar"],
+        ["go", "test", "-json", "-vet=off", f"-timeout={SUITE_SECONDS}s", *chosen, f"./{package}"],
         cwd=copy, capture_output=True, text=True, timeout=SUITE_SECONDS + 600, check=False,
     )  # fmt: skip
     ends = {"pass": "passed", "fail": "failed", "skip": "skipped"}
