@@ -70,15 +70,36 @@ def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[st
         chosen = [
             test.removeprefix(prefix) for test in tests if test.rpartition("/")[0] == prefix.rstrip("/")
         ]
-        if chosen or not tests:
-            for test, outcome, why in _package(copy, package, chosen):
-                yield prefix + test, outcome, why
+        for test, outcome, why in _package(copy, package, chosen if tests else _listed(copy, package)):
+            yield prefix + test, outcome, why
+
+
+def _listed(copy: Path, package: str) -> list[str]:
+    command = ["go", "test", "-vet=off", "-list", "^Test", f"./{package}"]
+    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
+    tests = re.findall(r"^Test\w*$", done.stdout, re.MULTILINE)
+    if not tests:
+        raise RuntimeError(f"the tests could not be built: {done.stderr[-2000:]}")
+    return tests
 
 
 def _package(copy: Path, package: str, tests: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    chosen = ["-run", f"^({'|'.join(map(re.escape, tests))})$"] if tests else []
+    """Run tests of a package; one that ends the whole program has failed, and the others get another."""
+    waiting = dict.fromkeys(tests)
+    while waiting:
+        before = len(waiting)
+        for test, outcome, why in _program(copy, package, list(waiting)):
+            if test in waiting:
+                del waiting[test]
+                yield test, outcome, why
+        if len(waiting) == before:
+            return
+
+
+def _program(copy: Path, package: str, tests: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    chosen = f"^({'|'.join(map(re.escape, tests))})$"
     done = subprocess.run(
-        ["go", "test", "-json", "-vet=off", f"-timeout={SUITE_SECONDS}s", *chosen, f"./{package}"],
+        ["go", "test", "-json", "-vet=off", f"-timeout={SUITE_SECONDS}s", "-run", chosen, f"./{package}"],
         cwd=copy, capture_output=True, text=True, timeout=SUITE_SECONDS + 600, check=False,
     )  # fmt: skip
     ends = {"pass": "passed", "fail": "failed", "skip": "skipped"}
@@ -90,8 +111,6 @@ def _package(copy: Path, package: str, tests: Sequence[str]) -> Iterator[tuple[s
             said.setdefault(test.split("/")[0], found[1])
         if test and "/" not in test and event["Action"] in ends:
             yield test, ends[event["Action"]], said.get(test, "") if event["Action"] == "fail" else ""
-    if not said and "Test" not in done.stdout:
-        raise RuntimeError(f"the tests could not be built: {done.stderr[-2000:]}")
 
 
 def _moved(text: str, places: dict[str, str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from magnetar.broker.auth.authentication import AuthenticationFailed
 from magnetar.broker.errors import (
     BrokerError,
+    InvalidPartitions,
     InvalidTopic,
     NamespaceNotFound,
     TooManyTopics,
@@ -91,6 +92,7 @@ _CODES: dict[type[BaseException], ServerError] = {
     TopicExists: ServerError.TopicNotFound,
     NamespaceNotFound: ServerError.TopicNotFound,
     TooManyTopics: ServerError.NotAllowedError,
+    InvalidPartitions: ServerError.NotAllowedError,  # a reserved name, which no second try makes free
     AuthenticationFailed: ServerError.AuthenticationError,
     BrokerError: ServerError.MetadataError,
     LedgerTerminated: ServerError.TopicTerminatedError,

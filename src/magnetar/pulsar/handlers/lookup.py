@@ -79,6 +79,10 @@ async def partitioned_metadata(
             topic = await broker.auto_create(
                 str(name.topic)
             )  # as Pulsar does where they are to have partitions
+    elif (name.partition or 0) >= topic.partitions and (
+        topic.partitioned or not command.metadata_auto_creation_enabled
+    ):
+        raise TopicNotFound(f"Topic {name} does not exist")
     answer = BaseCommand(type=BaseCommand.PARTITIONED_METADATA_RESPONSE)
     response = answer.partitionMetadataResponse
     response.request_id = command.request_id

@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 
 from magnetar.schema_registry.errors import InvalidSchema
 from magnetar.schema_registry.kinds.protobuf_compatibility import clashes
+from magnetar.schema_registry.kinds.protobuf_shape import Misshapen, check_shape
 from magnetar.schema_registry.kinds.protobuf_text import as_text
 from magnetar.schema_registry.kinds.protoc import ProtocFailed, compile_texts
 from magnetar.schema_registry.work import MOST_DEPTH, TooComplex, Work
@@ -41,10 +42,12 @@ def parse(text: str, references: Mapping[str, str], work: Work) -> ProtobufSchem
     file = of_base64(text)
     if file is None:
         file = _compiled(text, references, work)
-    elif not references:
-        _check(file)
-    _count(file, work)
-    file.ClearField("source_code_info")
+        _count(file, work)
+        file.ClearField("source_code_info")
+    else:
+        file.ClearField("source_code_info")
+        _count(file, work)
+        _check(file, references, work)
     file.ClearField("name")
     return ProtobufSchema(file)
 
@@ -66,8 +69,20 @@ def of_base64(text: str) -> descriptor_pb2.FileDescriptorProto | None:
     return file if file.message_type or file.enum_type or file.dependency else None
 
 
-def _check(file: descriptor_pb2.FileDescriptorProto) -> None:
-    """See that a descriptor holds together; what it imports of Google's own is at hand."""
+def _check(file: descriptor_pb2.FileDescriptorProto, references: Mapping[str, str], work: Work) -> None:
+    """See that a descriptor holds together and can be written as text; raise `InvalidSchema`."""
+    try:
+        check_shape(file)
+    except Misshapen as error:
+        raise InvalidSchema(f"Invalid schema of type PROTOBUF: {error}") from None
+    if references:
+        _compiled(as_text(file), references, work)  # only protoc knows what the texts of others hold
+    else:
+        _link(file)
+
+
+def _link(file: descriptor_pb2.FileDescriptorProto) -> None:
+    """See that what a descriptor names is there; what it imports of Google's own is at hand."""
     pool = descriptor_pool.DescriptorPool()
     try:
         for name in file.dependency:

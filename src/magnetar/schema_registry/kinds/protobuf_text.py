@@ -35,10 +35,12 @@ def _file(file: Any) -> Iterator[str]:
     for enum in file.enum_type:
         yield ""
         yield from _enum(enum, "")
+    groups = _groups(file.extension)
     for message in file.message_type:
-        yield ""
-        yield from _message(message, syntax, "")
-    yield from _extensions(file.extension, syntax, "")
+        if message.name not in groups:
+            yield ""
+            yield from _message(message, syntax, "")
+    yield from _extensions(file.extension, file.message_type, syntax, "")
     for service in file.service:
         yield ""
         yield f"service {service.name} {{"
@@ -61,7 +63,7 @@ def _message(message: Any, syntax: str, indent: str) -> Iterator[str]:
     for enum in message.enum_type:
         yield from _enum(enum, inner)
     entries = {each.name: each for each in message.nested_type if each.options.map_entry}
-    groups = {each.type_name.rpartition(".")[2] for each in message.field if each.type == _F.TYPE_GROUP}
+    groups = _groups(message.field) | _groups(message.extension)
     parts = _parts(message, entries, syntax, inner)
     for nested in message.nested_type:
         # Clients count nested messages by place, and a map's hidden one is where its field is: that must stay so.
@@ -74,7 +76,7 @@ def _message(message: Any, syntax: str, indent: str) -> Iterator[str]:
             yield from _message(nested, syntax, inner)
     for _, lines in parts:
         yield from lines
-    yield from _extensions(message.extension, syntax, inner)
+    yield from _extensions(message.extension, message.nested_type, syntax, inner)
     yield f"{indent}}}"
 
 
@@ -87,19 +89,21 @@ def _parts(
     for field in message.field:
         uses = {field.type_name.rpartition(".")[2]} & entries.keys()
         if not field.HasField("oneof_index") or field.proto3_optional:
-            parts.append((uses, list(_field(field, message, entries, syntax, indent, label=True))))
+            parts.append(
+                (uses, list(_field(field, message.nested_type, entries, syntax, indent, label=True)))
+            )
             continue
         if field.oneof_index not in oneofs:
             name = message.oneof_decl[field.oneof_index].name
             oneofs[field.oneof_index] = [f"{indent}oneof {name} {{", f"{indent}}}"]
             parts.append((uses, oneofs[field.oneof_index]))
         lines = oneofs[field.oneof_index]
-        lines[-1:-1] = _field(field, message, entries, syntax, indent + "  ", label=False)
+        lines[-1:-1] = _field(field, message.nested_type, entries, syntax, indent + "  ", label=False)
     return parts
 
 
 def _field(
-    field: Any, message: Any, entries: dict[str, Any], syntax: str, indent: str, *, label: bool
+    field: Any, beside: Any, entries: dict[str, Any], syntax: str, indent: str, *, label: bool
 ) -> Iterator[str]:
     entry = entries.get(field.type_name.rpartition(".")[2]) if field.type == _F.TYPE_MESSAGE else None
     if entry is not None:
@@ -110,17 +114,22 @@ def _field(
     if word == "optional " and syntax != "proto2" and not field.proto3_optional:
         word = ""
     if field.type == _F.TYPE_GROUP:
-        group = next(each for each in message.nested_type if _names(field, each))
+        group = next(each for each in beside if _names(field, each))  # which lies beside it, as checked
         yield f"{indent}{word}group {group.name} = {field.number} {{"
         yield from list(_message(group, syntax, indent))[1:]
         return
     yield f"{indent}{word}{_type(field)} {field.name} = {field.number}{_options(field)};"
 
 
-def _extensions(fields: Any, syntax: str, indent: str) -> Iterator[str]:
+def _groups(fields: Any) -> set[str]:
+    """Return the names of the messages that are written where their fields are."""
+    return {each.type_name.rpartition(".")[2] for each in fields if each.type == _F.TYPE_GROUP}
+
+
+def _extensions(fields: Any, beside: Any, syntax: str, indent: str) -> Iterator[str]:
     for field in fields:
         yield f"{indent}extend {field.extendee} {{"
-        yield from _field(field, None, {}, syntax, indent + "  ", label=True)
+        yield from _field(field, beside, {}, syntax, indent + "  ", label=True)
         yield f"{indent}}}"
 
 
