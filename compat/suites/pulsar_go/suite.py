@@ -104,13 +104,19 @@ def _program(copy: Path, package: str, tests: Sequence[str]) -> Iterator[tuple[s
     )  # fmt: skip
     ends = {"pass": "passed", "fail": "failed", "skip": "skipped"}
     said: dict[str, str] = {}
+    under_way: dict[str, None] = {}
     for line in done.stdout.splitlines():
         event = json.loads(line)
         test = event.get("Test", "")
         if event["Action"] == "output" and (found := re.search(r"Error:\s+(.*)", event["Output"])):
             said.setdefault(test.split("/")[0], found[1])
+        if test and "/" not in test and event["Action"] == "run":
+            under_way[test] = None
         if test and "/" not in test and event["Action"] in ends:
+            under_way.pop(test, None)
             yield test, ends[event["Action"]], said.get(test, "") if event["Action"] == "fail" else ""
+    for test in under_way:  # a panic that Go cannot ascribe to it
+        yield test, "failed", said.get(test, "it ended the whole program")
 
 
 def _moved(text: str, places: dict[str, str]) -> str:

@@ -113,6 +113,8 @@ def decode_auto_topics(said: Any) -> AutoTopics | None:
     )
     if not isinstance(allowed, bool):
         raise ValueError("allowAutoTopicCreation must be true or false")
+    if not allowed:
+        return AutoTopics(False)  # Go's clients send an empty type along
     if kind not in (None, "partitioned", "non-partitioned"):
         raise ValueError(f"Unknown topic type [{kind}]")
     if kind != "partitioned":

@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.routing import Route as StarletteRoute
 
 from magnetar.broker.auth.authentication import AuthenticationFailed, Principal
@@ -87,10 +88,25 @@ def make_app(services: Services, address: Callable[[], Address]) -> Starlette:
     async def describe(request: Request) -> Response:
         return _as_response(page)
 
-    routes = [StarletteRoute(path, _View(table, services, address)) for path, table in by_path.items()]
+    routes: list[StarletteRoute] = [
+        _Path(path, _View(table, services, address)) for path, table in by_path.items()
+    ]
     for place in ("/openapi.json", "/admin/v2/openapi.json"):
         routes.append(StarletteRoute(place, describe))
     return Starlette(routes=routes, exception_handlers={HTTPException: _not_found})
+
+
+class _Path(StarletteRoute):
+    """A path gives way to another that knows the method: a subscription may be called ``subscription``."""
+
+    def __init__(self, path: str, view: _View) -> None:
+        super().__init__(path, view)
+        self._view = view
+
+    def matches(self, scope: Any) -> tuple[Match, Any]:
+        match, child = super().matches(scope)
+        serves = match is not Match.FULL or self._view.route(scope["method"]) is not None
+        return match if serves else Match.PARTIAL, child
 
 
 class _View:
@@ -108,9 +124,12 @@ class _View:
         response = await self._answer(request)
         await response(scope, receive, send)
 
+    def route(self, method: str) -> Route | None:
+        """Return what serves a method here, if anything does."""
+        return self._table.get("GET" if method == "HEAD" and "HEAD" not in self._table else method)
+
     async def _answer(self, request: Request) -> Response:
-        method = "GET" if request.method == "HEAD" and "HEAD" not in self._table else request.method
-        route = self._table.get(method)
+        route = self.route(request.method)
         if route is None:
             there_are = [each for each in _METHOD_ORDER if each in self._table]
             return _refusal(
@@ -177,7 +196,9 @@ def _refused(error: Exception, request: Request) -> Response:
     status = next((_STATUS[each] for each in type(error).__mro__ if each in _STATUS), 500)
     if status == 500:
         _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return _refusal(status, str(error))
+    # Pulsar's own words, by which tools know it; which namespace, the path says.
+    reason = "Namespace does not exist" if isinstance(error, NamespaceNotFound) else str(error)
+    return _refusal(status, reason)
 
 
 def _refusal(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Response:

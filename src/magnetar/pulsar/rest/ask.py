@@ -178,6 +178,9 @@ def check(ask: Ask, needs: Needs) -> None:
     access = ask.services.broker.security.authorization.access(role)
     if access is None or may(access, *_wanted(ask, needs)):
         return
+    tenant = ask.path.get("tenant")
+    if tenant is not None and tenant not in ask.services.broker.namespaces.tenants():
+        raise RestError(404, "Tenant does not exist")  # as all may know, and Pulsar tells them
     raise RestError(
         403, f"{role or 'anonymous'} is not {needs}" if " on " not in needs else f"{role} may not {needs}"
     )

@@ -156,7 +156,7 @@ ROUTES = (
     Route("GET", "/brokers/configuration", dynamic_names, _SUPER),
     Route("GET", "/brokers/configuration/runtime", runtime_configuration, _SUPER),
     Route("GET", "/brokers/configuration/values", dynamic_values, _SUPER),
-    Route("POST", "/brokers/configuration/{name}/{value}", set_dynamic, _SUPER),
+    Route("POST", "/brokers/configuration/{name}/{value:path}", set_dynamic, _SUPER),
     Route("DELETE", "/brokers/configuration/{name}", unset_dynamic, _SUPER),
     Route("GET", "/brokers/internal-configuration", internal_configuration, _SUPER),
     Route("GET", "/brokers/{cluster}", brokers, _SUPER),

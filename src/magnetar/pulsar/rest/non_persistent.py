@@ -17,7 +17,7 @@ from magnetar.pulsar.names import PulsarName, names_of
 from magnetar.pulsar.non_persistent import NonPersistentTopic, NonPersistentTopics
 from magnetar.pulsar.rest.ask import Ask, Needs, RestError, Route
 from magnetar.pulsar.rest.rates import Rates
-from magnetar.pulsar.rest.stats import consumer_stats, publisher_stats, together
+from magnetar.pulsar.rest.stats import consumer_stats, publisher_stats, together, without
 from magnetar.pulsar.rest.topics import managing, number_of, refuse_too_many
 
 
@@ -132,13 +132,13 @@ async def truncate(ask: Ask) -> None:
 
 async def stats(ask: Ask) -> dict[str, Any]:
     """Give a topic's producers, subscriptions, rates, and what was dropped."""
-    return topic_stats(one(ask))
+    return without(ask, topic_stats(one(ask)))
 
 
 async def partitioned_stats(ask: Ask) -> dict[str, Any]:
     """Give the stats of a topic with partitions: together and, with ``perPartition``, of each."""
     topic = found(ask)
-    each = {partition.name: topic_stats(partition) for partition in every(ask)}
+    each = {partition.name: without(ask, topic_stats(partition)) for partition in every(ask)}
     return together(list(each.values())) | {
         "metadata": {"partitions": topic.partitions if topic.partitioned else 0, "deleted": False},
         "partitions": each if ask.flag("perPartition", default=True) else {},

@@ -74,6 +74,23 @@ def _read(decode: Callable[[Any], object]) -> Callable[[Any], None]:
     return check
 
 
+def _check_auto_topics(value: dict[str, Any]) -> None:
+    """Refuse, in Pulsar's words, what does not say which topics are to be made."""
+    kind, partitions = value.get("topicType"), value.get("defaultNumPartitions")
+    why = ""
+    if value.get("allowAutoTopicCreation") is True:
+        if kind == "partitioned" and partitions is None:
+            why = "cannot be null when the type is partitioned."
+        elif kind == "partitioned" and isinstance(partitions, int) and partitions < 1:
+            why = "cannot be less than 1 for partition type."
+        elif kind == "non-partitioned" and partitions is not None:
+            why = "is not allowed to be set when the type is non-partition."
+    if why:
+        said = f"the detail is [defaultNumPartitions] {why}"
+        raise RestError(412, f"Invalid configuration for autoTopicCreationOverride. {said}")
+    _read(decode_auto_topics)(value)
+
+
 POLICIES = (
     Policy("retention", "retention_policies", dict, honoured=True),
     Policy("messageTTL", "message_ttl_in_seconds", int, honoured=True),
@@ -117,9 +134,7 @@ POLICIES = (
     Policy(
         "subscriptionAuthMode", "subscription_auth_mode", str, honoured=True, check=_one_of("None", "Prefix")
     ),
-    Policy(
-        "autoTopicCreation", "autoTopicCreationOverride", dict, honoured=True, check=_read(decode_auto_topics)
-    ),
+    Policy("autoTopicCreation", "autoTopicCreationOverride", dict, honoured=True, check=_check_auto_topics),
     Policy(
         "autoSubscriptionCreation",
         "autoSubscriptionCreationOverride",
@@ -246,7 +261,7 @@ _ROOT = "/namespaces/{tenant}/{namespace}"
 ROUTES = (
     *(route for policy in POLICIES for route in _routes(policy)),
     Route("GET", f"{_ROOT}/property/{{key}}", one_property, Needs.tenant),
-    Route("PUT", f"{_ROOT}/property/{{key}}/{{value}}", set_one_property, Needs.tenant),
+    Route("PUT", f"{_ROOT}/property/{{key}}/{{value:path}}", set_one_property, Needs.tenant),
     Route("DELETE", f"{_ROOT}/property/{{key}}", remove_one_property, Needs.tenant),
     Route("GET", f"{_ROOT}/backlogQuotaMap", backlog_quotas, Needs.tenant),
     Route("POST", f"{_ROOT}/backlogQuota", set_backlog_quota, Needs.tenant),

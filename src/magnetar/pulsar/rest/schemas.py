@@ -46,11 +46,12 @@ async def compatibility(ask: Ask) -> dict[str, Any]:
     """Tell whether a schema may become the next version."""
     from magnetar.pulsar.errors import IncompatibleSchema
 
+    strategy = ask.services.schemas.strategy(ask.topic.topic).value
     try:
         await ask.services.schemas.check(ask.topic.topic, _schema(ask))
     except IncompatibleSchema as error:
-        return {"compatibility": False, "schemaCompatibilityStrategy": "", "reason": str(error)}
-    return {"compatibility": True, "schemaCompatibilityStrategy": ""}
+        return {"compatibility": False, "schemaCompatibilityStrategy": strategy, "reason": str(error)}
+    return {"compatibility": True, "schemaCompatibilityStrategy": strategy}
 
 
 async def version_of(ask: Ask) -> dict[str, Any]:

@@ -20,18 +20,28 @@ from magnetar.wire.pulsar.pulsar_pb2 import ProducerAccessMode
 
 async def stats(ask: Ask) -> dict[str, Any]:
     """Give a topic's producers, subscriptions, rates and sizes."""
-    return topic_stats(await one(ask))
+    return without(ask, topic_stats(await one(ask)))
 
 
 async def partitioned_stats(ask: Ask) -> dict[str, Any]:
     """Give the stats of a topic with partitions: together and, with ``perPartition``, of each."""
     topic = found(ask)
     partitions = await every(ask)
-    each = {partition.name: topic_stats(partition) for partition in partitions}
+    each = {partition.name: without(ask, topic_stats(partition)) for partition in partitions}
     return together(list(each.values())) | {
         "metadata": {"partitions": topic.partitions if topic.partitioned else 0},
         "partitions": each if ask.flag("perPartition", default=True) else {},
     }
+
+
+def without(ask: Ask, stats: dict[str, Any]) -> dict[str, Any]:
+    """Leave out of a topic's stats what the query says (``excludePublishers``, ``excludeConsumers``)."""
+    if ask.flag("excludePublishers"):
+        stats["publishers"] = []
+    if ask.flag("excludeConsumers"):
+        for subscription in stats["subscriptions"].values():
+            subscription["consumers"] = []
+    return stats
 
 
 async def internal_stats(ask: Ask) -> dict[str, Any]:
