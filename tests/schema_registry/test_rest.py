@@ -93,6 +93,13 @@ def test_subjects_with_any_name(http: httpx.Client) -> None:
         ("GET", "/mode/nowhere", None, 404, 40409),
         ("DELETE", "/subjects/nowhere", None, 404, 40401),
         ("POST", "/subjects/known/versions", [1], 422, 422),
+        (
+            "POST",
+            "/subjects/x/versions",
+            {"schemaType": "JSON", "schema": '{"$schema": "http://x]"}'},
+            422,
+            42201,
+        ),
         ("PATCH", "/subjects", None, 405, 405),
         ("GET", "/nothing", None, 404, 404),
     ],

@@ -53,7 +53,10 @@ def _check(root: Any, work: Work) -> None:
     said = root.get("$schema", "") if isinstance(root, dict) else ""
     if not isinstance(said, str):
         raise InvalidSchema("Invalid schema of type JSON: $schema must be a string")
-    draft = validator_for(root, default=Draft7Validator)
+    try:
+        draft = validator_for(root, default=Draft7Validator)
+    except ValueError as wrong:  # it is taken apart as an address
+        raise InvalidSchema(f"Invalid schema of type JSON: $schema is no URI: {wrong}") from None
     check = _counting(validator_for(draft.META_SCHEMA, default=draft))
     _here.work = work
     try:
