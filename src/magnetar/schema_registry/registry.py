@@ -80,7 +80,7 @@ class Registry:
         """Give (subject, version) of all that have this schema."""
         return [
             (name, each.version)
-            for name in sorted(self.kept.subjects)
+            for name in sorted(self.kept.users.get(schema_id, ()))
             for each in _shown(self.kept.subjects[name], deleted)
             if each.schema_id == schema_id
         ]
@@ -88,10 +88,7 @@ class Registry:
     def referenced_by(self, name: str, number: int) -> list[int]:
         """Give the ids of schemas that refer to a version of a subject."""
         return sorted(
-            schema_id
-            for schema_id, schema in self.kept.schemas.items()
-            if any((each.subject, each.version) == (name, number) for each in schema.references)
-            and self.users(schema_id)
+            schema_id for schema_id in self.kept.referrers.get((name, number), ()) if self.users(schema_id)
         )
 
     def find(self, name: str, schema: Schema, *, deleted: bool = False) -> Version:

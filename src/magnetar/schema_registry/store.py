@@ -23,6 +23,8 @@ from magnetar.schema_registry.schema import Reference, Schema, Version
 
 ROOT = "/schema-registry"
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,10 @@ class Kept:
     schemas: dict[int, Schema] = field(default_factory=dict)
     subjects: dict[str, Subject] = field(default_factory=dict)
     ids: dict[Schema, int] = field(default_factory=dict)
+    users: dict[int, set[str]] = field(default_factory=dict)
+    """The subjects that have versions with a schema, deleted ones too, by its id."""
+    referrers: dict[tuple[str, int], set[int]] = field(default_factory=dict)
+    """The ids of schemas that refer to a version of a subject."""
 
     def load(self) -> None:
         """Read what is stored; raise `MetadataCorrupt` for what cannot be."""
@@ -66,10 +72,30 @@ class Kept:
             self.state = _read(f"{self._root}/state", found.value, _state)
         for path, stored in self.store.scan(f"{self._root}/schemas/"):
             number = int(path.rpartition("/")[2])
-            self.schemas[number] = _read(path, stored.value, _schema)
+            self.put_schema(number, _read(path, stored.value, _schema))
         for path, stored in self.store.scan(f"{self._root}/subjects/"):
-            self.subjects[unquote(path.rpartition("/")[2])] = _read(path, stored.value, _subject)
+            self.put_subject(unquote(path.rpartition("/")[2]), _read(path, stored.value, _subject))
         self.ids = {schema: number for number, schema in self.schemas.items()}
+
+    def put_schema(self, schema_id: int, schema: Schema | None) -> None:
+        """Show a schema, or with None no more."""
+        before = self.schemas.pop(schema_id, None)
+        for each in () if before is None else before.references:
+            _forget(self.referrers, (each.subject, each.version), schema_id)
+        if schema is not None:
+            self.schemas[schema_id] = schema
+            for each in schema.references:
+                self.referrers.setdefault((each.subject, each.version), set()).add(schema_id)
+
+    def put_subject(self, name: str, subject: Subject | None) -> None:
+        """Show a subject, or with None no more."""
+        before = self.subjects.pop(name, None)
+        for each in () if before is None else before.versions:
+            _forget(self.users, each.schema_id, name)
+        if subject is not None:
+            self.subjects[name] = subject
+            for each in subject.versions:
+                self.users.setdefault(each.schema_id, set()).add(name)
 
     @contextmanager
     def changes(self) -> Iterator[Changes]:
@@ -119,16 +145,23 @@ class Changes:
         kept = self._kept
         kept.state = self._state or kept.state
         for number, schema in self._schemas.items():
-            before = kept.schemas.pop(number, None)
+            before = kept.schemas.get(number)
             if before is not None and kept.ids.get(before) == number:
                 del kept.ids[before]
+            kept.put_schema(number, schema)
             if schema is not None:
-                kept.schemas[number] = schema
                 kept.ids.setdefault(schema, number)
         for name, subject in self._subjects.items():
-            kept.subjects.pop(name, None)
-            if subject is not None:
-                kept.subjects[name] = subject
+            kept.put_subject(name, subject)
+
+
+def _forget(index: dict[K, set[V]], key: K, value: V) -> None:
+    """Take a value out of an index, if it is there, and leave no empty set."""
+    values = index.get(key)
+    if values is not None:
+        values.discard(value)
+        if not values:
+            del index[key]
 
 
 def _put(store: MetadataStore, path: str, value: bytes | None) -> None:
