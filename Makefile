@@ -12,7 +12,7 @@ SOURCES := src tests tools examples benchmarks compat
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test fast lint types format docs mutants bench compat pins clean
+.PHONY: help install demo test fast lint types format docs codec mutants bench compat pins clean
 
 help: ## explain the targets
 	@printf '\n  Magnetar: Kafka clients, Pulsar'"'"'s storage model, Spark on the same ledgers.\n\n'
@@ -51,6 +51,9 @@ docs: .venv/installed ## write the pages that are made from the code anew
 	@$(BIN)/python tools/cli_reference.py
 	@$(BIN)/python compat/report.py
 	@$(BIN)/python tools/cli_reference.py
+
+codec: .venv/installed ## generate the messages of Kafka's protocol anew from Kafka's own jars (Maven brings them)
+	@$(BIN)/python tools/import_messages.py
 
 # In copies of the tree. SAMPLE says how many (0: all), SEED which, MUTANTS more of `python -m tools.mutants --help`.
 mutants: .venv/installed ## change the source a line at a time, and see which change no test notices

@@ -1,14 +1,19 @@
 """Writes ``src/magnetar/wire/kafka/messages`` from the message definitions inside Kafka's own jars.
 
-    python tools/import_messages.py kafka-clients-4.4.0.jar kafka_2.13-4.3.1/libs
+    make codec
 
-Each source is a jar, or a directory with Kafka's jars; of two definitions of one name the earlier wins.
-Taken are the APIs of the broker's listeners and the records that clients and coordinators store.
+Maven brings the jars (``tools/message_importer/pom.xml``); each must have the checksum pinned here. They are kept in
+``$MAGNETAR_KAFKA_JARS``, by default ``~/.cache/magnetar/kafka-definitions``.
+
+Generated are the APIs of the broker's ``ROUTES``, which hold all that the client asks, and the ``STORED`` records.
+A new API is a route more, a new record a line in ``STORED``; then ``make codec``.
 """
 
 from __future__ import annotations
 
-import re
+import hashlib
+import os
+import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -21,45 +26,75 @@ from message_importer.module import module_source
 from message_importer.outline import outline_source
 from message_importer.schema import MessageSchema, parse_message, snake_case
 
-TARGET = Path(__file__).parent.parent / "src/magnetar/wire/kafka/messages"
-OUTLINE = Path(__file__).parent.parent / "tests/wire/outline.json"
-DATA = {
-    "AbortedTxn",
+from magnetar.kafka.handlers import ROUTE_BY_KEY
+
+ROOT = Path(__file__).parent.parent
+TARGET = ROOT / "src/magnetar/wire/kafka/messages"
+OUTLINE = ROOT / "tests/wire/outline.json"
+DIGESTS = ROOT / "tests/wire/generated.sha256"
+POM = ROOT / "tools/message_importer/pom.xml"
+JARS = Path(os.environ.get("MAGNETAR_KAFKA_JARS") or Path.home() / ".cache/magnetar/kafka-definitions")
+KAFKA_VERSION = "4.4.0"
+CHECKSUMS = {
+    "kafka-clients": "1ab07317eb6633241392449d329dbdc5d9251e6ffc4926860f42dd966e88bdf9",
+    "kafka-group-coordinator": "3fc830ace54f6a13f9f536bc0564bf39a68797365a4c4b194bd7db4fb893b2bc",
+}
+"""SHA-256 of each jar that has definitions which are wanted here."""
+STORED = {
     "ConsumerProtocolAssignment",
     "ConsumerProtocolSubscription",
-    "ControlRecordTypeSchema",
-    "EndTxnMarker",
+    "GroupMetadataKey",
+    "GroupMetadataValue",
+    "OffsetCommitKey",
+    "OffsetCommitValue",
 }
+"""What is kept in records, or travels inside other messages."""
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
 
-def main(sources: list[str]) -> None:
-    definitions: dict[str, tuple[MessageSchema, str]] = {}
-    for jar in jars(sources):
-        for message in read_jar(jar):
-            definitions.setdefault(message.name, (message, kafka_version(jar)))
-    wanted = list(select({name: message for name, (message, _) in definitions.items()}))
-    TARGET.mkdir(parents=True, exist_ok=True)
+def main() -> None:
+    fetch()
+    generated = generate()
     for old in TARGET.glob("*.py"):
         old.unlink()
-    for message in wanted:
-        source = module_source(message, definitions[message.name][1])
-        (TARGET / f"{snake_case(message.name)}.py").write_text(source)
-    version = definitions["ApiVersionsRequest"][1]
-    (TARGET / "__init__.py").write_text(catalog_source(wanted, version))
-    OUTLINE.write_text(outline_source(wanted))
-    print(f"wrote {len(wanted)} messages to {TARGET}")
+    for path, text in generated.items():
+        path.write_text(text)
+    print(f"wrote {len(generated)} files")
 
 
-def jars(sources: list[str]) -> Iterator[Path]:
-    for source in map(Path, sources):
-        yield from sorted(source.glob("kafka-*.jar")) if source.is_dir() else [source]
+def jar_paths() -> list[Path]:
+    """Return where the jars lie, or would."""
+    return [JARS / f"{name}-{KAFKA_VERSION}.jar" for name in CHECKSUMS]
 
 
-def kafka_version(jar: Path) -> str:
-    found = re.search(r"-(\d+(?:\.\d+)+)\.jar$", jar.name)
-    if found is None:
-        raise SystemExit(f"{jar}: no version in its name")
-    return found[1]
+def fetch() -> None:
+    """Let Maven bring the jars that are not there."""
+    if not all(jar.exists() for jar in jar_paths()):
+        command = ["mvn", "-q", "-B", "-f", str(POM), _COPY, f"-DoutputDirectory={JARS}"]
+        subprocess.run([*command, "-DexcludeTransitive=true"], check=True)
+
+
+def generate() -> dict[Path, str]:
+    """Return every generated file with its text; nothing is written."""
+    definitions: dict[str, MessageSchema] = {}
+    for jar, checksum in zip(jar_paths(), CHECKSUMS.values(), strict=True):
+        if hashlib.sha256(jar.read_bytes()).hexdigest() != checksum:
+            raise SystemExit(f"{jar}: not the jar that is pinned in {__file__}")
+        for message in read_jar(jar):
+            definitions.setdefault(message.name, message)
+    wanted = list(select(definitions))
+    files = {
+        TARGET / f"{snake_case(message.name)}.py": module_source(message, KAFKA_VERSION) for message in wanted
+    }
+    # Headers of APIs that are not served must be read, too, so that they get Kafka's own answer.
+    known = [
+        message for message in definitions.values() if message.versions and "broker" in message.listeners
+    ]
+    files[TARGET / "__init__.py"] = catalog_source(known, wanted, KAFKA_VERSION)
+    files[OUTLINE] = outline_source(wanted)
+    digests = {str(path.relative_to(ROOT)): hashlib.sha256(text.encode()) for path, text in files.items()}
+    files[DIGESTS] = "".join(f"{digest.hexdigest()}  {path}\n" for path, digest in sorted(digests.items()))
+    return files
 
 
 def read_jar(jar: Path) -> Iterator[MessageSchema]:
@@ -70,21 +105,15 @@ def read_jar(jar: Path) -> Iterator[MessageSchema]:
 
 
 def select(definitions: dict[str, MessageSchema]) -> Iterator[MessageSchema]:
-    """Give what a broker and its clients speak and keep, by name."""
+    """Return what is served, stored or asked, by name."""
+    missing = STORED - definitions.keys()
+    if missing:
+        raise SystemExit(f"no definitions of {sorted(missing)}")
     for name, message in sorted(definitions.items()):
-        if not message.versions:
-            continue
-        request = (
-            definitions.get(name.removesuffix("Response") + "Request")
-            if message.type == "response"
-            else message
-        )
-        on_broker = request is not None and "broker" in request.listeners
-        if on_broker or message.type.startswith("coordinator-") or name in DATA:
+        api = message.type in ("request", "response") and message.api_key in ROUTE_BY_KEY
+        if message.versions and (api or name in STORED):
             yield message
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        raise SystemExit(__doc__)
-    main(sys.argv[1:])
+    main()

