@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.admin.reasons import Reason
-from magnetar.ledger.errors import LedgerFenced, StorageFailed, StorageFull
+from magnetar.ledger.errors import LedgerError, LedgerFenced, StorageFailed, StorageFull
 from magnetar.ledger.files.layout import ledger_path
 from magnetar.ledger.info import path_of
 from tests.admin.house import House
@@ -112,6 +112,23 @@ class TestPartitions:
         with pytest.raises(LedgerFenced):
             house.begin_produce(partition)
         assert (await house.ask.why_partition("t", 0)).reason is Reason.FENCED
+
+    async def test_the_engine_holds_a_fenced_log_no_more(self, house: House) -> None:
+        partition = await house.topic(segment_bytes="1048576")
+        await house.produce(partition)
+        log, engine = partition.log, house.services.broker.engine
+        told: list[LedgerError] = []
+        log.on_closed.append(told.append)
+        stored = house.services.broker.store.get(path_of(log.name))
+        assert stored is not None
+        house.services.broker.store.put(path_of(log.name), stored.value)
+        log.policy = replace(log.policy, max_ledger_entries=1)
+        with pytest.raises(LedgerFenced):
+            house.begin_produce(partition)
+        opened = await engine.open(log.name, log.policy)
+        assert opened is not log
+        assert opened.next_offset == log.next_offset
+        assert [type(reason) for reason in told] == [LedgerFenced]
 
     async def test_slow_flushes(self, house: House) -> None:
         partition = await house.topic()

@@ -10,6 +10,7 @@ import pytest
 
 from magnetar.ledger.errors import (
     LedgerClosed,
+    LedgerError,
     LedgerNotFound,
     LedgerTerminated,
     OffsetOutOfRange,
@@ -328,6 +329,41 @@ class ManagedLedgerContract:
         kept = log.size()
         assert 2500 <= kept < 2500 + log.ledgers()[0].size
         assert log.first_offset == log.ledgers()[0].first_offset > 0
+
+    @EVERY_FLUSH
+    async def test_a_released_log_tells_its_holders_and_is_opened_anew(
+        self, house: House, flush: Flush
+    ) -> None:
+        log = await house.open(flush=flush)
+        told: list[LedgerError] = []
+
+        def fails(reason: LedgerError) -> None:
+            raise RuntimeError("a holder that fails")
+
+        log.on_closed += [fails, told.append]
+        appended = append(log, b"a", b"b")
+        log.on_visible = lambda: None
+        released, again = await asyncio.gather(house.engine.release(NAME), house.open(flush=flush))
+        assert released is None
+        if appended.durable is not None:
+            await appended.durable
+        await house.engine.release("public/default/persistent/unknown-partition-0")
+        assert [type(reason) for reason in told] == [LedgerClosed]
+        with pytest.raises(LedgerClosed):
+            append(log, b"late")
+        reopened = await house.open(flush=flush)
+        assert reopened is again
+        assert reopened is not log
+        assert (await append_durably(reopened, b"c")).base_offset == 2
+        assert [entry.last_offset for entry in await reopened.read(0, max_bytes=1 << 20)] == [1, 2]
+        assert len(told) == 1
+
+    async def test_holders_learn_of_a_delete(self, house: House) -> None:
+        log = await house.open()
+        told: list[LedgerError] = []
+        log.on_closed.append(told.append)
+        await house.engine.delete(NAME)
+        assert [type(reason) for reason in told] == [LedgerClosed]
 
     async def test_a_deleted_log_is_gone_with_its_files(self, house: House) -> None:
         log = await house.open(max_ledger_entries=3)

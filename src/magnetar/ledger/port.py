@@ -176,6 +176,11 @@ class ManagedLedger(ABC):
     """Called when storage did not take what was appended in a turn: its offsets will be given again."""
     watchers: list[Callable[[], None]]
     """Called then too: a log has one owner, and others may read along."""
+    on_closed: list[Callable[[LedgerError], None]]
+    """Called once with the reason, when the engine holds the log no more: closed, released, deleted or fenced.
+
+    Whoever holds it has to let go of it, too; what is opened by its name from now on is another one.
+    """
     letting_go: list[Callable[[], None]]
     """Called before compacted ledgers take the place of history: what is only known from entries must be kept now."""
     compaction: CompactionReport
@@ -324,6 +329,13 @@ class LedgerEngine(ABC):
         Who opens one meanwhile waits, and gets it opened anew. An engine that has nothing to spare does nothing.
         """
         return
+
+    @abstractmethod
+    async def release(self, name: str) -> None:
+        """Close the managed ledger, whoever listens to it, all it holds kept; one that is not open is no error.
+
+        Its holders learn of it by ``on_closed``. Whoever opens it meanwhile waits, and gets it opened anew.
+        """
 
     @abstractmethod
     async def delete(self, name: str) -> None:

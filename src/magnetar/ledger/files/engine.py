@@ -385,6 +385,34 @@ class FilesEngine(LedgerEngine):
                 del self._going[name]
             gone.set_result(None)
 
+    async def release(self, name: str) -> None:
+        while (opening := self._opening.get(name)) is not None:
+            await asyncio.wait([opening])
+        await self._gone(name)
+        managed = self._managed.get(name)
+        if managed is not None:
+            await asyncio.shield(self.background(self._end(managed, self._begin_going(name))))
+
+    def drop_fenced(self, managed: FilesManagedLedger) -> None:
+        """Hold a log no more that another owner took; whoever opens it gets what that one made of it."""
+        name = managed.name
+        if self._managed.get(name) is managed and name not in self._going:
+            self.background(self._end(managed, self._begin_going(name)))
+
+    def _begin_going(self, name: str) -> asyncio.Future[None]:
+        gone = self._going[name] = asyncio.get_running_loop().create_future()
+        return gone
+
+    async def _end(self, managed: FilesManagedLedger, gone: asyncio.Future[None]) -> None:
+        try:
+            managed.stop()
+            await asyncio.sleep(0)  # what was begun in the background just now takes its locks first
+            await managed.ended()
+            await self.close_some([managed])
+        finally:
+            del self._going[managed.name]
+            gone.set_result(None)
+
     async def _gone(self, name: str) -> None:
         """Return when nobody is letting go of it any more."""
         while (going := self._going.get(name)) is not None:
@@ -449,6 +477,8 @@ class FilesEngine(LedgerEngine):
             for managed in some:
                 managed.let_files_go()
                 self._managed.pop(managed.name, None)
+            for managed in some:
+                managed.tell_closed()
         return True
 
     async def close(self) -> None:

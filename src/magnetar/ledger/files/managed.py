@@ -70,6 +70,7 @@ class FilesManagedLedger(CompactingLedger):
         self.attachment_offset = 0
         self.on_visible = self.on_taken_back = None
         self.watchers = []
+        self.on_closed = []
         self.attach = None
         self._engine = engine
         self._info = info
@@ -338,8 +339,11 @@ class FilesManagedLedger(CompactingLedger):
                 path_of(self.name), encode_info(self._info), self._version
             )
         except (BadVersion, NotFound) as error:
-            self._closed = LedgerFenced(f"managed ledger {self.name} has another owner: {error}")
-            raise self._closed from error
+            was_open = self._closed is None
+            self._closed = fenced = LedgerFenced(f"managed ledger {self.name} has another owner: {error}")
+            if was_open:
+                self._engine.drop_fenced(self)
+            raise fenced from error
         except MetadataError as error:
             raise metadata_failed(error) from error
 
@@ -478,6 +482,22 @@ class FilesManagedLedger(CompactingLedger):
         async with self._keeping:
             pass
 
+    async def ended(self) -> None:
+        """Wait, after ``stop``, until a compaction has given up and nothing is written in the background."""
+        async with self._compacting:
+            await self.quiet()
+
+    def tell_closed(self) -> None:
+        """Tell whoever holds it why it takes and gives nothing any more; each is told once."""
+        reason = self._closed
+        assert reason is not None
+        holders, self.on_closed = self.on_closed, []
+        for holder in holders:
+            try:
+                holder(reason)
+            except Exception:  # the others have to learn of it all the same
+                _log.exception("a holder of %s failed when it was closed", self.name)
+
     def last_words(self) -> Words | None:
         """Give what is still to be kept at a clean end, if anything is."""
         if self._writer is None or isinstance(self._closed, LedgerFenced) or self._is_deleted:
@@ -504,6 +524,7 @@ class FilesManagedLedger(CompactingLedger):
         self.let_files_go()
         self._engine.background(self._remove(self._every_file()))
         self._tell()
+        self.tell_closed()
 
     def _every_file(self) -> list[int]:
         draft = self._info.properties.get(COMPACTING)
