@@ -23,6 +23,9 @@ class NoLedgers(LedgerEngine):
     async def open(self, name: str, policy: LedgerPolicy) -> ManagedLedger:
         raise NotImplementedError(name)
 
+    async def release(self, name: str) -> None:
+        raise NotImplementedError
+
     async def delete(self, name: str) -> None:
         if self.fails:
             raise OSError("the disk is gone")
