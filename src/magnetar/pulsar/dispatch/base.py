@@ -27,6 +27,8 @@ class AnySubscription(ABC):
         self.properties: dict[str, str] = {}
         self.expired = 0
         """How many entries it passed over because they were too old."""
+        self.begun_anew = 0
+        """How often it was set to another place: what was said of messages before that counts no more."""
         self._left_messages = self._left_bytes = self._left_redelivered = self._left_acknowledged = 0
 
     @property

@@ -180,7 +180,8 @@ class Subscription(AnySubscription):
         self.kick()
 
     def reset(self, move: Callable[[], None]) -> None:
-        """Send everybody away and move the cursor."""
+        """Send everybody away and move the cursor; what is still being acknowledged is forgotten."""
+        self.begun_anew += 1
         self.disconnect()
         self.rewind()
         self._partly.clear()

@@ -32,7 +32,7 @@ def ack(connection: Connection, command: CommandAck, entry: memoryview) -> Corou
     """Be done with messages, at once where nothing has to be looked up and it does not take long."""
     consuming = connection.consumers.get(command.consumer_id)
     if consuming is None:
-        _answer(connection, command, None, PulsarError("Consumer not found", ServerError.ConsumerNotFound))
+        _answer(connection, command, None, _gone())
     elif command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits"):
         error = NotAllowed("Transaction manager is not started or not enabled")
         _answer(connection, command, consuming, error)
@@ -58,7 +58,7 @@ def _all_known(subscription: AnySubscription, command: CommandAck) -> bool:
 
 async def _acknowledge_slowly(connection: Connection, command: CommandAck, consuming: Consuming) -> None:
     """Do the same with turns for others, and with sizes of batches from storage."""
-    subscription = consuming.subscription
+    subscription, begun = consuming.subscription, consuming.subscription.begun_anew
     failed: Exception | None = None
     acknowledge = _way(subscription, command)
     time = asyncio.get_running_loop().time
@@ -69,6 +69,9 @@ async def _acknowledge_slowly(connection: Connection, command: CommandAck, consu
             until = time() + _TURN_S
             if consuming.topic.subscriptions.get(subscription.name) is not subscription:
                 return  # it ended meanwhile
+            if subscription.begun_anew != begun:  # a SEEK that came behind wants these messages again
+                _answer(connection, command, None, _gone())
+                return
         place = place_of(message_id)
         size = None
         if message_id.ack_set and (size := subscription.batch_size(place)) is None:
@@ -77,8 +80,15 @@ async def _acknowledge_slowly(connection: Connection, command: CommandAck, consu
             except (PulsarError, LedgerError, RecordsError) as error:
                 failed = error
                 continue
+            if subscription.begun_anew != begun:
+                _answer(connection, command, None, _gone())
+                return
         failed = _try(acknowledge, consuming.consumer, place, _remaining(message_id, size)) or failed
     _answer(connection, command, consuming, failed)
+
+
+def _gone() -> PulsarError:
+    return PulsarError("Consumer not found", ServerError.ConsumerNotFound)
 
 
 def _way(subscription: AnySubscription, command: CommandAck) -> Callable[[Consumer, Place, int | None], None]:
