@@ -16,7 +16,7 @@ from magnetar.ledger.errors import (
     OffsetOutOfRange,
     StorageFull,
 )
-from magnetar.ledger.port import Flush, LedgerEngine, LedgerPolicy, ManagedLedger, Position, Refused
+from magnetar.ledger.port import Flush, LedgerEngine, LedgerPolicy, ManagedLedger, Position, Refused, Snapshot
 from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.entry import kafka_message_head
 from tests.ledger.entries import NOW_MS, append, append_durably, batch, payload, read_all
@@ -412,27 +412,29 @@ class ManagedLedgerContract:
             assert (log.first_offset, log.next_offset) == (5, 5)
         assert (await append_durably(log, b"x")).base_offset == 5
 
-    async def test_the_owners_attachment_comes_back(self, house: House) -> None:
+    async def test_the_owners_snapshot_comes_back(self, house: House) -> None:
         log = await house.open(max_ledger_entries=4)
         words = [b"none"]
-        log.attach = lambda: words[-1]
+        log.take_snapshot = lambda: words[-1]
         for n in range(10):
             await append_durably(log, b"x")
             words.append(b"after %d" % (n + 1))
         await house.reopen()
         log = await house.open()
-        assert (log.attachment, log.attachment_offset) == (b"after 10", 10)
+        assert log.snapshot == Snapshot(10, b"after 10")
 
-    async def test_the_attachment_outlives_the_ledgers_beside_which_it_was_kept(self, house: House) -> None:
+    async def test_the_snapshot_outlives_the_ledgers_beside_which_it_was_kept(self, house: House) -> None:
         log = await house.open(max_ledger_entries=4)
-        log.attach = lambda: b"kept"
+        log.take_snapshot = lambda: b"kept"
         for _ in range(9):
             await append_durably(log, b"x")
         await settled(log, 3)
         log.trim(9)
-        log.attach = None
+        log.take_snapshot = None
         await house.reopen()
-        assert (await house.open()).attachment == b"kept"
+        snapshot = (await house.open()).snapshot
+        assert snapshot is not None
+        assert snapshot.data == b"kept"
 
     async def test_a_closed_log_takes_nothing_and_can_be_opened_again(self, house: House) -> None:
         log = await house.open()

@@ -127,7 +127,7 @@ async def test_idempotent_producers_are_known_again_whatever_the_format(tmp_path
             assert durable is not None
             await durable
         again = Partition(partition.topic, 0, partition.log, lambda: NOW)
-        again.log.attachment, again.log.attachment_offset = b"", 0
+        again.log.snapshot = None
         await again.load()
         assert again.producers.encode() == partition.producers.encode()
         repeated = again.produce(await drafted(again, memoryview(batch)))

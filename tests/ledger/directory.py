@@ -38,12 +38,12 @@ def with_engine(data: Path, work: Callable[[FilesEngine], Awaitable[T]]) -> T:
 
 
 def fill(data: Path) -> None:
-    """Three logs of two sealed ledgers and an open one, with attachments and a journal that was used."""
+    """Three logs of two sealed ledgers and an open one, with snapshots and a journal that was used."""
 
     async def work(engine: FilesEngine) -> None:
         for name in LOGS:
             log = await engine.open(name, POLICY)
-            log.attach = lambda: b"attached"
+            log.take_snapshot = lambda: b"kept"
             for n in range(31):
                 await append_durably(log, b"%d of %s" % (n, name.encode()), b"x" * (n * 40), b"y")
         lazy = await engine.open(LOGS[0] + "0", LedgerPolicy(flush=Flush.os))
@@ -57,7 +57,7 @@ def fill(data: Path) -> None:
 
 
 def content(data: Path) -> Content:
-    """Give every (last offset, batch) of every log, as a reader gets it, and what was attached."""
+    """Give every (last offset, batch) of every log, as a reader gets it."""
 
     async def work(engine: FilesEngine) -> Content:
         found: Content = {}

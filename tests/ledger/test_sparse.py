@@ -42,22 +42,22 @@ def columns(index: SparseIndex) -> list[list[int]]:
 
 
 @given(ENTRIES, st.binary(max_size=20))
-def test_an_index_comes_back(entries: list[tuple[int, int, int]], attachment: bytes) -> None:
+def test_an_index_comes_back(entries: list[tuple[int, int, int]], snapshot: bytes) -> None:
     index = index_of(entries)
-    found, kept = SparseIndex.decode(index.encode(attachment), PATH)
-    assert (columns(found), kept) == (columns(index), attachment)
+    found, kept = SparseIndex.decode(index.encode(snapshot), PATH)
+    assert (columns(found), kept) == (columns(index), snapshot)
     assert (found.end, found.entries, found.next_offset) == (index.end, index.entries, index.next_offset)
 
 
 @given(ENTRIES, st.integers(0, 40), st.binary(max_size=20), st.sampled_from(["a boot", "é", "b" * 36]))
 def test_what_was_not_flushed_counts_in_its_boot_alone(
-    entries: list[tuple[int, int, int]], durable: int, attachment: bytes, boot: str
+    entries: list[tuple[int, int, int]], durable: int, snapshot: bytes, boot: str
 ) -> None:
     index, before = index_of(entries), index_of(entries[:durable])
     index.flushed = before.mark()
-    data = index.encode(attachment, boot=boot)
+    data = index.encode(snapshot, boot=boot)
     found, kept = SparseIndex.decode(data, PATH, boot)
-    assert (columns(found), found.mark(), kept) == (columns(index), index.mark(), attachment)
+    assert (columns(found), found.mark(), kept) == (columns(index), index.mark(), snapshot)
     assert found.flushed == before.mark()
     for other in ("another", None):
         found, kept = SparseIndex.decode(data, PATH, other)
@@ -71,7 +71,7 @@ def test_what_was_not_flushed_counts_in_its_boot_alone(
 def test_an_index_that_was_cut_short_is_refused(
     entries: list[tuple[int, int, int]], data: st.DataObject
 ) -> None:
-    whole = index_of(entries).encode(b"attachment", boot="a boot")[:-4]
+    whole = index_of(entries).encode(b"snapshot", boot="a boot")[:-4]
     with pytest.raises(LedgerCorrupt):
         SparseIndex.decode(with_crc(whole[: data.draw(st.integers(0, len(whole) - 1))]), PATH, "a boot")
 
@@ -87,23 +87,23 @@ def test_each_point_knows_the_earliest_time_up_to_the_next(entries: list[tuple[i
 
 @given(ENTRIES, st.binary(max_size=20))
 def test_the_first_version_is_read_and_knows_no_earliest_time(
-    entries: list[tuple[int, int, int]], attachment: bytes
+    entries: list[tuple[int, int, int]], snapshot: bytes
 ) -> None:
     index = index_of(entries)
     body = struct.pack(
         ">8sQQQQqQQ", b"MGINDEX1", 7, index.end, index.entries, index.next_offset, index.max_timestamp,
-        len(index.positions), len(attachment),
+        len(index.positions), len(snapshot),
     )  # fmt: skip
     for point in zip(index.positions, index.entry_ids, index.offsets, index.times, strict=True):
         body += struct.pack(">qqqq", *point)
-    found, kept = SparseIndex.decode(with_crc(body + attachment), PATH)
+    found, kept = SparseIndex.decode(with_crc(body + snapshot), PATH)
     assert columns(found)[:4] == columns(index)[:4]
     assert list(found.earliest) == [UNKNOWN_TIME] * len(index.positions)
-    assert kept == attachment
+    assert kept == snapshot
     found.add(10, 1, NOW_MS, NOW_MS)  # a broker goes on with it
     assert len(found.earliest) == len(found.positions)
     with pytest.raises(LedgerCorrupt, match="another version"):
-        SparseIndex.decode(with_crc(b"MGINDEX4" + body[8:] + attachment), PATH)
+        SparseIndex.decode(with_crc(b"MGINDEX4" + body[8:] + snapshot), PATH)
 
 
 def with_crc(body: bytes) -> bytes:
@@ -133,12 +133,12 @@ def test_a_time_that_cannot_be_the_earliest_is_named_and_mended(tmp_path: Path) 
     fill(data)
     assert verify(data).findings == ()
     path = index_path(data, ledgers_of(data)[0])
-    index, attachment = SparseIndex.decode(path.read_bytes(), path)
+    index, snapshot = SparseIndex.decode(path.read_bytes(), path)
     index.earliest[0] = NOW_MS
-    path.write_bytes(index.encode(attachment))
+    path.write_bytes(index.encode(snapshot))
     assert verify(data).findings == ()  # it is the latest time of an entry, and may be the earliest
     index.earliest[0] = NOW_MS + 1
-    path.write_bytes(index.encode(attachment))
+    path.write_bytes(index.encode(snapshot))
     (finding,) = verify(data).findings
     assert (finding.gravity, finding.file) == (Gravity.damage, str(path))
     repair(data)
@@ -161,7 +161,7 @@ def test_what_may_have_come_behind_the_last_point_is_no_reason_to_doubt(tmp_path
 
     before = with_engine(data, older)
     path = index_path(data, ledgers_of(data)[-1])
-    index, attachment = SparseIndex.decode(before, path)
+    index, snapshot = SparseIndex.decode(before, path)
     index.earliest[-1] = NOW_MS
-    path.write_bytes(index.encode(attachment))
+    path.write_bytes(index.encode(snapshot))
     assert not [each for each in verify(data).findings if each.gravity is Gravity.damage]

@@ -100,13 +100,13 @@ def at(time_ms: int) -> datetime:
 
 def as_first_version(path: Path) -> None:
     """Write an index as it was written before there were earliest times."""
-    index, attachment = SparseIndex.decode(path.read_bytes(), path)
+    index, snapshot = SparseIndex.decode(path.read_bytes(), path)
     points = zip(index.positions, index.entry_ids, index.offsets, index.times, strict=True)
     head = struct.pack(
         ">8sQQQQqQQ", b"MGINDEX1", index.ledger_id, index.end, index.entries, index.next_offset, index.max_timestamp,
-        len(index.positions), len(attachment),
+        len(index.positions), len(snapshot),
     )  # fmt: skip
-    body = head + b"".join(struct.pack(">qqqq", *point) for point in points) + attachment
+    body = head + b"".join(struct.pack(">qqqq", *point) for point in points) + snapshot
     path.write_bytes(body + struct.pack(">I", crc32c(body)))
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.files import engine, journal, journal_rounds, ledger_file, managed, recovery, sparse
+from magnetar.ledger.port import Snapshot
 from tests.simulation.world import World
 
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
@@ -106,11 +107,10 @@ def forgets_to_flush_what_recovery_shows(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(recovery.Recovery, "__init__", careless)
 
 
-def trusts_an_attachment_from_beyond_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def trusts_a_snapshot_from_beyond_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     def trusting(self: managed.FilesManagedLedger, kept: tuple[int, int, bytes] | None) -> None:
         if kept is not None and len(kept[2]) >= 8:
-            self.attachment_offset = int.from_bytes(kept[2][:8], "big")
-            self.attachment = kept[2][8:]
+            self.snapshot = Snapshot(int.from_bytes(kept[2][:8], "big"), kept[2][8:])
 
     async def late(
         self: managed.FilesManagedLedger, old: ledger_file.LedgerFile, words: managed.Words
@@ -119,7 +119,7 @@ def trusts_an_attachment_from_beyond_the_end(monkeypatch: pytest.MonkeyPatch) ->
         await seal(self, old, self._words(old))
 
     seal = managed.FilesManagedLedger._seal
-    monkeypatch.setattr(managed.FilesManagedLedger, "_adopt_attachment", trusting)
+    monkeypatch.setattr(managed.FilesManagedLedger, "_adopt_snapshot", trusting)
     monkeypatch.setattr(managed.FilesManagedLedger, "_seal", late)
 
 
@@ -152,7 +152,7 @@ def trusts_in_another_boot_what_was_not_flushed(monkeypatch: pytest.MonkeyPatch)
         shows_what_is_only_gathered,
         tells_a_turn_before_the_journal_is_written,
         forgets_to_flush_what_recovery_shows,
-        trusts_an_attachment_from_beyond_the_end,
+        trusts_a_snapshot_from_beyond_the_end,
         replays_a_journal_that_was_cut_off,
         trusts_the_journal_while_lazy_appends_lie_before,
         trusts_in_another_boot_what_was_not_flushed,

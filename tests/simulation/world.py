@@ -273,7 +273,7 @@ class World:
         except (StorageFull, LedgerClosed):
             return
         await self._check(name, log)
-        log.attach = lambda: b"%d" % log.next_offset
+        log.take_snapshot = lambda: b"%d" % log.next_offset
         self.logs[name] = log
         model.lazy = policy.flush is not Flush.always
 
@@ -289,9 +289,9 @@ class World:
         )
         assert log.next_offset <= model.end, f"{name} holds what was never appended"
         assert min(model.first, log.next_offset) <= log.first_offset
-        if log.attachment:
-            assert log.attachment == b"%d" % log.attachment_offset
-            assert log.attachment_offset <= log.next_offset
+        if log.snapshot is not None:
+            assert log.snapshot.data == b"%d" % log.snapshot.offset
+            assert log.snapshot.offset <= log.next_offset
         known = dict(model.entries)
         offset = log.first_offset
         while offset < log.next_offset:

@@ -265,17 +265,17 @@ class _Mender:
         kept = index_path(self._data, summary.ledger_id)
         due = found.runs[0].index
         try:
-            index, attachment = SparseIndex.decode(kept.read_bytes(), kept)
+            index, snapshot = SparseIndex.decode(kept.read_bytes(), kept)
             if _is_part_of(index, due) and found.runs[0].bears_out(index):
                 return
         except FileNotFoundError:
-            attachment = b""
+            snapshot = b""
             if not summary.sealed:
                 return
         except LedgerCorrupt:
-            attachment = b""
+            snapshot = b""
         self._disk.sync([path])
-        self._disk.replace({kept: due.encode(attachment or b"")})
+        self._disk.replace({kept: due.encode(snapshot or b"")})
         self._did(kept, 0, "index built anew", name, summary.ledger_id)
 
     def _cut(self, path: Path, size: int) -> None:

@@ -61,6 +61,13 @@ class StoredEntry(NamedTuple):
     """The compacted ledger that it was read from, where position and offset are those of the original."""
 
 
+class Snapshot(NamedTuple):
+    """What the owner of a log knew of all messages below ``offset``, so that it need not read them again."""
+
+    offset: int
+    data: bytes
+
+
 class Flush(StrEnum):
     """When an append is acknowledged: once on disk, at once with a flush every so often, or at once."""
 
@@ -166,10 +173,8 @@ class ManagedLedger(ABC):
     """The offset that the next message gets (Kafka's log end offset)."""
     visible_offset: int
     """All messages below it may be read (Kafka's high watermark)."""
-    attachment: bytes
-    """What the owner of the log last had kept beside a checkpoint (see ``attach``)."""
-    attachment_offset: int
-    """The next offset at the time of ``attachment``: what came later must be read again."""
+    snapshot: Snapshot | None
+    """The newest snapshot that the log's owner had kept and that still counts."""
     on_visible: Callable[[], None] | None
     """Called after ``visible_offset`` or ``first_offset`` moved."""
     on_taken_back: Callable[[Refused], None] | None
@@ -184,8 +189,12 @@ class ManagedLedger(ABC):
     letting_go: list[Callable[[], None]]
     """Called before compacted ledgers take the place of history: what is only known from entries must be kept now."""
     compaction: CompactionReport
-    attach: Callable[[], bytes] | None
-    """Asked, at every checkpoint, for the bytes to keep as ``attachment``."""
+    take_snapshot: Callable[[], bytes] | None
+    """Asked for the data of a new snapshot as often as the engine likes, at the latest before it closes the log.
+
+    It is taken at ``next_offset``, and kept only once all below that is durable: one that speaks of messages which were
+    lost or taken back is not given again.
+    """
 
     @abstractmethod
     def append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import struct
 from collections.abc import Callable, Coroutine, Sequence
 from itertools import islice
@@ -21,7 +22,8 @@ from magnetar.kafka.partitions.formats import (
     producer_header,
     pulsar_framed,
 )
-from magnetar.kafka.partitions.producers import Kept, ProducerStates
+from magnetar.kafka.partitions.producer_snapshot import Kept, SnapshotUnreadable
+from magnetar.kafka.partitions.producers import ProducerStates
 from magnetar.kafka.partitions.read_ahead import LEAST_BYTES, ReadAhead
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import ManagedLedger, Refused
@@ -43,6 +45,7 @@ from magnetar.records.errors import InvalidRecord, RecordsError
 from magnetar.records.pulsar_metadata import MOST_MESSAGES
 
 LEADER_EPOCH = 0
+_log = logging.getLogger("magnetar.kafka")
 _T = TypeVar("_T")
 # The fields of a batch that the broker fills in: base offset, length, leader epoch.
 _OWNED = struct.Struct(">qii")
@@ -164,8 +167,8 @@ class Partition:
 
     async def load(self) -> None:
         """Bring the producers' states up to the log's end: from the snapshot, then from the batches after it."""
-        self.producers = ProducerStates.decode(self.log.attachment)
-        offset = max(self.log.attachment_offset, self.log.first_offset)
+        self.producers, known_to = self._from_snapshot()
+        offset = max(known_to, self.log.first_offset)
         while offset < self.log.next_offset:
             entries = await self.log.read(offset, max_bytes=4 << 20)
             if not entries:
@@ -175,7 +178,20 @@ class Partition:
                 if header is not None and header.producer_id >= 0 and header.base_offset >= offset:
                     self.producers.add(header, header.base_offset)
             offset = entries[-1].last_offset + 1
-        self.log.attach = self.producers_snapshot  # not before: a checkpoint must not keep half of the states
+        self.log.take_snapshot = self.producers_snapshot  # not before: it must not keep half of the states
+
+    def _from_snapshot(self) -> tuple[ProducerStates, int]:
+        """Return the producers' states as they were kept, and up to which offset that is all there is to know."""
+        snapshot = self.log.snapshot
+        if snapshot is None:
+            return ProducerStates(), 0
+        try:
+            return ProducerStates.decode(snapshot.data), snapshot.offset
+        except SnapshotUnreadable as error:
+            _log.warning(
+                "the producers' snapshot of %s is not used, its log is read: %s", self.log.name, error
+            )
+            return ProducerStates(), 0
 
     @property
     def is_idle(self) -> bool:

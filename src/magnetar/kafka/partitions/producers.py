@@ -1,22 +1,18 @@
 """What a partition remembers of idempotent producers: for each the epoch and its last five batches (KIP-98).
 
-The state follows from the log; a snapshot only saves reading all of it. Snapshot, big-endian, per producer:
-producer id (8), epoch (2), count n (1), then n times first sequence (4), last sequence (4), base offset (8),
-timestamp (8).
+The state follows from the log; a snapshot (``producer_snapshot``) only saves reading all of it.
 """
 
 from __future__ import annotations
 
-import struct
 from collections import deque
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from magnetar.kafka.partitions import producer_snapshot
+from magnetar.kafka.partitions.producer_snapshot import Kept, Row
 from magnetar.records.batch import BatchHeader
 
 KEPT_BATCHES = 5
-_PRODUCER = struct.Struct(">qhB")
-_BATCH = struct.Struct(">iiqq")
 
 
 class ProducerRefused(Exception):
@@ -29,15 +25,6 @@ class OutOfOrderSequence(ProducerRefused):
 
 class ProducerFenced(ProducerRefused):
     """A newer instance of the same producer has written here."""
-
-
-class Kept(NamedTuple):
-    """One batch that is already in the log."""
-
-    first_sequence: int
-    last_sequence: int
-    base_offset: int
-    timestamp: int
 
 
 class Producer:
@@ -120,22 +107,16 @@ class ProducerStates:
                 del self._producers[producer_id]
 
     def encode(self) -> bytes:
-        """Give the snapshot."""
-        parts = []
-        for producer_id, producer, _ in self.active():
-            parts.append(_PRODUCER.pack(producer_id, producer.epoch, len(producer.batches)))
-            parts.extend(_BATCH.pack(*kept) for kept in producer.batches)
-        return b"".join(parts)
+        """Return the snapshot."""
+        return producer_snapshot.encode(
+            Row(producer_id, producer.epoch, producer.batches) for producer_id, producer, _ in self.active()
+        )
 
     @classmethod
     def decode(cls, data: bytes) -> ProducerStates:
-        """Give the states of a snapshot."""
-        states, at = cls(), 0
-        while at < len(data):
-            producer_id, epoch, count = _PRODUCER.unpack_from(data, at)
-            at += _PRODUCER.size
+        """Return the states of a snapshot; raise ``SnapshotUnreadable``."""
+        states = cls()
+        for producer_id, epoch, batches in producer_snapshot.decode(data):
             producer = states._producers[producer_id] = Producer(epoch)
-            for _ in range(count):
-                producer.batches.append(Kept._make(_BATCH.unpack_from(data, at)))
-                at += _BATCH.size
+            producer.batches.extend(batches)
         return states

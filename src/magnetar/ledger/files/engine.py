@@ -352,7 +352,7 @@ class FilesEngine(LedgerEngine):
     async def keep(self, words: list[Words]) -> None:
         """Make ledgers durable, then put what is to be kept beside them into their index files."""
         marks = [each.points.mark() for each in words]
-        files = {each.path: each.points.encode(each.attachment) for each in words}
+        files = {each.path: each.points.encode(each.snapshot) for each in words}
         await self.flush([each.ledger for each in words])
         for each, mark in zip(words, marks, strict=True):
             each.points.flushed = mark
@@ -360,7 +360,7 @@ class FilesEngine(LedgerEngine):
 
     async def keep_for_this_boot(self, words: Words) -> None:
         """Put what is to be kept into a ledger's index file, and leave it to the system when to flush the ledger."""
-        await self._put({words.path: words.points.encode(words.attachment, boot=self.boot)})
+        await self._put({words.path: words.points.encode(words.snapshot, boot=self.boot)})
 
     async def _put(self, files: dict[Path, bytes]) -> None:
         try:

@@ -34,6 +34,7 @@ from magnetar.ledger.port import (
     LedgerSummary,
     Position,
     Refused,
+    Snapshot,
 )
 from magnetar.metadata.errors import BadVersion, MetadataError, NotFound
 from magnetar.records.batch import UNKNOWN_TIME
@@ -51,13 +52,13 @@ _log = logging.getLogger("magnetar.ledger")
 
 
 class Words(NamedTuple):
-    """What is to be kept beside a ledger: ``key`` (ledger id, end, attachment) tells whether it was kept already."""
+    """What is to be kept beside a ledger: ``key`` (ledger id, end, snapshot) tells whether it was kept already."""
 
     key: tuple[int, int, bytes]
     ledger: Path
     path: Path
     points: SparseIndex
-    attachment: bytes
+    snapshot: bytes
 
 
 class FilesManagedLedger(CompactingLedger):
@@ -66,12 +67,11 @@ class FilesManagedLedger(CompactingLedger):
     def __init__(self, engine: FilesEngine, name: str, policy: LedgerPolicy, info: ManagedLedgerInfo) -> None:
         self.name = name
         self.policy = policy
-        self.attachment = b""
-        self.attachment_offset = 0
+        self.snapshot = None
         self.on_visible = self.on_taken_back = None
         self.watchers = []
         self.on_closed = []
-        self.attach = None
+        self.take_snapshot = None
         self._engine = engine
         self._info = info
         self._version = -1
@@ -80,7 +80,7 @@ class FilesManagedLedger(CompactingLedger):
         self._is_deleted = False
         self._closed: LedgerClosed | LedgerFenced | None = None
         self._keeping = asyncio.Lock()  # one index of this log is written at a time, in order
-        # Ledger id, end and attachment of what was kept last, if the ledger was flushed for it.
+        # Ledger id, end and snapshot of what was kept last, if the ledger was flushed for it.
         self._kept: tuple[int, int, bytes] | None = None
         self._lazy = LazyAppends(engine, self, self._made_durable)
         self._unsealed: list[tuple[LedgerFile, Words]] = []
@@ -114,16 +114,17 @@ class FilesManagedLedger(CompactingLedger):
             self.next_offset = max(self.next_offset, self._info.ledgers[-1].last_offset + 1)
         self.visible_offset = self.next_offset
         self.first_offset = min(self.first_offset, self.next_offset)
-        self._adopt_attachment(recovery.kept)
+        self._adopt_snapshot(recovery.kept)
 
-    def _adopt_attachment(self, kept: tuple[int, int, bytes] | None) -> None:
+    def _adopt_snapshot(self, kept: tuple[int, int, bytes] | None) -> None:
         if kept is None or len(kept[2]) < _OFFSET.size:
             return
         (offset,) = _OFFSET.unpack_from(kept[2])
         if offset > self.next_offset:  # it speaks of messages that were lost with the power
             return
         self._kept = kept
-        self.attachment_offset, self.attachment = offset, kept[2][_OFFSET.size :]
+        if data := kept[2][_OFFSET.size :]:
+            self.snapshot = Snapshot(offset, data)
 
     # -- appending ---------------------------------------------------------------------------------------------
 
@@ -318,9 +319,10 @@ class FilesManagedLedger(CompactingLedger):
 
     def _words(self, ledger: LedgerFile) -> Words:
         """Give what the index of the open ledger would say now, with what the log's owner adds."""
-        if self.attach is not None:
-            self.attachment, self.attachment_offset = self.attach(), self.next_offset
-        data = _OFFSET.pack(self.attachment_offset) + self.attachment
+        if self.take_snapshot is not None:
+            self.snapshot = Snapshot(self.next_offset, self.take_snapshot())
+        offset, snapshot = self.snapshot or Snapshot(0, b"")
+        data = _OFFSET.pack(offset) + snapshot
         index = ledger.index
         key = (ledger.ledger_id, index.end, data)
         path = index_path(self._engine.root, ledger.ledger_id)
@@ -419,7 +421,7 @@ class FilesManagedLedger(CompactingLedger):
         return summary.sealed and summary.last_offset < self.visible_offset
 
     async def _remove(self, ledger_ids: list[int]) -> None:
-        """Delete ledgers, after the owner's attachment, which may lie beside them, was kept elsewhere."""
+        """Delete ledgers, after the owner's snapshot, which may lie beside them, was kept elsewhere."""
         if self._writer is not None:
             await self._keep_index(self._writer)
         async with self._keeping:

@@ -21,14 +21,14 @@ from magnetar.ledger.info import ManagedLedgerInfo
 from magnetar.ledger.port import LedgerSummary
 
 _log = logging.getLogger("magnetar.ledger")
-_MOST_INDEXES = 3  # so many of the newest ledgers are asked for the owner's attachment
+_MOST_INDEXES = 3  # so many of the newest ledgers are asked for the owner's snapshot
 
 
 class Recovery:
     """Runs away from the event loop. Afterwards ``info`` says what is left.
 
     ``last`` is the index of the open ledger, ``checked`` the bytes and entries of it that its index file covers,
-    ``kept`` the newest index file (ledger id, end, attachment),
+    ``kept`` the newest index file (ledger id, end, snapshot),
     ``changed`` tells that the metadata must be written, and ``dropped`` which ledgers' files may go after that;
     ``is_lazy`` that the open ledger's end may only be in the page cache, ``may_have_lost`` that it may have had entries
     which the power took: others must not get their places, for cursors and clients may name them.
@@ -66,14 +66,14 @@ class Recovery:
             for summary in [each for each in self._info.ledgers if not each.sealed]:
                 if summary in self._info.ledgers:
                     self._recover(summary)
-            self._find_attachment()
+            self._find_snapshot()
         except OSError as error:
             raise as_storage_error(error) from error
 
     def _recover(self, summary: LedgerSummary) -> None:
-        index, attachment = kept_index(self._disk, self._root, summary, self._boot)
-        if attachment is not None:
-            self.kept = (summary.ledger_id, index.end, attachment)
+        index, snapshot = kept_index(self._disk, self._root, summary, self._boot)
+        if snapshot is not None:
+            self.kept = (summary.ledger_id, index.end, snapshot)
         self.checked = index.end, index.entries
         self._read_on(summary, index)
         if summary is self._info.ledgers[-1]:
@@ -81,7 +81,7 @@ class Recovery:
             return
         following = self._info.ledgers[self._info.ledgers.index(summary) + 1]
         if following.first_offset == index.next_offset:
-            keep_index(self._disk, self._root, index, attachment or b"")
+            keep_index(self._disk, self._root, index, snapshot or b"")
             describe(summary, index)
             self.changed = True
         else:
@@ -159,14 +159,14 @@ class Recovery:
             raise
         return file
 
-    def _find_attachment(self) -> None:
-        """Have the newest attachment that is left."""
+    def _find_snapshot(self) -> None:
+        """Have the newest snapshot that is left."""
         for summary in reversed(self._info.ledgers[-_MOST_INDEXES:]):
             if self.kept is not None and self.kept[0] == summary.ledger_id:
                 return
-            index, attachment = kept_index(self._disk, self._root, summary, self._boot)
-            if attachment is not None:
-                self.kept = (summary.ledger_id, index.end, attachment)
+            index, snapshot = kept_index(self._disk, self._root, summary, self._boot)
+            if snapshot is not None:
+                self.kept = (summary.ledger_id, index.end, snapshot)
                 return
 
 
@@ -178,7 +178,7 @@ def _is_part_of(found: bytes, due: bytes) -> bool:
 def kept_index(
     disk: Disk, root: Path, summary: LedgerSummary, boot: str | None = None
 ) -> tuple[SparseIndex, bytes | None]:
-    """Give a ledger's index and attachment, as far as they count in ``boot`` (None: this machine's).
+    """Give a ledger's index and snapshot, as far as they count in ``boot`` (None: this machine's).
 
     It is an empty one, and None, where it is missing or damaged.
     """
@@ -186,7 +186,7 @@ def kept_index(
     try:
         file = disk.open(path)
         try:
-            index, attachment = SparseIndex.decode(file.read(file.size(), 0), path, boot)
+            index, snapshot = SparseIndex.decode(file.read(file.size(), 0), path, boot)
         finally:
             file.close()
         if index.ledger_id != summary.ledger_id:
@@ -196,12 +196,12 @@ def kept_index(
     except LedgerCorrupt as error:
         _log.warning("index rebuilt", extra={"file": str(path), "reason": str(error)})
         return SparseIndex(summary.ledger_id, summary.first_offset), None
-    return index, attachment
+    return index, snapshot
 
 
 def sealed_index(disk: Disk, root: Path, summary: LedgerSummary) -> SparseIndex:
     """Give the index of a sealed ledger; read it anew from the ledger where it is missing or damaged, and keep it."""
-    index, attachment = kept_index(disk, root, summary)
+    index, snapshot = kept_index(disk, root, summary)
     if (index.end, index.entries, index.next_offset) == (
         summary.size,
         summary.entries,
@@ -219,15 +219,15 @@ def sealed_index(disk: Disk, root: Path, summary: LedgerSummary) -> SparseIndex:
         scan(file, index, path, whole_until=summary.size, may_have_holes=False)
     finally:
         file.close()
-    keep_index(disk, root, index, attachment or b"")
+    keep_index(disk, root, index, snapshot or b"")
     return index
 
 
-def keep_index(disk: Disk, root: Path, index: SparseIndex, attachment: bytes) -> None:
+def keep_index(disk: Disk, root: Path, index: SparseIndex, snapshot: bytes) -> None:
     """Have the index of a durable ledger at hand next time; where there is no room for it, it is read anew then."""
     path = index_path(root, index.ledger_id)
     try:
-        disk.replace({path: index.encode(attachment)})
+        disk.replace({path: index.encode(snapshot)})
     except OSError as error:
         _log.warning("index not kept", extra={"file": str(path), "reason": str(error)})
 

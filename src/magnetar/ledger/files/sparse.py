@@ -11,16 +11,16 @@ written, and durable, so recovery reads on from there. All numbers big-endian:
         32     8  next offset behind them
         40     8  latest timestamp in them, ms
         48     8  number of points, p
-        56     8  bytes of attachment, a
+        56     8  bytes of snapshot, a
         64  40*p  points: position, entry id, first offset, latest timestamp before it, earliest one from it to the next
-             a    attachment: what the log's owner keeps with a checkpoint
+             a    snapshot: what the log's owner keeps with a checkpoint
              4    CRC32C of all before
 
 An earliest timestamp may be earlier than any that is there, never later; `UNKNOWN_TIME` says nothing at all. Files
 with the magic "MGINDEX1" have no such column.
 
 With the magic "MGINDEX3" the ledger was not flushed. All of it counts as long as the machine is not started anew; then
-only what had been flushed before does, and the attachment, which speaks of more, does not. Before the points it has
+only what had been flushed before does, and the snapshot, which speaks of more, does not. Before the points it has
 
         64     8  bytes of the ledger's file that are durable
         72     8  entries in them
@@ -152,7 +152,7 @@ class SparseIndex:
             return HEADER_BYTES, 0
         return self.positions[which], self.entry_ids[which]
 
-    def encode(self, attachment: bytes = b"", *, boot: str = "") -> bytes:
+    def encode(self, snapshot: bytes = b"", *, boot: str = "") -> bytes:
         """Give the bytes of the index file of a flushed ledger, or of one that was not in this ``boot``."""
         columns = (self.positions, self.entry_ids, self.offsets, self.times, self.earliest)
         points = array("q", [0]) * (len(columns) * len(self.positions))
@@ -161,18 +161,18 @@ class SparseIndex:
         if sys.byteorder == "little":
             points.byteswap()
         head = _HEAD.pack(
-            _UNFLUSHED if boot else _MAGIC, self.ledger_id, *self.mark(), len(self.positions), len(attachment),
+            _UNFLUSHED if boot else _MAGIC, self.ledger_id, *self.mark(), len(self.positions), len(snapshot),
         )  # fmt: skip
         if boot:
             head += _FLUSHED.pack(*self.flushed, len(boot.encode())) + boot.encode()
-        body = head + points.tobytes() + attachment
+        body = head + points.tobytes() + snapshot
         return body + struct.pack(">I", crc32c(body))
 
     @classmethod
     def decode(cls, data: bytes, path: Path, boot: str | None = None) -> tuple[SparseIndex, bytes | None]:
-        """Give the index and its attachment as far as they count in ``boot``: by default, in this one of this machine.
+        """Give the index and its snapshot as far as they count in ``boot``: by default, in this one of this machine.
 
-        There is none where the attachment does not count. Raises ``LedgerCorrupt`` for damaged bytes.
+        There is none where the snapshot does not count. Raises ``LedgerCorrupt`` for damaged bytes.
         """
         if len(data) < _HEAD.size + 4 or struct.unpack(">I", data[-4:])[0] != crc32c(memoryview(data)[:-4]):
             raise LedgerCorrupt(f"{path}: the index is damaged")
