@@ -28,7 +28,7 @@ install: .venv/installed ## make .venv with all that is needed, and nothing else
 demo: .venv/installed ## 336,776 real flights: a Kafka client, our broker, a Spark table, a picture
 	@$(BIN)/python examples/flights/demo.py
 
-test: .venv/installed lint types ## everything that must pass, slow tests too
+test: .venv/installed lint types ## the whole test suite, slow tests too
 	@$(PYTEST) $(WORKERS)
 
 fast: .venv/installed lint types ## the same without the slow tests, and with fewer random worlds, in a few minutes
@@ -50,7 +50,7 @@ docs: .venv/installed ## write the pages that are made from the code anew
 	@$(BIN)/python tools/configuration_reference.py
 	@$(BIN)/python tools/cli_reference.py
 	@$(BIN)/python compat/report.py
-	@$(BIN)/python tools/cli_reference.py
+	@$(BIN)/python -m benchmarks.report
 
 codec: .venv/installed ## generate the messages of Kafka's protocol anew from Kafka's own jars (Maven brings them)
 	@$(BIN)/python tools/import_messages.py

@@ -1,4 +1,4 @@
-"""The figures as a table for people and as JSON for programs."""
+"""The figures as tables for people and as JSON for programs. ``--check`` tells whether the page is current."""
 
 from __future__ import annotations
 
@@ -6,24 +6,29 @@ import json
 import os
 import platform
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
-from benchmarks.bars import BARS
-from benchmarks.format_bars import FORMAT_BARS
+from benchmarks.figures import FILE, GROUPS, Figures, Group
 from benchmarks.peers.jars import KAFKA_VERSION
 from benchmarks.peers.pulsar import PULSAR_VERSION
-from benchmarks.pulsar_bars import PULSAR_BARS
 from benchmarks.samples import Bar, Samples
 from benchmarks.spark_bars import READY, SPARK_BARS
 
-PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
-_BEGIN, _END = "<!-- figures: written by the benchmarks -->", "<!-- end of figures -->"
-_SPARK_BEGIN, _SPARK_END = "<!-- spark: written by the benchmarks -->", "<!-- end of spark -->"
-_ALL = (*BARS, *SPARK_BARS, *PULSAR_BARS, *FORMAT_BARS)
-_FORMATS_BEGIN, _FORMATS_END = "<!-- formats: written by the benchmarks -->", "<!-- end of formats -->"
-_PULSAR_BEGIN, _PULSAR_END = "<!-- pulsar: written by the benchmarks -->", "<!-- end of pulsar -->"
+PAGE = FILE.with_suffix(".md")
+_TOLD = 3
+_ALL = tuple(bar for group in GROUPS for bar in group.bars)
+
+
+class Medians(Protocol):
+    """What a table is made of: a run's samples, or the figures of the newest runs."""
+
+    def median(self, measure: str, server: str) -> float | None: ...
+
+    def value(self, bar: Bar) -> float | None: ...
 
 
 def circumstances(mode: str) -> dict[str, str]:
@@ -41,38 +46,36 @@ def circumstances(mode: str) -> dict[str, str]:
     }
 
 
-def table(samples: Samples, bars: Sequence[Bar] = _ALL) -> str:
-    """Give one row per bar, as Markdown: medians of both, their ratio, and what it must be."""
+def table(medians: Medians, bars: Sequence[Bar] = _ALL) -> str:
+    """Return one row per bar, as Markdown: medians of both, their ratio, and what it must be."""
     rows = ["| measure | ours | theirs | ratio | bar | |", "|---|---:|---:|---:|---:|---|"]
-    rows += [row for bar in bars if (row := _row(samples, bar))]
+    rows += [row for bar in bars if (row := _row(medians, bar))]
     return "\n".join(rows)
 
 
-def bounds(samples: Samples) -> str:
-    """Give the rows of which it is known what can be reached at all, as Markdown."""
-    rows = [
-        "| measure | ours | ready-made | theirs | ours, ratio | ready-made, ratio | bar |",
-        f"|---|{'---:|' * 6}",
-    ]
+def bounds(figures: Medians) -> str:
+    """Return the rows of which it is known what can be reached at all, as Markdown."""
+    rows = ["| measure | ours, ratio | rows that lie there ready-made, ratio | bar |", "|---|---:|---:|---:|"]
     for bar in SPARK_BARS:
-        ours, most = samples.value(bar), samples.value(bar._replace(ours=READY))
+        ours, most = figures.value(bar), figures.value(bar._replace(ours=READY))
         if ours is None or most is None or bar.against is None:
             continue
-        figures = [samples.median(bar.measure, each) or 0.0 for each in (bar.ours, READY, bar.against)]
-        limit = f"{'≥' if bar.higher_is_better else '≤'} {bar.limit:g} x"
-        row = [bar.measure, *map(_figure, figures), f"{ours:.2f} x", f"{most:.2f} x", limit]
-        rows.append(f"| {' | '.join(row)} |")
+        rows.append(f"| {bar.measure} | {ours:.2f} x | {most:.2f} x | {_limit(bar)} |")
     return "\n".join(rows)
 
 
-def all_figures(samples: Samples) -> str:
-    """Give every measure of every server: median, lowest, highest, how many."""
-    rows = ["| measure | server | median | from | to | runs |", "|---|---|---:|---:|---:|---:|"]
-    for measure, servers in samples.values.items():
-        for server, values in servers.items():
-            median = samples.median(measure, server) or 0.0
-            figures = (_figure(median), _figure(min(values)), _figure(max(values)), str(len(values)))
-            rows.append(f"| {measure} | {server} | {' | '.join(figures)} |")
+def summary(figures: Figures) -> str:
+    """Return one row for each group: how many bars are met, and which are missed by most."""
+    rows = ["| what | against | met | missed by most |", "|---|---|---:|---|"]
+    for group in GROUPS:
+        found = figures.measured(group.bars)
+        missed = [
+            f"{_short(bar, group)} {_shown(bar, value)}" for bar, value in found if not bar.is_met(value)
+        ]
+        told = "; ".join(missed[:_TOLD]) or "none"
+        more = f"; {len(missed) - _TOLD} more" if len(missed) > _TOLD else ""
+        met = f"{len(found) - len(missed)} of {len(found)}"
+        rows.append(f"| [{group.title}](#{group.key}) | {group.against} | {met} | {told}{more} |")
     return "\n".join(rows)
 
 
@@ -84,43 +87,73 @@ def write(samples: Samples, about: dict[str, str], path: Path) -> None:
 
 
 def write_page(samples: Samples, about: dict[str, str]) -> None:
-    """Put the tables into docs/benchmarks.md, between its marks; what people wrote around them stays."""
-    facts = ", ".join(f"{name} {value}" for name, value in about.items()) + "."
-    if _has_any(samples, BARS):
-        _put(_BEGIN, _END, f"{facts}\n\n{table(samples, BARS)}\n\n## All figures\n\n{all_figures(samples)}")
-    if _has_any(samples, SPARK_BARS):
-        _put(_SPARK_BEGIN, _SPARK_END, f"{facts}\n\n{table(samples, SPARK_BARS)}\n\n{bounds(samples)}")
-    if _has_any(samples, PULSAR_BARS):
-        _put(_PULSAR_BEGIN, _PULSAR_END, f"{facts}\n\n{table(samples, PULSAR_BARS)}")
-    if _has_any(samples, FORMAT_BARS):
-        _put(_FORMATS_BEGIN, _FORMATS_END, f"{facts}\n\n{table(samples, FORMAT_BARS)}")
+    """Put a run's figures into docs/benchmarks.json, and the page's tables and pictures anew."""
+    from benchmarks import pictures
+
+    figures = Figures.load()
+    figures.take(samples, about)
+    figures.save()
+    PAGE.write_text(page(figures, PAGE.read_text()))
+    pictures.draw(figures)
 
 
-def _has_any(samples: Samples, bars: Sequence[Bar]) -> bool:
-    return any(samples.value(bar) is not None for bar in bars)
+def page(figures: Figures, text: str) -> str:
+    """Return the page with its tables anew; what people wrote around them stays."""
+    text = _put(text, "summary", summary(figures))
+    for group in GROUPS:
+        bars = [bar for bar, _ in figures.measured(group.bars)]
+        content = f"{table(figures, bars)}\n\n*{_facts(figures.groups[group.key])}*"
+        if group.key == "spark":
+            content += f"\n\nWhat any source written in Python could reach:\n\n{bounds(figures)}"
+        text = _put(text, group.key, content)
+    return text
 
 
-def _put(begin: str, end: str, content: str) -> None:
-    """Put a part of the page anew."""
-    before, rest = PAGE.read_text().split(begin, 1)
-    _, after = rest.split(end, 1)
-    PAGE.write_text(f"{before}{begin}\n{content}\n{end}{after}")
+def _put(text: str, name: str, content: str) -> str:
+    before, rest = text.split(f"<!-- {name}: written by the benchmarks -->", 1)
+    _, after = rest.split(f"<!-- end of {name} -->", 1)
+    return f"{before}<!-- {name}: written by the benchmarks -->\n{content}\n<!-- end of {name} -->{after}"
 
 
-def _row(samples: Samples, bar: Bar) -> str | None:
-    value = samples.value(bar)
+def _facts(about: dict[str, str]) -> str:
+    told = [f"{name} {value}" for name, value in about.items() if name not in ("date", "mode", "commit")]
+    return f"{about['date']}, {about['mode']}, commit {about['commit']}; {', '.join(told)}."
+
+
+def _row(medians: Medians, bar: Bar) -> str | None:
+    value = medians.value(bar)
     if value is None:
         return None
-    ours = _figure(samples.median(bar.measure, bar.ours) or 0.0)
-    theirs = samples.median(bar.measure, bar.against or "kafka")
-    sign = "≥" if bar.higher_is_better else "≤"
-    against = " x" if bar.against else ""
+    ours = _figure(medians.median(bar.measure, bar.ours) or 0.0)
+    theirs = medians.median(bar.measure, bar.against or "kafka")
     verdict = "met" if bar.is_met(value) else "**missed**"
     ratio = f"{value:.2f} x" if bar.against else ""
     note = f" (vs {bar.against})" if bar.against not in (None, "kafka") else ""
     shown = "" if theirs is None else _figure(theirs)
     name = f"{bar.measure} ({bar.ours.removeprefix('magnetar, ')})"
-    return f"| {name}{note} | {ours} | {shown} | {ratio} | {sign} {bar.limit:g}{against} | {verdict} |"
+    return f"| {name}{note} | {ours} | {shown} | {ratio} | {_limit(bar)} | {verdict} |"
+
+
+def _limit(bar: Bar) -> str:
+    return f"{'≥' if bar.higher_is_better else '≤'} {bar.limit:g}{' x' if bar.against else ''}"
+
+
+def _short(bar: Bar, group: Group) -> str:
+    """Return a bar's name without what all of its group share."""
+    name = bar.measure
+    for prefix in ("Spark, ", "Pulsar, "):
+        name = name.removeprefix(prefix)
+    for unit in (", records/s", ", rows/s", ", messages/s"):
+        name = name.removesuffix(unit)
+    about = bar.ours.removeprefix("magnetar, ")
+    told = [] if group.key in ("spark", "formats", "shapes") else [about]
+    told += [f"vs {bar.against}"] if bar.against == "kafka, flush.messages=1" else []
+    return f"{name} ({', '.join(told)})" if told else name
+
+
+def _shown(bar: Bar, value: float) -> str:
+    unit = " x" if bar.against else ""
+    return f"{value:.2f} of {bar.limit:g}{unit}"
 
 
 def _figure(value: float) -> str:
@@ -141,3 +174,20 @@ def _processor() -> str:
 
 def _memory_gb() -> float:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+
+
+def main() -> int:
+    """Write the page from the JSON, or with ``--check`` tell by the exit status whether it is current."""
+    current = PAGE.read_text()
+    wanted = page(Figures.load(), current)
+    if "--check" in sys.argv:
+        return int(wanted != current)
+    from benchmarks import pictures
+
+    PAGE.write_text(wanted)
+    pictures.draw(Figures.load())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

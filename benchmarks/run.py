@@ -220,7 +220,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--scratch", type=Path, default=_HERE / "target" / "benchmarks")
     parser.add_argument("--json", type=Path, default=_HERE / "target" / "benchmarks.json")
-    parser.add_argument("--page", action="store_true", help="put the tables into docs/benchmarks.md")
+    parser.add_argument(
+        "--page", action="store_true", help="put the figures into docs/benchmarks.json and .md"
+    )
     parser.add_argument(
         "--earlier", type=Path, help="JSON of an earlier run, for what this one does not measure"
     )
@@ -247,8 +249,6 @@ def main() -> None:
     print("\n" + report.table(samples))
     if given.page:
         report.write_page(samples, about)
-        if any(name.startswith("spark") for name in wanted):
-            spark.write_picture(samples)
 
 
 def _is_in(stage: str, asked: str) -> bool:

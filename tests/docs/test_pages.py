@@ -65,3 +65,11 @@ def test_pins_are_hashed_and_name_no_place() -> None:
     assert "://" not in pins
     for block in re.split(r"^(?=[a-z])", pins, flags=re.MULTILINE)[1:]:
         assert "--hash=sha256:" in block, block.splitlines()[0]
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/decisions/0*.md")), ids=lambda page: page.stem)
+def test_a_decision_says_since_when_it_holds_and_what_amends_it(page: Path) -> None:
+    status = page.read_text().splitlines()[2]
+    assert re.match(r"\*(Accepted|Superseded) 20\d\d-\d\d-\d\d\.", status), status
+    for number, file in re.findall(r"\[(\d+)\]\((\d{4}-[^)]*)\)", status):
+        assert int(file[:4]) == int(number)
