@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 
 from magnetar.broker.service import BrokerService
 from magnetar.broker.settings import Settings
-from magnetar.kafka import connection
+from magnetar.kafka import connection, pace
+from magnetar.kafka import server as kafka_server
 from magnetar.kafka.connection import MOST_READY_BYTES, Conversation
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.handlers import ROUTE_BY_KEY, ROUTES
@@ -263,3 +265,51 @@ async def test_much_at_once_gives_others_a_turn(service: BrokerService) -> None:
     stop.set()
     await task
     assert turns > before + 3
+
+
+class Socket:
+    """A transport that does nothing."""
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 1) if name == "peername" else None
+
+    def is_closing(self) -> bool:
+        return False
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *said, **named: None
+
+
+@pytest.mark.parametrize("way", ["lost", "found gone"])
+async def test_of_many_that_leave_at_once_a_few_are_taken_leave_of_in_a_turn(
+    service: BrokerService, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Three hundred clients that left amid Fetch held all others up for 126 ms."""
+    monkeypatch.setattr(pace, "MOST_SECONDS", 0.0)  # so that each is as much as may be done in a turn
+    left: list[Conversation] = []
+    monkeypatch.setattr(Conversation, "leave", lambda self: left.append(self))
+    server = server_of(service)
+    crowd = [server.connection(service.listeners[0]) for _ in range(5)]
+    for number, each in enumerate(crowd):
+        each.connection_made(Socket())  # type: ignore[arg-type]
+        each.descriptor = 1000 + number
+        each._reading.look(1000)
+        assert not each.is_read
+    if way == "lost":
+        for each in crowd:
+            each.connection_lost(None)
+    else:
+        monkeypatch.setattr(kafka_server, "hung_up", lambda all_of: [(each, False) for each in all_of])
+        looking = asyncio.ensure_future(server._look_around())
+    seen = []
+    for _ in range(20):
+        seen.append(len(left))
+        await asyncio.sleep(0)
+    assert seen[-1] == 5
+    assert max(after - before for before, after in pairwise(seen)) == 1
+    for each in crowd:
+        if way == "found gone":
+            await looking
+            each.connection_lost(None)
+    await until_quiet()
+    assert not server.connections

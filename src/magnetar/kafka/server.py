@@ -7,6 +7,7 @@ import logging
 import select
 import socket
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from magnetar.broker.listeners import Listener
@@ -16,6 +17,7 @@ from magnetar.broker.writing import write_parts
 from magnetar.kafka.connection import Conversation
 from magnetar.kafka.context import Services
 from magnetar.kafka.login import login_for
+from magnetar.kafka.pace import Turns, paced
 from magnetar.kafka.reading import Reading, State
 from magnetar.records.compression import Buffer
 from magnetar.wire.kafka.frames import FrameReader, scratch_buffer
@@ -37,6 +39,8 @@ class KafkaServer:
         self.memory = services.broker.memory
         self.connections: set[KafkaConnection] = set()
         self.scratch = scratch_buffer()
+        self.leaving = Turns()
+        """What is done for connections that are gone."""
 
     def start(self) -> None:
         """Begin to look for connections that nobody uses, or that hold up others."""
@@ -48,9 +52,9 @@ class KafkaServer:
         unread = {each.descriptor: each for each in self.connections if not each.is_read}
         unread.pop(-1, None)
         for descriptor, is_reset in hung_up(unread):
-            unread[descriptor].left(is_reset=is_reset)
+            self.leaving.add(partial(unread[descriptor].left, is_reset=is_reset))
         now, longest = asyncio.get_running_loop().time(), self.settings.connections_max_idle_ms / 1000
-        for connection in list(self.connections):
+        async for connection in paced(list(self.connections)):
             if longest > 0 and now - connection.last_heard > longest:
                 connection.give_up("it was idle for too long")
             elif self.memory.is_short and connection.is_stuck(now - _STUCK_S):
@@ -175,6 +179,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _send(self, parts: Sequence[Buffer]) -> None:
+        if self._is_lost:
+            return
         # TLS would make a record, with its overhead, of each part.
         write_parts(self._transport, parts, whole=self._listener.tls)
         self.last_heard = self._loop.time()
@@ -205,6 +211,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def left(self, *, is_reset: bool) -> None:
         """The client has gone; what it had sent before is still to be read, unless its end took that along."""
+        if self._is_lost:
+            return
         self.conversation.leave()
         if is_reset:
             self._transport.abort()
@@ -223,11 +231,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_lost = True
+        self.descriptor = -1
         self._reading.end()
+        self._server.services.broker.connections.left(self.conversation.peer)
+        self._server.leaving.add(self._take_leave)
+
+    def _take_leave(self) -> None:
         self.conversation.hang_up()
         self._close_account()
         self._server.connections.discard(self)
-        self._server.services.broker.connections.left(self.conversation.peer)
 
     def _end(self) -> None:
         self._reading.end()

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 _INT64 = 1 << 63
 _RANGES_AT_ONCE = 1024
+_IDS_AT_ONCE = 1000
 
 
 def subscribe(
@@ -163,13 +164,35 @@ def flow(connection: Connection, command: CommandFlow, entry: memoryview) -> Non
 
 def redeliver(
     connection: Connection, command: CommandRedeliverUnacknowledgedMessages, entry: memoryview
-) -> None:
+) -> Coroutine[Any, Any, None] | None:
     """Send again what a consumer did not acknowledge: what it names, or everything."""
     consuming = connection.consumers.get(command.consumer_id)
-    if consuming is not None:
-        places: Sequence[tuple[int, int]] = list(map(place_of, command.message_ids))
-        epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
-        consuming.subscription.redeliver(consuming.consumer, places, epoch)
+    if consuming is None:
+        return None
+    if len(command.message_ids) > _IDS_AT_ONCE:
+        return _redeliver_slowly(connection, command, consuming)
+    _redeliver(consuming, command, list(map(place_of, command.message_ids)))
+    return None
+
+
+def _redeliver(
+    consuming: Consuming, command: CommandRedeliverUnacknowledgedMessages, places: Sequence[tuple[int, int]]
+) -> None:
+    epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
+    consuming.subscription.redeliver(consuming.consumer, places, epoch)
+
+
+async def _redeliver_slowly(
+    connection: Connection, command: CommandRedeliverUnacknowledgedMessages, consuming: Consuming
+) -> None:
+    """Do the same with turns for others before it, if the consumer is still there then."""
+    places: list[tuple[int, int]] = []
+    for message_id in command.message_ids:
+        places.append(place_of(message_id))
+        if len(places) % _IDS_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    if connection.consumers.get(command.consumer_id) is consuming:
+        _redeliver(consuming, command, places)
 
 
 def unsubscribe(connection: Connection, command: CommandUnsubscribe, entry: memoryview) -> None:

@@ -12,17 +12,21 @@ Sizes are big-endian. How the stream is cut: `magnetar.records.framing`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError, Message
 
 from magnetar.records.framing import SizedFrames
+from magnetar.wire.pulsar.parts import FEW_BYTES, TooManyParts, check_parts
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
 
 FRAME_PADDING_BYTES = 10 * 1024
 """How much longer than its message a frame may be: room for the command and the metadata."""
 BIG_FRAME_BYTES = 32 * 1024
+MOST_TEXTS = 10_000
+"""Names, keys and values in one command; each is looked at."""
 _WITHOUT_TEXT = frozenset(
     (BaseCommand.SEND, BaseCommand.ACK, BaseCommand.FLOW, BaseCommand.PING, BaseCommand.PONG)
 )
@@ -47,27 +51,55 @@ def read_frame(frame: memoryview) -> Frame:
     end = 4 + size
     if end > len(frame):
         raise BadFrame(f"a command of {size} bytes in a frame of {len(frame)}")
-    command = BaseCommand()
+    command, said = BaseCommand(), bytes(frame[4:end])
     try:
-        command.ParseFromString(bytes(frame[4:end]))
+        if size > FEW_BYTES:
+            check_parts(BaseCommand.DESCRIPTOR, said)
+        command.ParseFromString(said)
+    except TooManyParts as error:
+        raise BadFrame(str(error)) from None
     except (DecodeError, ValueError) as error:
         raise BadFrame(f"a command that cannot be read: {error}") from None
     if not command.IsInitialized():  # of an unknown type, or without what it must have
         raise BadFrame("a command that is unknown or incomplete")
     if command.type not in _WITHOUT_TEXT:
-        _check_text(command)
+        _check_text(command, MOST_TEXTS)
     return Frame(command, frame[end:], len(frame))
 
 
-def _check_text(message: Message) -> None:
-    """Raise ``BadFrame`` for text that is not UTF-8: protobuf hands it over as bytes, where text is expected."""
+def _check_text(message: Message, left: int) -> int:
+    """Raise ``BadFrame`` for text that is not UTF-8: protobuf hands it over as bytes, where text is expected.
+
+    So it does for more texts than are ``left``; gives how many may still be.
+    """
     for field, value in message.ListFields():
+        if not _holds_text(field):
+            continue
         repeated = value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else (value,)
+        left -= len(repeated)
+        if left < 0:
+            raise BadFrame(f"a command of more than {MOST_TEXTS} texts")
         for each in repeated:
-            if field.type == field.TYPE_STRING and isinstance(each, bytes):
+            if isinstance(each, bytes):
                 raise BadFrame(f"{field.name} is not UTF-8")
             if isinstance(each, Message):
-                _check_text(each)
+                left = _check_text(each, left)
+    return left
+
+
+@cache
+def _holds_text(field: Any) -> bool:
+    """Tell whether a field is text, or a message with text in it at any depth."""
+    seen, waiting = set(), [field]
+    while waiting:
+        each = waiting.pop()
+        if each.type == each.TYPE_STRING:
+            return True
+        kind = each.message_type
+        if kind is not None and kind.full_name not in seen:
+            seen.add(kind.full_name)
+            waiting += kind.fields
+    return False
 
 
 class FrameReader(SizedFrames):

@@ -1,0 +1,66 @@
+"""Attack a broker in all ways known, one after the other, with an innocent client beside it; print a table.
+
+    python -m benchmarks.attacks [NAME...] [--list] [--json FILE]
+
+A name selects all attacks that begin with it. Everything stays on loopback and is bounded. ``--json`` adds outcomes to
+a file, so that all can be made in slices. The status is 1 if a bar was missed: no attack may make the innocent client
+wait above 50 ms, or the broker take more than its budget for clients and 64 MB beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from benchmarks.attacks import http, kafka, many, periodic, pulsar
+from benchmarks.attacks.attack import Attack, Outcome, made
+
+ATTACKS: tuple[Attack, ...] = (
+    *kafka.ATTACKS,
+    *many.ATTACKS,
+    *pulsar.ATTACKS,
+    *http.ATTACKS,
+    *periodic.ATTACKS,
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="attacks", description=__doc__.split("\n")[0])
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    chosen = [each for each in ATTACKS if not given.names or each.name.startswith(tuple(given.names))]
+    if given.list:
+        print("\n".join(each.name for each in chosen))
+        return 0
+    print("| attack | longest wait, ms | median | growth, MB | took, s | stolen, ms | |")
+    print("|---|---:|---:|---:|---:|---:|---|")
+    outcomes = []
+    for attack in chosen:
+        outcome = made(attack)
+        outcomes.append(outcome)
+        print(_row(outcome), flush=True)
+        if given.json:
+            _keep(given.json, outcome)
+    return int(not all(each.meets_the_bar for each in outcomes))
+
+
+def _row(outcome: Outcome) -> str:
+    missed = "" if outcome.meets_the_bar else " MISSED"
+    return (
+        f"| {outcome.name} | {outcome.longest_ms:.1f} | {outcome.median_ms:.2f} | {outcome.growth_mb:+.0f} "
+        f"| {outcome.seconds:.1f} | {outcome.stolen_ms:.0f} | {outcome.told}{missed} |"
+    )
+
+
+def _keep(file: Path, outcome: Outcome) -> None:
+    kept = json.loads(file.read_text()) if file.exists() else {}
+    kept[outcome.name] = outcome._asdict()
+    file.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

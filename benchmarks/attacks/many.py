@@ -1,0 +1,161 @@
+"""Requests of Kafka's with as many rows as a frame takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.attacks.attack import Attack
+from benchmarks.attacks.kafka import FETCH, fetch, nothing, topic
+from benchmarks.attacks.target import Target
+from benchmarks.attacks.wires import KafkaWire, request
+from magnetar.wire.kafka.message import Message
+from magnetar.wire.kafka.messages.create_topics_request import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from magnetar.wire.kafka.messages.delete_topics_request import DeleteTopicsRequest
+from magnetar.wire.kafka.messages.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from magnetar.wire.kafka.messages.describe_groups_request import DescribeGroupsRequest
+from magnetar.wire.kafka.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
+from magnetar.wire.kafka.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from magnetar.wire.kafka.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from magnetar.wire.kafka.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from magnetar.wire.kafka.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
+from magnetar.wire.kafka.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+
+_TOPIC = 2
+
+
+def rows(made: Any, version: int, times: int = 1) -> Any:
+    """Send a request, ``times`` one after the other, and wait for the answers."""
+
+    def strike(target: Target, prepared: Any) -> None:
+        said = request(made(), version)
+        for _ in range(times):
+            with KafkaWire(target) as client:
+                client.send(said)
+                client.frame()
+
+    return strike
+
+
+def produce() -> Message:
+    data = [PartitionProduceData(index=index, records=b"") for index in range(300_000)]
+    return ProduceRequest(
+        acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="prey", partition_data=data)]
+    )
+
+
+def produce_topics() -> Message:
+    data = [PartitionProduceData(index=0, records=b"")]
+    return ProduceRequest(
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=[TopicProduceData(name=f"none{n}", partition_data=data) for n in range(300_000)],
+    )
+
+
+def validate_only() -> Message:
+    topics = [CreatableTopic(name=f"new{n}", num_partitions=1, replication_factor=1) for n in range(100_000)]
+    return CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=True)
+
+
+def assignments() -> Message:
+    wanted = [CreatableReplicaAssignment(partition_index=n, broker_ids=[1]) for n in range(300_000)]
+    topics = [CreatableTopic(name="new", num_partitions=-1, replication_factor=-1, assignments=wanted)]
+    return CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=True)
+
+
+def delete() -> Message:
+    return DeleteTopicsRequest(topic_names=[f"none{n}" for n in range(300_000)], timeout_ms=1000)
+
+
+def metadata() -> Message:
+    topics = [MetadataRequestTopic(name=f"none{n}") for n in range(300_000)]
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+
+
+def list_offsets() -> Message:
+    places = [ListOffsetsPartition(timestamp=-1)] * 300_000
+    return ListOffsetsRequest(topics=[ListOffsetsTopic(name="prey", partitions=places)])
+
+
+def configs() -> Message:
+    wanted = [DescribeConfigsResource(resource_type=_TOPIC, resource_name="prey") for _ in range(10_000)]
+    return DescribeConfigsRequest(resources=wanted)
+
+
+def offset_fetch() -> Message:
+    return OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group_id=f"g{n}", topics=None) for n in range(300_000)]
+    )
+
+
+def groups() -> Message:
+    return DescribeGroupsRequest(groups=[f"g{n}" for n in range(300_000)])
+
+
+def producers() -> Message:
+    return DescribeProducersRequest(topics=[TopicRequest(name="prey", partition_indexes=[*range(300_000)])])
+
+
+def leaders() -> Message:
+    return ElectLeadersRequest(
+        topic_partitions=[TopicPartitions(topic="prey", partitions=[*range(300_000)])], timeout_ms=1000
+    )
+
+
+def leave() -> Message:
+    members = [MemberIdentity(member_id=f"m{n}") for n in range(100_000)]
+    return LeaveGroupRequest(group_id="g", members=members)
+
+
+def commit() -> Message:
+    places = [OffsetCommitRequestPartition(partition_index=n, committed_offset=0) for n in range(100_000)]
+    return OffsetCommitRequest(
+        group_id="g",
+        generation_id_or_member_epoch=-1,
+        topics=[OffsetCommitRequestTopic(name="prey", partitions=places)],
+    )
+
+
+ATTACKS = (
+    Attack("kafka: Produce, 300,000 partitions", topic, rows(produce, 9)),
+    Attack("kafka: Produce, 300,000 topics", topic, rows(produce_topics, 9)),
+    Attack("kafka: Fetch, 300,000 rows", topic, rows(lambda: fetch("prey", rows=300_000), FETCH)),
+    Attack(
+        "kafka: Fetch in a session of 9,900 rows",
+        topic,
+        rows(lambda: fetch("prey", rows=9900, session=True), FETCH, 5),
+    ),
+    Attack("kafka: CreateTopics, 100,000 only validated", nothing, rows(validate_only, 5)),
+    Attack("kafka: CreateTopics, 300,000 assignments", nothing, rows(assignments, 5)),
+    Attack("kafka: DeleteTopics, 300,000", nothing, rows(delete, 5)),
+    Attack("kafka: Metadata, 300,000 names", nothing, rows(metadata, 12)),
+    Attack("kafka: ListOffsets, 300,000 rows", topic, rows(list_offsets, 7)),
+    Attack("kafka: DescribeConfigs, 10,000 topics", topic, rows(configs, 4)),
+    Attack("kafka: OffsetFetch, 300,000 groups", topic, rows(offset_fetch, 8)),
+    Attack("kafka: DescribeGroups, 300,000", nothing, rows(groups, 5)),
+    Attack("kafka: DescribeProducers, 300,000 rows", topic, rows(producers, 0)),
+    Attack("kafka: ElectLeaders, 300,000 rows", topic, rows(leaders, 2)),
+    Attack("kafka: LeaveGroup, 100,000 members", topic, rows(leave, 5)),
+    Attack("kafka: OffsetCommit, 100,000 rows", topic, rows(commit, 8)),
+)
