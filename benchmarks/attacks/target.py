@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import time
 from pathlib import Path
 
 from benchmarks.peers.magnetar import MagnetarOs
@@ -39,6 +41,12 @@ class Target(MagnetarOs):
             *("--schema-registry", f"127.0.0.1:{self.registry_port}"),
         ]
 
+    def start(self) -> None:
+        super().start()
+        for port in (self.pulsar_port, self.http_port, self.registry_port):
+            while not _listens(port):
+                time.sleep(0.01)
+
     def kafka(self) -> ThinClient:
         """Give a Kafka client of its own."""
         return ThinClient.to(self.address)
@@ -68,3 +76,11 @@ class Target(MagnetarOs):
     def descriptors(self) -> int:
         """How many files and sockets the process has open."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except ConnectionRefusedError:
+        return False
+    return True

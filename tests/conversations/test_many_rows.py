@@ -10,17 +10,21 @@ from typing import Any
 
 import pytest
 
+from magnetar.broker.collector import uncollected
 from magnetar.broker.service import BrokerService
 from magnetar.kafka import connection
 from magnetar.kafka.connection import APART_BYTES, ROWS_COST
-from magnetar.kafka.pace import many_rows
+from magnetar.kafka.handlers import produce as producing
 from magnetar.records.batch import Record, encode_batch
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.header import decode_response_header
 from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
+from magnetar.wire.kafka.messages.produce_response import ProduceResponse
 from tests.hostile.client import frame, request_bytes
 from tests.hostile.test_fuzz import Peer, broker, kafka
 
@@ -98,8 +102,40 @@ async def test_many_rows_wait_while_others_hold_all(service: BrokerService) -> N
 
 def test_the_collector_comes_back_when_the_last_is_done() -> None:
     assert gc.isenabled()
-    with many_rows():
-        with pytest.raises(ZeroDivisionError), many_rows():
+    with uncollected():
+        with pytest.raises(ZeroDivisionError), uncollected():
             raise ZeroDivisionError
         assert not gc.isenabled()
     assert gc.isenabled()
+
+
+async def test_a_request_has_no_more_rows_than_the_bound(
+    service: BrokerService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "MAX_REQUEST_ELEMENTS", ROWS + 1)  # the topic is one
+    peer = Peer(kafka(service), service)
+    peer.say(fetch(ROWS))
+    await answered(peer)
+    assert not peer.ended
+    peer.say(fetch(ROWS + 1))
+    while not peer.ended:  # noqa: ASYNC110 - it closes without a word
+        await asyncio.sleep(0)
+    assert peer.account.held_bytes == 0
+
+
+async def test_of_very_many_failures_the_first_are_told_in_words(
+    service: BrokerService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What each row takes, 300,000 times: 196 MB."""
+    monkeypatch.setattr(producing, "_MOST_EXPLAINED", 3)
+    data = [PartitionProduceData(index=each % 10, records=b"") for each in range(30)]
+    topic = TopicProduceData(name="none", partition_data=data)
+    request = ProduceRequest(acks=1, timeout_ms=9, topic_data=[topic])
+    peer = Peer(kafka(service), service)
+    peer.say(frame(request_bytes(request, 9)))
+    await answered(peer)
+    _, body = decode_response_header(memoryview(peer.answers[0])[4:], 0, 9)
+    rows = ProduceResponse.decode(body, 9).responses[0].partition_responses
+    assert [row.index for row in rows] == [each % 10 for each in range(30)]
+    assert {row.error_code for row in rows} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert [row.error_message is None for row in rows] == [each >= 3 for each in range(30)]

@@ -20,6 +20,7 @@ from magnetar.broker.settings import Settings
 from magnetar.kafka import connection
 from magnetar.kafka.context import RequestContext
 from magnetar.kafka.handlers import Route
+from magnetar.kafka.pace import SharedTurn
 from magnetar.kafka.reading import Reading, State
 from magnetar.kafka.server import KafkaConnection, KafkaServer
 from magnetar.kafka.wakeups import Wakeups
@@ -102,7 +103,7 @@ class StubRoute:
         self._handler = handler
 
     def load(self) -> tuple[Any, Callable[[bytes, Any], Coroutine[Any, Any, Any]]]:
-        return SimpleNamespace(decode=lambda body, version: bytes(body[:1])), self._handler
+        return SimpleNamespace(decode=lambda body, version, **most: bytes(body[:1])), self._handler
 
 
 class Socket:
@@ -195,7 +196,9 @@ class House:
             security=SimpleNamespace(authentication=SimpleNamespace(enabled=False)),
         )
         sessions = SimpleNamespace(forget=lambda account: None)
-        services = SimpleNamespace(broker=broker, wakeups=Wakeups(), tenancy=None, fetch_sessions=sessions)
+        services = SimpleNamespace(
+            broker=broker, wakeups=Wakeups(), turn=SharedTurn(), tenancy=None, fetch_sessions=sessions
+        )
         self.server = KafkaServer(cast(Any, services), config)
         self.others = self.memory.account(lambda: None, known=True)
         self.connection = self.server.connection(parse_listeners(Settings())[0])

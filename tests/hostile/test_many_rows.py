@@ -67,7 +67,7 @@ REQUESTS: list[tuple[Message, int]] = [
     (DescribeProducersRequest(topics=[TopicRequest(name="prey", partition_indexes=[*ROWS])]), 0),
     (
         ElectLeadersRequest(
-            topic_partitions=[TopicPartitions(topic="prey", partitions=[*ROWS, *ROWS, *ROWS])],
+            topic_partitions=[TopicPartitions(topic="prey", partitions=[*ROWS, *ROWS])],
         ),
         2,
     ),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import gc
 import logging
 import resource
 import signal
@@ -16,6 +15,7 @@ from pathlib import Path
 from magnetar.admin.server import AdminServer
 from magnetar.broker import logs, setting_sources
 from magnetar.broker.background import end_all
+from magnetar.broker.collector import Collector
 from magnetar.broker.errors import BrokerError, InvalidConfig
 from magnetar.broker.listeners import CannotListen, Endpoint
 from magnetar.broker.service import BrokerService
@@ -127,9 +127,8 @@ async def _serve(settings: Settings) -> bool:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     service.on_failed = stop.set
-    # What start-up made lives as long as the process: the collector need not look at it again.
-    gc.collect()
-    gc.freeze()
+    collector = Collector()
+    service.broker.background.repeat("thawing garbage", lambda: 60.0, collector.thaw_when_quiet)
     served = {
         "kafka": service.listeners,
         "pulsar": service.pulsar_listeners,

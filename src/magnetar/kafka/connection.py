@@ -18,6 +18,7 @@ from time import perf_counter
 from typing import Any
 
 from magnetar.broker.auth import AuthenticationFailed
+from magnetar.broker.collector import uncollected
 from magnetar.broker.listeners import Listener
 from magnetar.broker.memory import Account
 from magnetar.kafka.authorization import guarded
@@ -26,7 +27,7 @@ from magnetar.kafka.eager import Eager
 from magnetar.kafka.handlers import ROUTE_BY_KEY, Route
 from magnetar.kafka.handlers.api_versions import unsupported_version
 from magnetar.kafka.login import AuthenticationRequired, Login
-from magnetar.kafka.pace import MOST_SECONDS, many_rows
+from magnetar.kafka.pace import MOST_SECONDS
 from magnetar.kafka.tenancy import Home
 from magnetar.ledger.port import ManagedLedger, Refused
 from magnetar.records.compression import Buffer
@@ -38,6 +39,7 @@ from magnetar.wire.kafka.header import (
     encode_response_header,
 )
 from magnetar.wire.kafka.malformed import WireError
+from magnetar.wire.kafka.primitives import MAX_REQUEST_ELEMENTS
 from magnetar.wire.kafka.produce_rows import has_many_rows
 
 PRODUCE = 0
@@ -279,10 +281,12 @@ class Conversation:
         self._answers.append(answer)
         self._hold(answer.size)
         request_class, _ = route.load()
-        if not apart:
+        if not apart:  # and so it cannot have too many elements
             self._serve(answer, context, route, request_class.decode(body, header.api_version))
         else:
-            decode = partial(request_class.decode, bytes(body), header.api_version)
+            decode = partial(
+                request_class.decode, bytes(body), header.api_version, most_elements=MAX_REQUEST_ELEMENTS
+            )
             answer.begun = self._task(self._serve_large(answer, context, route, decode))
 
     async def _serve_large(
@@ -290,8 +294,8 @@ class Conversation:
     ) -> None:
         """Read a request in a thread, whose many rows would hold up everybody else."""
         try:
-            with many_rows():
-                request = await asyncio.get_running_loop().run_in_executor(None, decode)
+            with uncollected():
+                request = await asyncio.get_running_loop().run_in_executor(None, self._inward, route, decode)
             if self._gone and route.asks:
                 self._answer(answer, None, None)
             elif not self._ended:
@@ -299,11 +303,17 @@ class Conversation:
         except Exception as error:
             self._failed(answer.header, error)
 
+    def _inward(self, route: Route, decode: Callable[[], Any]) -> Any:
+        request = decode()
+        if self._home is not None:
+            self._home.inward(route.handler, request)
+        return request
+
     def _serve(
         self, answer: Answer, context: RequestContext, route: Route, request: Any, *, apart: bool = False
     ) -> None:
         _, handler = route.load()
-        if self._home is not None:
+        if self._home is not None and not apart:
             self._home.inward(route.handler, request)
         if self._access is not None:
             handler = guarded(route.handler, handler, self._access)
@@ -351,21 +361,27 @@ class Conversation:
 
     async def _run(self, answer: Answer, coroutine: Coroutine[Any, Any, Any], *, apart: bool = False) -> None:
         if apart:
-            with many_rows():
+            with uncollected():
                 await self._run(answer, coroutine)
             return
+        await self._services.turn.wait()
         began = perf_counter()
         try:
             response = await coroutine
             if perf_counter() - began > MOST_SECONDS and not self._ended:
                 # It may well have many rows. (It may have waited, too: then this does no harm.)
-                self._translate(answer, response)
-                encode = partial(response.encode, answer.header.api_version)
-                answer.encoded = await asyncio.get_running_loop().run_in_executor(None, encode)
+                answer.encoded = await asyncio.get_running_loop().run_in_executor(
+                    None, self._encoded, answer, response
+                )
         except Exception as error:
             self._answered(answer, None, error)
         else:
             self._answered(answer, response, None)
+
+    def _encoded(self, answer: Answer, response: Any) -> bytes:
+        self._translate(answer, response)
+        encoded: bytes = response.encode(answer.header.api_version)
+        return encoded
 
     @staticmethod
     def _translate(answer: Answer, response: Any) -> None:

@@ -12,6 +12,7 @@ from magnetar.broker.listeners import Listener
 from magnetar.broker.memory import Account
 from magnetar.broker.names import TopicName
 from magnetar.kafka.fetch_sessions import FetchSessions
+from magnetar.kafka.pace import SharedTurn
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
 from magnetar.kafka.wakeups import Wakeups
@@ -33,6 +34,7 @@ class Services:
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     wakeups: Wakeups
+    turn: SharedTurn = field(default_factory=SharedTurn)
     home: str = ""
     """The namespace of short topic names and of groups, where it is not the broker's."""
     tenancy: Tenancy | None = None

@@ -13,6 +13,7 @@ from magnetar.kafka.authorization.topics import split
 from magnetar.kafka.configs.entries import Resource
 from magnetar.kafka.handlers.elect_leaders import refused_election
 from magnetar.kafka.handlers.operations import NOT_ASKED
+from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages import (
     alter_configs_response,
@@ -82,11 +83,13 @@ async def describe_cluster(request: Any, context: RequestContext, checks: Checks
 
 async def describe_configs(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """DESCRIBE_CONFIGS on each topic, group, or the cluster."""
-    request.resources, denied = split(request.resources, lambda each: not _refusal(each, checks, checks.sees))
+    request.resources, denied = await split(
+        request.resources, lambda each: not _refusal(each, checks, checks.sees)
+    )
     response = await answer(request, context)
     response.results += [
         _refused(describe_configs_response.DescribeConfigsResult, each, checks, checks.sees)
-        for each in denied
+        async for each in paced(denied)
     ]
     return response
 
@@ -106,11 +109,11 @@ async def incremental_alter_configs(
 
 
 async def _alter(row: type, request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    request.resources, denied = split(
+    request.resources, denied = await split(
         request.resources, lambda each: not _refusal(each, checks, checks.manages)
     )
     response = await answer(request, context)
-    response.responses += [_refused(row, each, checks, checks.manages) for each in denied]
+    response.responses += [_refused(row, each, checks, checks.manages) async for each in paced(denied)]
     return response
 
 

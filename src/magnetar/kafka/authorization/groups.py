@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.authorization.topics import DENIED as TOPIC_DENIED
 from magnetar.kafka.authorization.topics import refused, split
+from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.delete_groups_response import DeletableGroupResult
 from magnetar.wire.kafka.messages.describe_groups_response import DescribedGroup
@@ -59,9 +60,11 @@ async def find_coordinator(request: Any, context: RequestContext, checks: Checks
             response.error_code, response.error_message = code, code.name
             response.node_id, response.host, response.port = -1, "", -1
         return response
-    request.coordinator_keys, denied = split(request.coordinator_keys, allowed)
+    request.coordinator_keys, denied = await split(request.coordinator_keys, allowed)
     response = await answer(request, context)
-    response.coordinators += [Coordinator(key=key, node_id=-1, port=-1, error_code=code) for key in denied]
+    response.coordinators += [
+        Coordinator(key=key, node_id=-1, port=-1, error_code=code) async for key in paced(denied)
+    ]
     return response
 
 
@@ -93,9 +96,11 @@ sync_group = _member(SyncGroupResponse)
 
 async def describe_groups(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """DESCRIBE on each group."""
-    request.groups, denied = split(request.groups, checks.uses)
+    request.groups, denied = await split(request.groups, checks.uses)
     response = await answer(request, context)
-    response.groups += [DescribedGroup(group_id=group_id, error_code=DENIED) for group_id in denied]
+    response.groups += [
+        DescribedGroup(group_id=group_id, error_code=DENIED) async for group_id in paced(denied)
+    ]
     return response
 
 
@@ -103,15 +108,17 @@ async def list_groups(request: Any, context: RequestContext, checks: Checks, ans
     """Of all groups, those that may be seen."""
     response = await answer(request, context)
     if not checks.operates():
-        response.groups = [group for group in response.groups if checks.uses(group.group_id)]
+        response.groups = [group async for group in paced(response.groups) if checks.uses(group.group_id)]
     return response
 
 
 async def delete_groups(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """DELETE on each group."""
-    request.groups_names, denied = split(request.groups_names, checks.uses)
+    request.groups_names, denied = await split(request.groups_names, checks.uses)
     response = await answer(request, context)
-    response.results += [DeletableGroupResult(group_id=name, error_code=DENIED) for name in denied]
+    response.results += [
+        DeletableGroupResult(group_id=name, error_code=DENIED) async for name in paced(denied)
+    ]
     return response
 
 
@@ -122,7 +129,7 @@ async def offset_commit(request: Any, context: RequestContext, checks: Checks, a
     if not checks.uses(request.group_id):
         code, request.topics = DENIED, []
     else:
-        request.topics, denied = split(
+        request.topics, denied = await split(
             request.topics, lambda topic: checks.reads(topic.name, topic.topic_id, request.group_id)
         )
     response = await answer(request, context)
@@ -132,10 +139,10 @@ async def offset_commit(request: Any, context: RequestContext, checks: Checks, a
             topic_id=topic.topic_id,
             partitions=[
                 OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
-                for each in topic.partitions
+                async for each in paced(topic.partitions)
             ],
         )
-        for topic in denied
+        async for topic in paced(denied)
     ]
     return response
 
@@ -145,12 +152,12 @@ async def offset_fetch(request: Any, context: RequestContext, checks: Checks, an
     if context.api_version < _FIRST_WITH_GROUPS:
         return await _offset_fetch_one(request, context, checks, answer)
     all_topics = {group.group_id for group in request.groups if group.topics is None}
-    request.groups, denied = split(request.groups, lambda group: checks.uses(group.group_id))
+    request.groups, denied = await split(request.groups, lambda group: checks.uses(group.group_id))
     response = await answer(request, context)
-    for group in response.groups:
-        group.topics = _shown(group.topics, checks, drop=group.group_id in all_topics)
+    async for group in paced(response.groups):
+        group.topics = await _shown(group.topics, checks, drop=group.group_id in all_topics)
     response.groups += [
-        OffsetFetchResponseGroup(group_id=group.group_id, error_code=DENIED) for group in denied
+        OffsetFetchResponseGroup(group_id=group.group_id, error_code=DENIED) async for group in paced(denied)
     ]
     return response
 
@@ -162,23 +169,25 @@ async def _offset_fetch_one(
     allowed = checks.uses(request.group_id)
     response: OffsetFetchResponse = await answer(request, context)
     if allowed:
-        response.topics = _shown(response.topics, checks, drop=asks_for_all)
+        response.topics = await _shown(response.topics, checks, drop=asks_for_all)
         return response
     if context.api_version >= _FIRST_WITH_GROUP_ERROR:
         return OffsetFetchResponse(error_code=DENIED)
-    for topic in response.topics:
-        for row in topic.partitions:
+    async for topic in paced(response.topics):
+        async for row in paced(topic.partitions):
             _blank(row, DENIED)
     return response
 
 
-def _shown(topics: list[Any], checks: Checks, *, drop: bool) -> list[Any]:
+async def _shown(topics: list[Any], checks: Checks, *, drop: bool) -> list[Any]:
     """Take what must not be seen out of an answer; nothing was changed by asking for it."""
-    seen, hidden = split(topics, lambda topic: checks.sees(topic.name, getattr(topic, "topic_id", ZERO_UUID)))
+    seen, hidden = await split(
+        topics, lambda topic: checks.sees(topic.name, getattr(topic, "topic_id", ZERO_UUID))
+    )
     if drop:
         return seen
-    for topic in hidden:
-        for row in topic.partitions:
+    async for topic in paced(hidden):
+        async for row in paced(topic.partitions):
             _blank(row, TOPIC_DENIED)
     return topics
 
@@ -191,9 +200,9 @@ async def offset_delete(request: Any, context: RequestContext, checks: Checks, a
     """DELETE on the group, and READ on each topic."""
     if not checks.uses(request.group_id):
         return OffsetDeleteResponse(error_code=DENIED)
-    request.topics, denied = split(
+    request.topics, denied = await split(
         request.topics, lambda topic: checks.reads(topic.name, group=request.group_id)
     )
     response = await answer(request, context)
-    response.topics += refused(denied, OffsetDeleteResponseTopic, OffsetDeleteResponsePartition)
+    response.topics += await refused(denied, OffsetDeleteResponseTopic, OffsetDeleteResponsePartition)
     return response

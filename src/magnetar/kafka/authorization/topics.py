@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from magnetar.kafka.authorization import operations
 from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.handlers.operations import NOT_ASKED
+from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages import describe_producers_response
 from magnetar.wire.kafka.messages.create_partitions_response import CreatePartitionsTopicResult
@@ -47,36 +48,37 @@ DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 MESSAGE = "Topic authorization failed."
 
 
-def split(rows: Iterable[T], allowed: Callable[[T], bool]) -> tuple[list[T], list[T]]:
+async def split(rows: Iterable[T], allowed: Callable[[T], bool]) -> tuple[list[T], list[T]]:
     """Give the rows that are allowed, and the others."""
     yes: list[T] = []
     no: list[T] = []
-    for row in rows:
+    async for row in paced(rows):
         (yes if allowed(row) else no).append(row)
     return yes, no
 
 
-def refused(topics: Iterable[Any], kind: Callable[..., T], row: Callable[..., Any]) -> list[T]:
+async def refused(topics: Iterable[Any], kind: Callable[..., T], row: Callable[..., Any]) -> list[T]:
     """Give an answer for each topic that was asked about in vain: of this ``kind``, with a ``row`` a partition."""
     return [
         kind(
             name=topic.name,
             partitions=[
-                row(partition_index=each.partition_index, error_code=DENIED) for each in topic.partitions
+                row(partition_index=each.partition_index, error_code=DENIED)
+                async for each in paced(topic.partitions)
             ],
         )
-        for topic in topics
+        async for topic in paced(topics)
     ]
 
 
 async def produce(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """WRITE on each topic. A client that wants no answer learns of a refusal by losing its connection."""
-    for topic in request.topic_data:
+    async for topic in paced(request.topic_data):
         if not checks.writes(topic.name, topic.topic_id):
             break
     else:
         return await answer(request, context)
-    allowed, denied = split(request.topic_data, lambda topic: checks.writes(topic.name, topic.topic_id))
+    allowed, denied = await split(request.topic_data, lambda topic: checks.writes(topic.name, topic.topic_id))
     request.topic_data = allowed
     response = await answer(request, context) if allowed else ProduceResponse(responses=[])
     if not request.acks:
@@ -89,19 +91,19 @@ async def produce(request: Any, context: RequestContext, checks: Checks, answer:
                 PartitionProduceResponse(
                     index=each.index, error_code=DENIED, error_message=MESSAGE, base_offset=-1
                 )
-                for each in topic.partition_data
+                async for each in paced(topic.partition_data)
             ],
         )
-        for topic in denied
+        async for topic in paced(denied)
     ]
     return response
 
 
 async def list_offsets(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """DESCRIBE on each topic."""
-    request.topics, denied = split(request.topics, lambda topic: checks.sees(topic.name))
+    request.topics, denied = await split(request.topics, lambda topic: checks.sees(topic.name))
     response = await answer(request, context)
-    response.topics += refused(denied, ListOffsetsTopicResponse, ListOffsetsPartitionResponse)
+    response.topics += await refused(denied, ListOffsetsTopicResponse, ListOffsetsPartitionResponse)
     return response
 
 
@@ -109,16 +111,17 @@ async def offset_for_leader_epoch(
     request: Any, context: RequestContext, checks: Checks, answer: Handler
 ) -> Any:
     """DESCRIBE on each topic."""
-    request.topics, denied = split(request.topics, lambda topic: checks.sees(topic.topic))
+    request.topics, denied = await split(request.topics, lambda topic: checks.sees(topic.topic))
     response = await answer(request, context)
     response.topics += [
         OffsetForLeaderTopicResult(
             topic=topic.topic,
             partitions=[
-                EpochEndOffset(partition=each.partition, error_code=DENIED) for each in topic.partitions
+                EpochEndOffset(partition=each.partition, error_code=DENIED)
+                async for each in paced(topic.partitions)
             ],
         )
-        for topic in denied
+        async for topic in paced(denied)
     ]
     return response
 
@@ -131,14 +134,14 @@ async def metadata(request: Any, context: RequestContext, checks: Checks, answer
     asks_for_all = request.topics is None or (context.api_version == 0 and not request.topics)
     denied: list[Any] = []
     if not asks_for_all:
-        allowed, denied = split(request.topics, lambda topic: checks.sees(*_answered(topic)))
+        allowed, denied = await split(request.topics, lambda topic: checks.sees(*_answered(topic)))
         # Version 0 would take no topics for all of them.
         request.topics = allowed or ([] if context.api_version else None)
     response = await answer(request, context)
     if not asks_for_all and not request.topics:
         response.topics = []
-    response.topics += [_hidden(topic) for topic in denied]
-    for topic in response.topics:
+    response.topics += [_hidden(topic) async for topic in paced(denied)]
+    async for topic in paced(response.topics):
         if topic.topic_authorized_operations != NOT_ASKED:
             topic.topic_authorized_operations = operations.of_topic(checks, topic.name)
     if response.cluster_authorized_operations != NOT_ASKED:
@@ -164,16 +167,17 @@ async def describe_topic_partitions(
 ) -> Any:
     """DESCRIBE on each topic; of all topics, the handler shows those that may be seen."""
     if request.topics:
-        request.topics, denied = split(request.topics, lambda topic: checks.sees(topic.name))
+        request.topics, denied = await split(request.topics, lambda topic: checks.sees(topic.name))
         response = (
             await answer(request, context) if request.topics else DescribeTopicPartitionsResponse(topics=[])
         )
         response.topics += [
-            DescribeTopicPartitionsResponseTopic(error_code=DENIED, name=topic.name) for topic in denied
+            DescribeTopicPartitionsResponseTopic(error_code=DENIED, name=topic.name)
+            async for topic in paced(denied)
         ]
     else:
         response = await answer(request, context)
-    for topic in response.topics:
+    async for topic in paced(response.topics):
         if topic.topic_authorized_operations != NOT_ASKED:
             topic.topic_authorized_operations = operations.of_topic(checks, topic.name)
     return response
@@ -181,24 +185,29 @@ async def describe_topic_partitions(
 
 async def create_topics(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """CREATE on each topic."""
-    request.topics, denied = split(request.topics, lambda topic: checks.manages(topic.name))
+    request.topics, denied = await split(request.topics, lambda topic: checks.manages(topic.name))
     response = await answer(request, context)
     response.topics += [
         CreatableTopicResult(name=topic.name, error_code=DENIED, error_message=MESSAGE, configs=[])
-        for topic in denied
+        async for topic in paced(denied)
     ]
     return response
 
 
 async def delete_topics(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """DELETE on each topic, by name or by id."""
-    request.topic_names, names = split(request.topic_names, checks.manages)
-    request.topics, rows = split(request.topics, lambda topic: checks.manages(topic.name, topic.topic_id))
+    request.topic_names, names = await split(request.topic_names, checks.manages)
+    request.topics, rows = await split(
+        request.topics, lambda topic: checks.manages(topic.name, topic.topic_id)
+    )
     response = await answer(request, context)
-    hidden = [DeletableTopicResult(name=name, error_code=DENIED, error_message=MESSAGE) for name in names]
+    hidden = [
+        DeletableTopicResult(name=name, error_code=DENIED, error_message=MESSAGE)
+        async for name in paced(names)
+    ]
     hidden += [
         DeletableTopicResult(name=row.name, topic_id=row.topic_id, error_code=DENIED, error_message=MESSAGE)
-        for row in rows
+        async for row in paced(rows)
     ]
     response.responses += hidden
     return response
@@ -206,16 +215,16 @@ async def delete_topics(request: Any, context: RequestContext, checks: Checks, a
 
 async def delete_records(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """DELETE on each topic."""
-    request.topics, denied = split(request.topics, lambda topic: checks.manages(topic.name))
+    request.topics, denied = await split(request.topics, lambda topic: checks.manages(topic.name))
     response = await answer(request, context)
     row = partial(DeleteRecordsPartitionResult, low_watermark=-1)
-    response.topics += refused(denied, DeleteRecordsTopicResult, row)
+    response.topics += await refused(denied, DeleteRecordsTopicResult, row)
     return response
 
 
 async def describe_producers(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """READ on each topic."""
-    request.topics, denied = split(request.topics, lambda topic: checks.reads(topic.name))
+    request.topics, denied = await split(request.topics, lambda topic: checks.reads(topic.name))
     response = await answer(request, context)
     response.topics += [
         describe_producers_response.TopicResponse(
@@ -224,20 +233,20 @@ async def describe_producers(request: Any, context: RequestContext, checks: Chec
                 describe_producers_response.PartitionResponse(
                     partition_index=index, error_code=DENIED, error_message=MESSAGE
                 )
-                for index in dict.fromkeys(topic.partition_indexes)
+                async for index in paced(dict.fromkeys(topic.partition_indexes))
             ],
         )
-        for topic in denied
+        async for topic in paced(denied)
     ]
     return response
 
 
 async def create_partitions(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """ALTER on each topic."""
-    request.topics, denied = split(request.topics, lambda topic: checks.manages(topic.name))
+    request.topics, denied = await split(request.topics, lambda topic: checks.manages(topic.name))
     response = await answer(request, context)
     response.results += [
         CreatePartitionsTopicResult(name=name, error_code=DENIED, error_message=MESSAGE)
-        for name in dict.fromkeys(topic.name for topic in denied)
+        async for name in paced(dict.fromkeys(topic.name for topic in denied))
     ]
     return response

@@ -10,7 +10,7 @@ from magnetar.broker.topic import MOST_NEW_PARTITIONS, Topic
 from magnetar.kafka.configs.entries import Entry, TopicRows
 from magnetar.kafka.handlers.assignments import Refused, check_assignment
 from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
-from magnetar.kafka.pace import paced
+from magnetar.kafka.pace import drained, paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from magnetar.wire.kafka.messages.create_topics_response import (
@@ -29,21 +29,33 @@ _DEFAULT = -1
 
 async def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Create, or with ``validate_only`` say what would be."""
+    if len(request.topics) > MOST_NEW_PARTITIONS:
+        return CreateTopicsResponse(
+            topics=[
+                _error(each.name, ErrorCode.POLICY_VIOLATION, _TOO_MANY)
+                async for each in paced(drained(request.topics))
+            ]
+        )
     broker = context.kafka.broker
-    times = Counter(topic.name for topic in request.topics)
+    times: Counter[str] = Counter()
+    async for topic in paced(request.topics):
+        times[topic.name] += 1
     answers: dict[str, CreatableTopicResult] = {}
     wanted: dict[str, NewTopic] = {}
+    partitions = 0
     async for topic in paced(request.topics):
         try:
             if times[topic.name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            wanted[topic.name] = _checked(broker, topic)
+            new = wanted[topic.name] = _checked(broker, topic)
+            partitions += new.partitions or 1
         except Refused as refused:
             answers[topic.name] = _error(topic.name, refused.code, str(refused))
         except REFUSALS as error:
             answers[topic.name] = _error(topic.name, broker_code(error), str(error))
-    if sum(new.partitions or 1 for new in wanted.values()) > MOST_NEW_PARTITIONS:
-        answers |= {name: _error(name, ErrorCode.POLICY_VIOLATION, _TOO_MANY) for name in wanted}
+    if partitions > MOST_NEW_PARTITIONS:
+        async for name in paced(wanted):
+            answers[name] = _error(name, ErrorCode.POLICY_VIOLATION, _TOO_MANY)
     else:
         answers |= await _made(broker, wanted, validate_only=request.validate_only)
     return CreateTopicsResponse(topics=list(answers.values()))

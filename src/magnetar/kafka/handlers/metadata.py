@@ -40,8 +40,11 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
     asked = request.topics
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     if asked is None or (context.api_version == 0 and not asked):
-        shown = [topic for topic in broker.topics() if broker.visible(topic) and context.shows(topic.name)]
-        found = [_told(broker, topic, topic.kafka_name, operations) async for topic in paced(shown)]
+        found = [
+            _told(broker, topic, topic.kafka_name, operations)
+            async for topic in paced(list(broker.topics()))
+            if broker.visible(topic) and context.shows(topic.name)
+        ]
     elif context.api_version < _FIRST_WITH_IDS and any(topic.topic_id != ZERO_UUID for topic in asked):
         found = [_refused(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in asked]
     else:

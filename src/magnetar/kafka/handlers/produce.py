@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import find_partition
-from magnetar.kafka.pace import MOST_SECONDS
+from magnetar.kafka.pace import MOST_SECONDS, drained
 from magnetar.kafka.partitions.partition import Draft, Partition, RecordsRejected
 from magnetar.kafka.partitions.producers import ProducerRefused
 from magnetar.ledger.port import ManagedLedger, Refused
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 _ALL = -1
 _ZSTD = 4
 _FIRST_WITH_ZSTD = 7
+_MOST_EXPLAINED = 1000
+"""So many rows that failed are told why in words; after that the code has to do."""
+_NO_ERRORS: list[BatchIndexAndErrorMessage] = []  # of all rows without, together
 _ATTRIBUTES_LOW = 22  # the byte of a batch that holds codec and transactional bit
 
 
@@ -53,7 +56,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
     """Store what can be stored and answer for each partition; give None if the client wants no answer.
 
     All appends are made before the first wait, so batches of one connection keep their order; where there are so many
-    that others must have a turn between, the next request waits (``context.placed``).
+    that others must have a turn between, the next request waits (``context.placed``). Of ``request`` nothing is left.
     """
     if request.acks not in (0, 1, _ALL):
         return _refused(request, ErrorCode.INVALID_REQUIRED_ACKS)
@@ -61,14 +64,16 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
     stored: list[tuple[Partition, PartitionProduceResponse]] = []
     context.taken_back = partial(_take_back, request, stored)
     topics = []
+    failed = 0
+    unexplained: dict[tuple[int, int], PartitionProduceResponse] = {}
     yields_at = perf_counter() + MOST_SECONDS
-    for topic in request.topic_data:
+    for topic in drained(request.topic_data):
         rows = []
-        for asked in topic.partition_data:
+        for asked in drained(topic.partition_data):
             if perf_counter() > yields_at:
                 await asyncio.sleep(0)
                 yields_at = perf_counter() + MOST_SECONDS
-            row = PartitionProduceResponse(index=asked.index)
+            row = PartitionProduceResponse(index=asked.index, record_errors=_NO_ERRORS)
             rows.append(row)
             partition: Partition | None = None
             try:
@@ -81,6 +86,11 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
                 produced = partition.produce(draft if isinstance(draft, Draft) else await draft)
             except Exception as error:
                 _fail(row, error, partition)
+                failed += 1
+                if failed > _MOST_EXPLAINED:
+                    row.error_message = None
+                    if partition is None:  # then no two of them differ but in this
+                        rows[-1] = unexplained.setdefault((row.index, row.error_code), row)
                 continue
             row.base_offset, row.log_append_time_ms, durable = produced
             row.log_start_offset = partition.log.first_offset

@@ -18,6 +18,8 @@ from magnetar.wire.kafka.malformed import WireError
 
 #: Kafka allows so many in one array; we, in all arrays of a message, as each may take 100 bytes and a microsecond.
 MAX_ELEMENTS = 1_000_000
+#: A request may have so many: with its answer's each takes up to 500 bytes, and one client shall not take all memory.
+MAX_REQUEST_ELEMENTS = 250_000
 MAX_TAGS = 10_000
 MAX_STRING_BYTES = 0x7FFF
 NEVER_FLEXIBLE = 0x8000

@@ -1,0 +1,122 @@
+"""The garbage collector does not look through what lives long, and rings of garbage still go in the end."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from magnetar.broker import collector
+from magnetar.broker.collector import LATEST_THAW_S, MANY_OBJECTS, THAW_EVERY_S, Collector, uncollected
+
+
+class Ring:
+    """Garbage once nobody knows it, which the collector alone finds."""
+
+    def __init__(self) -> None:
+        self.myself = self
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = self.used = 0.0
+        self.each_second = 0.0
+
+    async def second(self) -> None:
+        self.used += self.each_second
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def made(clock: Clock) -> Iterator[Collector]:
+    made = Collector(lambda: clock.now, lambda: clock.used)
+    yield made
+    made.stop()
+    gc.collect()
+
+
+def test_what_took_too_long_to_look_through_is_looked_through_once(
+    made: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twenty thousand groups, a third of a second again and again."""
+    monkeypatch.setattr(collector, "MOST_SECONDS", 0.0)
+    before = gc.get_freeze_count()
+    kept = [[] for _ in range(10_000)]
+    gc.collect()
+    assert gc.get_freeze_count() >= before + len(kept)
+    assert len(gc.get_objects()) < 1000
+
+
+def test_what_is_soon_looked_through_is_not_frozen(made: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "MOST_SECONDS", 3600.0)
+    before = gc.get_freeze_count()
+    kept = [[] for _ in range(10_000)]
+    gc.collect()
+    assert gc.get_freeze_count() <= before
+    del kept
+
+
+def test_rows_that_outlive_their_request_are_not_looked_through(made: Collector) -> None:
+    looked: list[int] = []
+    gc.callbacks.append(lambda phase, about: looked.append(gc.get_count()[0]) if phase == "start" else None)
+    before = gc.get_freeze_count()
+    with uncollected():
+        few = [[] for _ in range(MANY_OBJECTS // 2)]
+        with uncollected():
+            rows = [[] for _ in range(2 * MANY_OBJECTS)]
+        assert not looked, "nothing is collected before the last is done"
+    more = [[] for _ in range(10_000)]
+    gc.callbacks.pop()
+    assert gc.get_freeze_count() >= before + len(rows) + len(few)
+    assert looked
+    assert max(looked) < MANY_OBJECTS
+    del more
+
+
+def test_few_rows_are_left_to_the_collector(made: Collector) -> None:
+    before = gc.get_freeze_count()
+    with uncollected():
+        kept = [[] for _ in range(100)]
+    assert gc.get_freeze_count() <= before
+    del kept
+
+
+async def test_a_ring_that_was_frozen_goes_at_the_thaw(made: Collector, clock: Clock) -> None:
+    ring = weakref.ref(each := Ring())
+    made.freeze()
+    del each
+    clock.now = THAW_EVERY_S - 1
+    await made.thaw_when_quiet(clock.second)
+    assert ring() is not None, "not yet"
+    clock.now, clock.each_second = THAW_EVERY_S, 0.5
+    await made.thaw_when_quiet(clock.second)
+    assert ring() is not None, "somebody would notice"
+    clock.each_second = 0.001
+    await made.thaw_when_quiet(clock.second)
+    assert ring() is None
+    assert gc.get_freeze_count() > 0, "what is left is frozen again"
+
+
+async def test_a_broker_that_is_never_quiet_thaws_once_a_day(made: Collector, clock: Clock) -> None:
+    ring = weakref.ref(each := Ring())
+    made.freeze()
+    del each
+    clock.each_second, clock.now = 1.0, LATEST_THAW_S
+    await made.thaw_when_quiet(clock.second)
+    assert ring() is not None
+    clock.now += 1
+    await made.thaw_when_quiet(clock.second)
+    assert ring() is None
+
+
+async def test_nothing_is_thawed_where_nothing_was_frozen(made: Collector, clock: Clock) -> None:
+    clock.now = 10 * THAW_EVERY_S
+    collections = gc.get_stats()[2]["collections"]
+    await made.thaw_when_quiet(clock.second)
+    assert gc.get_stats()[2]["collections"] == collections

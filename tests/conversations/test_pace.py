@@ -1,0 +1,71 @@
+"""What many clients ask at once is done in turns that are short together."""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+
+import uvloop
+
+from magnetar.kafka import pace
+from magnetar.kafka.pace import SharedTurn, Turns, drained
+
+
+def test_work_of_ten_at_once_takes_turns() -> None:
+    """Ten clients asked for all topics; the turn of the loop took ten times as long as each answer."""
+
+    async def each(turn: SharedTurn) -> None:
+        await turn.wait()
+        until = perf_counter() + 2 * pace.MOST_SECONDS
+        while perf_counter() < until:
+            pass
+
+    async def run() -> list[float]:
+        turn, turns = SharedTurn(), []
+        tasks = [asyncio.ensure_future(each(turn)) for _ in range(10)]
+        while not all(task.done() for task in tasks):
+            began = perf_counter()
+            await asyncio.sleep(0)
+            turns.append(perf_counter() - began)
+        return turns
+
+    turns = uvloop.run(run())
+    assert len(turns) >= 10, "one at most was begun in each turn"
+
+
+def test_a_turn_that_has_only_begun_is_nobodys_wait() -> None:
+    async def run() -> int:
+        turn, waits = SharedTurn(), 0
+        for _ in range(50):
+            waiting = turn.wait()
+            try:
+                waiting.send(None)
+            except StopIteration:
+                continue
+            waits += 1
+            waiting.close()
+        return waits
+
+    assert uvloop.run(run()) == 0
+
+
+async def test_a_failure_does_not_keep_others_from_their_turn() -> None:
+    turns, done = Turns(), []
+    failed: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, about: failed.append(about["exception"]))
+    turns.add(lambda: done.append(1))
+    turns.add(lambda: 1 / 0)  # type: ignore[arg-type]
+    turns.add(lambda: done.append(2))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert done == [1, 2]
+    assert [type(each) for each in failed] == [ZeroDivisionError]
+    turns.add(lambda: done.append(3))
+    await asyncio.sleep(0)
+    assert done == [1, 2, 3]
+
+
+def test_rows_go_when_the_next_is_asked_for() -> None:
+    rows = [1, 2, 3]
+    seen = [(row, len(rows)) for row in drained(rows)]
+    assert seen == [(1, 2), (2, 1), (3, 0)]
