@@ -6,19 +6,25 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from magnetar.broker.collector import uncollected
 from magnetar.broker.service import BrokerService
-from magnetar.kafka import connection
+from magnetar.kafka import connection, pace
 from magnetar.kafka.connection import APART_BYTES, ROWS_COST
 from magnetar.kafka.handlers import produce as producing
+from magnetar.kafka.handlers.delete_topics import delete_topics
+from magnetar.kafka.handlers.leave_group import leave_group
 from magnetar.records.batch import Record, encode_batch
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.header import decode_response_header
+from magnetar.wire.kafka.messages.delete_topics_request import DeleteTopicsRequest
 from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from magnetar.wire.kafka.messages.leave_group_response import LeaveGroupResponse, MemberResponse
 from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
@@ -139,3 +145,42 @@ async def test_of_very_many_failures_the_first_are_told_in_words(
     assert [row.index for row in rows] == [each % 10 for each in range(30)]
     assert {row.error_code for row in rows} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert [row.error_message is None for row in rows] == [each >= 3 for each in range(30)]
+
+
+async def test_a_coordinator_decides_about_few_members_at_a_time() -> None:
+    """100,000 members that left a group they were never in held up everybody for 0.2 s."""
+    sizes: list[int] = []
+
+    class Groups:
+        async def leave(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
+            sizes.append(len(request.members))
+            return LeaveGroupResponse(
+                members=[MemberResponse(member_id=each.member_id) for each in request.members]
+            )
+
+    members = [MemberIdentity(member_id=f"m{number}") for number in range(2500)]
+    context: Any = SimpleNamespace(api_version=5, kafka=SimpleNamespace(groups=Groups()))
+    turns = 0
+    asked = asyncio.ensure_future(leave_group(LeaveGroupRequest(group_id="g", members=members), context))
+    while not asked.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert [each.member_id for each in asked.result().members] == [each.member_id for each in members]
+    assert sizes == [1000, 1000, 500]
+    assert turns >= 3
+    assert (await leave_group(LeaveGroupRequest(group_id="g"), context)).members == []
+    assert sizes[3:] == [0], "who names nobody still hears what is wrong with the group"
+
+
+async def test_names_to_delete_are_looked_at_a_few_at_a_time(
+    service: BrokerService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pace, "MOST_SECONDS", -1.0)
+    context: Any = SimpleNamespace(kafka=kafka(service).services)
+    request = DeleteTopicsRequest(topic_names=[f"none{number}" for number in range(40)], timeout_ms=9)
+    asked, turns = asyncio.ensure_future(delete_topics(request, context)), 0
+    while not asked.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert len(asked.result().responses) == 40
+    assert turns > 100, "each name is gone through three times"

@@ -12,7 +12,7 @@ from magnetar.kafka.handlers.assignments import Refused
 from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
-from magnetar.wire.kafka.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from magnetar.wire.kafka.messages.delete_topics_request import DeleteTopicsRequest
 from magnetar.wire.kafka.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from magnetar.wire.kafka.primitives import ZERO_UUID
 
@@ -26,10 +26,14 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
     What is asked for twice stays. A topic that is named and whose id is given, too, is answered once, by its name.
     """
     broker = context.kafka.broker
-    wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    times = Counter((topic.name, topic.topic_id) for topic in wanted)
-    ids = {topic_id for name, topic_id in times if name is None}
-    both = ids & _named_ids(broker, times) if ids else ids
+    times: Counter[tuple[str | None, bytes]] = Counter()
+    async for topic in paced(request.topics):
+        times[topic.name, topic.topic_id] += 1
+    if not request.topics:
+        async for name in paced(request.topic_names):
+            times[name, ZERO_UUID] += 1
+    ids = {topic_id async for name, topic_id in paced(times) if name is None}
+    both = ids & await _named_ids(broker, times) if ids else ids
     answers = [
         await _delete(broker, name, topic_id, twice=count > 1, both=both)
         async for (name, topic_id), count in paced(times.items())
@@ -38,9 +42,11 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
     return DeleteTopicsResponse(responses=answers)
 
 
-def _named_ids(broker: Broker, wanted: Iterable[tuple[str | None, bytes]]) -> set[bytes]:
+async def _named_ids(broker: Broker, wanted: Iterable[tuple[str | None, bytes]]) -> set[bytes]:
     topics = [
-        _by_name(broker, name) for name, topic_id in wanted if name is not None and topic_id == ZERO_UUID
+        _by_name(broker, name)
+        async for name, topic_id in paced(wanted)
+        if name is not None and topic_id == ZERO_UUID
     ]
     return {topic.topic_id for topic in topics if topic is not None}
 
