@@ -49,7 +49,7 @@ async def fill(data: Path, options: argparse.Namespace) -> None:
     for number in range(due):
         appended = logs[number % len(logs)].append(message, messages=count, timestamp_ms=NOW_MS)
         if number % 64 == 0:
-            await (appended.durable or asyncio.sleep(0))
+            await (appended.done or asyncio.sleep(0))
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -141,7 +141,7 @@ class House:
         )
 
     def begin_append(self, partition: Partition, batch: bytes) -> asyncio.Future[None] | None:
-        return partition.produce(Draft(memoryview(batch), check_batch(batch))).durable
+        return partition.produce(Draft(memoryview(batch), check_batch(batch))).done
 
     # Groups.
 

@@ -92,7 +92,7 @@ async def test_a_record_that_a_pulsar_producer_sent(house: House) -> None:
     topic = house.services.broker.get("t")
     assert topic is not None
     log = (await house.services.partitions.get(topic, 0)).log
-    durable = log.append((sent.framed,), messages=sent.messages, timestamp_ms=sent.timestamp_ms).durable
+    durable = log.append((sent.framed,), messages=sent.messages, timestamp_ms=sent.timestamp_ms).done
     assert durable is not None
     await durable
     told = await house.ask.explain("t", 0, 4)

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from magnetar.ledger.port import LedgerEngine, LedgerPolicy, LedgerSummary, ManagedLedger, Refused
+from magnetar.ledger.port import LedgerEngine, LedgerPolicy, LedgerSummary, ManagedLedger
 
 
 class NoLedgers(LedgerEngine):
     def __init__(self) -> None:
         self.deleted: list[str] = []
         self.fails = False
-        self.in_turn = False
 
     async def start(self) -> None: ...
-
-    def begin_turn(self) -> None: ...
-
-    def end_turn(self) -> Mapping[ManagedLedger, Refused]:
-        return {}
 
     async def open(self, name: str, policy: LedgerPolicy) -> ManagedLedger:
         raise NotImplementedError(name)

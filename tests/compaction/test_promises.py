@@ -130,7 +130,7 @@ async def test_what_is_not_durable_is_not_compacted(tmp_path: Path) -> None:
     engine = FilesEngine(tmp_path, MemoryStore(), disk)
     await engine.start()
     log = await engine.open(NAME, LedgerPolicy(flush=Flush.always))
-    await append(log, b"k", b"durable").durable
+    await append(log, b"k", b"durable").done
     disk.flushes.clear()
     later = append(log, b"k", b"not yet")
     await asyncio.sleep(0)
@@ -138,7 +138,7 @@ async def test_what_is_not_durable_is_not_compacted(tmp_path: Path) -> None:
     compacted: Any = log._info.compacted
     assert compacted.horizon_offset == 0
     disk.flushes.set()
-    await later.durable
+    await later.done
     await engine.close()
 
 
@@ -149,7 +149,7 @@ async def test_a_pin_made_while_it_runs_keeps_history(
     await engine.start()
     log = await engine.open(NAME, POLICY)
     for number in range(6):
-        await append(log, b"k", b"%d" % number).durable
+        await append(log, b"k", b"%d" % number).done
     await log.roll()
     run, pins = log._run, []
 

@@ -16,7 +16,15 @@ from magnetar.ledger.errors import (
     OffsetOutOfRange,
     StorageFull,
 )
-from magnetar.ledger.port import Flush, LedgerEngine, LedgerPolicy, ManagedLedger, Position, Refused, Snapshot
+from magnetar.ledger.port import (
+    Flush,
+    LedgerEngine,
+    LedgerPolicy,
+    ManagedLedger,
+    Position,
+    Snapshot,
+    TakenBack,
+)
 from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.entry import kafka_message_head
 from tests.ledger.entries import NOW_MS, append, append_durably, batch, payload, read_all
@@ -83,18 +91,18 @@ class ManagedLedgerContract:
         log.on_visible = lambda: rung.append(log.visible_offset)
         appended = append(log, b"a")
         if flush is Flush.always:
-            assert appended.durable is not None
+            assert appended.done is not None
             assert log.visible_offset == 0
             assert await log.read(0, max_bytes=100) == []
-            await appended.durable
+            await appended.done
         else:
-            assert appended.durable is None
+            assert appended.done is None
         assert log.visible_offset == 1
         assert rung == [1]
 
     async def test_many_appends_share_a_flush(self, house: House) -> None:
         log = await house.open()
-        durable = [append(log, b"%d" % n).durable for n in range(500)]
+        durable = [append(log, b"%d" % n).done for n in range(500)]
         await asyncio.gather(*(each for each in durable if each is not None))
         assert log.visible_offset == 500
         assert [entry.last_offset for entry in await read_all(log)] == list(range(500))
@@ -142,8 +150,8 @@ class ManagedLedgerContract:
         append(log, b"a")
         log.policy = LedgerPolicy(flush=Flush.always)
         safe = append(log, b"b")
-        assert safe.durable is not None
-        await safe.durable
+        assert safe.done is not None
+        await safe.done
         assert log.visible_offset == 2
         log.policy = LedgerPolicy(flush=Flush.os)
         append(log, b"c")
@@ -224,8 +232,8 @@ class ManagedLedgerContract:
             told = {} if number == 4 else {"earliest_ms": NOW_MS - number}
             message = [kafka_message_head(NOW_MS, 1), batch(b"x")]
             appended = log.append(message, messages=1, timestamp_ms=NOW_MS, **told)
-            if appended.durable is not None:
-                await appended.durable
+            if appended.done is not None:
+                await appended.done
         await settled(log, 3)
         due = [NOW_MS - 2, UNKNOWN_TIME, UNKNOWN_TIME]
         assert [each.min_timestamp for each in log.ledgers()] == due
@@ -345,8 +353,8 @@ class ManagedLedgerContract:
         log.on_visible = lambda: None
         released, again = await asyncio.gather(house.engine.release(NAME), house.open(flush=flush))
         assert released is None
-        if appended.durable is not None:
-            await appended.durable
+        if appended.done is not None:
+            await appended.done
         await house.engine.release("public/default/persistent/unknown-partition-0")
         assert [type(reason) for reason in told] == [LedgerClosed]
         with pytest.raises(LedgerClosed):
@@ -475,10 +483,10 @@ class ManagedLedgerContract:
         log = await house.open()
         assert [entry.last_offset for entry in await read_all(log)] == list(range(kept + 1))
 
-    # -- turns
+    # -- gathering
 
     @EVERY_FLUSH
-    async def test_what_is_appended_in_a_turn_is_there_at_its_end(self, house: House, flush: Flush) -> None:
+    async def test_what_is_gathered_is_there_at_the_end(self, house: House, flush: Flush) -> None:
         log, other = (
             await house.open(flush=flush, max_ledger_entries=4),
             await house.open("other", flush=flush),
@@ -486,17 +494,16 @@ class ManagedLedgerContract:
         told: list[int] = []
         log.on_visible = lambda: told.append(log.visible_offset)
         await append_durably(log, b"before")
-        house.engine.begin_turn()
-        appended = [append(log, b"%d" % n, b"x") for n in range(10)]
-        elsewhere = [append(other, b"elsewhere")]
-        assert [each.base_offset for each in appended] == list(range(1, 21, 2))
-        assert (log.next_offset, other.next_offset, other.visible_offset) == (21, 1, 0)
-        assert not await other.read(0, max_bytes=1000), "nobody reads what is not written"
-        assert house.engine.end_turn() == {}
-        for each in (*appended, *elsewhere):
-            assert (each.durable is None) is (flush is not Flush.always)
-            if each.durable is not None:
-                await each.durable
+        with house.engine.gathering():
+            appended = [append(log, b"%d" % n, b"x") for n in range(10)]
+            with house.engine.gathering():
+                elsewhere = append(other, b"elsewhere")
+            assert [each.base_offset for each in appended] == list(range(1, 21, 2))
+            assert (log.next_offset, other.next_offset, other.visible_offset) == (21, 1, 0)
+            assert not await other.read(0, max_bytes=1000), "nobody reads what is not written"
+        for each in (*appended, elsewhere):
+            assert each.done is None or each.done.done() is (flush is not Flush.always)
+            await each.settled()
         assert (log.visible_offset, other.visible_offset) == (21, 1)
         assert told[0] == 1
         assert told[-1] == 21
@@ -509,52 +516,61 @@ class ManagedLedgerContract:
         assert [payload(entry) for entry in await read_all(await house.open())] == due
         assert len(await read_all(await house.open("other"))) == 1
 
-    async def test_what_the_disk_does_not_take_of_a_turn_is_taken_back(self, house: House) -> None:
+    async def test_what_the_disk_does_not_take_of_what_was_gathered_is_taken_back(self, house: House) -> None:
         log, other = await house.open(flush=Flush.os), await house.open("other", flush=Flush.os)
         durable = await house.open("durable", flush=Flush.always)
         for each in (log, other):
             append(each, b"kept")
         await append_durably(durable, b"kept")
-        taken_back: list[Refused] = []
-        log.on_taken_back = taken_back.append
+        taken_back: list[tuple[TakenBack, int, bool]] = []
+
+        def fails(what: TakenBack) -> None:
+            raise RuntimeError("a holder that fails")
+
+        def told(what: TakenBack) -> None:
+            some = appended[0].done
+            taken_back.append((what, log.next_offset, some is not None and some.done()))
+
+        log.on_taken_back += [fails, told]
         make_room = house.fill_disk()
-        house.engine.begin_turn()
-        for n in range(60):
-            append(log, b"%d" % n + b"y" * 10_000)
-        waits = append(durable, b"y" * 500_000).durable
-        assert (log.next_offset, log.visible_offset) == (61, 1)
-        refused = house.engine.end_turn()
-        assert set(refused) == {log, durable}
-        assert refused[log].offset == refused[durable].offset == 1
-        assert waits is not None
-        await waits  # nobody is told by it that all was taken
-        assert isinstance(refused[log].error, StorageFull)
-        assert (log.next_offset, log.visible_offset, taken_back) == (1, 1, [refused[log]])
-        assert (other.next_offset, durable.next_offset) == (1, 1)
+        with house.engine.gathering():
+            appended = [append(log, b"%d" % n + b"y" * 10_000) for n in range(60)]
+            waits = append(durable, b"y" * 500_000)
+            assert (log.next_offset, log.visible_offset) == (61, 1)
+        for each in (*appended, waits):
+            with pytest.raises(StorageFull):
+                await each.settled()
+        ((what, end, was_done),) = taken_back
+        assert (what.offset, end, was_done) == (1, 1, False), "all is as it was before the futures fail"
+        assert isinstance(what.error, StorageFull)
+        assert (log.next_offset, log.visible_offset, durable.next_offset) == (1, 1, 1)
+        assert other.next_offset == 1
         assert len(await read_all(log)) == 1
         make_room()
-        house.engine.begin_turn()
-        assert append(log, b"again").base_offset == 1
-        assert house.engine.end_turn() == {}
+        with house.engine.gathering():
+            again = append(log, b"again")
+        await again.settled()
+        assert again.base_offset == 1
         assert (await append_durably(durable, b"again")).base_offset == 1
         await house.reopen()
         for name in (NAME, "durable"):
             log = await house.open(name)
             assert [payload(entry) for entry in await read_all(log)] == [batch(b"kept"), batch(b"again")]
 
-    async def test_a_turn_that_fails_at_a_roll_over_takes_nothing_more(self, house: House) -> None:
+    async def test_a_gathering_that_fails_at_a_roll_over_takes_nothing_more(self, house: House) -> None:
         log = await house.open(flush=Flush.os, max_ledger_bytes=1_000_000)
         append(log, b"kept")
         make_room = house.fill_disk()
-        house.engine.begin_turn()
-        for n in range(2):
-            append(log, b"%d" % n + b"y" * 500_000)
-        with pytest.raises(StorageFull):
-            append(log, b"z")  # its ledger is full, and what is gathered for that one does not go in
-        make_room()
-        with pytest.raises(StorageFull):
-            append(log, b"z")  # there is room now, but it must not follow what was refused before it
-        assert house.engine.end_turn()[log].offset == 1
+        with house.engine.gathering():
+            placed = [append(log, b"%d" % n + b"y" * 500_000) for n in range(2)]
+            with pytest.raises(StorageFull):
+                append(log, b"z")  # its ledger is full, and what is gathered for that one does not go in
+            make_room()
+            with pytest.raises(StorageFull):
+                append(log, b"z")  # there is room now, but it must not follow what was refused before it
+        for each in placed:
+            with pytest.raises(StorageFull):
+                await each.settled()
         assert log.next_offset == 1
         assert append(log, b"after").base_offset == 1
         assert [payload(entry) for entry in await read_all(log)] == [batch(b"kept"), batch(b"after")]

@@ -7,6 +7,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
@@ -24,6 +25,8 @@ from magnetar.kafka.pace import SharedTurn
 from magnetar.kafka.reading import Reading, State
 from magnetar.kafka.server import KafkaConnection, KafkaServer
 from magnetar.kafka.wakeups import Wakeups
+from magnetar.ledger.errors import StorageFull
+from magnetar.ledger.port import Gathered
 from magnetar.records.framing import MOST_CUT
 from magnetar.wire.kafka.header import RequestHeader, encode_request_header
 
@@ -49,25 +52,29 @@ class Broker:
 
     def __init__(self) -> None:
         self.pending: deque[asyncio.Future[None]] = deque()
-        self.in_turn = False
+        self.gathered: list[Gathered] | None = None
         self.refuses = False
 
-    def begin_turn(self) -> None:
-        self.in_turn = True
-
-    def end_turn(self) -> dict[Any, Any]:
-        self.in_turn = False
-        return {"log": "refused"} if self.refuses else {}
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        assert self.gathered is None
+        self.gathered = []
+        yield
+        gathered, self.gathered = self.gathered, None
+        for each in gathered:
+            each.settle(StorageFull("no room") if self.refuses else None)
 
     async def produce(self, kind: bytes, context: RequestContext) -> Response | None:
-        def taken_back(refused: object) -> None:
-            if kind in b"nN":
-                raise ConnectionAbortedError("acks=0, and it was not stored")
-
-        context.taken_back = taken_back
         if kind in b"Wo":  # it must wait before it has its place
             await self._later()
         context.placed = True
+        if self.gathered is not None:
+            self.gathered.append(Gathered())
+            try:
+                await self.gathered[-1]
+            except StorageFull:
+                if kind in b"nN":
+                    raise ConnectionAbortedError("acks=0, and it was not stored") from None
         if kind in b"NAF":
             await self._later()
         if kind == b"F":

@@ -43,7 +43,7 @@ async def send(partition: Partition, metadata: MessageMetadata, payload: bytes) 
     sent = open_send(framed_message(encode_metadata(metadata), payload, 1).framed)
     durable = partition.log.append(
         (sent.framed,), messages=sent.messages, timestamp_ms=sent.timestamp_ms
-    ).durable
+    ).done
     if durable is not None:
         await durable
 
@@ -79,7 +79,7 @@ async def test_an_entry_that_is_none_is_refused_and_stops_no_other(
         await house.produce(partition, 3)
         strange = MessageMetadata(b"", 0, NOW, properties=((b"entry.format", b"avro"),))
         framed = framed_message(encode_metadata(strange), b"what?", 1).framed
-        durable = partition.log.append((framed,), messages=1, timestamp_ms=NOW).durable
+        durable = partition.log.append((framed,), messages=1, timestamp_ms=NOW).done
         assert durable is not None
         await durable
         await send(partition, MessageMetadata(b"p", 1, NOW), b"good")
@@ -123,7 +123,7 @@ async def test_idempotent_producers_are_known_again_whatever_the_format(tmp_path
             batch = encode_batch(
                 [Record(b"k", b"v", (), NOW)] * 5, producer_id=9, producer_epoch=2, base_sequence=5 * number
             )
-            durable = partition.produce(await drafted(partition, memoryview(batch))).durable
+            durable = partition.produce(await drafted(partition, memoryview(batch))).done
             assert durable is not None
             await durable
         again = Partition(partition.topic, 0, partition.log, lambda: NOW)
@@ -279,7 +279,7 @@ async def test_a_draft_of_format_kafka_is_stored_as_it_came(tmp_path: Path) -> N
         batch = encode_batch([Record(b"k", b"v", (), NOW)])
         draft = await drafted(partition, memoryview(batch))
         assert draft == Draft(memoryview(batch), read_header(batch), earliest_ms=NOW)
-        durable = partition.produce(draft).durable
+        durable = partition.produce(draft).done
         assert durable is not None
         await durable
         assert bytes((await partition.read(0, 1000))[0][0]) == batch

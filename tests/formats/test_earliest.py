@@ -103,7 +103,7 @@ async def test_a_time_of_more_than_64_bits_is_cut_as_protobuf_has_it(tmp_path: P
     async with House(tmp_path / "data") as house:
         log = (await house.topic()).log
         for _ in range(3):  # each begins a point of the index
-            durable = log.append((sent.framed,), messages=1, timestamp_ms=sent.timestamp_ms).durable
+            durable = log.append((sent.framed,), messages=1, timestamp_ms=sent.timestamp_ms).done
             assert durable is not None
             await durable
         assert log.next_offset == 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar.ledger.port import Appended, ManagedLedger, StoredEntry
+from magnetar.ledger.port import ManagedLedger, Pending, StoredEntry
 from magnetar.records.batch import Record, encode_batch
 from magnetar.records.entry import kafka_message_head, payload_at
 
@@ -13,15 +13,15 @@ def batch(*values: bytes, timestamp_ms: int = NOW_MS) -> bytes:
     return encode_batch([Record(None, value, (), timestamp_ms) for value in values])
 
 
-def append(log: ManagedLedger, *values: bytes, timestamp_ms: int = NOW_MS) -> Appended:
+def append(log: ManagedLedger, *values: bytes, timestamp_ms: int = NOW_MS) -> Pending:
     message = [kafka_message_head(NOW_MS, len(values)), batch(*values, timestamp_ms=timestamp_ms)]
     return log.append(message, messages=len(values), timestamp_ms=timestamp_ms)
 
 
-async def append_durably(log: ManagedLedger, *values: bytes, timestamp_ms: int = NOW_MS) -> Appended:
+async def append_durably(log: ManagedLedger, *values: bytes, timestamp_ms: int = NOW_MS) -> Pending:
     appended = append(log, *values, timestamp_ms=timestamp_ms)
-    if appended.durable is not None:
-        await appended.durable
+    if appended.done is not None:
+        await appended.done
     return appended
 
 

@@ -154,9 +154,7 @@ async def test_the_journal_holds_all_that_was_acknowledged(disk: type[RealDisk],
     await engine.start()
     log = await engine.open("t", LedgerPolicy(flush=Flush.always))
     for some in range(0, len(FRAMES), 6):
-        appended = [
-            log.append([frame], messages=1, timestamp_ms=0).durable for frame in FRAMES[some : some + 6]
-        ]
+        appended = [log.append([frame], messages=1, timestamp_ms=0).done for frame in FRAMES[some : some + 6]]
         for durable in appended:
             assert durable is not None
             await durable
@@ -176,8 +174,8 @@ async def test_closing_waits_for_what_the_kernel_writes(tmp_path: Path) -> None:
     engine = FilesEngine(tmp_path, MemoryStore(), RealDisk())
     await engine.start()
     log = await engine.open("t", LedgerPolicy(flush=Flush.always))
-    await log.append([b"first"], messages=1, timestamp_ms=0).durable  # type: ignore[misc]
-    durable = [log.append([frame], messages=1, timestamp_ms=0).durable for frame in FRAMES]
+    await log.append([b"first"], messages=1, timestamp_ms=0).done  # type: ignore[misc]
+    durable = [log.append([frame], messages=1, timestamp_ms=0).done for frame in FRAMES]
     await engine.close()
     assert all(each is not None and each.done() and each.exception() is None for each in durable)
 
@@ -189,7 +187,7 @@ async def test_a_write_that_the_kernel_could_not_do_ends_all_promises(tmp_path: 
     log = await engine.open("t", LedgerPolicy(flush=Flush.always))
     with pytest.raises(StorageFailed, match="only a restart can tell"):
         for _ in range(3):  # the first of a segment is written by a thread
-            durable = log.append([b"x"], messages=1, timestamp_ms=0).durable
+            durable = log.append([b"x"], messages=1, timestamp_ms=0).done
             assert durable is not None
             await durable
     with pytest.raises(StorageFailed, match="only a restart can tell"):

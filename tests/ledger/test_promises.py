@@ -94,8 +94,8 @@ async def test_a_lookup_by_time_gives_nothing_that_is_not_durable(slow: tuple[Fi
     await asyncio.sleep(0)
     assert await log.find_by_time(NOW_MS + 1000) is None
     disk.flushes.set()
-    assert later.durable is not None
-    await later.durable
+    assert later.done is not None
+    await later.done
     found = await log.find_by_time(NOW_MS + 1000)
     assert found is not None
     assert found.last_offset == 1

@@ -117,8 +117,8 @@ def test_what_recovery_reads_anew_has_no_known_times(tmp_path: Path) -> None:
         before = writer.index.min_timestamp if writer else UNKNOWN_TIME
         message = [kafka_message_head(NOW_MS, 1), batch(b"x")]
         appended = log.append(message, messages=1, timestamp_ms=NOW_MS, earliest_ms=NOW_MS)
-        assert appended.durable is not None
-        await appended.durable
+        assert appended.done is not None
+        await appended.done
         return before, log._writer.index.min_timestamp  # type: ignore[attr-defined]
 
     assert with_engine(tmp_path, earliest) == (UNKNOWN_TIME, NOW_MS)
@@ -155,8 +155,8 @@ def test_what_may_have_come_behind_the_last_point_is_no_reason_to_doubt(tmp_path
         path = index_path(data, log.ledgers()[-1].ledger_id)
         before = path.read_bytes()
         appended = append(log, b"older", timestamp_ms=NOW_MS - 5)
-        assert appended.durable is not None
-        await appended.durable
+        assert appended.done is not None
+        await appended.done
         return before
 
     before = with_engine(data, older)

@@ -269,8 +269,8 @@ class Producers(RuleBasedStateMachine):
         records = [Record(None, b"v", (), now_ms) for _ in range(count)]
         batch = encode_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=first)
         produced = self.partition.produce(await drafted(self.partition, memoryview(batch)))
-        if produced.durable is not None:
-            await produced.durable
+        if produced.done is not None:
+            await produced.done
         return produced
 
     @invariant()

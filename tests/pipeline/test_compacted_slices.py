@@ -34,8 +34,8 @@ async def test_what_lies_behind_a_compaction_that_ended_within_a_ledger_is_read_
         record = Record(b"%d" % (number % 45), b"%d" % number, (), NOW_MS)
         message = [kafka_message_head(NOW_MS, 1), encode_batch([record], base_offset=log.next_offset)]
         appended = log.append(message, messages=1, timestamp_ms=NOW_MS)
-        assert appended.durable is not None
-        await appended.durable
+        assert appended.done is not None
+        await appended.done
     assert (
         await log._compact_once(FEW_KEYS) is not None
     )  # and it is asked for no more: a kill, or a busy broker

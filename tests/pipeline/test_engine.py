@@ -53,8 +53,8 @@ async def append(log: ManagedLedger, count: int) -> list[tuple[object, ...]]:
         batch = bytearray(encode_batch(records, base_offset=log.next_offset, codec=Codec(number % 5)))
         parts = [kafka_message_head(NOW_MS, len(records)), bytes(batch)]
         appended = log.append(parts, messages=len(records), timestamp_ms=read_header(batch).max_timestamp)
-        if appended.durable is not None:
-            await appended.durable
+        if appended.done is not None:
+            await appended.done
         written += expected(bytes(batch))
     return written
 

@@ -29,8 +29,8 @@ async def test_retention_leaves_what_is_pinned(tmp_path: Path) -> None:
     log = await engine.open(NAME, POLICY)
     for _ in range(30):
         appended = log.append([b"\0\0\0\0", b"x"], messages=1, timestamp_ms=1)
-        if appended.durable is not None:
-            await appended.durable
+        if appended.done is not None:
+            await appended.done
     while not all(ledger.sealed for ledger in log.ledgers()[:-1]):  # noqa: ASYNC110  (the engine seals behind us)
         await asyncio.sleep(0.01)
     pin = Pin(tmp_path, {NAME: 12, "public/default/persistent/other": 0})

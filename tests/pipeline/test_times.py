@@ -63,8 +63,8 @@ async def append(
         timestamp_ms=header.max_timestamp if published is None else published,
         earliest_ms=earliest_ms if known and published is None else UNKNOWN_TIME,
     )  # fmt: skip
-    if appended.durable is not None:
-        await appended.durable
+    if appended.done is not None:
+        await appended.done
     return [(base + number, time if stamp is None else stamp) for number, time in enumerate(times)]
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 import pytest
 
 from magnetar.broker.names import TopicName
 from magnetar.broker.topic import Topic
-from magnetar.ledger.errors import StorageFailed
+from magnetar.ledger.errors import StorageFailed, StorageFull
 from magnetar.ledger.memory import MemoryEngine
-from magnetar.ledger.port import CompactionRules, Flush, LedgerPolicy, Position
+from magnetar.ledger.port import CompactionRules, Done, Flush, LedgerPolicy, Pending, Position
 from magnetar.metadata import MemoryStore
 from magnetar.pulsar.deduplication import Deduplication
 from magnetar.pulsar.dispatch.deliveries import Conversions
@@ -49,8 +50,7 @@ class House:
         for number in range(first, last):
             message = entry(b"v", producer_name=producer, sequence_id=number, partition_key="k")
             appended = self.log.append((message,), messages=1, timestamp_ms=1000)
-            dedup.note(producer, number)
-            dedup.stored(appended.position, producer, number)
+            dedup.note(appended, producer, number)
 
     async def after_a_crash(self) -> dict[str, int]:
         found = Deduplication(self.log, self.store, lambda: 1000)
@@ -121,13 +121,42 @@ async def test_what_failed_may_be_sent_again(house: House) -> None:
     house.send("a", 0, 5)
     dedup = house.topic.dedup
     assert dedup is not None
-    dedup.note("a", 5)
-    dedup.note("b", 0)
-    assert dedup.is_repeated("a", 5)
-    dedup.failed("a")
-    dedup.failed("b")
-    assert [dedup.is_repeated("a", number) for number in (4, 5)] == [True, False]
+    kept, lost = Done(), Done()
+    dedup.note(Pending(5, kept, Position(0, 5)), "a", 5)
+    dedup.note(Pending(6, lost), "b", 0)
+    dedup.note(Pending(7, lost), "a", 6)
+    dedup.note(Pending(8, lost), "a", 7)
+    assert dedup.is_repeated("a", 7)
+    dedup.take_back(6)
+    lost.settle(StorageFull("no room"))
+    assert [dedup.is_repeated("a", number) for number in (5, 6)] == [True, False], "5 is still on its way"
     assert not dedup.is_repeated("b", 0)
+    kept.settle()
+    await asyncio.sleep(0)
+    assert [dedup.is_repeated("a", number) for number in (5, 6)] == [True, False]
+
+
+async def test_what_failed_is_taken_back_in_any_case(house: House) -> None:
+    house.send("a", 0, 5)
+    dedup, lost = house.topic.dedup, Done()
+    assert dedup is not None
+    dedup.note(Pending(5, lost), "a", 5)
+    lost.settle(StorageFull("no room"))
+    await asyncio.sleep(0)
+    assert [dedup.is_repeated("a", number) for number in (4, 5)] == [True, False]
+
+
+async def test_sequence_ids_are_kept_in_the_order_of_the_log(house: House) -> None:
+    """Otherwise what is kept would tell that entries were counted whose numbers it lacks."""
+    house.send("a", 0, 5)
+    dedup, first, second = house.topic.dedup, Done(), Done()
+    assert dedup is not None
+    dedup.note(Pending(5, first, Position(9, 0)), "a", 5)
+    dedup.note(Pending(6, second, Position(9, 1)), "b", 0)
+    second.settle()
+    await asyncio.sleep(0)
+    dedup.save()
+    assert await house.after_a_crash() == {"a": 4, "b": -1}
 
 
 async def test_only_what_is_durable_is_kept(house: House) -> None:
@@ -135,8 +164,8 @@ async def test_only_what_is_durable_is_kept(house: House) -> None:
     house.send("a", 0, 5)
     dedup = house.topic.dedup
     assert dedup is not None
-    dedup.note("a", 9)
-    dedup.note("b", 3)
+    dedup.note(Pending(5, Done()), "a", 9)
+    dedup.note(Pending(6, Done()), "b", 3)
     house.topic.save()
     assert await house.after_a_crash() == {"a": 4, "b": -1}
 
@@ -146,8 +175,8 @@ async def test_entries_that_were_counted_and_are_lost_count_no_more(house: House
     house.send("a", 0, 5)
     dedup, last = house.topic.dedup, house.log.ledgers()[-1].ledger_id
     assert dedup is not None
-    dedup.stored(Position(last, 40), "a", 40)
-    dedup.stored(Position(last, 41), "b", 7)
+    dedup.note(Pending(40, None, Position(last, 40)), "a", 40)
+    dedup.note(Pending(41, None, Position(last, 41)), "b", 7)
     dedup.save()
     assert await house.after_a_crash() == {"a": 4, "b": -1}
 

@@ -78,7 +78,7 @@ async def both(tmp_path: Path) -> AsyncIterator[Both]:
         topics = PulsarTopics(house.services.broker, lambda: 1000)
         topic = await topics.open(partition.topic, 0)
         for number in range(5):
-            durable = topic.log.append((entry(b"%d" % number),), messages=1, timestamp_ms=1).durable
+            durable = topic.log.append((entry(b"%d" % number),), messages=1, timestamp_ms=1).done
             if durable is not None:
                 await durable
         yield Both(house, topics, topic)
@@ -182,7 +182,7 @@ async def test_a_group_commits_inside_a_batch_of_very_many_messages(both: Both) 
     """Where it is within a million messages takes a bit for each of them, and nothing beyond."""
     messages = 1 << 20
     body = entry(b"x", num_messages_in_batch=messages)
-    durable = both.topic.log.append((body,), messages=messages, timestamp_ms=1).durable
+    durable = both.topic.log.append((body,), messages=messages, timestamp_ms=1).done
     if durable is not None:
         await durable
     inside = 5 + messages // 2

@@ -61,7 +61,7 @@ class Street:
         return self.looks
 
     async def write(self, topic: PulsarTopic) -> None:
-        durable = topic.log.append((entry(b"x"),), messages=1, timestamp_ms=self.now_ms).durable
+        durable = topic.log.append((entry(b"x"),), messages=1, timestamp_ms=self.now_ms).done
         if durable is not None:
             await durable
 

@@ -41,7 +41,7 @@ class Acknowledged:
         wanted = Wanted("s", SubType.Shared, start=Start.earliest)
         self.subscription: Subscription = await self.topic.subscription(wanted)
         for number in range(4):
-            durable = self.topic.log.append((entry(b"%d" % number),), messages=1, timestamp_ms=1).durable
+            durable = self.topic.log.append((entry(b"%d" % number),), messages=1, timestamp_ms=1).done
             if durable is not None:
                 await durable
         ledger = self.topic.log.ledgers()[-1].ledger_id

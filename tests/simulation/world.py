@@ -15,7 +15,7 @@ from typing import Any
 
 from magnetar.ledger.errors import LedgerClosed, StorageFailed, StorageFull
 from magnetar.ledger.files.engine import FilesEngine
-from magnetar.ledger.port import Appended, Flush, LedgerPolicy, ManagedLedger
+from magnetar.ledger.port import Flush, Gathered, LedgerPolicy, ManagedLedger, Pending, TakenBack
 from tests.ledger.entries import NOW_MS, append, batch, payload
 from tests.simulation.disk import Crashed, SimulatedDisk, SimulatedMetadata
 from tests.simulation.loop import SimulatedThreads, VirtualLoop
@@ -53,6 +53,8 @@ class World:
         self.engine: FilesEngine
         self.logs: dict[str, ManagedLedger]
         self.written = 0
+        self.taken_back: dict[str, int] = {}
+        """By log, from where on what was gathered was taken back."""
 
     def run(self) -> None:
         """Live several lives. Raises ``AssertionError`` where a promise was broken."""
@@ -129,9 +131,9 @@ class World:
     async def _append_in_a_turn(self) -> None:
         """Append to some logs before anything is written; the disk may fill up, or get room again, at any time."""
         before = {name: model.end for name, model in self.models.items()}
-        given: list[tuple[str, tuple[int, bytes], int, Appended]] = []
-        self.engine.begin_turn()
-        try:
+        given: list[tuple[str, tuple[int, bytes], int, Pending]] = []
+        self.taken_back = taken_back = {}
+        with self.engine.gathering():
             for _ in range(self.dice.choice((1, 3, 12))):
                 name, log = self.dice.choice(list(self.logs.items()))
                 values = self._values()
@@ -151,14 +153,13 @@ class World:
                 given.append((name, entry, end, appended))
                 if self.dice.random() < 0.05:
                     await self._disk_space()
-        finally:
-            refused = self.engine.end_turn()
         for name, model in self.models.items():
             model.end = before[name]
         for name, entry, end, appended in given:
             model, log = self.models[name], self.logs[name]
-            if log in refused and entry[0] >= refused[log].offset:
+            if name in taken_back and entry[0] >= taken_back[name]:
                 model.entries.remove(entry)
+                assert isinstance(_failure(appended), StorageFull | StorageFailed)
             else:
                 model.end = end
                 self._expect(model, appended, end)
@@ -170,9 +171,10 @@ class World:
         size = self.dice.choice(SIZES)
         return [b"%d." % self.written + b"v" * self.dice.randrange(size)] * self.dice.choice((1, 1, 2, 5))
 
-    def _expect(self, model: Model, appended: Appended, end: int) -> None:
+    def _expect(self, model: Model, appended: Pending, end: int) -> None:
         model.survives_kill = max(model.survives_kill, end)
-        if appended.durable is None:
+        if appended.done is None or isinstance(appended.done, Gathered):
+            assert _failure(appended) is None
             model.lazy = True
             return
 
@@ -180,7 +182,7 @@ class World:
             if not self.disk.crashed and not durable.cancelled() and durable.exception() is None:
                 model.survives_power_loss = max(model.survives_power_loss, end)
 
-        appended.durable.add_done_callback(done)
+        appended.done.add_done_callback(done)
 
     async def _wait(self) -> None:
         await asyncio.sleep(self.dice.choice((0, 0.0001, 0.001, 0.05, 2)))
@@ -274,6 +276,12 @@ class World:
             return
         await self._check(name, log)
         log.take_snapshot = lambda: b"%d" % log.next_offset
+
+        def taken_back(what: TakenBack) -> None:
+            assert log.next_offset == what.offset
+            self.taken_back[name] = what.offset
+
+        log.on_taken_back.append(taken_back)
         self.logs[name] = log
         model.lazy = policy.flush is not Flush.always
 
@@ -331,6 +339,11 @@ class World:
 
     def _clock(self) -> int:
         return NOW_MS + int(self.loop.time() * 1000)
+
+
+def _failure(appended: Pending) -> BaseException | None:
+    """Return why an append was taken back that is known to be written or not."""
+    return None if appended.done is None else appended.done.exception()
 
 
 def _base_of(data: bytes, last_offset: int) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -29,7 +29,6 @@ from magnetar.kafka.handlers.api_versions import unsupported_version
 from magnetar.kafka.login import AuthenticationRequired, Login
 from magnetar.kafka.pace import MOST_SECONDS
 from magnetar.kafka.tenancy import Home
-from magnetar.ledger.port import ManagedLedger, Refused
 from magnetar.records.compression import Buffer
 from magnetar.wire.kafka.frames import FrameReader
 from magnetar.wire.kafka.header import (
@@ -60,7 +59,7 @@ _log = logging.getLogger("magnetar.kafka")
 class Answer:
     """The place of one request in the order of answers; ``parts`` are there once it is answered."""
 
-    __slots__ = ("begun", "context", "encoded", "header", "is_done", "parts", "response", "size", "translate")
+    __slots__ = ("begun", "context", "encoded", "header", "parts", "size", "translate")
 
     def __init__(self, header: RequestHeader, size: int, context: RequestContext | None) -> None:
         self.header = header
@@ -68,8 +67,6 @@ class Answer:
         self.size = size
         self.parts: Sequence[Buffer] | None = None
         self.encoded: bytes | None = None  # the response, where a thread wrote it down
-        self.is_done = False  # ``response`` is there, and waits for the end of the turn
-        self.response: Any = None
         self.begun: Eager | asyncio.Task[None] | None = None
         self.translate: Callable[[Any], None] | None = None
 
@@ -114,7 +111,6 @@ class Conversation:
         self._short = False  # a request with many rows waits for room
         self._beginning = False
         self._catching_up = False
-        self._turn: list[Answer] = []  # to Produce, begun in this turn
         self._ready: list[Buffer] = []  # answers, in parts, that go out together
         self._ready_bytes = 0
         self._yields_at = 0.0
@@ -133,8 +129,7 @@ class Conversation:
 
     def go_on(self) -> None:
         """Take up whole requests as far as order and the client's appetite for answers allow."""
-        if self._services.broker.engine.in_turn:
-            self._go_on_soon()
+        if self._beginning:
             return
         self._beginning = True
         self._short = False
@@ -158,9 +153,8 @@ class Conversation:
 
     def _begin_some(self) -> bool:
         """Take up requests as long as what they append can be written together; tell whether more can begin now."""
-        engine, frames = self._services.broker.engine, self._frames
-        engine.begin_turn()
-        try:
+        frames = self._frames
+        with self._services.broker.engine.gathering():
             while self._may_begin():
                 frame = frames.next_frame()
                 if frame is None:
@@ -170,23 +164,7 @@ class Conversation:
                     perf_counter() > self._yields_at or self._ready_bytes > MOST_READY_BYTES
                 ):
                     return False
-        finally:
-            self._written(engine.end_turn())
         return frames.waiting > 0 and self._may_begin()
-
-    def _written(self, refused: Mapping[ManagedLedger, Refused]) -> None:
-        """Answer the requests of a turn: what they appended is written now, but to logs that did not take it."""
-        turn, self._turn = self._turn, []
-        for answer in turn:
-            context = answer.context
-            try:
-                if refused and context is not None and context.taken_back is not None:
-                    context.taken_back(refused)
-            except ConnectionAbortedError as error:
-                self.refuse(str(error))
-            if answer.is_done:
-                self._answer(answer, answer.response, None)
-                answer.response = None
 
     def pause(self) -> None:
         """Begin nothing new: the client does not take its answers."""
@@ -297,7 +275,7 @@ class Conversation:
             with uncollected():
                 request = await asyncio.get_running_loop().run_in_executor(None, self._inward, route, decode)
             if self._gone and route.asks:
-                self._answer(answer, None, None)
+                self._answered(answer, None, None)
             elif not self._ended:
                 self._serve(answer, context, route, request, apart=True)
         except Exception as error:
@@ -320,8 +298,6 @@ class Conversation:
         if (home := self._home) is not None:
             answer.translate = lambda response: home.outward(route.handler, response)
         coroutine = handler(request, context)
-        if route.api_key == PRODUCE and not apart:
-            self._turn.append(answer)
         if route.api_key in (PRODUCE, FETCH) and not apart:
             answer.begun = Eager(coroutine, lambda response, error: self._answered(answer, response, error))
         else:
@@ -389,12 +365,6 @@ class Conversation:
             answer.translate(response)
 
     def _answered(self, answer: Answer, response: Any, error: BaseException | None) -> None:
-        if answer.begun is None and error is None and answer.header.api_key == PRODUCE:
-            answer.response, answer.is_done = response, True
-        else:
-            self._answer(answer, response, error)
-
-    def _answer(self, answer: Answer, response: Any, error: BaseException | None) -> None:
         if self._ended:
             return  # what it held was given back when the conversation ended
         self._hold(-answer.size)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,6 @@ from magnetar.kafka.pace import SharedTurn
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
 from magnetar.kafka.wakeups import Wakeups
-from magnetar.ledger.port import ManagedLedger, Refused
 
 if TYPE_CHECKING:
     from magnetar.kafka.coordinators.groups import GroupCoordinator
@@ -65,8 +63,6 @@ class RequestContext:
     """The same for all requests of a connection."""
     account: Account | None = None
     """What the connection makes the broker keep; None where there is no connection."""
-    taken_back: Callable[[Mapping[ManagedLedger, Refused]], None] | None = None
-    """Told if logs did not take what the request appended in the turn in which it began."""
     placed: bool = False
     """Set by Produce once all its batches have their place in the logs: then the next request may begin."""
 

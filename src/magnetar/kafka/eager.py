@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from magnetar.kafka.wakeups import Bell
+from magnetar.ledger.port import when_done
 
 
 class Eager:
@@ -50,7 +51,7 @@ class Eager:
                 if isinstance(waited, Bell):
                     waited.step = self._step
                 else:
-                    waited.add_done_callback(self._step)
+                    when_done(waited, self._step)
 
     def _end(self, result: Any, error: BaseException | None) -> None:
         # Who waits for us holds us, and we hold him: let go, or MB of answers wait for the garbage collector.

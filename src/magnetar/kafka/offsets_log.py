@@ -40,9 +40,9 @@ class LedgerOffsetsLog:
         """Keep one record batch; durable by the flush policy when this returns."""
         log = await self._get(partition)
         view = memoryview(batch)
-        base_offset, durable = log.append(view, read_header(view), wall_clock_ms())
-        if durable is not None:
-            await durable
+        base_offset, done = log.append(view, read_header(view), wall_clock_ms())
+        if done is not None:
+            await done
         return base_offset
 
     async def replay(self, partition: int) -> AsyncIterator[memoryview]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from magnetar.ledger.errors import LedgerError
 from magnetar.records.batch import UNKNOWN_TIME
@@ -31,16 +32,75 @@ class Position(NamedTuple):
     entry_id: int
 
 
-class Appended(NamedTuple):
-    """What became of an append. ``durable`` is None if the flush policy is already met, else it tells when."""
-
-    position: Position
-    base_offset: int
-    durable: asyncio.Future[None] | None
+NOWHERE = Position(-1, -1)
 
 
-class Refused(NamedTuple):
-    """What storage said at the end of a turn: all that was appended from ``offset`` on was taken back."""
+class Pending:
+    """One entry on its way: where it will stand is known, and what becomes of it as soon as ``done`` is.
+
+    ``done`` is None if the flush policy is met already. Otherwise it tells when that is so, or fails with the
+    ``LedgerError`` for which the entry was taken back. Many may wait for the same one, so nobody may cancel it.
+    ``position`` is where the entry lies; before ``done`` nobody may count on it.
+    """
+
+    __slots__ = ("base_offset", "done", "position")
+
+    def __init__(
+        self, base_offset: int, done: asyncio.Future[None] | None, position: Position = NOWHERE
+    ) -> None:
+        self.base_offset = base_offset
+        self.done = done
+        self.position = position
+
+    async def settled(self) -> Position:
+        """Wait until the flush policy is met, and return where the entry lies; raise why it was taken back."""
+        if self.done is not None:
+            await self.done
+        return self.position
+
+
+class Done(asyncio.Future[None]):
+    """Tells what became of appends. Many wait for the same one, so none of them may cancel it for the others."""
+
+    def cancel(self, msg: object = None) -> bool:
+        return False
+
+    def settle(self, error: BaseException | None = None) -> None:
+        """Say that they are kept, or why they are not, unless that was said before."""
+        if self.done():
+            return
+        if error is None:
+            self.set_result(None)
+        else:
+            self.set_exception(error)
+            self.exception()  # whoever still waits sees it; nobody has to
+
+
+class Gathered(Done):
+    """Tells what became of appends that needed only to be written: at the end of a `gathering`, not a turn later."""
+
+    def __init__(self) -> None:
+        super().__init__(loop=asyncio.get_running_loop())
+        self.steps: list[Callable[[object], None]] = []
+
+    def settle(self, error: BaseException | None = None) -> None:
+        """Have those go on at once that asked for it by `when_done`."""
+        super().settle(error)
+        steps, self.steps = self.steps, []
+        for step in steps:
+            step(self)
+
+
+def when_done(done: asyncio.Future[None], step: Callable[[Any], None]) -> None:
+    """Have ``step(done)`` called as soon as it is known what became of an append."""
+    if isinstance(done, Gathered) and not done.done():
+        done.steps.append(step)
+    else:
+        done.add_done_callback(step)
+
+
+class TakenBack(NamedTuple):
+    """Why all that was appended from ``offset`` on is not in the log, nor will be: its offsets are given again."""
 
     offset: int
     error: LedgerError
@@ -177,8 +237,11 @@ class ManagedLedger(ABC):
     """The newest snapshot that the log's owner had kept and that still counts."""
     on_visible: Callable[[], None] | None
     """Called after ``visible_offset`` or ``first_offset`` moved."""
-    on_taken_back: Callable[[Refused], None] | None
-    """Called when storage did not take what was appended in a turn: its offsets will be given again."""
+    on_taken_back: list[Callable[[TakenBack], None]]
+    """Called when storage did not keep what was appended, before the futures of those appends fail.
+
+    That may be at any time after they were placed. ``next_offset`` has gone back by then, and the log goes on.
+    """
     watchers: list[Callable[[], None]]
     """Called then too: a log has one owner, and others may read along."""
     on_closed: list[Callable[[LedgerError], None]]
@@ -204,13 +267,13 @@ class ManagedLedger(ABC):
         messages: int,
         timestamp_ms: int,
         earliest_ms: int = UNKNOWN_TIME,
-    ) -> Appended:
-        """Write one entry of so many messages, the latest of ``timestamp_ms``; offsets are given here.
+    ) -> Pending:
+        """Place one entry of so many messages, the latest of ``timestamp_ms``, at the log's end; it waits for nothing.
 
         No message is earlier than ``earliest_ms``, which only helps to find them by time; `UNKNOWN_TIME` if whoever
-        appends does not know. ``message`` is all that follows the broker's entry metadata. Raises ``StorageFull`` with
-        nothing written, ``StorageFailed`` or ``LedgerClosed``. In a turn, whether storage took it may be known only
-        when that ends: see `LedgerEngine.begin_turn`.
+        appends does not know. ``message`` is all that follows the broker's entry metadata; it may lie in memory that
+        is used again as soon as this returns or, within a `LedgerEngine.gathering`, as soon as that has ended. Raises
+        ``LedgerError`` with nothing placed. What was placed may still be taken back, and all behind it: see `Pending`.
         """
 
     @abstractmethod
@@ -314,19 +377,13 @@ class LedgerEngine(ABC):
         self.on_failed: Callable[[LedgerError], None] = lambda error: None
         """Called once, when that becomes so."""
 
-    in_turn: bool
-    """Whether a turn is under way."""
+    def gathering(self) -> AbstractContextManager[None]:
+        """Gather what is appended within: an engine may write all of it at the end, a log's entries at once.
 
-    @abstractmethod
-    def begin_turn(self) -> None:
-        """Gather what is appended until `end_turn`: one write for each log.
-
-        The event loop must not go on between, and one turn not begin within another. Nothing of it is visible before.
+        The event loop must not go on within. Nothing of it is visible before the end. What is within another is part
+        of that. An engine that has nothing to spare by it does nothing.
         """
-
-    @abstractmethod
-    def end_turn(self) -> Mapping[ManagedLedger, Refused]:
-        """Write what was gathered, and give the logs that did not take all of it."""
+        return nullcontext()
 
     @abstractmethod
     async def open(self, name: str, policy: LedgerPolicy) -> ManagedLedger:

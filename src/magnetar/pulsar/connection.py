@@ -11,10 +11,11 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from magnetar.broker.auth.authorization import Access
 from magnetar.broker.listeners import Listener
+from magnetar.ledger.port import when_done
 from magnetar.pulsar.dispatch.base import AnySubscription
 from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.errors import BadCommand, PulsarError, code_for
@@ -60,22 +61,14 @@ class Consuming:
         self.topic = topic
 
 
-class Receipt:
-    """What a producer is told once an append is durable; ``frame`` is None if it is told nothing."""
+class Receipt(NamedTuple):
+    """What a producer is told of a message: ``frame`` gives it once ``done`` tells what became of it (None: it has).
 
-    __slots__ = ("durable", "failed", "frame", "then")
+    It is given the error for which the message was not kept; what it says of the message's place is known only then.
+    """
 
-    def __init__(
-        self,
-        durable: asyncio.Future[None] | None,
-        frame: bytes,
-        failed: Callable[[BaseException], bytes],
-        then: Callable[[bool], None] | None,
-    ) -> None:
-        self.durable = durable
-        self.frame = frame
-        self.failed = failed
-        self.then = then
+    done: asyncio.Future[None] | None
+    frame: Callable[[BaseException | None], bytes]
 
 
 class Connection:
@@ -240,26 +233,22 @@ class Connection:
 
     def receipt(self, receipt: Receipt) -> None:
         """Tell a producer, in its turn, what became of an append."""
-        last = self._receipts[-1].durable if self._receipts else None
+        last = self._receipts[-1].done if self._receipts else None
         self._receipts.append(receipt)
-        durable = receipt.durable
-        if durable is None or durable.done():
+        done = receipt.done
+        if done is None or done.done():
             self._settle()
-        elif durable is not last:
-            durable.add_done_callback(lambda _: self._settle())
+        elif done is not last:
+            when_done(done, self._settle)
 
-    def _settle(self) -> None:
+    def _settle(self, _: object = None) -> None:
         receipts = self._receipts
         while receipts:
-            first = receipts[0]
-            durable = first.durable
-            if durable is not None and not durable.done():
+            done = receipts[0].done
+            if done is not None and not done.done():
                 break
-            receipts.popleft()
-            error = None if durable is None else durable.exception()
-            if first.then is not None:
-                first.then(error is None)
-            self.send(first.frame if error is None else first.failed(error))
+            _, frame = receipts.popleft()
+            self.send(frame(None if done is None else done.exception()))
         self._went_on()
 
     @property

@@ -9,12 +9,13 @@ again.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from google.protobuf.message import DecodeError
 
 from magnetar.ledger.cursor_info import CursorInfo, cursor_path, encode_cursor
-from magnetar.ledger.port import ManagedLedger, Position
+from magnetar.ledger.port import ManagedLedger, Pending, Position, when_done
 from magnetar.ledger.protobuf import fields, message, number, signed
 from magnetar.metadata import MetadataStore
 from magnetar.wire.pulsar.pulsar_pb2 import MessageMetadata
@@ -34,6 +35,7 @@ class Deduplication:
         self._store = store
         self._clock = clock
         self._pushed: dict[str, int] = {}  # appended, and maybe not durable yet
+        self._in_flight: deque[tuple[Pending, str, int]] = deque()  # those that are not, in the log's order
         self._durable: dict[str, int] = {}
         self._since = 0
         self._last: Position | None = None
@@ -66,7 +68,9 @@ class Deduplication:
         except DecodeError:
             return
         if metadata.num_chunks_from_msg <= 1 or metadata.chunk_id == metadata.num_chunks_from_msg - 1:
-            self.note(metadata.producer_name, max(metadata.sequence_id, metadata.highest_sequence_id))
+            _raise(
+                self._pushed, metadata.producer_name, max(metadata.sequence_id, metadata.highest_sequence_id)
+            )
 
     def last_sequence_id(self, producer: str) -> int:
         """Give the highest sequence id stored of a producer, -1 for none."""
@@ -76,21 +80,45 @@ class Deduplication:
         """Whether this was appended before; it may not be durable yet."""
         return highest_sequence_id <= self._pushed.get(producer, -1)
 
-    def note(self, producer: str, highest_sequence_id: int) -> None:
-        """Remember what was appended."""
-        _raise(self._pushed, producer, highest_sequence_id)
+    def note(self, pending: Pending, producer: str, highest_sequence_id: int) -> None:
+        """Remember what was appended; once it is durable that is kept now and then. An id of -1 tells nothing."""
+        if highest_sequence_id >= 0:
+            _raise(self._pushed, producer, highest_sequence_id)
+        self._in_flight.append((pending, producer, highest_sequence_id))
+        if pending.done is None:
+            self._settle()
+        else:
+            when_done(pending.done, self._settle)
 
-    def stored(self, position: Position, producer: str, highest_sequence_id: int) -> None:
-        """An entry is durable; now and then keep what is known."""
-        self._last = position
-        _raise(self._durable, producer, highest_sequence_id)
-        self._since += 1
-        if self._since >= _ENTRIES_BETWEEN_SNAPSHOTS:
-            self.save()
+    def _settle(self, _: object = None) -> None:
+        """Count what is durable: in the log's order, or what is kept would tell of entries that were not counted."""
+        in_flight = self._in_flight
+        while in_flight:
+            pending, producer, highest_sequence_id = in_flight[0]
+            if pending.done is not None:
+                if not pending.done.done():
+                    return
+                if pending.done.exception() is not None:
+                    self.take_back(pending.base_offset)
+                    return
+            in_flight.popleft()
+            self._last = pending.position
+            if highest_sequence_id >= 0:
+                _raise(self._durable, producer, highest_sequence_id)
+            self._since += 1
+            if self._since >= _ENTRIES_BETWEEN_SNAPSHOTS:
+                self.save()
 
-    def failed(self, producer: str) -> None:
-        """What was appended was not kept."""
-        self._pushed[producer] = self._durable.get(producer, -1)
+    def take_back(self, offset: int) -> None:
+        """What was appended from ``offset`` on was not kept."""
+        forgotten = set()
+        while self._in_flight and self._in_flight[-1][0].base_offset >= offset:
+            forgotten.add(self._in_flight.pop()[1])
+        for producer in forgotten:
+            self._pushed[producer] = self._durable.get(producer, -1)
+        for _, producer, highest_sequence_id in self._in_flight:
+            if producer in forgotten and highest_sequence_id >= 0:
+                _raise(self._pushed, producer, highest_sequence_id)
 
     def save(self) -> None:
         """Keep what is known, and up to where."""

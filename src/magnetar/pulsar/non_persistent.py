@@ -17,7 +17,7 @@ from magnetar.broker.limits import Limits
 from magnetar.broker.names import TopicName
 from magnetar.broker.slices import sliced
 from magnetar.broker.topic import Topic
-from magnetar.ledger.port import Appended, Position
+from magnetar.ledger.port import Position
 from magnetar.metadata import MetadataCorrupt
 from magnetar.pulsar.dispatch.base import AnySubscription
 from magnetar.pulsar.dispatch.deliveries import Delivery
@@ -33,7 +33,7 @@ from magnetar.wire.pulsar.pulsar_pb2 import MessageMetadata
 
 _ROOT = "/admin/partitioned-topics"
 _IDLE_MS = 60_000
-_NOWHERE = Position(0, 0)
+PLACE = Position(0, 0)
 """The id that Pulsar gives to all messages of these topics."""
 
 
@@ -41,7 +41,7 @@ class NonPersistentTopic:
     """One partition; ``partition`` is -1 where the topic has but one."""
 
     dedup = None
-    last_durable = None
+    last_done = None
 
     def __init__(self, topic: Topic, index: int, policies: Limits, clock: Callable[[], int]) -> None:
         self.topic = topic
@@ -72,7 +72,7 @@ class NonPersistentTopic:
 
     # -- producing
 
-    def publish(self, producer: Producer, sent: Sent, metadata: MessageMetadata) -> Appended:
+    def publish(self, producer: Producer, sent: Sent, metadata: MessageMetadata) -> None:
         """Send on what a producer sent, to all subscriptions."""
         producer.messages += sent.messages
         producer.bytes += len(sent.framed)
@@ -81,10 +81,9 @@ class NonPersistentTopic:
         self.bytes_in += len(sent.framed)
         if self.subscriptions:
             body = bytes(sent.framed)  # the memory it came in is used again
-            delivery = Delivery(_NOWHERE, 0, sent.messages, body, metadata, False)
+            delivery = Delivery(PLACE, 0, sent.messages, body, metadata, False)
             for subscription in self.subscriptions.values():
                 subscription.dispatch(delivery)
-        return Appended(_NOWHERE, 0, None)
 
     # -- subscribing
 

@@ -127,21 +127,15 @@ class PulsarSocket(asyncio.BufferedProtocol):
 
     def _go_on(self) -> None:
         """Take up whole frames, as long as it may; see whether to read on."""
-        connection, frames, time = self.connection, self._frames, self._loop.time
-        until = time() + _TURN_S
+        connection = self.connection
         try:
-            for _ in range(_FRAMES_PER_TURN):
-                if self._is_held_up():
-                    break
-                frame = frames.next_frame()
-                if frame is None:
-                    self._read(self._count().may_take_more())
-                    return
-                connection.receive(frame)
-                if time() > until:
-                    break
+            with self._server.services.broker.engine.gathering():
+                is_all = self._take_up()
         except BadFrame as error:
             connection.refuse(str(error))
+            return
+        if is_all:
+            self._read(self._count().may_take_more())
             return
         self._count()
         self._read(False)
@@ -149,6 +143,21 @@ class PulsarSocket(asyncio.BufferedProtocol):
             self._go_on_after(wait_s)
         elif not self._is_held_up():
             self._went_on()
+
+    def _take_up(self) -> bool:
+        """Take up whole frames, and return whether that is all there are."""
+        connection, frames, time = self.connection, self._frames, self._loop.time
+        until = time() + _TURN_S
+        for _ in range(_FRAMES_PER_TURN):
+            if self._is_held_up():
+                return False
+            frame = frames.next_frame()
+            if frame is None:
+                return True
+            connection.receive(frame)
+            if time() > until:
+                return False
+        return False
 
     def _is_held_up(self) -> bool:
         connection = self.connection

@@ -11,7 +11,7 @@ from magnetar.broker.limits import Limits as TopicLimits
 from magnetar.broker.limits import Persistence
 from magnetar.broker.topic import Topic
 from magnetar.ledger.cursor import Cursor, Cursors, Start
-from magnetar.ledger.port import Appended, ManagedLedger, Position
+from magnetar.ledger.port import ManagedLedger, Pending, Position, TakenBack
 from magnetar.metadata import MetadataStore
 from magnetar.pulsar.deduplication import CURSOR as DEDUPLICATION_CURSOR
 from magnetar.pulsar.deduplication import Deduplication
@@ -61,8 +61,8 @@ class PulsarTopic:
         self.subscriptions: dict[str, Subscription] = {}
         self.is_groups: Callable[[str], bool] = lambda name: False
         """Whether a subscription is a Kafka group's alone."""
-        self.last_durable: asyncio.Future[None] | None = None
-        """When the last append is durable; None if it is at once."""
+        self.last_done: asyncio.Future[None] | None = None
+        """Tells when the last append is durable; None if it was at once."""
         self.has_chunks = False
         """Whether a message came in chunks since it was opened."""
         self.dedup = Deduplication(log, store, clock) if deduplicates else None
@@ -87,6 +87,7 @@ class PulsarTopic:
         self.producers.emptied = self.stir
         log.watchers.append(self._grown)
         log.letting_go.append(self._keep_sequence_ids)
+        log.on_taken_back.append(self._taken_back)
 
     def apply(self, policies: TopicLimits) -> None:
         """Have policies take effect."""
@@ -136,7 +137,7 @@ class PulsarTopic:
         return (
             self.cursors.unsaved
             or any(each.abandoned_ms is not None for each in self.subscriptions.values())
-            or (self.dedup is not None and self.last_durable is not None and not self.last_durable.done())
+            or (self.dedup is not None and self.last_done is not None and not self.last_done.done())
         )
 
     @property
@@ -175,20 +176,29 @@ class PulsarTopic:
 
     # -- producing
 
-    def publish(self, producer: Producer, sent: Sent) -> Appended:
-        """Store what a producer sent; raise ``LedgerError``."""
-        appended = self.log.append(
+    def publish(self, producer: Producer, sent: Sent) -> Pending:
+        """Append what a producer sent; raise ``LedgerError``."""
+        pending = self.log.append(
             (sent.framed,),
             messages=sent.messages,
             timestamp_ms=sent.timestamp_ms,
             earliest_ms=sent.earliest_ms,
         )
-        self.last_durable = appended.durable
+        self.last_done = pending.done
         if sent.metadata.is_chunk:
             self.has_chunks = True
         producer.messages += sent.messages
         producer.bytes += len(sent.framed)
-        return appended
+        return pending
+
+    def _taken_back(self, what: TakenBack) -> None:
+        """What producers sent was not kept: they connect again, and send it again in its order, as Pulsar has it.
+
+        None of what they sent behind it may be taken up before.
+        """
+        if self.dedup is not None:
+            self.dedup.take_back(what.offset)
+        self.producers.send_away(wake=False)
 
     def terminate(self) -> Position:
         """End the topic for good: producers are sent away and refused, consumers told when they have had everything."""
@@ -373,6 +383,7 @@ class PulsarTopic:
         with contextlib.suppress(ValueError):
             self.log.watchers.remove(self._grown)
             self.log.letting_go.remove(self._keep_sequence_ids)
+            self.log.on_taken_back.remove(self._taken_back)
         self.send_away(wake=False)
         for subscription in list(self.subscriptions.values()):
             subscription.close()

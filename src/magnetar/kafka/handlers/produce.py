@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -13,7 +11,6 @@ from magnetar.kafka.handlers.asked import find_partition
 from magnetar.kafka.pace import MOST_SECONDS, drained
 from magnetar.kafka.partitions.partition import Draft, Partition, RecordsRejected
 from magnetar.kafka.partitions.producers import ProducerRefused
-from magnetar.ledger.port import ManagedLedger, Refused
 from magnetar.records.batch import TRANSACTIONAL
 from magnetar.records.errors import InvalidRecord, UnsupportedCompression
 from magnetar.wire.kafka.errors import ErrorCode
@@ -61,8 +58,6 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
     if request.acks not in (0, 1, _ALL):
         return _refused(request, ErrorCode.INVALID_REQUIRED_ACKS)
     waiting: dict[asyncio.Future[None], list[PartitionProduceResponse]] = {}
-    stored: list[tuple[Partition, PartitionProduceResponse]] = []
-    context.taken_back = partial(_take_back, request, stored)
     topics = []
     failed = 0
     unexplained: dict[tuple[int, int], PartitionProduceResponse] = {}
@@ -92,18 +87,17 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
                     if partition is None:  # then no two of them differ but in this
                         rows[-1] = unexplained.setdefault((row.index, row.error_code), row)
                 continue
-            row.base_offset, row.log_append_time_ms, durable = produced
+            row.base_offset, row.log_append_time_ms, done = produced
             row.log_start_offset = partition.log.first_offset
-            stored.append((partition, row))
-            if durable is not None:
-                waiting.setdefault(durable, []).append(row)
+            if done is not None:
+                waiting.setdefault(done, []).append(row)
         topics.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
         )
     context.placed = True
-    for durable, rows in waiting.items():
+    for done, rows in waiting.items():
         try:
-            await durable
+            await done
         except Exception as error:
             for row in rows:
                 _fail(row, error)
@@ -147,20 +141,6 @@ def _fail(row: PartitionProduceResponse, error: BaseException, partition: Partit
             BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=why)
             for number, why in error.records
         ]
-
-
-def _take_back(
-    request: ProduceRequest,
-    stored: list[tuple[Partition, PartitionProduceResponse]],
-    refused: Mapping[ManagedLedger, Refused],
-) -> None:
-    """Say of what was produced in a turn that storage did not take it after all."""
-    for partition, row in stored:
-        said = refused.get(partition.log)
-        if said is not None and row.base_offset >= said.offset:
-            _fail(row, said.error)
-            if not request.acks:
-                raise ConnectionAbortedError(f"acks=0, and {partition.log.name} failed: {row.error_message}")
 
 
 def _check_unanswered(topics: list[TopicProduceResponse]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import struct
 from collections.abc import Callable, Coroutine, Sequence
@@ -26,7 +27,7 @@ from magnetar.kafka.partitions.producer_snapshot import Kept, SnapshotUnreadable
 from magnetar.kafka.partitions.producers import ProducerStates
 from magnetar.kafka.partitions.read_ahead import LEAST_BYTES, ReadAhead
 from magnetar.ledger.errors import LedgerError
-from magnetar.ledger.port import ManagedLedger, Refused
+from magnetar.ledger.port import ManagedLedger, TakenBack
 from magnetar.records.batch import (
     LOG_APPEND_TIME,
     NO_TIMESTAMP,
@@ -90,11 +91,11 @@ class InvalidTimestamp(RecordsRejected):
 
 
 class Produced(NamedTuple):
-    """What became of a batch. ``durable`` is None if it may be acknowledged at once."""
+    """Where a batch has its place, and what tells that it may be acknowledged: None if that is so at once."""
 
     base_offset: int
     log_append_time_ms: int
-    durable: asyncio.Future[None] | None
+    done: asyncio.Future[None] | None
 
 
 class Draft(NamedTuple):
@@ -127,7 +128,7 @@ class Partition:
         "_clock",
         "_conversions",
         "_frame_of",
-        "_last_durable",
+        "_last_done",
         "_refusal",
         "_waiting",
         "index",
@@ -157,13 +158,13 @@ class Partition:
         self._frame_of = frame_of
         self._chunked: ChunkedMessages | None = None
         self._waiting: set[Callable[[], None]] = set()
-        self._last_durable: asyncio.Future[None] | None = None
+        self._last_done: asyncio.Future[None] | None = None
         self._appended_ms = 0
         self._refusal: Refusal | None = None
         self.touched = True
         """Whether somebody asked for it lately; see ``Partitions.let_go``."""
         log.on_visible = self._ring
-        log.on_taken_back = self._taken_back
+        log.on_taken_back.append(self._taken_back)
 
     async def load(self) -> None:
         """Bring the producers' states up to the log's end: from the snapshot, then from the batches after it."""
@@ -272,7 +273,7 @@ class Partition:
         if draft.framed is not None:
             append_time = header.max_timestamp if config.log_append_time else NO_TIMESTAMP
             latest = header.max_timestamp if header.max_timestamp > 0 else now_ms
-            base_offset, durable = self._append((draft.framed,), header, latest, earliest_ms, now_ms)
+            base_offset, done = self._append((draft.framed,), header, latest, earliest_ms, now_ms)
         else:
             data = draft.data
             if config.log_append_time:
@@ -281,12 +282,12 @@ class Partition:
                 header = read_header(data)
             if config.compression_type != "producer":
                 data, header = self._recompressed(data, header)
-            base_offset, durable = self.append(
+            base_offset, done = self.append(
                 data, header, now_ms, earliest_ms=earliest_ms, mixed=draft.entry_format == MIXED_KAFKA
             )
         if header.producer_id >= 0:
             self.producers.add(header, base_offset)
-        return Produced(base_offset, append_time, durable)
+        return Produced(base_offset, append_time, done)
 
     def append(
         self,
@@ -308,7 +309,7 @@ class Partition:
         self, message: Sequence[Buffer], header: BatchHeader, timestamp_ms: int, earliest_ms: int, now_ms: int
     ) -> tuple[int, asyncio.Future[None] | None]:
         try:
-            _, base_offset, durable = self.log.append(
+            pending = self.log.append(
                 message,
                 messages=header.last_offset_delta + 1,
                 timestamp_ms=timestamp_ms,
@@ -319,30 +320,36 @@ class Partition:
             if header.producer_id >= 0:
                 self.producers.not_kept(header)
             raise
-        self._last_durable = durable
+        self._last_done = pending.done
         self._appended_ms = now_ms
         self._refusal = None
-        return base_offset, durable
+        return pending.base_offset, pending.done
 
     @property
     def refusal(self) -> Refusal | None:
         """What storage said to the last producer; None if it took what it was given."""
-        last = self._last_durable
+        last = self._last_done
         if self._refusal is None and last is not None and last.done() and not last.cancelled():
             error = last.exception()
             return None if error is None else Refusal(self._appended_ms, error)
         return self._refusal
 
-    def _taken_back(self, refused: Refused) -> None:
-        """Storage did not take batches after all."""
-        self.producers.take_back(refused.offset)
-        self._refusal = Refusal(self._clock(), refused.error)
+    def _taken_back(self, what: TakenBack) -> None:
+        """Storage did not keep batches after all."""
+        self.producers.take_back(what.offset)
+        self._refusal = Refusal(self._clock(), what.error)
+
+    def let_go_of_log(self) -> None:
+        """Hear of the log no more: it is closed, or another partition holds it."""
+        self.log.on_visible = None
+        with contextlib.suppress(ValueError):
+            self.log.on_taken_back.remove(self._taken_back)
 
     def _repeated(self, header: BatchHeader, kept: Kept) -> Produced:
         """A batch sent twice is acknowledged as the first one was, and not before it."""
         waits = kept.base_offset + header.last_offset_delta >= self.log.visible_offset
         append_time = kept.timestamp if self.topic.config.log_append_time else NO_TIMESTAMP
-        return Produced(kept.base_offset, append_time, self._last_durable if waits else None)
+        return Produced(kept.base_offset, append_time, self._last_done if waits else None)
 
     def _may_be_untimely(self, batch: Checked) -> bool:
         config, header, now_ms = self.topic.config, batch.header, self._clock()

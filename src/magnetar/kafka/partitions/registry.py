@@ -130,7 +130,7 @@ class Partitions:
             partition = self._open.pop((topic.kafka_name, index), None)
             self._open_by_id.pop((topic.topic_id, index), None)
             if partition is not None:
-                partition.log.on_visible = partition.log.on_taken_back = None
+                partition.let_go_of_log()
 
     def _changed(self, topic: Topic) -> None:
         policy = self._broker.ledger_policy(topic)
@@ -173,7 +173,7 @@ class Partitions:
                 still = self._open.get((name, partition.index)) is partition
                 if still and partition.is_idle and not partition.touched:
                     del self._open[name, partition.index], self._open_by_id[topic_id, partition.index]
-                    partition.log.on_visible = partition.log.on_taken_back = None
+                    partition.let_go_of_log()
                     logs.append(partition.log)
             await self._broker.engine.let_go(logs)
 

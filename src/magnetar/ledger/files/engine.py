@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from magnetar.ledger.disk import Disk
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.files.compacting import COMPACTING
 from magnetar.ledger.files.journal import Journal
-from magnetar.ledger.files.journal_rounds import Durable, Journaled, journaled, records_of
+from magnetar.ledger.files.journal_rounds import Journaled, journaled, records_of
 from magnetar.ledger.files.layout import HEADER_BYTES, encode_header, index_path, is_header, ledger_path
 from magnetar.ledger.files.ledger_file import LedgerFile, OpenFiles, as_storage_error
 from magnetar.ledger.files.managed import FilesManagedLedger, Words, metadata_failed
@@ -31,12 +31,12 @@ from magnetar.ledger.info import (
 )
 from magnetar.ledger.port import (
     AppendInterceptor,
+    Done,
     Flush,
     LedgerEngine,
     LedgerPolicy,
     LedgerSummary,
     ManagedLedger,
-    Refused,
     wall_clock_ms,
 )
 from magnetar.metadata.errors import MetadataError
@@ -54,6 +54,27 @@ def clean_use_of(metadata: MetadataStore) -> int:
     """Give up to which use nothing of the journal is needed any more."""
     stored = metadata.get(_STATE)
     return int(stored.value.decode().rpartition(" ")[2]) if stored else 0
+
+
+class _Gathering(AbstractContextManager[None]):
+    """See `LedgerEngine.gathering`. One for all: what begins within another ends with that."""
+
+    __slots__ = ("_engine", "depth")
+
+    def __init__(self, engine: FilesEngine) -> None:
+        self._engine = engine
+        self.depth = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *failed: object) -> None:
+        if self.depth > 1:
+            self.depth -= 1
+            return
+        self._engine.write_gathered()
+        self.depth = 0
+        self._engine.settle_gathered()
 
 
 class FilesEngine(LedgerEngine):
@@ -92,11 +113,11 @@ class FilesEngine(LedgerEngine):
         self._replayed: dict[int, int] = {}  # ledger id -> up to where the journal vouches for its file
         self._first_use = 1
         self._journal: Journal | None = None
-        self.in_turn = False
-        self.refused: dict[ManagedLedger, Refused] = {}
-        """The logs that could not be written to in this turn."""
-        self._gathering: list[FilesManagedLedger] = []
-        self._turn_durable: Durable | None = None
+        self._gathering = _Gathering(self)
+        self.refused: dict[ManagedLedger, LedgerError] = {}
+        """The logs that could not be written to within this gathering."""
+        self._gathered: list[FilesManagedLedger] = []
+        self._to_settle: list[tuple[Done, LedgerError | None]] = []
         self.one_compaction = asyncio.Lock()
         """Held by whoever compacts: their maps of keys shall not add up."""
 
@@ -217,36 +238,43 @@ class FilesEngine(LedgerEngine):
         self._managed[name] = managed
         return managed
 
-    def begin_turn(self) -> None:
-        assert not self.in_turn
-        self.in_turn = True
+    # -- gathering ---------------------------------------------------------------------------------------------
 
-    def end_turn(self) -> Mapping[ManagedLedger, Refused]:
-        self.in_turn = False
-        if not self._gathering:
-            return {}
-        logs, self._gathering = self._gathering, []
-        for log in logs:
-            try:
-                log.write_gathered()
-            except Exception:  # of who was told of it, after it was written
-                _log.exception("a reader of %s failed", log.name)
-        durable, self._turn_durable = self._turn_durable, None
-        if durable is not None:
-            self.journal.tell(durable)
-        refused, self.refused = self.refused, {}
-        return refused
-
-    def gathers(self, log: FilesManagedLedger) -> None:
-        """Have what a log gathers written at the end of the turn."""
-        self._gathering.append(log)
+    def gathering(self) -> AbstractContextManager[None]:
+        return self._gathering
 
     @property
-    def turn_durable(self) -> Durable:
-        """What tells when all is durable that is appended in this turn."""
-        if self._turn_durable is None:
-            self._turn_durable = Durable(loop=asyncio.get_running_loop())
-        return self._turn_durable
+    def gathers(self) -> bool:
+        """Whether what is appended now is written at the end of a gathering."""
+        return self._gathering.depth > 0
+
+    def gather(self, log: FilesManagedLedger) -> None:
+        """Have what a log gathers written at the end."""
+        self._gathered.append(log)
+
+    def settle_later(self, done: Done, error: LedgerError | None) -> None:
+        """Tell what became of appends when all logs are written: nobody goes on while some are not."""
+        self._to_settle.append((done, error))
+
+    def write_gathered(self) -> None:
+        """Write what all logs have gathered."""
+        while self._gathered:
+            logs, self._gathered = self._gathered, []
+            for log in logs:
+                try:
+                    log.write_gathered()
+                except Exception:  # of who was told of it, after it was written
+                    _log.exception("a reader of %s failed", log.name)
+        self.refused = {}
+
+    def settle_gathered(self) -> None:
+        """Tell whoever appended what became of it."""
+        to_settle, self._to_settle = self._to_settle, []
+        for done, error in to_settle:
+            try:
+                done.settle(error)
+            except Exception:
+                _log.exception("one that appended failed when it was told what became of it")
 
     async def open_sealed(self, summary: LedgerSummary) -> LedgerFile:
         """Give a sealed ledger to read from, its index read, or rebuilt where it is missing or damaged."""

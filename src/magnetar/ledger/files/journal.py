@@ -22,8 +22,9 @@ from typing import Protocol
 
 from magnetar.ledger.disk import BLOCK_BYTES, Disk, JournalFile
 from magnetar.ledger.errors import StorageFailed
-from magnetar.ledger.files.journal_rounds import HEADER_BYTES, RECORD_BYTES, Durable, Round, whole_blocks
+from magnetar.ledger.files.journal_rounds import HEADER_BYTES, RECORD_BYTES, Round, whole_blocks
 from magnetar.ledger.files.layout import ledger_path
+from magnetar.ledger.port import Done
 from magnetar.records.compression import Buffer
 
 SEGMENT_BYTES = 16 << 20
@@ -90,10 +91,11 @@ class Journal:
         parts: Sequence[Buffer],
         mark: Callable[[int], None],
         value: int,
-    ) -> asyncio.Future[None]:
-        """Have one frame, or some that follow each other, made durable.
+        done: Done | None = None,
+    ) -> Done:
+        """Have one frame, or some that follow each other, made durable; return what tells when (``done``, if given).
 
-        The future tells when, right after ``mark(value)`` was called.
+        ``mark(value)`` is called right after that.
         """
         if self.failed is not None:
             raise self.failed
@@ -106,14 +108,10 @@ class Journal:
         if not (self._writing or self._begins_soon):
             self._begins_soon = True
             self._loop.call_soon(self._write_first)
-        return current.done
-
-    def tell(self, done: Durable) -> None:
-        """Have ``done`` settled when all is durable that was appended in this turn of the loop."""
-        if self._filling is None:
-            done.settle(self.failed)
-        else:
-            self._filling.told.append(done)
+        if done is None:
+            return current.done
+        current.told.append(done)
+        return done
 
     def _open_round(self, need: int) -> Round:
         if self._filling is not None:

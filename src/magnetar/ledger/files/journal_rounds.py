@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from magnetar.ledger.disk import BLOCK_BYTES
 from magnetar.ledger.errors import LedgerCorrupt
+from magnetar.ledger.port import Done
 from magnetar.records.compression import Buffer
 from magnetar.records.crc import crc32c
 
@@ -41,23 +42,6 @@ class Journaled(NamedTuple):
     frames: memoryview
 
 
-class Durable(asyncio.Future[None]):
-    """Tells when appends are durable. Many wait for the same one, so none of them may cancel it for the others."""
-
-    def cancel(self, msg: object = None) -> bool:
-        return False
-
-    def settle(self, error: BaseException | None = None) -> None:
-        """Say that they are, or why they will not be, unless that was said before."""
-        if self.done():
-            return
-        if error is None:
-            self.set_result(None)
-        else:
-            self.set_exception(error)
-            self.exception()  # whoever still waits sees it; nobody has to
-
-
 class Round:
     """What becomes durable together: bytes in a block-aligned buffer, and whom to tell."""
 
@@ -65,8 +49,9 @@ class Round:
         self.buffer = buffer
         self.used = _ROUND.size
         self.ledgers: set[int] = set()
-        self.done = Durable(loop=loop)
-        self.told: list[Durable] = []
+        self.done = Done(loop=loop)
+        self.told: list[Done] = []
+        """Others that tell of the same."""
         self.marks: dict[Callable[[int], None], int] = {}
 
     def add(self, ledger_id: int, at: int, length: int, parts: Sequence[Buffer]) -> None:

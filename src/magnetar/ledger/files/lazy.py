@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magnetar.ledger.errors import LedgerError
-from magnetar.ledger.files.journal_rounds import Durable
 from magnetar.ledger.files.ledger_file import LedgerFile
-from magnetar.ledger.port import ManagedLedger
+from magnetar.ledger.port import Done, ManagedLedger
 
 if TYPE_CHECKING:
     from magnetar.ledger.files.engine import FilesEngine
@@ -29,7 +28,7 @@ class LazyAppends:
         self._engine = engine
         self._log = log
         self._made_durable = made_durable
-        self._waiting: Durable | None = None
+        self._waiting: Done | None = None
         self._is_catching_up = False
 
     async def flush(self) -> None:
@@ -37,10 +36,10 @@ class LazyAppends:
         if self.files:
             await self._engine.flush(self._paths())
 
-    def durable(self) -> Durable:
+    def durable(self) -> Done:
         """Give what tells when all that was appended so far is durable."""
         if self._waiting is None:
-            self._waiting = Durable()
+            self._waiting = Done()
         if not self._is_catching_up:
             self._is_catching_up = True
             self._engine.background(self._catch_up())
@@ -59,12 +58,11 @@ class LazyAppends:
                     next_offset = log.next_offset
                     engine.flush_now(self._paths())
             except LedgerError as error:
-                waiting.set_exception(error)
-                waiting.exception()  # whoever still waits sees it; nobody has to
+                waiting.settle(error)
                 continue
             if next_offset == log.next_offset:
                 self.files.clear()
-            waiting.set_result(None)  # before readers, as the journal does it
+            waiting.settle()  # before readers, as the journal does it
             self._made_durable(next_offset)
         self._is_catching_up = False
 

@@ -28,13 +28,15 @@ from magnetar.ledger.files.sparse import Mark, SparseIndex
 from magnetar.ledger.info import ManagedLedgerInfo, encode_info, path_of
 from magnetar.ledger.pins import pinned_offset
 from magnetar.ledger.port import (
-    Appended,
+    Done,
     Flush,
+    Gathered,
     LedgerPolicy,
     LedgerSummary,
+    Pending,
     Position,
-    Refused,
     Snapshot,
+    TakenBack,
 )
 from magnetar.metadata.errors import BadVersion, MetadataError, NotFound
 from magnetar.records.batch import UNKNOWN_TIME
@@ -68,7 +70,8 @@ class FilesManagedLedger(CompactingLedger):
         self.name = name
         self.policy = policy
         self.snapshot = None
-        self.on_visible = self.on_taken_back = None
+        self.on_visible = None
+        self.on_taken_back = []
         self.watchers = []
         self.on_closed = []
         self.take_snapshot = None
@@ -87,6 +90,7 @@ class FilesManagedLedger(CompactingLedger):
         """Full ledgers that could not be sealed yet."""
         self._gathered: list[Buffer] = []
         self._gathered_from: Mark | None = None
+        self._gathered_done: Done | None = None
         self._boot = info.properties.get("boot")
         self._checked_bytes = 0
         self._checked_entries = 0
@@ -135,7 +139,7 @@ class FilesManagedLedger(CompactingLedger):
         messages: int,
         timestamp_ms: int,
         earliest_ms: int = UNKNOWN_TIME,
-    ) -> Appended:
+    ) -> Pending:
         assert messages > 0
         if self._closed is not None:
             raise self._closed
@@ -146,11 +150,11 @@ class FilesManagedLedger(CompactingLedger):
         flush = self.policy.flush
         if flush is Flush.always and engine.journal.failed is not None:
             raise engine.journal.failed
-        # While the journal alone could not bring it back, `_journal` says when it is durable, not the end of a turn.
-        gathers = engine.in_turn and not (flush is Flush.always and self._lazy.files)
-        assert gathers or self._gathered_from is None, "a log's policy stays as it is in a turn"
+        # While the journal alone could not bring it back, `_journal` says when it is durable.
+        gathers = engine.gathers and not (flush is Flush.always and self._lazy.files)
+        assert gathers or self._gathered_from is None, "a log's policy stays as it is within a gathering"
         if engine.refused and self in engine.refused:
-            raise engine.refused[self].error  # in this turn: what came before was taken back
+            raise engine.refused[self]  # within this gathering: what came before was taken back
         writer = self._writable(now_ms)
         if self._boot != engine.boot:
             self.save()  # from here on a power loss of this boot may tear what is written
@@ -167,38 +171,55 @@ class FilesManagedLedger(CompactingLedger):
         )
         self.next_offset = last_offset + 1
         if not gathers:
-            return Appended(position, base_offset, self._write(writer, mark, parts))
+            return Pending(base_offset, self._write(writer, mark, parts), position)
         if self._gathered_from is None:
             self._gathered_from = mark
-            engine.gathers(self)
+            self._gathered_done = Done() if flush is Flush.always else Gathered()
+            engine.gather(self)
         self._gathered += parts
-        return Appended(position, base_offset, engine.turn_durable if flush is Flush.always else None)
+        return Pending(base_offset, self._gathered_done, position)
 
     def write_gathered(self) -> LedgerError | None:
-        """Write what was appended in this turn, or take it back and say why."""
-        mark, parts, writer = self._gathered_from, self._gathered, self._writer
-        if mark is None or writer is None:
+        """Write what was gathered, or take it back and say why."""
+        mark, parts, writer, done = (
+            self._gathered_from,
+            self._gathered,
+            self._writer,
+            self._gathered_done,
+        )
+        if mark is None or writer is None or done is None:
             return None
-        self._gathered_from, self._gathered = None, []
+        self._gathered_from, self._gathered, self._gathered_done = None, [], None
         try:
-            self._write(writer, mark, parts)
+            self._write(writer, mark, parts, done)
         except LedgerError as error:
-            refused = self._engine.refused[self] = Refused(mark.next_offset, error)
-            if self.on_taken_back is not None:
-                self.on_taken_back(refused)
+            self._engine.refused[self] = error
+            self._tell_taken_back(TakenBack(mark.next_offset, error))
+            self._engine.settle_later(done, error)
             return error
+        if isinstance(done, Gathered):
+            self._engine.settle_later(done, None)
         return None
 
-    def _write(self, writer: LedgerFile, mark: Mark, parts: list[Buffer]) -> asyncio.Future[None] | None:
-        """Write what was added since ``mark``; give what tells when it is durable, if it has to be.
+    def _tell_taken_back(self, what: TakenBack) -> None:
+        for holder in tuple(self.on_taken_back):
+            try:
+                holder(what)
+            except Exception:  # the others have to learn of it all the same
+                _log.exception("a holder of %s failed when appends were taken back", self.name)
 
-        Raises ``LedgerError`` with all as it was at ``mark``.
+    def _write(
+        self, writer: LedgerFile, mark: Mark, parts: list[Buffer], done: Done | None = None
+    ) -> Done | None:
+        """Write what was added since ``mark``; return what tells when it is durable, if it has to be.
+
+        That is ``done`` where it is given. Raises ``LedgerError`` with all as it was at ``mark``.
         """
         durable = None
         try:
             writer.write(parts, mark.end)
             if self.policy.flush is Flush.always:
-                durable = self._journal(writer, mark.end, parts)
+                durable = self._journal(writer, mark.end, parts, done)
         except Exception as error:
             writer.take_back(mark)
             self.next_offset = mark.next_offset
@@ -218,13 +239,14 @@ class FilesManagedLedger(CompactingLedger):
             self.checkpoint()
         return durable
 
-    def _journal(self, writer: LedgerFile, at: int, parts: list[Buffer]) -> asyncio.Future[None]:
+    def _journal(self, writer: LedgerFile, at: int, parts: list[Buffer], done: Done | None) -> Done:
         if self._lazy.files:
+            assert done is None, "nothing is gathered behind what the journal alone could not bring back"
             # What lies before it was never made durable: the journal alone could not bring this one back.
             self._lazy.files.add(writer)
             return self._lazy.durable()
         return self._engine.journal.append(
-            writer.ledger_id, at, writer.index.end - at, parts, self._made_durable, self.next_offset
+            writer.ledger_id, at, writer.index.end - at, parts, self._made_durable, self.next_offset, done
         )
 
     def _made_durable(self, next_offset: int) -> None:

@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 
 from magnetar.ledger.cursor import Start
 from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.port import NOWHERE, Pending
 from magnetar.pulsar import backlog
 from magnetar.pulsar.admission import (
     check_encryption,
@@ -32,7 +33,7 @@ from magnetar.pulsar.errors import (
 )
 from magnetar.pulsar.handlers.route import success
 from magnetar.pulsar.names import PulsarName
-from magnetar.pulsar.non_persistent import NonPersistentTopic
+from magnetar.pulsar.non_persistent import PLACE, NonPersistentTopic
 from magnetar.pulsar.producers import Producer
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.errors import InvalidRecord, RecordsError
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from magnetar.pulsar.connection import Connection
 
 _NO_BOUND = 1 << 62
-_NOWHERE = (-1, -1)
 
 
 def producer(
@@ -181,7 +181,7 @@ def send(connection: Connection, command: CommandSend, entry: memoryview) -> Non
                 connection.throttle(wait_s)
     except (RecordsError, LedgerError, PulsarError) as error:
         frame = _refused(command, error)
-        connection.receipt(Receipt(None, frame, lambda _: frame, None))
+        connection.receipt(Receipt(None, lambda _: frame))
 
 
 def _must_encrypt(connection: Connection, topic: PulsarTopic | NonPersistentTopic) -> bool:
@@ -225,12 +225,10 @@ def _pass_on(
     """Send a message on to who listens now; its receipt says no more than that."""
     topic = producing.topic
     assert isinstance(topic, NonPersistentTopic)
-    appended = topic.publish(producing.producer, sent, metadata)
+    topic.publish(producing.producer, sent, metadata)
     highest = max(command.highest_sequence_id, command.sequence_id)
-    frame = encode.send_receipt(
-        command.producer_id, command.sequence_id, highest, appended.position, topic.partition
-    )
-    connection.receipt(Receipt(None, frame, lambda _: frame, None))
+    frame = encode.send_receipt(command.producer_id, command.sequence_id, highest, PLACE, topic.partition)
+    connection.receipt(Receipt(None, lambda _: frame))
 
 
 def _store(
@@ -240,29 +238,22 @@ def _store(
     dedup, metadata = topic.dedup, sent.metadata
     # Of a chunked message all parts have one sequence id; it counts when the last one is there.
     counts = not metadata.is_chunk or metadata.chunk_id == metadata.num_chunks_from_msg - 1
-    if dedup is not None and dedup.is_repeated(made.name, highest):
-        frame = encode.send_receipt(
-            command.producer_id, command.sequence_id, highest, _NOWHERE, topic.partition
+    pending: Pending | None = None
+    if dedup is None or not dedup.is_repeated(made.name, highest):
+        pending = topic.publish(made, sent)
+        if dedup is not None:
+            dedup.note(pending, made.name, highest if counts else -1)
+
+    def frame(error: BaseException | None) -> bytes:
+        if error is not None:
+            return _refused(command, error)
+        position = NOWHERE if pending is None else pending.position
+        return encode.send_receipt(
+            command.producer_id, command.sequence_id, highest, position, topic.partition
         )
-        connection.receipt(Receipt(topic.last_durable, frame, lambda error: _refused(command, error), None))
-        return
-    appended = topic.publish(made, sent)
-    if dedup is not None and counts:
-        dedup.note(made.name, highest)
 
-    def then(is_kept: bool) -> None:
-        assert dedup is not None
-        if is_kept:
-            dedup.stored(appended.position, made.name, highest if counts else -1)
-        else:
-            dedup.failed(made.name)
-
-    frame = encode.send_receipt(
-        command.producer_id, command.sequence_id, highest, appended.position, topic.partition
-    )
-    connection.receipt(
-        Receipt(appended.durable, frame, lambda error: _refused(command, error), then if dedup else None)
-    )
+    # What is sent again is acknowledged like what was sent first, and not before it.
+    connection.receipt(Receipt(topic.last_done if pending is None else pending.done, frame))
 
 
 def _refused(command: CommandSend, error: BaseException) -> bytes:
@@ -282,4 +273,4 @@ def close_producer(connection: Connection, command: CommandCloseProducer, entry:
     if producing is not None:
         producing.topic.producers.remove(producing.producer)
     frame = encode.frame(success(command.request_id))
-    connection.receipt(Receipt(None, frame, lambda _: frame, None))
+    connection.receipt(Receipt(None, lambda _: frame))
