@@ -86,7 +86,7 @@ async def test_producers_are_known_again_with_or_without_a_snapshot(tmp_path: Pa
         batch = encode_batch(
             [Record(b"k", b"v", (), NOW)] * 5, producer_id=9, producer_epoch=2, base_sequence=0
         )
-        durable = partition.produce(await drafted(partition, memoryview(batch))).durable
+        durable = partition.produce(await drafted(partition, memoryview(batch))).done
         assert durable is not None
         await durable
         whole = partition.producers_snapshot()

@@ -82,8 +82,16 @@ def counts_entries_that_were_not_written(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(ledger_file.LedgerFile, "take_back", proud)
 
 
-def tells_a_turn_before_the_journal_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal.Journal, "tell", lambda self, done: done.settle())
+def tells_of_what_was_gathered_before_the_journal_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    append = journal.Journal.append
+
+    def hasty(self: journal.Journal, *about: object) -> object:
+        done = append(self, *about)  # type: ignore[arg-type]
+        if about[-1] is not None:
+            done.settle()
+        return done
+
+    monkeypatch.setattr(journal.Journal, "append", hasty)
 
 
 def shows_what_is_only_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +158,7 @@ def trusts_in_another_boot_what_was_not_flushed(monkeypatch: pytest.MonkeyPatch)
         reuses_a_segment_before_its_ledgers_are_flushed,
         counts_entries_that_were_not_written,
         shows_what_is_only_gathered,
-        tells_a_turn_before_the_journal_is_written,
+        tells_of_what_was_gathered_before_the_journal_is_written,
         forgets_to_flush_what_recovery_shows,
         trusts_a_snapshot_from_beyond_the_end,
         replays_a_journal_that_was_cut_off,
