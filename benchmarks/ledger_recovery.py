@@ -77,7 +77,7 @@ async def recover(data: Path, options: argparse.Namespace) -> dict[str, object]:
         "recovery_s": round(opened - began, 3),
     }
     await engine.close()
-    store.close()
+    store.blocking.close()
     return result
 
 

@@ -116,7 +116,7 @@ class House:
         self.disk.flushes.set()
         await self._handler.close()
         await self._engine.close()
-        self._store.close()
+        self._store.blocking.close()
 
     def ask_later(self, ms: int) -> LiveBroker:
         return LiveBroker(self.services, lambda: wall_clock_ms() + ms)

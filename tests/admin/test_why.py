@@ -105,9 +105,9 @@ class TestPartitions:
         partition = await house.topic(segment_bytes="1048576")
         await house.produce(partition)
         path = path_of(partition.log.name)
-        stored = house.services.broker.store.get(path)
+        stored = house.services.broker.store.blocking.get(path)
         assert stored is not None
-        house.services.broker.store.put(path, stored.value)
+        house.services.broker.store.blocking.put(path, stored.value)
         partition.log.policy = replace(partition.log.policy, max_ledger_entries=1)
         with pytest.raises(LedgerFenced):
             house.begin_produce(partition)
@@ -119,9 +119,9 @@ class TestPartitions:
         log, engine = partition.log, house.services.broker.engine
         told: list[LedgerError] = []
         log.on_closed.append(told.append)
-        stored = house.services.broker.store.get(path_of(log.name))
+        stored = house.services.broker.store.blocking.get(path_of(log.name))
         assert stored is not None
-        house.services.broker.store.put(path_of(log.name), stored.value)
+        house.services.broker.store.blocking.put(path_of(log.name), stored.value)
         log.policy = replace(log.policy, max_ledger_entries=1)
         with pytest.raises(LedgerFenced):
             house.begin_produce(partition)

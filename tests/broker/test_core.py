@@ -99,13 +99,13 @@ async def test_the_stored_form_is_pulsars() -> None:
     store = MemoryStore()
     broker = await started(store)
     await broker.create_topic("public/default/ä b", 3, {"segment.ms": "10"})
-    stored = store.get("/admin/partitioned-topics/public/default/persistent/%C3%A4%20b")
+    stored = store.blocking.get("/admin/partitioned-topics/public/default/persistent/%C3%A4%20b")
     assert stored is not None
     content = json.loads(stored.value)
     assert content["partitions"] == 3
     assert content["properties"]["kafka.config.segment.ms"] == "10"
-    store.put("/admin/partitioned-topics/public/default/persistent/from-pulsar", b'{"partitions":2}')
-    store.put("/admin/partitioned-topics/public/default/persistent/with-one", b'{"partitions":1}')
+    store.blocking.put("/admin/partitioned-topics/public/default/persistent/from-pulsar", b'{"partitions":2}')
+    store.blocking.put("/admin/partitioned-topics/public/default/persistent/with-one", b'{"partitions":1}')
     again = await started(store)
     assert again.topic("with-one").partitioned
     assert again.topic("from-pulsar").partitions == 2

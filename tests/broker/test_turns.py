@@ -101,7 +101,7 @@ class House:
     async def end(self) -> None:
         await self.handler.close()
         await self.engine.close()
-        self.store.close()
+        self.store.blocking.close()
 
     def send(self, message: Message, version: int) -> None:
         self._asked.append((message.API_KEY, version))

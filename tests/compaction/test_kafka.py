@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from magnetar.ledger.files.layout import ledger_path
 from magnetar.ledger.info import ROOT, ManagedLedgerInfo, decode_info, is_managed_ledger
-from magnetar.metadata import SqliteStore
+from magnetar.metadata import SqliteFile
 from tests.process import BrokerProcess
 from tests.pulsar.conftest import connect
 from tests.pulsar.test_compaction import ask, compact, pairs, read
@@ -312,7 +312,7 @@ def is_compacted(data: Path, topic: str) -> bool:
 
 
 def infos_of(data: Path, topic: str) -> list[ManagedLedgerInfo]:
-    store = SqliteStore(data / "metadata.sqlite", read_only=True)
+    store = SqliteFile(data / "metadata.sqlite", read_only=True)
     try:
         nodes = [(path, stored) for path, stored in store.scan(ROOT + "/") if is_managed_ledger(path)]
     finally:

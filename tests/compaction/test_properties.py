@@ -230,13 +230,13 @@ class MortalDisk(MemoryDisk):
 
 @contextmanager
 def mortal_metadata(world: World, disk: MortalDisk) -> Iterator[None]:
-    put = world.metadata.put
+    put = world.metadata.blocking.put
 
     def mortal_put(*args: object, **options: object) -> int:
         disk.step()
         return put(*args, **options)  # type: ignore[arg-type]
 
-    with patch.object(world.metadata, "put", mortal_put):
+    with patch.object(world.metadata.blocking, "put", mortal_put):
         yield
 
 

@@ -32,7 +32,7 @@ def with_engine(data: Path, work: Callable[[FilesEngine], Awaitable[T]]) -> T:
             finally:
                 await engine.close()
         finally:
-            store.close()
+            store.blocking.close()
 
     return asyncio.run(run())
 

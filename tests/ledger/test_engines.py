@@ -56,7 +56,7 @@ class FilesHouse(House):
 
     async def end(self) -> None:
         await self.engine.close()
-        self.metadata.close()
+        self.metadata.blocking.close()
 
     async def reopen(self) -> None:
         await self.end()

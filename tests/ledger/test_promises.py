@@ -149,7 +149,7 @@ def test_what_a_checkpoint_says_and_nobody_flushed_is_flushed_before_it_is_shown
         await until(index_path(before, ledger).exists)
         shutil.copytree(before, after)  # killed
         await engine.close()
-        store.close()
+        store.blocking.close()
         return ledger
 
     async def look() -> tuple[list[Path], list[bytes]]:
@@ -159,7 +159,7 @@ def test_what_a_checkpoint_says_and_nobody_flushed_is_flushed_before_it_is_shown
         log = await engine.open(LOG, ALWAYS)
         flushed, found = list(disk.flushed), await log.read(0, max_bytes=1 << 20)
         await engine.close()
-        store.close()
+        store.blocking.close()
         return flushed, [payload(entry) for entry in found]
 
     ledger = asyncio.run(write())

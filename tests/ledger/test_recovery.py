@@ -41,7 +41,7 @@ def crash(data: Path, copy: Path, policy: LedgerPolicy, entries: int) -> tuple[i
         shutil.copytree(data, copy, ignore=shutil.ignore_patterns("*.tmp"))  # those come and go meanwhile
         found = log.next_offset, kept()
         await engine.close()
-        store.close()
+        store.blocking.close()
         return found
 
     return asyncio.run(work())

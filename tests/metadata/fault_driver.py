@@ -15,7 +15,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from magnetar.metadata import MetadataError, MetadataUnavailable, SqliteStore
+from magnetar.metadata import MetadataError, MetadataFailed, SqliteFile
 from tests.crash.faults import CHANGES, ERRORS, FOR_EVER, Operation, Plan, Rule
 
 State = dict[str, bytes]
@@ -32,14 +32,14 @@ class Case:
 
     def run(self, seed: int) -> None:
         dice = random.Random(seed)
-        store = SqliteStore(self._file)
+        store = SqliteFile(self._file)
         for number in range(12):
             wanted = dict(self.sure)
             try:
                 with store.transaction():
                     for _ in range(dice.choice((1, 1, 3))):
                         self._change(store, wanted, dice, number)
-            except MetadataUnavailable:
+            except MetadataFailed:
                 if store.in_doubt:
                     self.doubtful.append(wanted)
                 if seed == 2:
@@ -48,7 +48,7 @@ class Case:
                 self.sure, self.doubtful = wanted, []
             try:
                 found = content(store)
-            except MetadataUnavailable:
+            except MetadataFailed:
                 continue  # the disk does not even let us read
             assert found == self.sure, f"{found} after {number}, not {self.sure}"
         self._say()
@@ -56,7 +56,7 @@ class Case:
             store.close()
 
     @staticmethod
-    def _change(store: SqliteStore, wanted: State, dice: random.Random, number: int) -> None:
+    def _change(store: SqliteFile, wanted: State, dice: random.Random, number: int) -> None:
         path = f"/n/{dice.randrange(6)}"
         if path in wanted and dice.random() < 0.3:
             store.delete(path)
@@ -70,7 +70,7 @@ class Case:
         self._said.write_text(json.dumps([{p: v.decode() for p, v in each.items()} for each in states]))
 
 
-def content(store: SqliteStore) -> State:
+def content(store: SqliteFile) -> State:
     return {path: stored.value for path, stored in store.scan("/n/")}
 
 
@@ -97,17 +97,17 @@ def one(plan: Plan, root: Path, seed: int, rules: list[Rule]) -> int:
     said = root.parent / "said.json"
     said.unlink(missing_ok=True)
     # What is opened must have been there before, whole.
-    SqliteStore(root / "metadata.sqlite").close()
+    SqliteFile(root / "metadata.sqlite").close()
     plan.arm(rules)
     status = in_a_fork(lambda: Case(root / "metadata.sqlite", said).run(seed))
     plan.disarm()
     words = f"seed {seed}, {'; '.join(map(str, rules))}"
     assert status in (0, 3), f"{words}: exit status {status}"
-    store = SqliteStore(root / "metadata.sqlite")
+    store = SqliteFile(root / "metadata.sqlite")
     found = {path: value.decode() for path, value in content(store).items()}
     store.put("/n/after", b"!")
     store.close()
-    SqliteStore(root / "metadata.sqlite").close()
+    SqliteFile(root / "metadata.sqlite").close()
     allowed = json.loads(said.read_text()) if said.exists() else [{}]
     assert found in allowed, f"{words}: {found} is none of {allowed}"
     return plan.failed
@@ -118,19 +118,19 @@ def refused_stays_refused(plan: Plan, root: Path) -> None:
     root.mkdir(exist_ok=True)
 
     def work() -> None:
-        store = SqliteStore(root / "metadata.sqlite")
+        store = SqliteFile(root / "metadata.sqlite")
         store.put("/n/kept", b"1")
         plan.arm([Rule(Operation.SYNC, ERRORS["EIO"], "-wal")])
         try:
             store.put("/n/refused", b"2")
-        except MetadataUnavailable:
+        except MetadataFailed:
             assert not store.in_doubt
         else:
             raise AssertionError("the commit was not refused")
 
     assert in_a_fork(work) == 0
     plan.disarm()
-    store = SqliteStore(root / "metadata.sqlite")
+    store = SqliteFile(root / "metadata.sqlite")
     assert [path for path, _ in store.scan("/n/")] == ["/n/kept"]
     store.close()
 

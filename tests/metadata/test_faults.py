@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.metadata import MetadataCorrupt, RowsMismatch, SqliteStore
+from magnetar.metadata import MetadataCorrupt, RowsMismatch, SqliteFile
 from magnetar.metadata.seal import SEAL_BYTES
 from tests.crash import faults
 
@@ -56,7 +56,7 @@ def test_many_calls_that_fail() -> None:
 
 def test_a_seal_that_cannot_follow_undoes_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "metadata.sqlite"
-    store = SqliteStore(file)
+    store = SqliteFile(file)
     store.put("/before", b"1")
 
     def refused(*_: object) -> int:
@@ -70,14 +70,14 @@ def test_a_seal_that_cannot_follow_undoes_no_commit(tmp_path: Path, monkeypatch:
     expected = [("/after", b"4"), ("/before", b"1"), ("/meanwhile", b"3")]
     assert [(path, stored.value) for path, stored in store.scan("/")] == expected
     store.close()
-    again = SqliteStore(file)
+    again = SqliteFile(file)
     assert [(path, stored.value) for path, stored in again.scan("/")] == expected
     again.close()
 
 
 def test_of_two_seals_the_whole_one_counts(tmp_path: Path) -> None:
     file = tmp_path / "metadata.sqlite"
-    store = SqliteStore(file)
+    store = SqliteFile(file)
     for number in range(5):
         store.put("/n", b"%d" % number)
     seal = file.with_name("metadata.sqlite.seal")
@@ -89,19 +89,19 @@ def test_of_two_seals_the_whole_one_counts(tmp_path: Path) -> None:
         torn = bytearray(content)
         torn[at + 8 : at + SEAL_BYTES] = bytes(SEAL_BYTES - 8)
         seal.write_bytes(torn)
-        SqliteStore(file, read_only=True).close()
-        again = SqliteStore(file)
+        SqliteFile(file, read_only=True).close()
+        again = SqliteFile(file)
         assert again.get("/n") == (b"4", 4)
         again._db.close()
         again._held.close()
     seal.write_bytes(bytes(2 * SEAL_BYTES))
     with pytest.raises(MetadataCorrupt, match="seal"):
-        SqliteStore(file)
+        SqliteFile(file)
 
 
 def test_rows_that_do_not_add_up_are_taken_on_demand_alone(tmp_path: Path) -> None:
     file = tmp_path / "metadata.sqlite"
-    store = SqliteStore(file)
+    store = SqliteFile(file)
     store.put("/n/1", b"one")
     store.put("/n/2", b"two")
     store.close()
@@ -111,8 +111,8 @@ def test_rows_that_do_not_add_up_are_taken_on_demand_alone(tmp_path: Path) -> No
     damaged.close()
     file.with_name("metadata.sqlite.seal").unlink()
     with pytest.raises(RowsMismatch):
-        SqliteStore(file)
-    taken = SqliteStore(file, takes_rows=True)
+        SqliteFile(file)
+    taken = SqliteFile(file, takes_rows=True)
     assert [path for path, _ in taken.scan("/n/")] == ["/n/1", "/n/2"]
     taken.close()
-    SqliteStore(file).close()
+    SqliteFile(file).close()

@@ -9,12 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from magnetar.metadata import SqliteStore
+from magnetar.metadata import SqliteFile
 
 WRITER = """
 import pathlib, sys
-from magnetar.metadata import SqliteStore
-store = SqliteStore(pathlib.Path(sys.argv[1]))
+from magnetar.metadata import SqliteFile
+store = SqliteFile(pathlib.Path(sys.argv[1]))
 number = len(list(store.scan("/n/")))
 while True:
     with store.transaction():
@@ -26,8 +26,8 @@ while True:
 
 FULL_DISK = """
 import pathlib, resource, sys
-from magnetar.metadata import MetadataUnavailable, SqliteStore
-store = SqliteStore(pathlib.Path(sys.argv[1]))
+from magnetar.metadata import MetadataUnavailable, SqliteFile
+store = SqliteFile(pathlib.Path(sys.argv[1]))
 resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
 written = 0
 try:
@@ -42,7 +42,7 @@ assert store.get(f"/n/{written - 1}") is not None
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 store.put("/after", b"!")
 store.close()
-again = SqliteStore(pathlib.Path(sys.argv[1]))
+again = SqliteFile(pathlib.Path(sys.argv[1]))
 assert len(list(again.scan("/n/"))) == written
 again.close()
 print("fine")
@@ -61,7 +61,7 @@ def test_what_was_written_survives_being_killed(tmp_path: Path) -> None:
         os.kill(writer.pid, signal.SIGKILL)
         said += [int(line) for line in writer.stdout if line.endswith("\n")]
         writer.wait()
-        store = SqliteStore(file)
+        store = SqliteFile(file)
         found = [path for path, _ in store.scan("/n/")]
         last = store.get("/last")
         assert last is not None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.metadata import DirectoryInUse, DirectoryLock, SqliteStore
+from magnetar.metadata import DirectoryInUse, DirectoryLock, SqliteFile
 
 
 def test_without_its_lock_file_a_directory_is_still_held(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_without_its_lock_file_a_directory_is_still_held(tmp_path: Path) -> None
     with pytest.raises(DirectoryInUse):
         DirectoryLock(tmp_path)
     with pytest.raises(DirectoryInUse):
-        SqliteStore(tmp_path / "metadata.sqlite")
+        SqliteFile(tmp_path / "metadata.sqlite")
     assert not (tmp_path / "metadata.sqlite").exists()
     lock.release()
     DirectoryLock(tmp_path).release()
@@ -75,9 +75,9 @@ from pathlib import Path
 os.umask(int(sys.argv[2], 8))
 from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.pins import Pin
-from magnetar.metadata import SqliteStore
+from magnetar.metadata import SqliteFile
 root = Path(sys.argv[1]) / "data"
-store = SqliteStore(root / "metadata.sqlite")
+store = SqliteFile(root / "metadata.sqlite")
 store.put("/n", b"1")
 disk = RealDisk()
 disk.open(root / "ledgers" / "00" / "0.ledger", create=True).close()

@@ -7,31 +7,68 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from magnetar.metadata import DirectoryInUse, MemoryStore, MetadataCorrupt, MetadataStore, SqliteStore
+from magnetar.metadata import (
+    DirectoryInUse,
+    MemoryStore,
+    MemoryTree,
+    MetadataCorrupt,
+    MetadataStore,
+    SqliteFile,
+    SqliteStore,
+)
+from magnetar.metadata.local import LocalStore
 from tests.contracts.metadata_store import MetadataStoreContract
 
 
-class TestMemoryStore(MetadataStoreContract):
-    @pytest.fixture
-    def store(self) -> MetadataStore:
-        return MemoryStore()
+class LocalStoreContract(MetadataStoreContract):
+    async def lose_session(self, store: MetadataStore) -> None:
+        assert isinstance(store, LocalStore)
+        await store.lose_session()
 
 
-class TestSqliteStore(MetadataStoreContract):
+class TestMemoryStore(LocalStoreContract):
     @pytest.fixture
-    def store(self, tmp_path: Path) -> Iterator[MetadataStore]:
+    def tree(self) -> MemoryTree:
+        return MemoryTree()
+
+    @pytest.fixture
+    def store(self, tree: MemoryTree) -> MetadataStore:
+        return MemoryStore(tree)
+
+    @pytest.fixture
+    def other(self, tree: MemoryTree) -> MetadataStore:
+        return MemoryStore(tree)
+
+
+class TestMemoryStoreWithParents(TestMemoryStore):
+    """Parents come into being, as ZooKeeper's must."""
+
+    @pytest.fixture
+    def tree(self) -> MemoryTree:
+        return MemoryTree(makes_parents=True)
+
+
+class TestSqliteStore(LocalStoreContract):
+    @pytest.fixture
+    async def store(self, tmp_path: Path) -> AsyncIterator[MetadataStore]:
         store = SqliteStore(tmp_path / "metadata.sqlite")
         yield store
-        store.close()
+        await store.close()
+
+    @pytest.fixture
+    async def other(self, store: SqliteStore) -> AsyncIterator[MetadataStore]:
+        other = store.another()
+        yield other
+        await other.close()
 
 
-def filled(file: Path, nodes: int = 40) -> SqliteStore:
-    store = SqliteStore(file)
+def filled(file: Path, nodes: int = 40) -> SqliteFile:
+    store = SqliteFile(file)
     for number in range(nodes):
         store.put(f"/admin/topics/{number}", b"value %d" % number * 5)
     for number in range(0, nodes, 3):
@@ -52,7 +89,7 @@ def test_everything_is_back_after_a_restart(tmp_path: Path) -> None:
     store = filled(file)
     before = list(store.scan("/"))
     store.close()
-    again = SqliteStore(file)
+    again = SqliteFile(file)
     assert list(again.scan("/")) == before
     again.close()
 
@@ -60,17 +97,17 @@ def test_everything_is_back_after_a_restart(tmp_path: Path) -> None:
 def test_everything_is_back_after_a_crash(tmp_path: Path) -> None:
     live = tmp_path / "live"
     store = filled(live / "metadata.sqlite")
-    copy = SqliteStore(crash_copy(live, tmp_path / "crashed"))
+    copy = SqliteFile(crash_copy(live, tmp_path / "crashed"))
     assert list(copy.scan("/")) == list(store.scan("/"))
     copy.close()
     store.close()
 
 
 def test_a_second_process_is_told_who_has_the_directory(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "metadata.sqlite")
+    store = SqliteFile(tmp_path / "metadata.sqlite")
     script = (
         "import pathlib, sys, magnetar.metadata as m\n"
-        "try: m.SqliteStore(pathlib.Path(sys.argv[1]))\n"
+        "try: m.SqliteFile(pathlib.Path(sys.argv[1]))\n"
         "except m.DirectoryInUse as error: print(error.pid, error)\n"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "metadata.sqlite")]
@@ -78,24 +115,24 @@ def test_a_second_process_is_told_who_has_the_directory(tmp_path: Path) -> None:
     assert said.startswith(f"{os.getpid()} ")
     assert str(tmp_path) in said
     with pytest.raises(DirectoryInUse):
-        SqliteStore(tmp_path / "metadata.sqlite")
+        SqliteFile(tmp_path / "metadata.sqlite")
     store.close()
-    SqliteStore(tmp_path / "metadata.sqlite").close()
+    SqliteFile(tmp_path / "metadata.sqlite").close()
 
 
 def test_a_reader_sees_what_a_live_broker_has_written(tmp_path: Path) -> None:
     file = tmp_path / "metadata.sqlite"
     store = filled(file)
-    reader = SqliteStore(file, read_only=True)
+    reader = SqliteFile(file, read_only=True)
     store.put("/late", b"!")
     assert reader.get("/late") == (b"!", 0)
     assert list(reader.scan("/")) == list(store.scan("/"))
     reader.close()
     store.close()
-    late = SqliteStore(file, read_only=True)
+    late = SqliteFile(file, read_only=True)
     assert late.get("/late") == (b"!", 0)
     late.close()
-    SqliteStore(file).close()
+    SqliteFile(file).close()
 
 
 def test_any_byte_flipped_while_closed_is_noticed(tmp_path: Path) -> None:
@@ -105,11 +142,11 @@ def test_any_byte_flipped_while_closed_is_noticed(tmp_path: Path) -> None:
     spots = random.Random(seed).sample(range(file.stat().st_size), 150)
     for spot in [0, 20, 100, *spots]:
         with _flipped(file, spot), pytest.raises(MetadataCorrupt, match=r"metadata\.sqlite"):
-            assert not SqliteStore(file), f"byte {spot} with seed {seed}"
+            assert not SqliteFile(file), f"byte {spot} with seed {seed}"
     for spot in range(32):
         with _flipped(tmp_path / "metadata.sqlite.seal", spot), pytest.raises(MetadataCorrupt, match="seal"):
-            SqliteStore(file)
-    SqliteStore(file).close()
+            SqliteFile(file)
+    SqliteFile(file).close()
 
 
 def test_a_byte_flipped_after_a_crash_is_noticed_or_changes_nothing(
@@ -128,7 +165,7 @@ def test_a_byte_flipped_after_a_crash_is_noticed_or_changes_nothing(
         flip(damaged, dice.randrange(damaged.stat().st_size))
         caplog.clear()
         try:
-            again = SqliteStore(file)
+            again = SqliteFile(file)
         except MetadataCorrupt:
             noticed += 1
         else:
@@ -148,7 +185,7 @@ def test_a_damaged_row_is_named(tmp_path: Path) -> None:
     data = file.read_bytes()
     flip(file, data.index(b"value 7value 7"))
     with pytest.raises(MetadataCorrupt) as caught:
-        SqliteStore(file)
+        SqliteFile(file)
     assert caught.value.path == "/admin/topics/7"
 
 
@@ -157,12 +194,12 @@ def test_a_lost_file_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
     filled(file).close()
     file.unlink()
     with pytest.raises(MetadataCorrupt, match="gone"):
-        SqliteStore(file)
+        SqliteFile(file)
 
 
 def test_ten_thousand_topics_are_listed_and_outlive_the_store(tmp_path: Path) -> None:
     file = tmp_path / "metadata.sqlite"
-    store = SqliteStore(file)
+    store = SqliteFile(file)
     with store.transaction():
         for number in range(10_000):
             store.put(
@@ -172,7 +209,7 @@ def test_ten_thousand_topics_are_listed_and_outlive_the_store(tmp_path: Path) ->
         assert len(store.children("/admin/partitioned-topics/public/default/persistent")) == 10_000
         assert len(list(store.scan("/admin/partitioned-topics/"))) == 10_000
         store.close()
-        store = SqliteStore(file)
+        store = SqliteFile(file)
     store.close()
 
 

@@ -17,7 +17,7 @@ from magnetar.ledger.files.layout import encode_header, frame_head, ledger_path
 from magnetar.ledger.info import path_of
 from magnetar.ledger.port import Position
 from magnetar.ledger.protobuf import message, number
-from magnetar.metadata import SqliteStore
+from magnetar.metadata import SqliteFile
 from magnetar.records.batch import Record, encode_batch
 from magnetar.records.compression import Codec
 from magnetar.records.crc import crc32c
@@ -121,11 +121,11 @@ class OldCluster:
         self.ledger("public/__kafka/persistent/__consumer_offsets-partition-0", ledger_id, entries)
 
     def _store(self) -> _Opened:
-        return _Opened(SqliteStore(self.data / "metadata.sqlite"))
+        return _Opened(SqliteFile(self.data / "metadata.sqlite"))
 
 
 class _Opened:
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: SqliteFile) -> None:
         self.store = store
 
     def __enter__(self) -> _Opened:

@@ -27,7 +27,7 @@ from magnetar.admin.migrate_ledgers import mapping_path
 from magnetar.ledger.files.layout import ledger_path
 from magnetar.ledger.files.swap import kept_path
 from magnetar.ledger.packed import Landing
-from magnetar.metadata import DirectoryLock, SqliteStore
+from magnetar.metadata import DirectoryLock, SqliteFile
 from tests.migrate.kop import COMMITTED, LOG, OTHER, OldCluster, kafka_entry, old_cluster, values
 from tests.process import BrokerProcess
 
@@ -259,7 +259,7 @@ def test_a_running_broker_is_left_alone(old: OldCluster) -> None:
         lock.release()
 
 
-STEPS = (("replace", os), ("fsync", os), ("put", SqliteStore), ("delete", SqliteStore))
+STEPS = (("replace", os), ("fsync", os), ("put", SqliteFile), ("delete", SqliteFile))
 
 
 def _killed_at(data: Path, step: int) -> None:

@@ -49,6 +49,6 @@ async def test_what_lies_behind_a_compaction_that_ended_within_a_ledger_is_read_
         due += [each.offset for entry in entries for each in decode_records(kafka_batch(entry.data))]
         offset = entries[-1].last_offset + 1
     await engine.close()
-    store.close()
+    store.blocking.close()
     for slice_bytes in (1, 64 << 20):
         assert [row[0] for row in rows(tmp_path, sliceBytes=slice_bytes)] == due

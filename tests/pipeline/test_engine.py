@@ -11,7 +11,7 @@ from magnetar.broker.names import Naming
 from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.port import LedgerPolicy, ManagedLedger
-from magnetar.metadata import MemoryStore, SqliteStore
+from magnetar.metadata import MemoryStore, SqliteFile
 from magnetar.records.batch import Record, encode_batch, read_header
 from magnetar.records.compression import Codec
 from magnetar.records.entry import kafka_message_head
@@ -27,7 +27,9 @@ async def opened(
     data: Path, store: MemoryStore, policy: LedgerPolicy = POLICY
 ) -> AsyncIterator[ManagedLedger]:
     """Give the log of the one partition there is; all is closed behind the block."""
-    store.put("/admin/partitioned-topics/public/default/persistent/t", json.dumps({"partitions": 1}).encode())
+    store.blocking.put(
+        "/admin/partitioned-topics/public/default/persistent/t", json.dumps({"partitions": 1}).encode()
+    )
     engine = FilesEngine(data, store, RealDisk())
     await engine.start()
     try:
@@ -38,8 +40,8 @@ async def opened(
 
 def found(data: Path, store: MemoryStore, **options: object) -> list[tuple[object, ...]]:
     """Give what the source reads now, as if the broker had been killed at this moment."""
-    kept = SqliteStore(data / "metadata.sqlite")
-    for path, stored in store.scan("/"):
+    kept = SqliteFile(data / "metadata.sqlite")
+    for path, stored in store.blocking.scan("/"):
         kept.put(path, stored.value)
     kept.close()
     return rows(data, **options)

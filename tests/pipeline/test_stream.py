@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from magnetar.ledger.pins import pinned_offset
-from magnetar.metadata import SqliteStore
+from magnetar.metadata import SqliteFile
 from magnetar.pipeline.admission import Delay
 from magnetar.pipeline.options import parse_options
 from magnetar.pipeline.plan import DataLost, ask_of
@@ -48,14 +48,14 @@ def offsets(found: Stream, start: Any, end: Any) -> list[int]:
 
 def anew(data: Path, topic_id: str = "AAAAAAAAAAAAAAAAAAAAAg==") -> None:
     """Have topic ``t`` be another topic of the same name."""
-    store = SqliteStore(data / "metadata.sqlite")
+    store = SqliteFile(data / "metadata.sqlite")
     content = {"partitions": 1, "properties": {"kafka.topic.id": topic_id}}
     store.put("/admin/partitioned-topics/public/default/persistent/t", json.dumps(content).encode())
     store.close()
 
 
 def delete(data: Path, name: str = "t") -> None:
-    store = SqliteStore(data / "metadata.sqlite")
+    store = SqliteFile(data / "metadata.sqlite")
     store.delete(f"/admin/partitioned-topics/public/default/persistent/{name}")
     store.delete(f"/managed-ledgers/public/default/persistent/{name}-partition-0")
     store.close()

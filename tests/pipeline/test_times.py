@@ -16,7 +16,7 @@ from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 from magnetar.ledger.files import ledger_file, sparse
 from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.ledger.port import LedgerPolicy, ManagedLedger
-from magnetar.metadata import MemoryStore, SqliteStore
+from magnetar.metadata import MemoryStore, SqliteFile
 from magnetar.pipeline import ledger_walk
 from magnetar.pipeline.filters import pushed
 from magnetar.pipeline.options import parse_options
@@ -69,8 +69,8 @@ async def append(
 
 
 def keep(data: Path, store: MemoryStore) -> None:
-    kept = SqliteStore(data / "metadata.sqlite")
-    for path, stored in store.scan("/"):
+    kept = SqliteFile(data / "metadata.sqlite")
+    for path, stored in store.blocking.scan("/"):
         kept.put(path, stored.value)
     kept.close()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from magnetar.metadata import SqliteStore
+from magnetar.metadata import SqliteFile
 from magnetar.records.batch import (
     CONTROL,
     TRANSACTIONAL,
@@ -153,7 +153,7 @@ class Writer:
 
     def finish(self) -> Path:
         """Write the metadata, and give the directory."""
-        store = SqliteStore(self.data / "metadata.sqlite")
+        store = SqliteFile(self.data / "metadata.sqlite")
         for name, partitions in self._topics.items():
             content = json.dumps({"partitions": len(partitions), "properties": {}}).encode()
             store.put(f"/admin/partitioned-topics/public/default/persistent/{name}", content)

@@ -15,7 +15,7 @@ from magnetar.ledger.ack_sets import set_of, words_of
 from magnetar.ledger.cursor import Cursors
 from magnetar.ledger.cursor_info import CursorInfo, decode_cursor, encode_cursor
 from magnetar.ledger.port import Position
-from magnetar.metadata import MemoryStore
+from magnetar.metadata import MemoryStore, MemoryTree
 from magnetar.pulsar.dispatch import acknowledgements
 from magnetar.pulsar.dispatch.base import AnySubscription
 from magnetar.pulsar.handlers import acks
@@ -191,5 +191,5 @@ async def test_a_cursor_holds_no_more_of_a_batch_than_it_has_after_a_restart() -
     assert store is not None
     cursors = next(cell.cell_contents for cell in store if isinstance(cell.cell_contents, Cursors))
     cursors.save()
-    assert isinstance(cursors._metadata, MemoryStore)
-    assert Cursors(home.log, cursors._metadata).open("s").partly == {places[0]: (1 << 10) - 2}
+    assert isinstance(cursors._metadata, MemoryTree)
+    assert Cursors(home.log, MemoryStore(cursors._metadata)).open("s").partly == {places[0]: (1 << 10) - 2}

@@ -92,11 +92,11 @@ async def test_when_a_subscription_gets_another_type(acknowledged: Acknowledged)
 
 async def test_a_topic_that_is_deleted_takes_its_cursors_along(acknowledged: Acknowledged) -> None:
     path = f"/managed-ledgers/{acknowledged.topic.log.name}"
-    assert acknowledged.store.children(path)
+    assert acknowledged.store.blocking.children(path)
     await acknowledged.house.services.broker.delete_topic(acknowledged.topic.topic.kafka_name)
-    assert not acknowledged.store.children(path)
+    assert not acknowledged.store.blocking.children(path)
     acknowledged.subscription.flush_acks()
-    assert not acknowledged.store.children(path)
+    assert not acknowledged.store.blocking.children(path)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.metadata import MemoryStore
+from magnetar.metadata import MemoryTree
 from magnetar.schema_registry.registry import Registry
 from magnetar.schema_registry.schema import Reference, Schema, Version
 from magnetar.schema_registry.store import Kept, Subject
@@ -56,7 +56,7 @@ def check(kept: Kept) -> None:
 def test_who_has_a_schema_and_who_refers_to_it(
     steps: list[tuple[int | str, Schema | Subject | None]],
 ) -> None:
-    store = MemoryStore()
+    store = MemoryTree()
     kept = Kept(store, "public")
     for key, value in steps:
         with kept.changes() as changes:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2
 
-from magnetar.metadata.memory import MemoryStore
+from magnetar.metadata.memory import MemoryTree
 from magnetar.schema_registry import kinds
 from magnetar.schema_registry.endpoints import register
 from magnetar.schema_registry.errors import InvalidSchema
@@ -100,7 +100,7 @@ def test_checking_a_json_schema_is_counted() -> None:
 
 
 def registry() -> Registry:
-    made = Registry(Kept(MemoryStore(), "public"))
+    made = Registry(Kept(MemoryTree(), "public"))
     made.set_level(None, Level.NONE)
     return made
 

@@ -98,7 +98,7 @@ def test_what_is_granted_survives_and_is_pulsars_json() -> None:
     house.permissions.grant(NAMESPACE, "bob", ["functions"])
     house.permissions.grant_subscription(NAMESPACE, "s", ["alice"])
     house.permissions.set_tenant_admins("public", ["chief"])
-    stored = house.store.get(f"{POLICIES}/{NAMESPACE}")
+    stored = house.store.blocking.get(f"{POLICIES}/{NAMESPACE}")
     assert stored is not None
     assert json.loads(stored.value) == {
         "bundles": {"numBundles": 4},

@@ -18,7 +18,7 @@ from magnetar.ledger.errors import LedgerError, OffsetOutOfRange
 from magnetar.ledger.files.layout import HEADER_BYTES
 from magnetar.ledger.info import ManagedLedgerInfo, decode_info, path_of
 from magnetar.ledger.port import LedgerSummary, StoredEntry
-from magnetar.metadata import MetadataError, SqliteStore
+from magnetar.metadata import MetadataError, SqliteFile
 from magnetar.records.batch import decode_records
 from magnetar.records.entry import latest_timestamp, payload_at
 from magnetar.records.errors import RecordsError
@@ -39,7 +39,7 @@ class DataDirectory:
                 "Name the directory that 'magnetar standalone --data' was given.",
             )
         try:
-            self._store = SqliteStore(file, read_only=True)
+            self._store = SqliteFile(file, read_only=True)
         except MetadataError as error:
             raise AdminError(
                 f"the metadata cannot be read: {error}", "Run 'magnetar ledger verify'."

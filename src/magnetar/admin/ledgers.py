@@ -30,7 +30,7 @@ from magnetar.metadata import (
     MetadataCorrupt,
     MetadataError,
     RowsMismatch,
-    SqliteStore,
+    SqliteFile,
 )
 from magnetar.metadata.seal import decode_seal, file_crc
 
@@ -139,7 +139,7 @@ def _metadata(tally: _Tally) -> dict[str, ManagedLedgerInfo]:
     found: dict[str, ManagedLedgerInfo] = {}
     clean_use = None
     try:
-        store = SqliteStore(file, read_only=True)
+        store = SqliteFile(file, read_only=True)
         try:
             store.check()
             clean_use = clean_use_of(store)

@@ -14,7 +14,7 @@ from magnetar.ledger.files.inspection import frames, inspect
 from magnetar.ledger.files.layout import FRAME_BYTES, Frame, ledger_path
 from magnetar.ledger.info import ROOT, decode_info, is_managed_ledger, path_of
 from magnetar.ledger.port import LedgerSummary
-from magnetar.metadata import MetadataError, SqliteStore
+from magnetar.metadata import MetadataError, SqliteFile
 from magnetar.records.batch import read_header
 from magnetar.records.entry import decode_entry
 from magnetar.records.errors import RecordsError
@@ -88,7 +88,7 @@ def dump(
 def _wanted(data: Path, log: str | None, ledger: int | None) -> list[tuple[str, LedgerSummary]]:
     path = None if log is None else path_of(log)
     try:
-        store = SqliteStore(data / "metadata.sqlite", read_only=True)
+        store = SqliteFile(data / "metadata.sqlite", read_only=True)
         try:
             nodes = [node for node in store.scan(path or ROOT + "/") if is_managed_ledger(node[0])]
         finally:

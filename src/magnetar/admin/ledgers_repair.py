@@ -29,7 +29,7 @@ from magnetar.ledger.files.recovery import closed_at, describe, kept_index
 from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.ledger.info import ROOT, ManagedLedgerInfo, decode_info, encode_info, is_managed_ledger
 from magnetar.ledger.port import LedgerSummary
-from magnetar.metadata import MetadataError, RowsMismatch, SqliteStore
+from magnetar.metadata import MetadataError, RowsMismatch, SqliteFile, SqliteStore
 from magnetar.records.entry import decode_entry, latest_timestamp
 
 
@@ -84,7 +84,7 @@ def repair(data: Path, *, drop_damaged: bool = False) -> Repair:
     except LedgerError as error:
         raise AdminError(str(error)) from error
     finally:
-        store.close()
+        store.blocking.close()
     return Repair(str(data), tuple(mender.actions), verify(data).findings)
 
 
@@ -92,9 +92,9 @@ def _take_rows(data: Path) -> Action | None:
     """Take the metadata's rows as they are, where they are whole and only do not add up to those of the last commit."""
     file = data / "metadata.sqlite"
     try:
-        SqliteStore(file).close()
+        SqliteFile(file).close()
     except RowsMismatch:
-        SqliteStore(file, takes_rows=True).close()
+        SqliteFile(file, takes_rows=True).close()
         return Action(
             str(file), -1, "its rows were taken as they are: each is whole, though some may be missing"
         )
@@ -107,7 +107,7 @@ class _Mender:
     def __init__(self, data: Path, store: SqliteStore, *, drop_damaged: bool) -> None:
         self.actions: list[Action] = []
         self._data = data
-        self._store = store
+        self._store = store.blocking
         self._disk = RealDisk()
         self._engine = FilesEngine(data, store, self._disk)
         self._drop = drop_damaged

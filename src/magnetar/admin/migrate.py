@@ -79,7 +79,7 @@ def migrate(
     """
     root = data.absolute()
     with _opened(root, read_only=dry_run) as store:
-        resumed = store.get(SWAP) is not None
+        resumed = store.blocking.get(SWAP) is not None
         if dry_run and resumed:
             raise AdminError(
                 "an earlier migration was interrupted at its very end", "Run it without --dry-run."
@@ -98,7 +98,7 @@ def drop_old(data: Path) -> int:
     """Delete the old files of migrated ledgers; give how many bytes that freed. Raises `AdminError`."""
     root = data.absolute()
     with _opened(root, read_only=False) as store:
-        finish_swap(root, store)
+        finish_swap(root, store.blocking)
         old = root / FOLDER / "old"
         freed = sum(path.stat().st_size for path in old.glob("*"))
         shutil.rmtree(old, ignore_errors=True)
@@ -124,7 +124,7 @@ def _opened(root: Path, *, read_only: bool) -> Iterator[MetadataStore]:
     try:
         yield store
     finally:
-        store.close()
+        store.blocking.close()
         if lock is not None:
             lock.release()
 
@@ -143,7 +143,8 @@ class _Migrator:
         self.committed: list[TranslatedOffset] = []
         self.total = 0
         self._root = root
-        self._store = store
+        self._metadata = store
+        self._store = store.blocking
         self._dry_run = dry_run
         self._progress = progress
         self._spark = spark
@@ -156,7 +157,7 @@ class _Migrator:
 
     def run(self) -> None:
         if not self._dry_run:
-            self._engine = FilesEngine(self._root, self._store, RealDisk())
+            self._engine = FilesEngine(self._root, self._metadata, RealDisk())
             asyncio.run(self._engine.start())  # replays the journal, and ends what a killed run began
             self._drop_drafts()
         infos = {

@@ -86,4 +86,4 @@ class DirectoryRegistrar:
             raise AdminError(str(error)) from error
         finally:
             await engine.close()
-            store.close()
+            await store.close()

@@ -42,10 +42,10 @@ async def adopt(broker: Broker, new: NewTopic, logs: Mapping[int, Sequence[Ledge
         names = dict(enumerate(topic.ledger_names()))
         for name in names.values():
             await engine.delete(name)  # what an adoption that died half-way left behind
-        with broker.store.transaction():
+        with broker.store.blocking.transaction():
             for partition, ledgers in logs.items():
                 info = ManagedLedgerInfo(list(ledgers), {"first_offset": str(ledgers[0].first_offset)})
-                broker.store.put(path_of(names[partition]), encode_info(info), MUST_NOT_EXIST)
+                broker.store.blocking.put(path_of(names[partition]), encode_info(info), MUST_NOT_EXIST)
 
     return await broker.create_with(new, store)
 

@@ -17,7 +17,7 @@ class Catalog:
     """The topics of one broker. ``version`` grows with every change, so that answers can be cached."""
 
     def __init__(self, store: MetadataStore, naming: Naming) -> None:
-        self._store = store
+        self._store = store.blocking
         self._naming = naming
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}

@@ -120,7 +120,7 @@ class Broker:
 
     async def start(self) -> None:
         """Read everything that is stored, and finish what a crash interrupted."""
-        self.identity = take_identity(self.store, self.settings.node_id)
+        self.identity = take_identity(self.store.blocking, self.settings.node_id)
         self._apply(DynamicSettings(self.store, self.settings.node_id))
         self.namespaces.load()
         self.namespaces.create(f"{self.naming.tenant}/{self.naming.namespace}")
@@ -186,7 +186,7 @@ class Broker:
     def troubles(self) -> list[str]:
         """Give, in words, what keeps this broker from doing what it promises; nothing if it is well."""
         found = [] if self.engine.failed is None else [str(self.engine.failed)]
-        if not self.store.is_writable():
+        if not self.store.blocking.is_writable():
             found.append(f"the metadata store cannot be written to: {self.store.trouble}")
         return found + self.background.troubles()
 

@@ -18,7 +18,7 @@ class DynamicSettings:
     """What is stored for this broker (``own``) and for all (``default``); the former is stronger."""
 
     def __init__(self, store: MetadataStore, node_id: int) -> None:
-        self._store = store
+        self._store = store.blocking
         self._node = str(node_id)
         self.own: dict[str, str] = self._load(self._node)
         self.default: dict[str, str] = self._load("default")

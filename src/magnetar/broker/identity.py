@@ -8,7 +8,7 @@ import uuid
 from dataclasses import dataclass
 
 from magnetar.broker.namespaces import CLUSTER
-from magnetar.metadata import MetadataStore
+from magnetar.metadata import BlockingStore
 
 _CLUSTER_ID = "/magnetar/cluster-id"
 
@@ -29,7 +29,7 @@ def new_id() -> bytes:
     return made
 
 
-def take_identity(store: MetadataStore, node_id: int) -> Identity:
+def take_identity(store: BlockingStore, node_id: int) -> Identity:
     """Give the identity for a broker that starts now, and keep it."""
     with store.transaction():
         stored = store.get(_CLUSTER_ID)

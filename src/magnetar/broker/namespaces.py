@@ -21,7 +21,7 @@ class Namespaces:
     """All tenants and namespaces with their policies, held in memory."""
 
     def __init__(self, store: MetadataStore) -> None:
-        self._store = store
+        self._store = store.blocking
         self._admin_roles: dict[str, frozenset[str]] = {}
         """By tenant; every tenant is there."""
         self._policies: dict[str, NamespacePolicies] = {}

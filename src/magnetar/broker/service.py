@@ -80,7 +80,7 @@ class BrokerService:
         try:
             await self._start(wanted, pulsar, web, registry)
         except BaseException:
-            self._store.close()
+            await self._store.close()
             raise
 
     async def _start(
@@ -123,7 +123,7 @@ class BrokerService:
             self.on_failed()
 
     async def _renew_lock(self) -> None:
-        if self._store.lock.renew():
+        if self._store.blocking.lock.renew():
             _log.error(
                 "the lock file of %s was removed or replaced by somebody, and is made again; the directory itself is "
                 "locked, too, so no other broker came in",

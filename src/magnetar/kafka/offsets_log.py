@@ -32,7 +32,7 @@ class LedgerOffsetsLog:
         """Give the partitions that have a ledger."""
         topic = self._broker.get(self._topic)
         for index, name in enumerate(topic.ledger_names() if topic is not None else ()):
-            stored = self._broker.store.get(path_of(name))
+            stored = self._broker.store.blocking.get(path_of(name))
             if stored is not None and decode_info(stored.value, name=name).ledgers:
                 yield index
 

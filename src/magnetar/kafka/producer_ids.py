@@ -12,7 +12,7 @@ class ProducerIds:
     """Gives producer ids; those of a block begun before a crash are skipped."""
 
     def __init__(self, store: MetadataStore) -> None:
-        self._store = store
+        self._store = store.blocking
         self._next = self._limit = 0
 
     def take(self) -> int:

@@ -326,7 +326,7 @@ class Cursors:
         save_interval_ms: int = 0,
     ) -> None:
         self._log = log
-        self._metadata = metadata
+        self._metadata = metadata.blocking
         self._clock = clock
         self.save_interval_ms = save_interval_ms
         self._open: dict[str, Cursor] = {}

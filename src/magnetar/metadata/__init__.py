@@ -2,34 +2,73 @@
 
 from __future__ import annotations
 
+from magnetar.metadata.blocking import BlockingStore
 from magnetar.metadata.errors import (
     BadVersion,
     DirectoryInUse,
     InvalidPath,
     MetadataCorrupt,
     MetadataError,
+    MetadataFailed,
+    MetadataFull,
     MetadataUnavailable,
+    MetadataUncertain,
+    NotEmpty,
     NotFound,
+    ParentIsEphemeral,
     RowsMismatch,
+    TooLarge,
 )
 from magnetar.metadata.lock import DirectoryLock
-from magnetar.metadata.memory import MemoryStore
-from magnetar.metadata.port import MUST_NOT_EXIST, MetadataStore, Stored
+from magnetar.metadata.memory import MemoryStore, MemoryTree
+from magnetar.metadata.port import (
+    ANY,
+    MAX_COMMIT_BYTES,
+    MUST_NOT_EXIST,
+    Changes,
+    Check,
+    Delete,
+    MetadataStore,
+    Op,
+    Put,
+    Session,
+    Stored,
+    Watch,
+)
 from magnetar.metadata.sqlite import SqliteStore
+from magnetar.metadata.sqlite_file import SqliteFile
 
 __all__ = [
+    "ANY",
+    "MAX_COMMIT_BYTES",
     "MUST_NOT_EXIST",
     "BadVersion",
+    "BlockingStore",
+    "Changes",
+    "Check",
+    "Delete",
     "DirectoryInUse",
     "DirectoryLock",
     "InvalidPath",
     "MemoryStore",
+    "MemoryTree",
     "MetadataCorrupt",
     "MetadataError",
+    "MetadataFailed",
+    "MetadataFull",
     "MetadataStore",
     "MetadataUnavailable",
+    "MetadataUncertain",
+    "NotEmpty",
     "NotFound",
+    "Op",
+    "ParentIsEphemeral",
+    "Put",
     "RowsMismatch",
+    "Session",
+    "SqliteFile",
     "SqliteStore",
     "Stored",
+    "TooLarge",
+    "Watch",
 ]

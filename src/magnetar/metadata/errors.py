@@ -11,22 +11,50 @@ class InvalidPath(MetadataError):
     """A path must be absolute, without empty segments and without a slash at its end."""
 
 
-class NotFound(MetadataError):
-    """Nothing is stored under the path."""
+class TooLarge(MetadataError):
+    """A commit holds more bytes than every store can take (``MAX_COMMIT_BYTES``); nothing was changed."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(f"nothing is stored at {path}")
+    def __init__(self, size: int, path: str) -> None:
+        super().__init__(f"a commit of {size} bytes that begins at {path} is larger than stores take")
+        self.size = size
         self.path = path
 
 
 class BadVersion(MetadataError):
-    """Someone else changed the value first; ``actual`` is -1 when there is none."""
+    """Somebody else changed the value first; nothing was changed.
 
-    def __init__(self, path: str, expected: int, actual: int) -> None:
+    ``actual`` is the version that is there, -1 when nothing is; a store that does not know it says None.
+    """
+
+    def __init__(self, path: str, expected: int, actual: int | None) -> None:
         super().__init__(f"{path} is at version {actual}, not {expected}")
         self.path = path
         self.expected = expected
         self.actual = actual
+
+
+class NotFound(BadVersion):
+    """Nothing is stored under the path, and something was expected there; nothing was changed."""
+
+    def __init__(self, path: str, expected: int = 0) -> None:
+        super().__init__(path, expected, -1)
+        self.args = (f"nothing is stored at {path}",)
+
+
+class NotEmpty(MetadataError):
+    """A node cannot be deleted before all nodes beneath it; nothing was changed."""
+
+    def __init__(self, path: str, child: str) -> None:
+        super().__init__(f"{path} cannot be deleted: {child} is beneath it")
+        self.path = path
+
+
+class ParentIsEphemeral(MetadataError):
+    """Nothing can be stored beneath a node that ends with a session; nothing was changed."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} cannot be stored: the node above it ends with a session")
+        self.path = path
 
 
 class MetadataCorrupt(MetadataError):
@@ -41,8 +69,24 @@ class RowsMismatch(MetadataCorrupt):
     """Every row is whole, but together they are not those of the last commit: some may be missing, or too many."""
 
 
-class MetadataUnavailable(MetadataError):
-    """The disk refuses (full, read-only, I/O error); nothing was changed, and a later try may succeed."""
+class MetadataFailed(MetadataError):
+    """The store could not do what it was asked; its subclasses tell what is known of a commit."""
+
+
+class MetadataUnavailable(MetadataFailed):
+    """The store cannot be reached, or its disk refuses; nothing was changed, and a later try may succeed."""
+
+
+class MetadataFull(MetadataUnavailable):
+    """The store has no room left; nothing was changed."""
+
+
+class MetadataUncertain(MetadataFailed):
+    """Whether the commit was kept is not known: the answer was lost, or the disk failed in the midst of it.
+
+    Read before trying again: a commit with expected versions tells by itself, when it is tried again, whether it
+    was the one that changed them.
+    """
 
 
 class DirectoryInUse(MetadataError):

@@ -1,20 +1,40 @@
 """The metadata store: a small tree of versioned values, with the paths and meanings of Pulsar's own store.
 
-A path is ``/`` separated and names one value. A node needs no parent to be stored first. Versions start at 0 and
-grow by one with every ``put``. Every write is durable when the call returns, or when its transaction ends.
+A path is ``/`` separated and names one value. The version of a value is 0 when it is created and grows by one with
+every write; it begins at 0 again when the value is deleted and created anew. The port promises what ZooKeeper, an
+embedded database and memory can all keep, and no more:
+
+- All writes go through `commit`: a few operations that are all kept or none, each with the version it expects. There
+  is no transaction that reads; who changes what it read commits with the version it read, and tries again.
+- Other clients write at the same time. Reads of several nodes are not of one moment; `watch` tells of what changed.
+- A node with nodes beneath it cannot be deleted. A node needs no parent to be stored first, but a store may make the
+  parents that are missing, with empty values: what has a value of its own is stored before what lies beneath it.
+- A commit, paths and values together, is at most `MAX_COMMIT_BYTES`; larger values are kept in parts
+  (`magnetar.metadata.parts`).
+- A commit whose caller is cancelled, or which raises `MetadataUncertain`, may have been kept.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from magnetar.metadata.errors import InvalidPath
+from magnetar.metadata.errors import InvalidPath, TooLarge
 
-MUST_NOT_EXIST = -1
-"""As ``expected_version``: the write succeeds only if nothing is stored there yet."""
+if TYPE_CHECKING:
+    from magnetar.metadata.blocking import BlockingStore
+
+MUST_NOT_EXIST: Final = -1
+"""As expected version: the operation succeeds only if nothing is stored there."""
+
+ANY: Final = -2
+"""As expected version: whoever wrote last, and for a `Put` also where nothing is stored."""
+
+MAX_COMMIT_BYTES: Final = 1_000_000
+"""What all paths and values of a commit may amount to; ZooKeeper's limit is 1,048,575 bytes with its own framing."""
+
+_OVERHEAD_BYTES = 64  # of each operation on the wire
 
 
 class Stored(NamedTuple):
@@ -24,61 +44,138 @@ class Stored(NamedTuple):
     version: int
 
 
-class MetadataStore(ABC):
-    """What every store promises; ``tests/contracts/metadata_store.py`` holds each of them to it."""
+class Put(NamedTuple):
+    """Store ``value`` if the version is ``expected``; an ``ephemeral`` new node ends with the store's session."""
 
-    trouble: str = ""
-    """What the disk refused last, until a commit succeeds again."""
+    path: str
+    value: bytes
+    expected: int
+    ephemeral: bool = False
 
-    def is_writable(self) -> bool:
-        """Whether commits succeed, tried anew where the last one did not; the words are in ``trouble``."""
-        return True
+
+class Delete(NamedTuple):
+    """Remove a node that is there, in the version ``expected`` or in `ANY`, and has no nodes beneath it."""
+
+    path: str
+    expected: int
+
+
+class Check(NamedTuple):
+    """Let the commit succeed only if the node has this version; `ANY`: it exists in some version."""
+
+    path: str
+    expected: int
+
+
+Op = Put | Delete | Check
+
+
+class Changes(NamedTuple):
+    """Paths at which something was stored, changed or deleted; ``lost``: there may be more, read everything anew."""
+
+    paths: frozenset[str]
+    lost: bool = False
+
+
+class Watch(ABC, AsyncIterator[Changes]):
+    """What changes at a path and beneath it, whoever changes it, from the moment on at which `watch` returned.
+
+    Changes that were not asked for yet are told together; ends when it is closed, or the store is.
+    """
 
     @abstractmethod
-    def get(self, path: str) -> Stored | None:
-        """Give what is stored at exactly this path."""
-
-    @abstractmethod
-    def put(self, path: str, value: bytes, expected_version: int | None = None) -> int:
-        """Store ``value`` and give its version; raise `BadVersion` unless the version is as expected."""
-
-    @abstractmethod
-    def delete(self, path: str, expected_version: int | None = None) -> None:
-        """Remove one node (not those below it); raise `NotFound` or `BadVersion`."""
-
-    @abstractmethod
-    def children(self, path: str) -> list[str]:
-        """Give the sorted names right below ``path``, also of nodes that only have nodes below them."""
-
-    @abstractmethod
-    def scan(self, prefix: str) -> Iterator[tuple[str, Stored]]:
-        """Give all nodes whose path starts with the text ``prefix``, sorted, as they are at the time of the call."""
-
-    @abstractmethod
-    def transaction(self) -> AbstractContextManager[None]:
-        """Make all writes in the block one: all of them are kept, or none when the block raises.
-
-        A block inside a block belongs to the outer one.
-        """
+    async def __anext__(self) -> Changes: ...
 
     @abstractmethod
     def close(self) -> None:
-        """Leave everything in order on disk. Closing twice is harmless."""
+        """Stop to watch."""
+
+
+class Session:
+    """What ephemeral nodes live by. When it is lost they are gone, and the store begins another one."""
+
+    def __init__(self, session_id: int) -> None:
+        self.id = session_id
+        self.on_lost: list[Callable[[], None]] = []
+        """Called on the event loop when the session was lost, not when the store is closed in order."""
+
+
+class MetadataStore(ABC):
+    """What every store promises, on one event loop; ``tests/contracts/metadata_store.py`` holds each of them to it."""
+
+    session: Session
+    blocking: BlockingStore
+    """The same store for callers that wait for it where they stand; goes when the last of them is gone."""
+
+    trouble: str = ""
+    """What the store refused last, until a commit succeeds again."""
+
+    @abstractmethod
+    async def get(self, path: str) -> Stored | None:
+        """Return what is stored at exactly this path."""
+
+    @abstractmethod
+    async def get_many(self, paths: Iterable[str]) -> list[Stored | None]:
+        """Return what is stored at each path, in the order of the paths; not all of it at one moment."""
+
+    @abstractmethod
+    async def children(self, path: str) -> list[str]:
+        """Return the sorted names right beneath ``path``, also of nodes that only have nodes beneath them."""
+
+    async def get_tree(self, path: str) -> dict[str, Stored]:
+        """Return all nodes beneath ``path`` by their paths, sorted; not all of them at one moment."""
+        found: dict[str, Stored] = {}
+        level = [path]
+        while level:
+            names = [below(each) + name for each in level for name in await self.children(each)]
+            kept = await self.get_many(names)
+            found |= {name: stored for name, stored in zip(names, kept, strict=True) if stored is not None}
+            level = names
+        return dict(sorted(found.items()))
+
+    @abstractmethod
+    async def commit(self, ops: Sequence[Op]) -> list[int]:
+        """Do all operations, in their order, or none; return each path's version afterwards, -1 of a deleted one.
+
+        It is durable when this returns. Raises `BadVersion`, `NotFound`, `NotEmpty`, `ParentIsEphemeral`, `TooLarge`,
+        `InvalidPath`, `MetadataFull` or `MetadataUnavailable`, all after nothing was changed, or `MetadataUncertain`.
+        """
+
+    @abstractmethod
+    async def watch(self, path: str) -> Watch:
+        """Return a watch of the node ``path`` and of all beneath it, which tells of every later change."""
+
+    async def is_writable(self) -> bool:
+        """Return whether commits succeed, tried anew where the last one did not; ``trouble`` has the words."""
+        return True
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End the session and leave everything in order. Closing twice is harmless."""
 
 
 def check_path(path: str) -> str:
-    """Give the path back if it is well formed, else raise `InvalidPath`."""
+    """Return the path if it is well formed, otherwise raise `InvalidPath`."""
     if not path.startswith("/") or path.endswith("/") or "//" in path or "\0" in path:
         raise InvalidPath(f"not a metadata path: {path!r}")
     return path
 
 
-def child_names(path: str, paths: Iterator[str]) -> list[str]:
-    """Give the distinct, sorted first segments of ``paths``, all of which lie below ``path``."""
+def check_ops(ops: Sequence[Op]) -> None:
+    """Raise `InvalidPath` or `TooLarge` for a commit that no store may take."""
+    size = 0
+    for op in ops:
+        size += len(check_path(op.path)) + _OVERHEAD_BYTES + (len(op.value) if isinstance(op, Put) else 0)
+    if size > MAX_COMMIT_BYTES:
+        raise TooLarge(size, ops[0].path)
+
+
+def child_names(path: str, paths: Iterable[str]) -> list[str]:
+    """Return the distinct, sorted first segments of ``paths``, all of which lie beneath ``path``."""
     start = 1 if path == "/" else len(path) + 1
     return sorted({below[start:].partition("/")[0] for below in paths})
 
 
 def below(path: str) -> str:
-    """Give the prefix that all nodes below ``path`` share; ``/`` is the root."""
+    """Return the prefix that all nodes beneath ``path`` share; ``/`` is the root."""
     return "/" if path == "/" else check_path(path) + "/"

@@ -1,342 +1,157 @@
-"""The embedded metadata store: one SQLite file that knows when it has been damaged.
+"""The embedded metadata store: one SQLite file behind one thread.
 
-Write-ahead log with ``synchronous=FULL``, so a write that returned survives power loss. Three things protect it:
-every row carries a crc32c over path, version and value; one row, written in every transaction, holds the number of
-rows, the xor of their checksums and the number of commits, so lost and resurrected rows are noticed; and the seal
-beside the file (`magnetar.metadata.seal`) covers what rows do not. Other processes may read while a broker writes.
-
-What the disk did to a commit that failed is in doubt: its bytes may be in the log and come back with the next start. So
-the digest is read from the database by every transaction, never remembered, and an empty commit is made in the doubtful
-one's place at once, if the disk lets us; any later one does the same.
+The event loop never waits for the disk. Commits that wait while one is written become one transaction of SQLite's with
+the next, and so share one flush; each of them still succeeds or fails for itself, with its own `BadVersion`. What the
+file is protected by stands in `magnetar.metadata.sqlite_file`.
 """
 
 from __future__ import annotations
 
-import os
-import sqlite3
-import struct
+import asyncio
+import queue
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from magnetar.metadata.errors import (
-    BadVersion,
-    MetadataCorrupt,
-    MetadataError,
-    MetadataUnavailable,
-    NotFound,
-    RowsMismatch,
-)
-from magnetar.metadata.lock import DirectoryLock
-from magnetar.metadata.modes import FILE_MODE
-from magnetar.metadata.port import MetadataStore, Stored, below, check_path, child_names
-from magnetar.metadata.seal import Seal, SealFile
-from magnetar.records.crc import crc32c
+from magnetar.metadata.errors import MetadataUnavailable
+from magnetar.metadata.local import LocalStore, T
+from magnetar.metadata.sqlite_file import SqliteFile
+from magnetar.metadata.staging import Commit, Outcome
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS node (
-    path TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, crc INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS digest (
-    id INTEGER PRIMARY KEY CHECK (id = 1), nodes INTEGER NOT NULL, crcs INTEGER NOT NULL, commits INTEGER NOT NULL
-);
-INSERT OR IGNORE INTO digest VALUES (1, 0, 0, 0);
-"""
-_LAST = "\U0010ffff"
-_DISK = {
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_PROTOCOL,
-}
-_VERSION = struct.Struct(">q")
+_MOST_AT_ONCE = 500
 
 
-class Digest(NamedTuple):
-    """What all rows together amount to, and how many transactions led there."""
-
-    nodes: int
-    crcs: int
-    commits: int
+class _Asked(NamedTuple):
+    what: Commit | Callable[[], Any]
+    answer: asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop
 
 
-def row_crc(path: str, value: bytes, version: int) -> int:
-    """Give the checksum that a row carries."""
-    crc: int = crc32c(path.encode("utf-8", "surrogateescape"))
-    crc = crc32c(_VERSION.pack(version), crc)
-    return int(crc32c(value, crc))
+class SqliteThread:
+    """The one thread that works on a file for all clients within this process; it begins with the first question."""
+
+    def __init__(self, file: SqliteFile) -> None:
+        self.file = file
+        self.clients = 0
+        self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._ended = False
+
+    def ask(self, what: Commit | Callable[[], Any]) -> asyncio.Future[Any]:
+        """Return a future of a commit's outcome, or of what a function returns."""
+        if self._ended:
+            raise MetadataUnavailable("the metadata store is closed")
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="magnetar-metadata", daemon=True)
+            self._thread.start()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        self._asked.put(_Asked(what, answer, loop))
+        return answer
+
+    async def close(self) -> None:
+        """Close the file after all that was asked, and end the thread."""
+        if not self._ended:
+            closed = self.ask(self.file.close)
+            self._ended = True
+            self._asked.put(None)
+            await closed
+
+    def _work(self) -> None:
+        while (first := self._asked.get()) is not None:
+            waiting = [first]
+            ends = False
+            with suppress(queue.Empty):
+                while len(waiting) < _MOST_AT_ONCE and not ends:
+                    if (more := self._asked.get_nowait()) is None:
+                        ends = True
+                    else:
+                        waiting.append(more)
+            self._serve(waiting)
+            if ends:
+                return
+
+    def _serve(self, waiting: Sequence[_Asked]) -> None:
+        """Read what was asked for before the first commit, then commit all at once, then read the rest.
+
+        So no read misses a commit that was asked for before it, and commits are not held apart by reads.
+        """
+        first = next((at for at, each in enumerate(waiting) if isinstance(each.what, Commit)), len(waiting))
+        _settle([(each, _called(each.what)) for each in waiting[:first]])
+        commits = [each for each in waiting[first:] if isinstance(each.what, Commit)]
+        if commits:
+            _settle(list(zip(commits, self._commit([each.what for each in commits]), strict=True)))  # type: ignore[misc]
+            _settle(
+                [(each, _called(each.what)) for each in waiting[first:] if not isinstance(each.what, Commit)]
+            )
+
+    def _commit(self, commits: Sequence[Commit]) -> Sequence[Outcome | Exception]:
+        try:
+            return self.file.commit_all(commits)
+        except Exception as error:  # nothing of it was kept, or nobody knows; they are all told
+            return [error] * len(commits)
 
 
-class SqliteStore(MetadataStore):
-    """Open the store in ``file``, and lock its directory unless ``read_only``.
+def _called(what: Any) -> Any:
+    try:
+        return what()
+    except Exception as error:
+        return error
 
-    Raises `DirectoryInUse`, `MetadataUnavailable`, or `MetadataCorrupt` with the damaged node or file; but with
-    ``takes_rows``, rows that are whole are taken for those of the last commit. Threads may share one store.
-    """
+
+def _settle(answers: Sequence[tuple[_Asked, Any]]) -> None:
+    loops = {each.loop for each, _ in answers}
+    for loop in loops:
+        mine = [(each.answer, result) for each, result in answers if each.loop is loop]
+        with suppress(RuntimeError):  # the loop has ended, and with it who would listen
+            loop.call_soon_threadsafe(_give, mine)
+
+
+def _give(answers: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:
+    for answer, result in answers:
+        if answer.cancelled():
+            continue
+        if isinstance(result, Exception):
+            answer.set_exception(result)
+        else:
+            answer.set_result(result)
+
+
+class SqliteStore(LocalStore):
+    """One client of a file; raises what `SqliteFile` raises. `another` gives one more on the same file."""
+
+    blocking: SqliteFile
 
     def __init__(self, file: Path, *, read_only: bool = False, takes_rows: bool = False) -> None:
-        self._file = file
-        self._takes_rows = takes_rows
-        self.in_doubt = False
-        """Whether what the last commit, which failed, wrote may come back with the next start."""
-        self._held = ExitStack()
-        """What is let go of at the end, the last first."""
-        self._guard = threading.RLock()
-        self._depth = 0
+        self._join(SqliteThread(SqliteFile(file, read_only=read_only, takes_rows=takes_rows)))
+
+    def another(self) -> SqliteStore:
+        """Return another client of the same file, with a session and watches of its own."""
+        made = SqliteStore.__new__(SqliteStore)
+        made._join(self._thread)
+        return made
+
+    def _join(self, thread: SqliteThread) -> None:
+        super().__init__(thread.file)
+        self._thread = thread
         self._closed = False
-        self._digest = Digest(0, 0, 0)
-        self._seal: SealFile | None = None
-        try:
-            if read_only:
-                self._db = self._connect(f"{file.resolve().as_uri()}?mode=ro")
-            else:
-                self.lock = DirectoryLock(file.parent)
-                self._held.callback(self.lock.release)
-                self._open_sealed()
-        except OSError as error:
-            self._held.close()
-            raise MetadataUnavailable(f"{error.filename or file}: {error.strerror or error}") from error
-        except BaseException:
-            self._held.close()
-            raise
+        thread.clients += 1
 
-    def get(self, path: str) -> Stored | None:
-        row = self._row(check_path(path))
-        return None if row is None else _checked(path, *row)
+    async def _read(self, read: Callable[[], T]) -> T:
+        found: T = await self._thread.ask(read)
+        return found
 
-    def put(self, path: str, value: bytes, expected_version: int | None = None) -> int:
-        with self.transaction():
-            row = self._row(check_path(path))
-            actual = -1 if row is None else row[1]
-            if expected_version is not None and expected_version != actual:
-                raise BadVersion(path, expected_version, actual)
-            value, version = bytes(value), actual + 1
-            crc = row_crc(path, value, version)
-            self._check_begun()
-            with self._translated():
-                self._db.execute(
-                    "INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?)", (path, value, version, crc)
-                )
-            nodes, crcs, commits = self._digest
-            old_crc = 0 if row is None else row[2]
-            self._digest = Digest(nodes + (row is None), crcs ^ old_crc ^ crc, commits)
-            return version
+    async def _commit(self, commit: Commit) -> Outcome:
+        outcome: Outcome = await self._thread.ask(commit)
+        return outcome
 
-    def delete(self, path: str, expected_version: int | None = None) -> None:
-        with self.transaction():
-            row = self._row(check_path(path))
-            if row is None:
-                raise NotFound(path)
-            if expected_version is not None and expected_version != row[1]:
-                raise BadVersion(path, expected_version, row[1])
-            self._check_begun()
-            with self._translated():
-                self._db.execute("DELETE FROM node WHERE path = ?", (path,))
-            nodes, crcs, commits = self._digest
-            self._digest = Digest(nodes - 1, crcs ^ row[2], commits)
-
-    def children(self, path: str) -> list[str]:
-        prefix = below(path)
-        with self._translated():
-            rows = self._db.execute(
-                "SELECT path FROM node WHERE path >= ? AND path < ?", (prefix, prefix + _LAST)
-            )
-            return child_names(path, (row[0] for row in rows.fetchall()))
-
-    def scan(self, prefix: str) -> Iterator[tuple[str, Stored]]:
-        query = "SELECT path, value, version, crc FROM node WHERE path >= ? AND path < ? ORDER BY path"
-        with self._translated():
-            rows = self._db.execute(query, (prefix, prefix + _LAST)).fetchall()
-        return iter([(row[0], _checked(*row)) for row in rows])
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        with self._guard:
-            if self._depth:
-                yield
-                return
-            self._begin()
-            before, self._depth = self._digest, 1
-            try:
-                yield
-                self._commit(changed=self._digest != before)
-            except BaseException:
-                self._take_back()
-                raise
-            finally:
-                self._depth = 0
-
-    def _begin(self) -> None:
-        with self._translated():
-            self._db.execute("BEGIN IMMEDIATE")
-        try:
-            self._digest = self._stored_digest()
-        except BaseException:
-            self._take_back()
-            raise
-
-    def _commit(self, *, changed: bool) -> None:
-        self._check_begun()
-        if changed:
-            self._digest = self._digest._replace(commits=self._digest.commits + 1)
-            with self._translated():
-                self._db.execute("UPDATE digest SET nodes = ?, crcs = ?, commits = ?", self._digest)
-        try:
-            with self._translated():
-                self._db.execute("COMMIT")
-        except MetadataError:
-            self._take_back()
-            self.in_doubt = changed and not self._is_settled()
-            raise
-        if changed:
-            self.in_doubt, self.trouble = False, ""
-            if self._seal is not None:
-                self._seal.follow(self._digest.commits)
-
-    def _check_begun(self) -> None:
-        """Raise unless the transaction is under way: SQLite itself takes one back after some failures."""
-        if not self._db.in_transaction:
-            raise MetadataUnavailable(f"{self._file}: the disk failed in the midst of a transaction")
-
-    def _take_back(self) -> None:
-        if self._db.in_transaction:
-            with suppress(sqlite3.DatabaseError):  # what made it necessary is what is told
-                self._db.execute("ROLLBACK")
-
-    def _is_settled(self) -> bool:
-        """Write over what a failed commit may have left in the log, and tell whether that could be done."""
-        try:
-            self._begin()
-            commits = self._digest.commits + 1
-            with self._translated():
-                self._db.execute("UPDATE digest SET commits = ?", (commits,))
-                self._db.execute("COMMIT")
-        except MetadataError:
-            self._take_back()
-            return False
-        if self._seal is not None:
-            self._seal.follow(commits)
-        return True
-
-    def is_writable(self) -> bool:
-        with self._guard:
-            if self.trouble and not self._depth and self._is_settled():
-                self.in_doubt, self.trouble = False, ""
-            return not self.trouble
-
-    def close(self) -> None:
-        with self._guard:
-            if self._closed:
-                return
-            self._closed = True
-            try:
-                if self._seal is not None:
-                    with self._translated():
-                        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                self._db.close()
-                if self._seal is not None:
-                    self._seal.close()
-            finally:
-                self._held.close()
-
-    def check(self) -> None:
-        """Read every row; raise `MetadataCorrupt` unless they are those of the last commit."""
-        with self._guard, self._translated():
-            self._db.execute("BEGIN")  # one snapshot: a broker may be writing
-            try:
-                self._verified_digest()
-            finally:
-                self._db.execute("ROLLBACK")
-
-    def _row(self, path: str) -> tuple[bytes, int, int] | None:
-        with self._translated():
-            row: tuple[bytes, int, int] | None = self._db.execute(
-                "SELECT value, version, crc FROM node WHERE path = ?", (path,)
-            ).fetchone()
-        return row
-
-    def _open_sealed(self) -> None:
-        self._seal = SealFile(self._file)
-        self._held.callback(self._seal.abandon)
-        known = self._seal.verify()
-        self._seal.break_open(known.commits)
-        os.close(
-            os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-        )  # SQLite would say 0644
-        self._db = self._connect(self._file.resolve().as_uri())
-        with self._translated():
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = FULL")
-            self._db.executescript(_SCHEMA)
-            self._digest = self._taken_digest(known) if self._takes_rows else self._verified_digest()
-            if (health := self._db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-                raise MetadataCorrupt(str(self._file), str(health))
-        if self._digest.commits < known.commits:
-            lost = known.commits - self._digest.commits
-            raise MetadataCorrupt(str(self._file) + "-wal", f"{lost} committed transactions are missing")
-
-    def _connect(self, uri: str) -> sqlite3.Connection:
-        with self._translated():
-            db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5)
-            self._held.callback(db.close)
-            # A damaged path must still be readable enough to be named.
-            db.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
-            return db
-
-    def _verified_digest(self) -> Digest:
-        """Check each row, then that they are the rows of the last commit."""
-        nodes, crcs = self._sum()
-        digest = self._stored_digest()
-        if digest[:2] != (nodes, crcs):
-            raise RowsMismatch(str(self._file), f"its {nodes} rows are not those of the last commit")
-        return digest
-
-    def _taken_digest(self, known: Seal) -> Digest:
-        """Check each row, and write the digest of those that are there."""
-        nodes, crcs = self._sum()
-        digest = self._stored_digest()
-        if digest[:2] != (nodes, crcs):
-            digest = Digest(nodes, crcs, max(digest.commits, known.commits) + 1)
-            self._db.execute("UPDATE digest SET nodes = ?, crcs = ?, commits = ?", digest)
-        return digest
-
-    def _sum(self) -> tuple[int, int]:
-        """Give how many rows there are, and the xor of their checksums; raise for one that does not bear its own."""
-        nodes = crcs = 0
-        for row in self._db.execute("SELECT path, value, version, crc FROM node"):
-            _checked(*row)
-            nodes, crcs = nodes + 1, crcs ^ row[3]
-        return nodes, crcs
-
-    def _stored_digest(self) -> Digest:
-        with self._translated():
-            row = self._db.execute("SELECT nodes, crcs, commits FROM digest").fetchone()
-        if row is None or not all(type(each) is int for each in row):
-            raise MetadataCorrupt(str(self._file), "the row that sums up all others is gone or damaged")
-        return Digest(*row)
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Turn SQLite's errors into this package's words."""
-        try:
-            yield
-        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # a damaged schema is quoted as it is
-            # The low byte is the class of the error, the rest says which kind.
-            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-            if code in _DISK:
-                self.trouble = f"{self._file}: {error}"
-                raise MetadataUnavailable(self.trouble) from error
-            raise MetadataCorrupt(str(self._file), str(error)) from error
-
-
-def _checked(path: str, value: bytes, version: int, crc: int) -> Stored:
-    # Damage can change even the type of a column.
-    if not (type(value) is bytes and type(version) is int and crc == row_crc(path, value, version)):
-        raise MetadataCorrupt(path, "the row's checksum does not match")
-    return Stored(value, version)
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._thread.clients -= 1
+        await super().close()
+        if not self._thread.clients:
+            await self._thread.close()

@@ -12,7 +12,7 @@ from magnetar.broker.topic import decode_topic
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.info import ManagedLedgerInfo, decode_info, path_of
 from magnetar.ledger.port import LedgerSummary
-from magnetar.metadata import SqliteStore
+from magnetar.metadata import SqliteFile
 from magnetar.pipeline.ledgers import LedgerMap
 from magnetar.pipeline.object_store import at_hand
 from magnetar.pipeline.options import TopicPartition
@@ -33,7 +33,7 @@ class Catalog:
         at_hand(data / "metadata.sqlite-wal")
         if not file.exists():
             raise FileNotFoundError(f"{data} is not a data directory of magnetar: it has no metadata.sqlite")
-        self._store = SqliteStore(file, read_only=True)
+        self._store = SqliteFile(file, read_only=True)
 
     def topics(self) -> dict[str, TopicInfo]:
         """Give every topic."""

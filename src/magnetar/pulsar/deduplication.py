@@ -32,7 +32,7 @@ class Deduplication:
 
     def __init__(self, log: ManagedLedger, store: MetadataStore, clock: Callable[[], int]) -> None:
         self._log = log
-        self._store = store
+        self._store = store.blocking
         self._clock = clock
         self._pushed: dict[str, int] = {}  # appended, and maybe not durable yet
         self._in_flight: deque[tuple[Pending, str, int]] = deque()  # those that are not, in the log's order

@@ -61,7 +61,10 @@ class GroupCursors:
 
     def is_groups(self, topic: PulsarTopic, name: str) -> bool:
         """Whether a subscription is a group's alone."""
-        return not self._progress.is_linked(name) and self._broker.store.get(_mark(topic, name)) is not None
+        return (
+            not self._progress.is_linked(name)
+            and self._broker.store.blocking.get(_mark(topic, name)) is not None
+        )
 
     async def synchronise(self) -> None:
         """Do what is due, and what could not be done before."""
@@ -120,7 +123,7 @@ class GroupCursors:
                 self._unmark(topic, read.group)
             return
         if found is None:
-            self._broker.store.put(_mark(topic, read.group), b"")
+            self._broker.store.blocking.put(_mark(topic, read.group), b"")
             found = await topic.subscription(Wanted(read.group, SubType.Exclusive, is_group=True))
         if await self.offset_of(topic, found) != offset:
             await self._put(topic, found, offset)
@@ -245,12 +248,14 @@ class GroupCursors:
         self._told.get(topic, {}).pop(name, None)
 
     def _has_group(self, topic: PulsarTopic, name: str) -> bool:
-        return self._progress.is_linked(name) or self._broker.store.get(_mark(topic, name)) is not None
+        return (
+            self._progress.is_linked(name) or self._broker.store.blocking.get(_mark(topic, name)) is not None
+        )
 
     def _unmark(self, topic: PulsarTopic, name: str) -> None:
         path = _mark(topic, name)
-        if self._broker.store.get(path) is not None:
-            self._broker.store.delete(path)
+        if self._broker.store.blocking.get(path) is not None:
+            self._broker.store.blocking.delete(path)
 
 
 def _mark(topic: PulsarTopic, name: str) -> str:

@@ -179,7 +179,7 @@ class NonPersistentTopics:
 
     def load(self) -> None:
         """Read which topics have partitions."""
-        for path, stored in self._broker.store.scan(_ROOT + "/"):
+        for path, stored in self._broker.store.blocking.scan(_ROOT + "/"):
             tenant, namespace, domain, encoded = path.removeprefix(_ROOT + "/").split("/", 3)
             if domain == "non-persistent":
                 name = TopicName.from_metadata(tenant, namespace, encoded)
@@ -293,7 +293,7 @@ class NonPersistentTopics:
             each.send_away()
         self._policies.forget(topic.name)
         if self._partitioned.pop(topic.name, None) is not None:
-            self._broker.store.delete(_path(topic.name))
+            self._broker.store.blocking.delete(_path(topic.name))
 
     def changed(self, topic: Topic) -> None:
         """The policies of a topic have changed."""
@@ -317,7 +317,7 @@ class NonPersistentTopics:
 
     def _keep(self, topic: Topic) -> None:
         content = json.dumps({"partitions": topic.partitions, "deleted": False}, separators=(",", ":"))
-        self._broker.store.put(_path(topic.name), content.encode())
+        self._broker.store.blocking.put(_path(topic.name), content.encode())
         self._partitioned[topic.name] = topic
 
 

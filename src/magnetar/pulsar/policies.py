@@ -32,7 +32,7 @@ class TopicPolicies:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._store = broker.store
+        self._store = broker.store.blocking
         self._known: dict[TopicName, dict[str, Any]] = {}
         self._defaults = _defaults(broker)
         self.changed: Callable[[Topic], None] = lambda topic: None

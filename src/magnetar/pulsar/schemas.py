@@ -95,7 +95,7 @@ class Schemas:
     def __init__(
         self, store: MetadataStore, clock: Callable[[], int], strategy: Strategy, workshop: Workshop
     ) -> None:
-        self._store = store
+        self._store = store.blocking
         self._clock = clock
         self._strategy = strategy
         self._workshop = workshop

@@ -70,7 +70,7 @@ class PulsarTopic:
         self._clock = clock
         self._readings = Readings(log, conversions, clock, limits, within_batches)
         self._epoch_path = f"{_EPOCHS}/{log.name}"
-        stored = store.get(self._epoch_path)
+        stored = self._store.blocking.get(self._epoch_path)
         self.producers = Producers(int(stored.value) if stored else None, self._keep_epoch)
         self.stirred: Callable[[], None] = lambda: None
         """Called when something was done to it of which something is left to do: to be kept, to be held to limits."""
@@ -125,7 +125,7 @@ class PulsarTopic:
                 )
 
     def _keep_epoch(self, epoch: int) -> None:
-        self._store.put(self._epoch_path, b"%d" % epoch)
+        self._store.blocking.put(self._epoch_path, b"%d" % epoch)
 
     def stir(self) -> None:
         """Have it looked at in the next sweep."""

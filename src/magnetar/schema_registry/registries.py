@@ -15,7 +15,7 @@ class Registries:
 
     def __init__(self, store: MetadataStore, tenant: str, *, by_tenant: bool = False) -> None:
         """``tenant`` is whose registry all share who have none of their own."""
-        self._store = store
+        self._store = store.blocking
         self._tenant = tenant
         self._by_tenant = by_tenant
         self._open: dict[str, Registry] = {}

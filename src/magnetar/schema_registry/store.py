@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
-from magnetar.metadata import MetadataCorrupt, MetadataStore
+from magnetar.metadata import BlockingStore, MetadataCorrupt
 from magnetar.schema_registry.levels import Level, Mode
 from magnetar.schema_registry.schema import Reference, Schema, Version
 
@@ -54,7 +54,7 @@ class State:
 class Kept:
     """Everything of one tenant's registry. Read it freely; change it inside `Changes` only."""
 
-    store: MetadataStore
+    store: BlockingStore
     tenant: str
     state: State = field(default_factory=State)
     schemas: dict[int, Schema] = field(default_factory=dict)
@@ -164,7 +164,7 @@ def _forget(index: dict[K, set[V]], key: K, value: V) -> None:
             del index[key]
 
 
-def _put(store: MetadataStore, path: str, value: bytes | None) -> None:
+def _put(store: BlockingStore, path: str, value: bytes | None) -> None:
     if value is not None:
         store.put(path, value)
     elif store.get(path) is not None:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from magnetar.broker.core import Broker
 from magnetar.broker.topic import Topic
 from magnetar.ledger.port import StoredEntry
-from magnetar.metadata import MetadataStore
+from magnetar.metadata import BlockingStore
 from magnetar.records.errors import RecordsError
 from magnetar.records.schema_ids import Frame, frame_of, schema_version
 from magnetar.schema_registry.avro_as_json import avro_as_json
@@ -55,7 +55,7 @@ class TopicFrames:
     """What stands before keys and values of the entries of topics; remembered for each version of a schema."""
 
     def __init__(self, broker: Broker, registries: Registries) -> None:
-        self._store = broker.store
+        self._store = broker.store.blocking
         self._namespace = broker.naming.namespace
         self._registries = registries
         self._known: dict[tuple[bytes, bytes], Frame | None] = {}
@@ -94,7 +94,7 @@ class TopicFrames:
             return None
 
 
-def read_schema(store: MetadataStore, topic: Topic, version: int) -> TopicSchema | None:
+def read_schema(store: BlockingStore, topic: Topic, version: int) -> TopicSchema | None:
     """Give one version of a topic's schema; None if there is none."""
     stored = store.get(f"/schemas/{topic.name.namespace_name}/{topic.name.metadata_name}")
     rows: list[dict[str, Any]] = [] if stored is None else _rows(stored.value)

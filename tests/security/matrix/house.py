@@ -216,7 +216,7 @@ class House:
 
     def state_of_red(self) -> object:
         """Give what there is of red's, so that two looks differ if anything was changed."""
-        kept = tuple((path, node) for path, node in self.store.scan("/") if "red" in path)
+        kept = tuple((path, node) for path, node in self.store.blocking.scan("/") if "red" in path)
         partitions = self.kafka.services.partitions
         logs = tuple(
             (topic.kafka_name, log.first_offset, log.next_offset, log.terminated)

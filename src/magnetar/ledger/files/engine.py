@@ -39,6 +39,7 @@ from magnetar.ledger.port import (
     ManagedLedger,
     wall_clock_ms,
 )
+from magnetar.metadata.blocking import BlockingStore
 from magnetar.metadata.errors import MetadataError
 from magnetar.metadata.port import MUST_NOT_EXIST, MetadataStore
 
@@ -50,7 +51,7 @@ _MOST_OPEN_FILES = 1000
 _log = logging.getLogger("magnetar.ledger")
 
 
-def clean_use_of(metadata: MetadataStore) -> int:
+def clean_use_of(metadata: BlockingStore) -> int:
     """Give up to which use nothing of the journal is needed any more."""
     stored = metadata.get(_STATE)
     return int(stored.value.decode().rpartition(" ")[2]) if stored else 0
@@ -94,7 +95,7 @@ class FilesEngine(LedgerEngine):
     ) -> None:
         super().__init__()
         self.root = root
-        self.metadata = metadata
+        self.metadata = metadata.blocking
         self.disk = disk
         self.clock = clock
         self.interceptors = tuple(interceptors)

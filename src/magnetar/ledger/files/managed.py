@@ -38,7 +38,7 @@ from magnetar.ledger.port import (
     Snapshot,
     TakenBack,
 )
-from magnetar.metadata.errors import BadVersion, MetadataError, NotFound
+from magnetar.metadata.errors import BadVersion, MetadataError, MetadataFull, NotFound
 from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.compression import Buffer
 from magnetar.records.entry import broker_entry_head
@@ -563,4 +563,4 @@ def closed_mark(key: tuple[int, int, bytes]) -> str:
 def metadata_failed(error: MetadataError) -> StorageFull | StorageFailed:
     """Say in storage's words what the metadata store said."""
     words = f"the metadata store failed: {error}"
-    return StorageFull(words) if "full" in str(error) else StorageFailed(words)
+    return StorageFull(words) if isinstance(error, MetadataFull) else StorageFailed(words)

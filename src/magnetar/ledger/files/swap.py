@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from magnetar.ledger.files.layout import index_path, ledger_path
-from magnetar.metadata.port import MetadataStore
+from magnetar.metadata.blocking import BlockingStore
 
 SWAP = "/magnetar/ledger-swap"
 FOLDER = "packed-offsets"
@@ -33,12 +33,12 @@ def kept_path(root: Path, ledger_id: int) -> Path:
     return root / FOLDER / "old" / ledger_path(root, ledger_id).name
 
 
-def note_swap(metadata: MetadataStore, *, aside: Iterable[int], in_place: Iterable[int]) -> None:
+def note_swap(metadata: BlockingStore, *, aside: Iterable[int], in_place: Iterable[int]) -> None:
     """Note which ledgers' files go and which drafts take a place, in the transaction that makes that count."""
     metadata.put(SWAP, json.dumps({"aside": sorted(aside), "in_place": sorted(in_place)}).encode())
 
 
-def finish_swap(root: Path, metadata: MetadataStore) -> bool:
+def finish_swap(root: Path, metadata: BlockingStore) -> bool:
     """Rename what a noted swap has left to rename; tell whether one was noted. A crash in it does no harm.
 
     Works on the operating system's files, not on a ``Disk``: only a migration of a directory notes a swap.

@@ -66,7 +66,7 @@ async def leader(ask: Ask) -> dict[str, str]:
 
 async def health(ask: Ask) -> Reply:
     """Tell whether storage and metadata answer, and essential background work succeeds; 503 with what does not."""
-    ask.services.broker.store.get("/admin/clusters")
+    ask.services.broker.store.blocking.get("/admin/clusters")
     troubles = ask.services.broker.troubles()
     if troubles:
         raise RestError(503, "; ".join(troubles))
