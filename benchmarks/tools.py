@@ -70,7 +70,7 @@ def e2e_latency(address: str, topic: str, *, records: int, size: int) -> Latency
 
 
 def _run(tool: str, *arguments: object) -> str:
-    command = java(f"{_TOOLS}.{tool}", *map(str, arguments), options=_JVM)
+    command = java(f"{_TOOLS}.{tool}", *map(str, arguments), options=_JVM, libs="kafka-tools")
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     if done.returncode:
         raise RuntimeError(f"{tool} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")

@@ -1,14 +1,17 @@
-# Sourced by what needs jars from Maven: brings those of compat/NAME/pom.xml into $MAGNETAR_COMPAT_HOME/NAME, once.
+# Sourced by what needs jars from Maven: brings those of compat/NAME/pom.xml into $MAGNETAR_COMPAT_HOME/NAME, once, and
+# anew after the file has changed.
 #   . jars.sh; libs="$(jars NAME)"
 jars() {
-  local here home libs
+  local here home libs sum
   here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
   home="${MAGNETAR_COMPAT_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/magnetar/compat}"
   libs="$home/$1"
-  if [ ! -e "$libs/.complete" ]; then
+  sum="$(sha256sum < "$here/$1/pom.xml")"
+  if [ "$(cat "$libs/.complete" 2>/dev/null)" != "$sum" ]; then
+    rm -rf "$libs"
     mvn -q -B -f "$here/$1/pom.xml" org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
       -DoutputDirectory="$libs" -DincludeScope=runtime >&2 || return
-    touch "$libs/.complete"
+    echo "$sum" > "$libs/.complete"
   fi
   echo "$libs"
 }

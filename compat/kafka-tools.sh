@@ -3,15 +3,19 @@
 #   kafka-tools.sh topics --bootstrap-server HOST:PORT --list      a tool, by its release name without "kafka-" and ".sh"
 #   kafka-tools.sh compat/clients/JavaClient.java --bootstrap ...  a single-file Java program with Kafka's client at hand
 #   kafka-tools.sh --install                                       only fetch the jars
-# The jars come from Maven into $MAGNETAR_COMPAT_HOME/kafka-tools; an existing directory can be named with KAFKA_LIBS.
+# The jars come from Maven into $MAGNETAR_COMPAT_HOME: Java programs get the newest client (kafka-client), the tools those
+# that are published as a package (kafka-tools; an existing directory can be named with KAFKA_LIBS).
 set -eu
 . "$(dirname "${BASH_SOURCE[0]}")/jars.sh"
-libs="${KAFKA_LIBS:-$(jars kafka-tools)}"
+case "$1" in
+  *.java) libs="$(jars kafka-client)" ;;
+  *)      libs="${KAFKA_LIBS:-$(jars kafka-tools)}" ;;
+esac
 
 tools=org.apache.kafka.tools
 name="${1:?which tool?}"; shift
 case "$name" in
-  --install)              exit 0 ;;
+  --install)              jars kafka-client > /dev/null; exit 0 ;;
   *.java)                 main="$name" ;;
   *.*)                    main="$name" ;;
   topics)                 main=$tools.TopicCommand ;;

@@ -1,5 +1,6 @@
 // Kafka's own Java client. Run by compat/kafka-tools.sh as a single-file program: nothing to build.
 
+import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.*;
@@ -17,7 +18,6 @@ import org.apache.kafka.common.errors.ApiException;
 import org.apache.kafka.common.header.*;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.serialization.*;
-import org.apache.kafka.common.utils.AppInfoParser;
 
 public class JavaClient {
     interface Check { String run() throws Exception; }
@@ -646,10 +646,21 @@ public class JavaClient {
         return '"' + text.replace("\\", "\\\\").replace("\"", "\\\"").replaceAll("[\\x00-\\x1f]", " ") + '"';
     }
 
+    /** The client's own word for its version: the class that tells it moves from release to release. */
+    static String clientVersion() {
+        var told = new Properties();
+        try (var file = KafkaProducer.class.getResourceAsStream("/kafka/kafka-version.properties")) {
+            told.load(file);
+        } catch (IOException | NullPointerException unknown) {
+            return "unknown";
+        }
+        return told.getProperty("version");
+    }
+
     static void report(String check, boolean ok, String detail) {
         String shortened = detail.length() > 500 ? detail.substring(0, 500) : detail;
         System.out.printf("{\"client\": \"Java client\", \"version\": %s, \"check\": %s, \"ok\": %s, \"detail\": %s}%n",
-            quoted(AppInfoParser.getVersion()), quoted(check), ok, quoted(shortened));
+            quoted(clientVersion()), quoted(check), ok, quoted(shortened));
     }
 
     public static void main(String[] args) {

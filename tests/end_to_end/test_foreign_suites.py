@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 COMPAT = Path(__file__).parents[2] / "compat"
-FETCH_KAFKA = "from benchmarks.peers.jars import kafka_libs; kafka_libs()"
+FETCH_KAFKA = "from benchmarks.peers.jars import kafka_libs; kafka_libs(); kafka_libs('kafka-tools')"
 
 
 def run(*arguments: str | Path) -> None:
