@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from benchmarks.peers.jars import KAFKA_VERSION
-from benchmarks.peers.pulsar import PULSAR_VERSION
 
 NAMES = {
     "kafka-java": "Kafka Java",
@@ -19,7 +12,7 @@ NAMES = {
     "pulsar-java": "Pulsar Java",
     "pulsar-go": "Pulsar Go",
 }
-PEERS = {"kafka": f"Apache Kafka {KAFKA_VERSION}", "pulsar": f"Apache Pulsar {PULSAR_VERSION}"}
+PEERS = {"kafka": "Apache Kafka", "pulsar": "Apache Pulsar"}
 TESTS = ("records", "empty", "chunks", "relay")
 
 
@@ -114,17 +107,24 @@ def suites(results: Mapping[str, Any]) -> str:
             theirs = brokers[peer]["outcomes"]
             both = ours.keys() & theirs.keys()
             if both == ours.keys() == theirs.keys():
-                told.append(f"{_passed(theirs)} on {PEERS[peer]}")
+                told.append(f"{_passed(theirs)} on {named(peer, brokers[peer])}")
             else:  # counts of unlike sets cannot be compared
                 here, there = (_passed({test: run[test] for test in both}) for run in (ours, theirs))
-                told.append(f"of the {len(both)} that ran on both, {here} here and {there} on {PEERS[peer]}")
+                told.append(
+                    f"of the {len(both)} that ran on both, {here} here and {there} on {named(peer, brokers[peer])}"
+                )
             unlike = sorted(test for test in both if ours[test] != theirs[test])
             rows = [[f"`{test}`", ours[test], theirs[test]] for test in unlike]
             if rows:
-                head = ["test", "Magnetar", _short(peer)]
+                head = ["test", "Magnetar", named(peer, brokers[peer]).removeprefix("Apache ")]
                 differences.append(table(head, rows))
         parts += [f"{', '.join(told)}. {NOTES.get(suite, '')}".rstrip() + "\n", *differences]
     return "\n".join(parts)
+
+
+def named(peer: str, run: Mapping[str, Any]) -> str:
+    """A peer with the version that ran."""
+    return f"{PEERS[peer]} {run.get('broker', '')}".rstrip()
 
 
 def when(run: Mapping[str, Any]) -> str:

@@ -117,7 +117,9 @@ def tally(checks: dict) -> str:
 def clients(ours: dict, reference: dict) -> str:
     rows = []
     for name, entry in sorted(ours.items(), key=lambda item: item[0].lower()):
-        kafka = tally(reference[name]["checks"]) if name in reference else "not run"
+        kafka = "not run"
+        if name in reference:
+            kafka = f"{tally(reference[name]['checks'])} ({reference[name].get('broker', 'unknown')})"
         rows.append([name, entry["version"], tally(entry["checks"]), kafka, when(entry)])
     return table(["client", "version", "checks passed", f"with {PEERS['kafka']}", "last run"], rows)
 
