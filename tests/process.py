@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-READY = "ready kafka="
+READY = "ready "
 READY_SECONDS = 30
 END_SECONDS = 20
 
@@ -31,7 +31,7 @@ class BrokerProcess:
                 env=environment(),
             )
         self.served = self._wait_until_ready()
-        self.addresses = self.served["kafka"]
+        self.addresses = self.served.get("kafka", [])
 
     @property
     def address(self) -> str:

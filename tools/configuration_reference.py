@@ -6,11 +6,12 @@ import sys
 from pathlib import Path
 
 from magnetar.broker.kafka_dynamic_settings import WITHOUT_EFFECT
-from magnetar.broker.setting import SettingDef
-from magnetar.broker.settings import SETTINGS
+from magnetar.broker.setting import SettingDef, definitions_of
+from magnetar.broker.settings import Settings
 from magnetar.broker.topic_config import CONFIGS, TopicConfigDef
 from magnetar.broker.values import Value, render
 
+DECLARED = Settings().declared
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
 
 HEAD = """# Configuration
@@ -62,7 +63,7 @@ KEPT = """
 
 def page() -> str:
     """Give the whole page."""
-    rows = "".join(_setting(setting) for setting in SETTINGS.values())
+    rows = "".join(_part(part) for part in DECLARED.parts)
     honoured = "".join(_honoured(config) for config in CONFIGS.values() if config.honoured)
     kept = "".join(
         f"| `{config.name}` | `{_shown(config.default)}` | {config.doc} |\n"
@@ -72,7 +73,12 @@ def page() -> str:
     brokers = "".join(
         f"| `{each.name}` | `{_shown(each.default)}` | {each.doc} |\n" for each in WITHOUT_EFFECT.values()
     )
-    return f"{HEAD}\n## Settings\n{rows}{BROKERS_KEPT}{brokers}{TOPICS}{honoured}{KEPT}{kept}"
+    return f"{HEAD}{rows}{BROKERS_KEPT}{brokers}{TOPICS}{honoured}{KEPT}{kept}"
+
+
+def _part(part: type) -> str:
+    rows = "".join(_setting(setting) for setting in definitions_of(part).values())
+    return f"\n## {part.__doc__.splitlines()[0].rstrip('.')}\n{rows}" if part.__doc__ else rows
 
 
 def _setting(setting: SettingDef) -> str:
@@ -89,7 +95,7 @@ def _setting(setting: SettingDef) -> str:
 
 
 def _honoured(config: TopicConfigDef) -> str:
-    follows = f"`{SETTINGS[config.setting].name}`" if config.setting else ""
+    follows = f"`{DECLARED.definitions[config.setting].name}`" if config.setting else ""
     return f"| `{config.name}` | `{_shown(config.default)}` | {follows} | {config.doc} |\n"
 
 

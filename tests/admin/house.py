@@ -11,6 +11,7 @@ from pathlib import Path
 
 from magnetar.admin.live import LiveBroker
 from magnetar.broker.core import Broker
+from magnetar.broker.node_settings import NodeSettings
 from magnetar.broker.settings import Settings
 from magnetar.kafka.context import Services
 from magnetar.kafka.coordinators.classic import Caller
@@ -93,7 +94,7 @@ class House:
         self.disk = SickDisk()
         texts = {"group.min.session.timeout.ms": "100", "group.initial.rebalance.delay.ms": "0"}
         given = texts | {name.replace("_", "."): value for name, value in settings.items()}
-        self._settings = Settings(data_dir=str(root)).with_values(given)
+        self._settings = Settings(NodeSettings(data_dir=str(root))).with_values(given)
         self._handler = KafkaProtocolHandler()
         self.services: Services
         self.ask: LiveBroker

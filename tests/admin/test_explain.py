@@ -184,7 +184,7 @@ def test_a_directory_that_is_none(tmp_path: Path) -> None:
 
 async def test_the_socket_is_its_owners_alone_and_goes_with_the_broker(house: House) -> None:
     await append(house)
-    server = AdminServer(house.root, house.services)
+    server = AdminServer(house.root, house.services.broker)
     (house.root / SOCKET).write_text("left by a crash")
     await server.start()
     assert (house.root / SOCKET).stat().st_mode & 0o777 == 0o600
@@ -200,14 +200,14 @@ async def test_the_socket_is_its_owners_alone_and_goes_with_the_broker(house: Ho
 async def test_a_directory_of_any_depth_has_a_socket(tmp_path: Path) -> None:
     deep = tmp_path.joinpath(*["a-directory-with-a-long-name"] * 6)
     async with House(deep) as house:
-        server = AdminServer(deep, house.services)
+        server = AdminServer(deep, house.services.broker)
         await server.start()
         assert await asyncio.to_thread(ask, deep, "why-group", group="g")
         await server.close()
 
 
 async def test_a_question_without_end_is_hung_up_on(house: House) -> None:
-    server = AdminServer(house.root, house.services)
+    server = AdminServer(house.root, house.services.broker)
     await server.start()
     reader, writer = await asyncio.open_unix_connection(house.root / SOCKET)
     writer.write(b"x" * (MOST_BYTES + 1))
@@ -218,7 +218,7 @@ async def test_a_question_without_end_is_hung_up_on(house: House) -> None:
 
 
 async def test_many_questions_on_one_connection(house: House) -> None:
-    server = AdminServer(house.root, house.services)
+    server = AdminServer(house.root, house.services.broker)
     await server.start()
     reader, writer = await asyncio.open_unix_connection(house.root / SOCKET)
     writer.write(b'{"ask":"why-group","group":"a"}\nnonsense\n{"ask":"why-group","group":"b"}\n')

@@ -11,8 +11,10 @@ import pytest
 from magnetar.broker import background as module
 from magnetar.broker.background import Background, end_all
 from magnetar.broker.errors import TopicNotFound
+from magnetar.broker.node_settings import NodeSettings
 from magnetar.broker.service import ADDRESS_FILE, BrokerService
 from magnetar.broker.settings import Settings
+from magnetar.kafka.settings import KafkaSettings
 from magnetar.pulsar.compaction import CompactionMonitor
 from magnetar.pulsar.rest.broker_metrics import BackgroundCollector
 
@@ -29,6 +31,10 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(module.asyncio, "sleep", sleep)
     return slept
+
+
+def settings(data: Path) -> Settings:
+    return Settings(NodeSettings(data_dir=str(data)), KafkaSettings(listeners=("PLAINTEXT://127.0.0.1:0",)))
 
 
 async def turns(count: int = 20) -> None:
@@ -152,7 +158,7 @@ def test_an_end_takes_every_step_and_tells_of_all_that_failed() -> None:
 
 def test_a_broker_ends_whole_whatever_one_part_raises(tmp_path: Path) -> None:
     async def main() -> None:
-        service = BrokerService(Settings(data_dir=str(tmp_path), listeners=("PLAINTEXT://127.0.0.1:0",)))
+        service = BrokerService(settings(tmp_path))
         await service.start()
         await service.broker.create_topic("t", 1)
 
@@ -164,7 +170,7 @@ def test_a_broker_ends_whole_whatever_one_part_raises(tmp_path: Path) -> None:
         with pytest.raises(ExceptionGroup):
             await service.close()
         assert not (tmp_path / ADDRESS_FILE).exists()
-        again = BrokerService(Settings(data_dir=str(tmp_path), listeners=("PLAINTEXT://127.0.0.1:0",)))
+        again = BrokerService(settings(tmp_path))
         await again.start()  # the directory was let go of
         assert again.broker.get("t") is not None
         await again.close()

@@ -21,7 +21,7 @@ from magnetar.broker.errors import (
     TopicNotFound,
 )
 from magnetar.broker.names import CONSUMER_OFFSETS, TopicName
-from magnetar.broker.settings import SETTINGS, Settings
+from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
 from magnetar.broker.topic_config import CONFIGS
 from magnetar.ledger.port import Flush
@@ -89,7 +89,7 @@ async def test_everything_is_back_after_a_restart() -> None:
     topic = after.topic("t")
     assert (topic.topic_id, topic.partitions, topic.overrides) == (made.topic_id, 2, {"retention.ms": "5000"})
     assert topic.config.retention_ms == 5000
-    assert after.settings.num_partitions == 7
+    assert after.settings.topics.num_partitions == 7
     assert after.identity.cluster_id == before.identity.cluster_id
     assert len(after.identity.cluster_id) == 22
     assert after.identity.epoch == before.identity.epoch + 1
@@ -220,7 +220,7 @@ async def test_subscribers_hear_of_changes() -> None:
     broker.events.topic_created.append(lambda topic: heard.append(f"created {topic.kafka_name}"))
     broker.events.topic_changed.append(lambda topic: heard.append(f"changed {topic.config.retention_ms}"))
     broker.events.settings_changed.append(
-        lambda settings: heard.append(f"settings {settings.log_retention_ms}")
+        lambda settings: heard.append(f"settings {settings.topics.log_retention_ms}")
     )
     await broker.create_topic("t", 1)
     broker.set_topic_config("t", {"retention.ms": "1000"})
@@ -350,7 +350,7 @@ async def test_ten_thousand_topics_are_loaded_with_as_few_questions_as_one() -> 
 def test_topic_configurations_follow_settings_that_exist() -> None:
     for config in CONFIGS.values():
         if config.setting is not None:
-            setting = SETTINGS[config.setting]
+            setting = Settings().declared.definitions[config.setting]
             assert (setting.default, setting.kind) == (config.default, config.kind)
 
 

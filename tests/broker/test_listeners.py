@@ -7,8 +7,9 @@ import logging
 import pytest
 
 from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.listeners import Endpoint, Listener, parse_listeners, warn_open
+from magnetar.broker.listeners import Endpoint, Listener, warn_open
 from magnetar.broker.settings import Settings
+from magnetar.kafka.listeners import parse_listeners
 
 
 def listeners(

@@ -11,8 +11,12 @@ from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.kafka_setting_names import KAFKA_SETTINGS
 from magnetar.broker.setting import plain
 from magnetar.broker.setting_sources import load
-from magnetar.broker.settings import SETTINGS, Settings
+from magnetar.broker.settings import Settings
 from magnetar.broker.values import Kind
+from magnetar.kafka.settings import KafkaSettings
+from magnetar.pulsar.settings import PulsarSettings
+
+SETTINGS = Settings().declared.definitions
 
 KAFKA_FILE = """
 # as it comes with Kafka
@@ -63,17 +67,17 @@ def test_without_any_source_the_defaults_are_kafkas() -> None:
     loaded = load(environment={})
     assert loaded.settings == Settings()
     assert loaded.warning() is None
-    assert loaded.settings.listeners == ("PLAINTEXT://127.0.0.1:9092",)
+    assert loaded.settings.of(KafkaSettings).listeners == ("PLAINTEXT://127.0.0.1:9092",)
 
 
 def test_kafkas_own_file_is_taken_as_it_is(tmp_path: Path) -> None:
     loaded = load(written(tmp_path, KAFKA_FILE), environment={})
     settings = loaded.settings
-    assert settings.node_id == 1
-    assert settings.data_dir == "/tmp/kraft-combined-logs"
-    assert settings.num_partitions == 3
-    assert settings.log_retention_ms == 7_200_000
-    assert settings.flush == "always"
+    assert settings.node.node_id == 1
+    assert settings.node.data_dir == "/tmp/kraft-combined-logs"
+    assert settings.topics.num_partitions == 3
+    assert settings.topics.log_retention_ms == 7_200_000
+    assert settings.topics.flush == "always"
     assert loaded.ignored == ("process.roles", "num.io.threads")
     assert {"num_partitions", "log_retention_ms"} <= settings.given
 
@@ -81,16 +85,16 @@ def test_kafkas_own_file_is_taken_as_it_is(tmp_path: Path) -> None:
 def test_pulsars_and_kops_file_is_taken_as_it_is(tmp_path: Path) -> None:
     loaded = load(written(tmp_path, PULSAR_FILE), environment={})
     settings = loaded.settings
-    assert settings.listeners == ("PLAINTEXT://127.0.0.1:19092",)
-    assert (settings.kafka_tenant, settings.kafka_namespace) == ("acme", "shop")
-    assert not settings.auto_create_topics_enable
-    assert (settings.num_partitions, settings.offsets_topic_num_partitions) == (4, 8)
-    assert settings.log_roll_ms == 240 * 60_000
-    assert settings.log_segment_bytes == (1 << 31) - 1
+    assert settings.of(KafkaSettings).listeners == ("PLAINTEXT://127.0.0.1:19092",)
+    assert (settings.names.kafka_tenant, settings.names.kafka_namespace) == ("acme", "shop")
+    assert not settings.topics.auto_create_topics_enable
+    assert (settings.topics.num_partitions, settings.topics.offsets_topic_num_partitions) == (4, 8)
+    assert settings.topics.log_roll_ms == 240 * 60_000
+    assert settings.topics.log_segment_bytes == (1 << 31) - 1
     # Pulsar's 0 deletes what all subscriptions have read, which Kafka's clients do not expect.
-    assert (settings.log_retention_ms, settings.log_retention_bytes) == (604800000, -1)
-    assert settings.kop_allowed_namespaces == ("${tenant}/${namespace}",)
-    assert settings.broker_service_port == "6650"
+    assert (settings.topics.log_retention_ms, settings.topics.log_retention_bytes) == (604800000, -1)
+    assert settings.names.kop_allowed_namespaces == ("${tenant}/${namespace}",)
+    assert settings.of(PulsarSettings).broker_service_port == "6650"
     assert loaded.ignored == ("managedLedgerDefaultEnsembleSize", "zooKeeperSessionTimeoutMillis")
     assert loaded.warning() == (
         "2 settings have no meaning here and are ignored: "
@@ -100,8 +104,11 @@ def test_pulsars_and_kops_file_is_taken_as_it_is(tmp_path: Path) -> None:
 
 def test_the_finer_unit_wins_as_in_kafka(tmp_path: Path) -> None:
     both = "log.retention.hours=5\nlog.retention.ms=7\nlog.retention.minutes=9\n"
-    assert load(written(tmp_path, both), environment={}).settings.log_retention_ms == 7
-    assert load(written(tmp_path, "log.retention.hours=-1"), environment={}).settings.log_retention_ms == -1
+    assert load(written(tmp_path, both), environment={}).settings.topics.log_retention_ms == 7
+    assert (
+        load(written(tmp_path, "log.retention.hours=-1"), environment={}).settings.topics.log_retention_ms
+        == -1
+    )
 
 
 def test_flags_beat_the_environment_and_that_beats_the_file(tmp_path: Path) -> None:
@@ -114,8 +121,12 @@ def test_flags_beat_the_environment_and_that_beats_the_file(tmp_path: Path) -> N
     }
     loaded = load(file, ["num.partitions=4", "log.retention.hours=1"], environment)
     settings = loaded.settings
-    assert (settings.num_partitions, settings.kafka_tenant, settings.flush) == (4, "env", "os")
-    assert settings.log_retention_ms == 3_600_000
+    assert (settings.topics.num_partitions, settings.names.kafka_tenant, settings.topics.flush) == (
+        4,
+        "env",
+        "os",
+    )
+    assert settings.topics.log_retention_ms == 3_600_000
     assert loaded.ignored == ("MAGNETAR_NO",)
 
 
@@ -158,8 +169,8 @@ def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
 def test_lines_may_be_continued_and_use_a_colon(tmp_path: Path) -> None:
     text = "listeners=A://127.0.0.1:1,\\\n   B://127.0.0.1:2\n! comment\nnum.partitions: 5\n"
     settings = load(written(tmp_path, text), environment={}).settings
-    assert settings.listeners == ("A://127.0.0.1:1", "B://127.0.0.1:2")
-    assert settings.num_partitions == 5
+    assert settings.of(KafkaSettings).listeners == ("A://127.0.0.1:1", "B://127.0.0.1:2")
+    assert settings.topics.num_partitions == 5
 
 
 def test_every_setting_is_described_and_its_default_is_allowed() -> None:
@@ -180,9 +191,15 @@ def test_no_name_stands_for_two_settings_but_one_of_pulsars() -> None:
 def test_pulsars_message_size_bounds_both_protocols_and_each_by_its_own_name(tmp_path: Path) -> None:
     file = written(tmp_path, "maxMessageSize=20971520")
     both = load(file, environment={}).settings
-    assert (both.pulsar_max_message_size, both.message_max_bytes) == (20_971_520, 20_971_520)
+    assert (both.of(PulsarSettings).pulsar_max_message_size, both.topics.message_max_bytes) == (
+        20_971_520,
+        20_971_520,
+    )
     mixed = load(file, environment={}, overrides=["message.max.bytes=1000"]).settings
-    assert (mixed.pulsar_max_message_size, mixed.message_max_bytes) == (20_971_520, 1000)
+    assert (mixed.of(PulsarSettings).pulsar_max_message_size, mixed.topics.message_max_bytes) == (
+        20_971_520,
+        1000,
+    )
 
 
 def test_kafkas_names_are_kafkas() -> None:

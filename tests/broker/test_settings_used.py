@@ -5,18 +5,26 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from magnetar.broker.settings import SETTINGS
+from magnetar.broker.settings import Settings
 
+SETTINGS = Settings().declared.definitions
 SOURCE = Path(__file__).parents[2] / "src" / "magnetar"
+
+
+def functions(tree: ast.AST) -> list[ast.AST]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
 
 
 def names_read() -> set[str]:
     """Give every attribute that some module reads, and every text it holds: some settings are found by name."""
     found: set[str] = set()
     for path in SOURCE.rglob("*.py"):
-        if (path.parent.name == "broker" and "settings" in path.stem) or "messages" in path.parts:
+        if "messages" in path.parts:
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        tree = ast.parse(path.read_text())
+        # Where settings are declared only what is computed of others reads them.
+        parts = [tree] if "settings" not in path.stem else functions(tree)
+        for node in (node for part in parts for node in ast.walk(part)):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 found.add(node.attr)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from magnetar.broker.core import Broker
-from magnetar.broker.listeners import parse_listeners
 from magnetar.broker.settings import Settings
+from magnetar.broker.topic_settings import TopicSettings
 from magnetar.kafka import connection
 from magnetar.kafka.connection import Conversation
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.handlers import produce
+from magnetar.kafka.listeners import parse_listeners
 from magnetar.ledger.disk import File, RealDisk, RealFile
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.files.layout import ledger_path
@@ -76,7 +77,7 @@ class House:
         self._sent = b""
 
     async def begin(self) -> None:
-        settings = Settings(num_partitions=2, flush="os")
+        settings = Settings(TopicSettings(num_partitions=2, flush="os"))
         self.store = SqliteStore(self.root / "metadata.sqlite")
         self.engine = FilesEngine(self.root, self.store, self.disk, clock=lambda: NOW_MS)
         await self.engine.start()

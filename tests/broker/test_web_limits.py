@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from magnetar.admin.handler import AdminHandler
+from magnetar.admin.listeners import parse_web_listeners
 from magnetar.broker import web
 from magnetar.broker.core import Broker
-from magnetar.broker.listeners import parse_listeners
-from magnetar.broker.pulsar_listeners import parse_pulsar_listeners, parse_web_listeners
 from magnetar.broker.settings import Settings
 from magnetar.kafka.handler import KafkaProtocolHandler
+from magnetar.kafka.listeners import parse_listeners
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.metadata import MemoryStore
 from magnetar.pulsar.handler import PulsarProtocolHandler
+from magnetar.pulsar.listeners import parse_pulsar_listeners
 from magnetar.schema_registry.handler import SchemaRegistryHandler
 from tests.security.matrix.house import Transport
 from tests.security.signing import SECRET_URL, token
@@ -199,7 +202,9 @@ async def test_bodies_are_counted_and_wait_for_room(seen: Seen) -> None:
 
 
 @pytest.mark.parametrize("shown", [b"", b"authorization: Bearer nonsense\r\n"])
-async def test_of_strangers_no_body_is_read(shown: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_strangers_no_body_is_read(
+    shown: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     texts = {
         "authentication_enabled": "true",
         "token_secret_key": SECRET_URL,
@@ -210,9 +215,11 @@ async def test_of_strangers_no_body_is_read(shown: bytes, monkeypatch: pytest.Mo
     house = House(None, **texts)
     await house.broker.engine.start()
     await house.broker.start()
-    pulsar = PulsarProtocolHandler()
-    pulsar.initialize(house.settings)
-    await pulsar.start(house.broker)
+    house.settings = house.settings.with_fields({"data_dir": str(tmp_path)})
+    admin = AdminHandler()
+    for handler in (SchemaRegistryHandler(), PulsarProtocolHandler(), admin):
+        handler.initialize(house.settings)
+        await handler.start(house.broker)
     (listener,) = parse_web_listeners(house.settings)
     path = b"/admin/v2/namespaces/public/default/retention"
     slept: list[float] = []
@@ -225,7 +232,7 @@ async def test_of_strangers_no_body_is_read(shown: bytes, monkeypatch: pytest.Mo
     monkeypatch.setattr(asyncio, "sleep", dream)
     head = b"POST " + path + b" HTTP/1.1\r\n" + HOST + shown + b"content-length: 8000000\r\n\r\n"
     for _ in range(30):
-        protocol, transport = connect(pulsar.new_connection(listener))
+        protocol, transport = connect(admin.new_connection(listener))
         protocol.data_received(head)
         await turns(40)
         assert transport.said.startswith(b"HTTP/1.1 401")
@@ -236,7 +243,7 @@ async def test_of_strangers_no_body_is_read(shown: bytes, monkeypatch: pytest.Mo
         assert house.broker.memory.held_bytes == 0
     known = head.replace(shown, b"") if shown else head
     known = known.replace(HOST, HOST + b"authorization: Bearer " + token("root").encode() + b"\r\n")
-    protocol, transport = connect(pulsar.new_connection(listener))
+    protocol, transport = connect(admin.new_connection(listener))
     protocol.data_received(known)
     for _ in range(3):
         protocol.data_received(MEGABYTE)
@@ -244,4 +251,4 @@ async def test_of_strangers_no_body_is_read(shown: bytes, monkeypatch: pytest.Mo
     assert house.broker.memory.held_bytes == 3 * len(MEGABYTE)
     assert not re.match(rb"HTTP/1.1 \d", bytes(transport.said)), "his is read to its end"
     transport.close()
-    await pulsar.close()
+    await admin.drain()

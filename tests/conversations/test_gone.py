@@ -62,7 +62,7 @@ def _new(service: BrokerService, name: str) -> Any:
 
 
 def kafka(service: BrokerService) -> KafkaProtocolHandler:
-    (handler,) = service.handlers
+    handler = service.handlers[0]
     assert isinstance(handler, KafkaProtocolHandler)
     return handler
 
@@ -116,7 +116,7 @@ class Peer:
         self.takes = True
         self._frames = FrameReader()
         self.conversation = Conversation(
-            kafka(service).services, service.listeners[0], "127.0.0.1", self._frames, self._send, self._end,
+            kafka(service).services, service.listeners["kafka"][0], "127.0.0.1", self._frames, self._send, self._end,
             self.account,
         )  # fmt: skip
 
@@ -178,7 +178,9 @@ def test_what_merely_asks_is_said_of_each_api() -> None:
 async def test_a_client_that_left_is_noticed_though_it_is_not_read(service: BrokerService) -> None:
     server = server_of(service)
     for linger in (None, b"\x01\x00\x00\x00\x00\x00\x00\x00"):  # FIN, and RST
-        client = socket.create_connection((service.listeners[0].bind.host, service.listeners[0].bind.port))
+        client = socket.create_connection(
+            (service.listeners["kafka"][0].bind.host, service.listeners["kafka"][0].bind.port)
+        )
         client.setblocking(False)
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(client, fetch(await end_offset(service)) + metadata() * 30)
@@ -289,7 +291,7 @@ async def test_of_many_that_leave_at_once_a_few_are_taken_leave_of_in_a_turn(
     left: list[Conversation] = []
     monkeypatch.setattr(Conversation, "leave", lambda self: left.append(self))
     server = server_of(service)
-    crowd = [server.connection(service.listeners[0]) for _ in range(5)]
+    crowd = [server.connection(service.listeners["kafka"][0]) for _ in range(5)]
     for number, each in enumerate(crowd):
         each.connection_made(Socket())  # type: ignore[arg-type]
         each.descriptor = 1000 + number

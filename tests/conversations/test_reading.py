@@ -15,15 +15,16 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.broker.listeners import parse_listeners
 from magnetar.broker.memory import MemoryBudget
 from magnetar.broker.settings import Settings
 from magnetar.kafka import connection
 from magnetar.kafka.context import RequestContext
 from magnetar.kafka.handlers import Route
+from magnetar.kafka.listeners import parse_listeners
 from magnetar.kafka.pace import SharedTurn
 from magnetar.kafka.reading import Reading, State
 from magnetar.kafka.server import KafkaConnection, KafkaServer
+from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.wakeups import Wakeups
 from magnetar.ledger.errors import StorageFull
 from magnetar.ledger.port import Gathered
@@ -193,7 +194,7 @@ class House:
     def __init__(self) -> None:
         self.engine = Broker()
         self.memory = MemoryBudget(LIMIT, LIMIT)
-        config = Settings(queued_max_requests=MOST_WAITING)
+        config = Settings(KafkaSettings(queued_max_requests=MOST_WAITING))
         broker = SimpleNamespace(
             engine=self.engine,
             memory=self.memory,

@@ -21,7 +21,7 @@ async def test_answers_are_kafkas(tmp_path: Path) -> None:
     service = BrokerService(Settings().with_values(settings))
     await service.start()
     try:
-        conversation = Conversation(str(service.listeners[0].advertised))
+        conversation = Conversation(str(service.listeners["kafka"][0].advertised))
         await talk(conversation)
     finally:
         await service.close()

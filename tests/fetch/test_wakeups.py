@@ -42,7 +42,7 @@ class Peer:
         self._frames = FrameReader(1 << 20)
         handler = next(each for each in service.handlers if isinstance(each, KafkaProtocolHandler))
         self._conversation = Conversation(
-            handler.services, service.listeners[0], "127.0.0.1", self._frames, self._send, lambda: None,
+            handler.services, service.listeners["kafka"][0], "127.0.0.1", self._frames, self._send, lambda: None,
             account(),
         )  # fmt: skip
 

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from magnetar.broker.core import Broker
-from magnetar.broker.listeners import parse_listeners
 from magnetar.broker.settings import Settings
+from magnetar.kafka.listeners import parse_listeners
 from magnetar.metadata import MemoryStore, MetadataStore
 from magnetar.wire.kafka.message import Message
 from tests.broker.engine import NoLedgers

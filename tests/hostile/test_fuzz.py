@@ -56,7 +56,7 @@ class Peer:
         self._frames = FrameReader(1 << 20)
         self.conversation = Conversation(
             handler.services,
-            service.listeners[0],
+            service.listeners["kafka"][0],
             "127.0.0.1",
             self._frames,
             self._send,
@@ -98,7 +98,7 @@ async def service(tmp_path: Path) -> AsyncIterator[BrokerService]:
 
 
 def kafka(service: BrokerService) -> KafkaProtocolHandler:
-    (handler,) = service.handlers
+    handler = service.handlers[0]
     assert isinstance(handler, KafkaProtocolHandler)
     return handler
 

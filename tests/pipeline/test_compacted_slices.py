@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from magnetar.broker.core import Broker
+from magnetar.broker.node_settings import NodeSettings
 from magnetar.broker.settings import Settings
 from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
@@ -25,7 +26,7 @@ async def test_what_lies_behind_a_compaction_that_ended_within_a_ledger_is_read_
     store = SqliteStore(tmp_path / "metadata.sqlite")
     engine = FilesEngine(tmp_path, store, RealDisk(), clock=lambda: NOW_MS)
     await engine.start()
-    broker = Broker(Settings(data_dir=str(tmp_path)), store, engine)
+    broker = Broker(Settings(NodeSettings(data_dir=str(tmp_path))), store, engine)
     await broker.start()
     topic = await broker.create_topic("t", partitions=1)
     log = await engine.open(topic.name.ledger_name(0), LedgerPolicy(flush=Flush.always, max_ledger_entries=8))

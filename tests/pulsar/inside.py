@@ -21,6 +21,7 @@ from magnetar.pulsar.handler import PulsarProtocolHandler
 from magnetar.pulsar.server import PulsarServer, PulsarSocket
 from magnetar.pulsar.services import Services
 from magnetar.records.compression import Buffer
+from magnetar.schema_registry.handler import SchemaRegistryHandler
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
 from tests.pulsar import raw
 
@@ -54,12 +55,15 @@ async def inside(engine: MemoryEngine | None = None, **settings: str) -> AsyncIt
     given = Settings().with_values(settings)
     broker = Broker(given, store, engine)
     await broker.start()
-    handler = PulsarProtocolHandler()
-    handler.initialize(given)
-    await handler.start(broker)
+    registry, handler = SchemaRegistryHandler(), PulsarProtocolHandler()
+    for each in (registry, handler):
+        each.initialize(given)
+        await each.start(broker)
     try:
         yield Inside(broker, handler)
     finally:
+        await handler.drain()
+        await registry.drain()
         await handler.close()
         await engine.close()
 

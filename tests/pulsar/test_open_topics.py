@@ -70,8 +70,9 @@ class Street:
 async def street(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Street]:
     async with House(tmp_path / "data") as house:
         broker = house.services.broker
-        for name in ("message_expiry_check_interval_seconds", "backlog_quota_check_interval_in_seconds"):
-            object.__setattr__(broker.settings, name, 1)  # as often as the sweep is
+        # As often as the sweep is.
+        often = {"message_expiry_check_interval_seconds": 1, "backlog_quota_check_interval_in_seconds": 1}
+        broker.settings = broker.settings.with_fields(often)
         made = Street(house, monkeypatch)
         await made.build()
         yield made

@@ -7,9 +7,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from magnetar.admin.listeners import parse_web_listeners
 from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.pulsar_listeners import parse_pulsar_listeners, parse_web_listeners, url
 from magnetar.broker.settings import Settings
+from magnetar.pulsar.listeners import parse_pulsar_listeners
 from tests.process import BrokerProcess
 from tests.pulsar.conftest import connect
 
@@ -37,24 +38,26 @@ def test_a_broker_conf_says_where_pulsars_clients_are_served(tmp_path: Path) -> 
         client.close()
 
 
+def told(**texts: str) -> Settings:
+    return Settings().with_values({name.replace("_", "."): text for name, text in texts.items()})
+
+
 def test_listeners_come_before_ports() -> None:
     ports = {"broker_service_port": "6650", "web_service_port": "8080"}
-    given = Settings(
-        pulsar_listeners=("pulsar://127.0.0.1:7000",), http_listeners=("http://[::1]:80",), **ports
-    )  # type: ignore[arg-type]
-    assert [url(each) for each in parse_pulsar_listeners(given)] == ["pulsar://127.0.0.1:7000"]
-    assert [url(each) for each in parse_web_listeners(given)] == ["http://[::1]:80"]
-    alone = Settings(bind_address="::1", broker_service_port_tls="6651", **ports)  # type: ignore[arg-type]
-    assert [url(each) for each in parse_pulsar_listeners(alone)] == [
+    given = told(pulsar_listeners="pulsar://127.0.0.1:7000", http_listeners="http://[::1]:80", **ports)
+    assert [each.address for each in parse_pulsar_listeners(given)] == ["pulsar://127.0.0.1:7000"]
+    assert [each.address for each in parse_web_listeners(given)] == ["http://[::1]:80"]
+    alone = told(bind_address="::1", broker_service_port_tls="6651", **ports)
+    assert [each.address for each in parse_pulsar_listeners(alone)] == [
         "pulsar://[::1]:6650",
         "pulsar+ssl://[::1]:6651",
     ]
-    everywhere = Settings(bind_address="0.0.0.0", advertised_address="broker.example", **ports)  # type: ignore[arg-type]
+    everywhere = told(bind_address="0.0.0.0", advertised_address="broker.example", **ports)
     (found,) = parse_web_listeners(everywhere)
-    assert (found.bind.host, url(found)) == ("0.0.0.0", "http://broker.example:8080")
+    assert (found.bind.host, found.address) == ("0.0.0.0", "http://broker.example:8080")
 
 
 @pytest.mark.parametrize("port", ["many", "70000", "-1"])
 def test_a_port_that_is_none_is_named(port: str) -> None:
     with pytest.raises(InvalidConfig, match=port):
-        parse_pulsar_listeners(Settings(broker_service_port=port))
+        parse_pulsar_listeners(told(broker_service_port=port))

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from magnetar.broker.auth.authentication import Authentication, AuthenticationFailed
 from magnetar.broker.auth.basic import Passwords, WrongPassword
 from magnetar.broker.errors import InvalidConfig
-from magnetar.broker.settings import Settings
+from magnetar.broker.security_settings import SecuritySettings
 from magnetar.wire.kafka.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from magnetar.wire.kafka.messages.sasl_handshake_request import SaslHandshakeRequest
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, ServerError
@@ -236,8 +236,8 @@ def test_files_that_cannot_be_are_refused_by_their_line(tmp_path: Path, text: st
 
 def test_basic_asks_for_users_and_is_refused_where_it_is_not_served(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match=r"basic\.auth\.conf"):
-        Authentication(Settings(authentication_enabled=True, authentication_providers=("basic",)))
+        Authentication(SecuritySettings(authentication_enabled=True, authentication_providers=("basic",)))
     with pytest.raises(AuthenticationFailed, match="not served"):
-        Authentication(Settings()).authenticate("basic", "a:b")
+        Authentication(SecuritySettings()).authenticate("basic", "a:b")
     with pytest.raises(BrokerDidNotStart, match=r"basic\.auth\.conf"):
         BrokerProcess(tmp_path / "data", "--set", "basicAuthConf=file:///not/there")

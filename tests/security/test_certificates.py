@@ -9,8 +9,8 @@ import pytest
 
 from magnetar.broker.auth import AuthenticationFailed
 from magnetar.broker.auth.authentication import Authentication
-from magnetar.broker.listeners import parse_listeners
 from magnetar.broker.settings import Settings
+from magnetar.kafka.listeners import parse_listeners
 from magnetar.kafka.login import login_for
 from tests.security.signing import SECRET_URL
 
@@ -34,7 +34,7 @@ def settings(providers: str, asks: str) -> Settings:
 @pytest.mark.parametrize(("providers", "known"), [("token", False), ("tls", True), ("token,tls", True)])
 def test_kafkas_clients_too(providers: str, asks: str, known: bool) -> None:
     given = settings(providers, asks)
-    authentication = Authentication(given)
+    authentication = Authentication(given.security)
     broker: Any = SimpleNamespace(
         settings=given,
         security=SimpleNamespace(

@@ -81,7 +81,7 @@ def sayings() -> st.SearchStrategy[bytes]:
 async def test_a_stranger_stays_a_stranger(service: BrokerService, said: list[bytes]) -> None:
     handler = service.handlers[0]
     assert isinstance(handler, KafkaProtocolHandler)
-    login = login_for(service.broker, service.listeners[0], None)
+    login = login_for(service.broker, service.listeners["kafka"][0], None)
     assert login is not None
     frames, answers, held, ended = FrameReader(1 << 16), [], account(), []
 
@@ -90,7 +90,7 @@ async def test_a_stranger_stays_a_stranger(service: BrokerService, said: list[by
 
     conversation = Conversation(
         handler.services,
-        service.listeners[0],
+        service.listeners["kafka"][0],
         "127.0.0.1",
         frames,
         send,

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from magnetar.broker.auth.tls import ServerContext, kafka_tls, pulsar_tls
 from magnetar.broker.errors import InvalidConfig
+from magnetar.broker.security_settings import SecuritySettings
 from magnetar.broker.settings import Settings
 from magnetar.records.batch import Record, encode_batch
 from magnetar.wire.kafka.errors import ErrorCode
@@ -24,8 +25,9 @@ from tests.security.certificates import Authority
 from tests.security.conftest import Secured
 
 
-def settings(**texts: object) -> Settings:
-    return Settings().with_values({name.replace("_", "."): str(text) for name, text in texts.items()})
+def settings(**texts: object) -> SecuritySettings:
+    given = {name.replace("_", "."): str(text) for name, text in texts.items()}
+    return Settings().with_values(given).security
 
 
 def exchange(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[dict[str, object], ssl.SSLObject]:

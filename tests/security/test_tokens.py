@@ -39,7 +39,8 @@ P384, P521 = ec.SECP384R1, ec.SECP521R1
 
 def authentication(**settings: str) -> Authentication:
     texts = {name.replace("_", "."): text for name, text in settings.items()}
-    return Authentication(Settings().with_values({"authentication.enabled": "true"} | texts))
+    told = Settings().with_values({"authentication.enabled": "true"} | texts)
+    return Authentication(told.security, told.given)
 
 
 def by_secret(**settings: str) -> Authentication:

@@ -23,12 +23,13 @@ from typing import Any
 import pytest
 
 from magnetar.broker.core import Broker
-from magnetar.broker.listeners import parse_listeners
 from magnetar.broker.settings import Settings
+from magnetar.broker.topic_settings import TopicSettings
 from magnetar.kafka import connection
 from magnetar.kafka.connection import Conversation
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.handlers import produce
+from magnetar.kafka.listeners import parse_listeners
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.partitions.producers import ProducerStates
 from magnetar.ledger.files.engine import FilesEngine
@@ -162,7 +163,7 @@ class BrokerWorld:
         self.handler: KafkaProtocolHandler
         flush = self.dice.choice(("always", "os"))
         self.may_lose_power = flush == "always"
-        settings = Settings(num_partitions=PARTITIONS, flush=flush, log_segment_bytes=20_000)
+        settings = Settings(TopicSettings(num_partitions=PARTITIONS, flush=flush, log_segment_bytes=20_000))
         self.settings = settings
         (self.listener,) = parse_listeners(settings)
 

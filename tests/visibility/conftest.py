@@ -100,21 +100,21 @@ class House:
 
     @property
     def kafka_address(self) -> str:
-        return str(self.service.listeners[0].advertised)
+        return str(self.service.listeners["kafka"][0].advertised)
 
     async def kafka(self) -> KafkaClient:
-        client = KafkaClient(*await asyncio.open_connection("127.0.0.1", self._port("listeners")))
+        client = KafkaClient(*await asyncio.open_connection("127.0.0.1", self._port("kafka")))
         self.connections.append(client)
         return client
 
     async def pulsar(self) -> PulsarClient:
-        client = PulsarClient(*await asyncio.open_connection("127.0.0.1", self._port("pulsar_listeners")))
+        client = PulsarClient(*await asyncio.open_connection("127.0.0.1", self._port("pulsar")))
         self.connections.append(client)
         assert (await client.ask(raw.hello())).type == BaseCommand.CONNECTED
         return client
 
     def _port(self, which: str) -> int:
-        port: int = getattr(self.service, which)[0].bind.port
+        port: int = self.service.listeners[which][0].bind.port
         return port
 
 
@@ -134,7 +134,7 @@ async def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     service = BrokerService(Settings().with_values(texts))
     await service.start()
     await service.broker.create_topic(TOPIC, partitions=1)
-    url = f"http://127.0.0.1:{service.web_listeners[0].bind.port}"
+    url = f"http://127.0.0.1:{service.listeners['admin'][0].bind.port}"
     async with httpx.AsyncClient(base_url=url, timeout=60) as http:
         made = House(service, disk, http, [])
         yield made

@@ -9,7 +9,7 @@ from enum import IntEnum
 from magnetar.admin.cluster import Cluster
 from magnetar.admin.errors import Invalid
 from magnetar.admin.refusals import check
-from magnetar.broker.settings import SETTINGS
+from magnetar.broker.settings import Settings
 from magnetar.broker.values import render
 from magnetar.wire.kafka.messages.describe_configs_request import (
     DescribeConfigsRequest,
@@ -145,5 +145,5 @@ def all_settings() -> tuple[SettingRow, ...]:
             also=tuple(feed.name for feed in each.feeds[1:]),
             documentation=each.doc,
         )
-        for each in SETTINGS.values()
+        for each in Settings().declared.definitions.values()
     )

@@ -223,13 +223,13 @@ class LiveBroker:
 
     def _free_bytes(self) -> int | None:
         try:
-            room = os.statvfs(self._services.broker.settings.data_dir)
+            room = os.statvfs(self._services.broker.settings.node.data_dir)
         except OSError:
             return None  # it may be gone, or was never on a disk
         return room.f_bavail * room.f_frsize
 
     async def _file(self, stored: StoredEntry) -> FilePlace | None:
-        root = Path(self._services.broker.settings.data_dir).absolute()
+        root = Path(self._services.broker.settings.node.data_dir).absolute()
         return await asyncio.to_thread(place_of, root, stored.ledger_id, stored.entry_id)
 
     # Groups.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from magnetar.admin.address import SOCKET, short_path
 
 if TYPE_CHECKING:
-    from magnetar.kafka.context import Services
+    from magnetar.broker.core import Broker
 
 MOST_BYTES = 64 << 10
 _log = logging.getLogger("magnetar.admin")
@@ -23,9 +23,9 @@ _log = logging.getLogger("magnetar.admin")
 class AdminServer:
     """Serves operators of this machine while the broker runs."""
 
-    def __init__(self, data: Path, services: Services) -> None:
+    def __init__(self, data: Path, broker: Broker) -> None:
         self._path = data / SOCKET
-        self._services = services
+        self._broker = broker
         self._server: asyncio.Server
 
     async def start(self) -> None:
@@ -44,8 +44,9 @@ class AdminServer:
         await asyncio.to_thread(import_module, "magnetar.admin.live")
         from magnetar.admin.live import LiveBroker
         from magnetar.admin.questions import answer
+        from magnetar.kafka.context import Services
 
-        broker = LiveBroker(self._services)
+        broker = LiveBroker(self._broker.offers.get(Services))
         try:
             while line := await _line(reader):
                 writer.write(await answer(line, broker))

@@ -110,7 +110,8 @@ def show(token: str) -> Shown:
 def validate(token: str, settings: dict[str, str]) -> dict[str, Any]:
     """Give the claims of a token that a broker with these settings would take; raise `Declined` for another."""
     try:
-        verifier = TokenVerifier(Settings().with_values(settings))
+        told = Settings().with_values(settings)
+        verifier = TokenVerifier(told.security, told.given)
         if not verifier.has_keys:
             raise Invalid("a token is checked with a key", "Give --secret-key, --public-key or --jwks.")
         return verifier.verify(token).claims

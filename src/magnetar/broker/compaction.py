@@ -64,8 +64,8 @@ def rules_of(topic: Topic, settings: Settings) -> CompactionRules:
     """Give the rules that are in force for a topic."""
     config = topic.config
     null_keys, buffer_bytes = (
-        settings.topic_compaction_retain_null_key,
-        settings.log_cleaner_dedupe_buffer_size,
+        settings.topics.topic_compaction_retain_null_key,
+        settings.topics.log_cleaner_dedupe_buffer_size,
     )
     if not config.compacted:
         return CompactionRules(null_keys=null_keys, buffer_bytes=buffer_bytes)

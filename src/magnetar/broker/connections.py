@@ -20,7 +20,7 @@ class Connections:
         """Count a connection; tell whether it may stay (``max.connections``, ``max.connections.per.ip``)."""
         self.count += 1
         self._by_host[host] += 1
-        settings = self._settings()
+        settings = self._settings().connections
         return (
             self.count <= settings.max_connections and self._by_host[host] <= settings.max_connections_per_ip
         )

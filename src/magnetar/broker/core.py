@@ -32,6 +32,7 @@ from magnetar.broker.idle_poll import IdlePoll
 from magnetar.broker.memory import MemoryBudget
 from magnetar.broker.names import CONSUMER_OFFSETS, INTERNAL_TOPICS, Naming, TopicName
 from magnetar.broker.namespaces import Namespaces
+from magnetar.broker.offers import Offers
 from magnetar.broker.policies import AutoTopics, NamespacePolicies
 from magnetar.broker.progress import Progress
 from magnetar.broker.settings import Settings
@@ -94,22 +95,24 @@ class Broker:
         self.store = store
         self.engine = engine
         self.events = Events()
+        self.offers = Offers()
         self.background = Background()
-        self.idle_poll = IdlePoll(settings.idle_poll_time_us / 1e6)
+        self.idle_poll = IdlePoll(settings.connections.idle_poll_time_us / 1e6)
         self.connections = Connections(lambda: self.settings)
         self.memory = MemoryBudget(
-            settings.memory_requests_bytes, settings.memory_requests_bytes // _STRANGERS_PART
+            settings.connections.memory_requests_bytes,
+            settings.connections.memory_requests_bytes // _STRANGERS_PART,
         )
         """What clients of all protocols make the broker keep is counted there."""
-        self.progress = Progress(settings.linked_subscriptions)
+        self.progress = Progress(settings.names.linked_subscriptions)
         self.compactions = Compactions(lambda: self.settings, self.background)
         self.namespaces = Namespaces(store)
         self.security = Security(settings, self.namespaces)
         self.naming = Naming(
-            settings.kafka_tenant,
-            settings.kafka_namespace,
-            settings.kafka_metadata_tenant,
-            settings.kafka_metadata_namespace,
+            settings.names.kafka_tenant,
+            settings.names.kafka_namespace,
+            settings.names.kafka_metadata_tenant,
+            settings.names.kafka_metadata_namespace,
         )
         self.identity: Identity
         self.authority: Authority
@@ -120,8 +123,8 @@ class Broker:
 
     async def start(self) -> None:
         """Read everything that is stored, and finish what a crash interrupted."""
-        self.identity = take_identity(self.store.blocking, self.settings.node_id)
-        self._apply(DynamicSettings(self.store, self.settings.node_id))
+        self.identity = take_identity(self.store.blocking, self.settings.node.node_id)
+        self._apply(DynamicSettings(self.store, self.settings.node.node_id))
         self.namespaces.load()
         self.namespaces.create(f"{self.naming.tenant}/{self.naming.namespace}")
         self.namespaces.create(f"{self.naming.metadata_tenant}/{self.naming.metadata_namespace}")
@@ -164,7 +167,7 @@ class Broker:
 
     def allows(self, name: TopicName) -> bool:
         """Whether Kafka's clients may have topics in this namespace."""
-        allowed = self.settings.kop_allowed_namespaces
+        allowed = self.settings.names.kop_allowed_namespaces
         if not allowed or name.namespace_name in allowed or name.local in INTERNAL_TOPICS:
             return True
         return any(self._fits(pattern, name) for pattern in allowed)
@@ -264,11 +267,11 @@ class Broker:
         kafka_name = self.naming.kafka_name(new.name)
         if kafka_name in self._catalog.by_name:
             raise TopicExists(f"Topic '{kafka_name}' already exists.")
-        partitions = self.settings.num_partitions if new.partitions is None else new.partitions
+        partitions = self.settings.topics.num_partitions if new.partitions is None else new.partitions
         if partitions <= 0:
             raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
         namespace = new.name.namespace_name
-        if namespace not in self.namespaces and not self.settings.auto_create_namespaces_enable:
+        if namespace not in self.namespaces and not self.settings.names.auto_create_namespaces_enable:
             raise NamespaceNotFound(f"namespace {namespace} does not exist")
         internal = self._internal_configs() if new.name.local in INTERNAL_TOPICS else {}
         overrides = check_overrides((internal | dict(new.configs)).items())
@@ -288,7 +291,7 @@ class Broker:
         """Raise `TooManyTopics` if the namespace may not have a topic more; ``others`` are made together with it."""
         namespace = new.name.namespace_name
         most = self.topic_policies(new).limits.max_topics
-        most = self.settings.max_topics_per_namespace if most is None else most
+        most = self.settings.names.max_topics_per_namespace if most is None else most
         if most <= 0 or new.internal:
             return
         there = sum(
@@ -303,12 +306,14 @@ class Broker:
         """Give whether and how a topic is made by asking for it: as its namespace says, otherwise the settings."""
         known = name.namespace_name in self.namespaces
         said = self.namespaces.policies(name.namespace_name).auto_topics if known else None
-        return AutoTopics(self.settings.auto_create_topics_enable) if said is None else said
+        return AutoTopics(self.settings.topics.auto_create_topics_enable) if said is None else said
 
     async def auto_create(self, name: str) -> Topic | None:
         """Make an unknown topic that a client asked for, or give None where settings forbid it."""
         if name in INTERNAL_TOPICS:
-            return await self.create_internal(name) if self.settings.auto_create_topics_enable else None
+            return (
+                await self.create_internal(name) if self.settings.topics.auto_create_topics_enable else None
+            )
         parsed = self.naming.parse(name)
         wanted = self.auto_topics(parsed)
         if not wanted.allowed:
@@ -331,9 +336,9 @@ class Broker:
         settings = self.settings
         is_groups = local == CONSUMER_OFFSETS
         return (
-            settings.offsets_topic_num_partitions
+            settings.topics.offsets_topic_num_partitions
             if is_groups
-            else settings.transaction_state_log_num_partitions
+            else settings.topics.transaction_state_log_num_partitions
         )
 
     async def delete_topic(self, name: str) -> None:
@@ -390,7 +395,7 @@ class Broker:
     def set_dynamic(self, texts: Mapping[str, str], *, for_all: bool, validate_only: bool = False) -> None:
         """Replace the settings changed while running, of this broker or of all; raise `InvalidConfig`."""
         for name, text in texts.items():
-            check_dynamic(name, text)
+            check_dynamic(self.settings, name, text)
         if not validate_only:
             self.authority.dynamic.replace(texts, for_all=for_all)
             self._apply(self.authority.dynamic)
@@ -448,7 +453,7 @@ class Broker:
 
     def _internal_configs(self) -> dict[str, str | None]:
         """What a coordinator's topic is made with, whoever makes it: without, its memory would expire."""
-        segment_bytes = str(self.settings.offsets_topic_segment_bytes)
+        segment_bytes = str(self.settings.topics.offsets_topic_segment_bytes)
         return {
             "cleanup.policy": "compact",
             "compression.type": "producer",

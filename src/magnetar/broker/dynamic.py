@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from magnetar.broker.errors import NotDynamic
 from magnetar.broker.kafka_dynamic_settings import WITHOUT_EFFECT
 from magnetar.broker.setting import SettingDef
-from magnetar.broker.settings import Settings, find
+from magnetar.broker.settings import Settings
 from magnetar.metadata import MetadataCorrupt, MetadataStore
 
 _ROOT = "/magnetar/dynamic-settings"
@@ -48,18 +48,18 @@ class DynamicSettings:
             raise MetadataCorrupt(path, f"not settings: {error}") from error
 
 
-def check_dynamic(name: str, text: str) -> SettingDef:
+def check_dynamic(settings: Settings, name: str, text: str) -> SettingDef:
     """Give the setting if it may get this value while the broker runs, else raise `NotDynamic` or `InvalidConfig`."""
-    setting = dynamic_setting(name)
+    setting = dynamic_setting(settings, name)
     setting.parse(text)
     return setting
 
 
-def dynamic_setting(name: str) -> SettingDef:
+def dynamic_setting(settings: Settings, name: str) -> SettingDef:
     """Give the setting of exactly this name if it may change while the broker runs."""
     if name in WITHOUT_EFFECT:
         return WITHOUT_EFFECT[name]
-    found = find(name)
+    found = settings.declared.find(name)
     if found is None or found[0].name != name or not found[0].dynamic:
         raise NotDynamic(f"Cannot update these configs dynamically: [{name}]")
     return found[0]

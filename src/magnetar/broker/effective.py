@@ -11,7 +11,7 @@ from typing import NamedTuple
 from magnetar.broker.dynamic import DynamicSettings
 from magnetar.broker.policies import NamespacePolicies
 from magnetar.broker.setting import SettingDef
-from magnetar.broker.settings import SETTINGS, Settings
+from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
 from magnetar.broker.topic_config import CONFIGS, HONOURED, TopicConfig, TopicConfigDef
 from magnetar.broker.values import Value, render
@@ -54,7 +54,7 @@ class Authority:
         if (text := self.dynamic.default.get(name)) is not None:
             origins.append(Origin(name, text, Source.DYNAMIC_DEFAULT_BROKER))
         if setting.field in self.static.given:
-            origins.append(Origin(name, render(getattr(self.static, setting.field)), Source.STATIC_BROKER))
+            origins.append(Origin(name, render(self.static.value(setting.field)), Source.STATIC_BROKER))
         return [*origins, Origin(name, render(setting.default), Source.DEFAULT)]
 
     def topic_origins(
@@ -67,7 +67,7 @@ class Authority:
         if (value := _policy_value(config.name, policies)) is not None:
             origins.append(Origin(f"namespace.{config.name}", render(value), Source.DYNAMIC_DEFAULT_BROKER))
         if config.setting is not None:
-            return origins + self.setting_origins(SETTINGS[config.setting])
+            return origins + self.setting_origins(self.static.declared.definitions[config.setting])
         return [*origins, Origin(config.synonym or config.name, render(config.default), Source.DEFAULT)]
 
     def namespace_config(self, policies: NamespacePolicies) -> TopicConfig:
@@ -76,13 +76,13 @@ class Authority:
         for config in HONOURED:
             value = _policy_value(config.name, policies)
             if value is None and config.setting is not None:
-                value = getattr(self.current, config.setting)
+                value = getattr(self.current.topics, config.setting)
             values[_field(config)] = config.default if value is None else value
         return TopicConfig(**values)  # type: ignore[arg-type]
 
     def ledger_policy(self, topic: Topic, policies: NamespacePolicies) -> LedgerPolicy:
         """Give how the topic's managed ledgers are kept."""
-        config, settings = topic.config, self.current
+        config, settings = topic.config, self.current.topics
         flush = policies.flush or settings.flush
         deletes = "delete" in config.cleanup_policy
         roll_ms = (

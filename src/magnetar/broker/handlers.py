@@ -7,7 +7,6 @@ A handler is found by the name of its protocol: among the built-in ones, in the 
 from __future__ import annotations
 
 import asyncio
-import importlib
 import importlib.util
 import sys
 from abc import ABC, abstractmethod
@@ -16,74 +15,144 @@ from pathlib import Path
 from types import ModuleType
 from typing import ClassVar
 
+from magnetar.broker.built_in import BUILT_IN, asked_for, loaded
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import HandlerError
 from magnetar.broker.listeners import Listener
+from magnetar.broker.setting import HandlerSettings
 from magnetar.broker.settings import Settings
+from magnetar.broker.topic import Topic
 
 ENTRY_POINT_GROUP = "magnetar.protocol_handlers"
-# Looking into every installed package takes tens of milliseconds of each start; our own need no such search.
-_BUILT_IN = {
-    "kafka": "magnetar.kafka.handler:KafkaProtocolHandler",
-    "pulsar": "magnetar.pulsar.handler:PulsarProtocolHandler",
-    "schema-registry": "magnetar.schema_registry.handler:SchemaRegistryHandler",
-}
 
 
 class ProtocolHandler(ABC):
-    """Serves one protocol. Made once per broker, without arguments; the verbs are called in this order."""
+    """Serves one protocol. Made once per broker, without arguments. The broker's service calls the verbs in this order:
+
+    ============== ==================================================================================================
+    initialize     settings are known, nothing runs yet
+    needs          others that start first; they are loaded and asked the same
+    listeners      all that are wanted are known before anything is opened
+    start          of those that are needed first, otherwise in the order of ``messaging.protocols``
+    serves         its listeners are open, each with its port; connections come from now on
+    new_connection once for each client
+    ready, released, acquired: at any time in between
+    drain          no listener of any handler takes clients any more; in the reverse order of ``start``
+    close          every handler has been drained; again in the reverse order of ``start``
+    ============== ==================================================================================================
+    """
 
     protocol_name: ClassVar[str]
     """What the setting ``messaging.protocols`` calls it."""
-
-    def accept(self, name: str) -> bool:
-        """Whether this handler serves the protocol of that name."""
-        return name.lower() == self.protocol_name
+    settings: ClassVar[tuple[type[HandlerSettings], ...]] = ()
+    """What it adds to the broker's settings: frozen dataclasses, found again by ``settings.of(TYPE)``."""
+    offers: ClassVar[tuple[type, ...]] = ()
+    """What it adds to ``broker.offers`` when it starts, for handlers that name it in `needs`."""
 
     @abstractmethod
     def initialize(self, settings: Settings) -> None:
         """Take what concerns it from the settings; raise `InvalidConfig` for what cannot be."""
 
+    def needs(self) -> Sequence[str]:
+        """Return the protocols whose handlers must start before it, whether or not they have listeners."""
+        return ()
+
+    def listeners(self) -> Sequence[Listener]:
+        """Return where it wants to serve, by its settings; raise `InvalidConfig`. The service opens and closes them.
+
+        A listener that asks for TLS brings its context. Limits of connections are kept by who answers `new_connection`:
+        see `magnetar.broker.connections`.
+        """
+        return ()
+
     @abstractmethod
     async def start(self, broker: Broker) -> None:
         """Get ready to serve; when this returns, connections may come."""
-
-    @abstractmethod
-    def new_connection(self, listener: Listener) -> asyncio.BaseProtocol:
-        """Give what talks to one client that connected to ``listener``."""
 
     def serves(self, listeners: Sequence[Listener]) -> None:  # noqa: B027 - most need not know
         """Learn which listeners are its own, with their ports, once they are open."""
 
     @abstractmethod
+    def new_connection(self, listener: Listener) -> asyncio.BaseProtocol:
+        """Return what talks to one client that connected to ``listener``."""
+
+    def ready(self) -> Sequence[str]:
+        """Return what it still waits for before it serves everybody, in words; nothing once it is ready."""
+        return ()
+
+    async def acquired(self, topic: Topic) -> None:  # noqa: B027 - most open topics when they are asked for
+        """Learn that this broker owns a topic from now on."""
+
+    async def released(self, topic: Topic) -> None:  # noqa: B027
+        """Give up what it keeps open of a topic, and send its clients away: another broker will own it."""
+
+    async def drain(self) -> None:  # noqa: B027 - who has no clients has nothing to do
+        """Answer what is in hand and let every client go; what clients use is still there."""
+
+    @abstractmethod
     async def close(self) -> None:
-        """Finish what is in hand and let every client go."""
+        """Keep what is to be kept, and give up everything; those who needed it have been closed."""
 
 
-def load_handlers(names: Iterable[str], directory: str = "") -> list[ProtocolHandler]:
-    """Give one handler for each protocol; raise `HandlerError` that names what is missing or broken."""
+def arranged(settings: Settings) -> list[ProtocolHandler]:
+    """Return the handlers that the settings ask for, initialized, each behind those it needs.
+
+    Raises `HandlerError` that names what is missing or broken, or what needs itself, and `InvalidConfig`.
+    """
+    directory = settings.node.protocol_handler_directory
+    done: dict[str, ProtocolHandler] = {}
+    begun: list[str] = []
+
+    def arrange(handlers: Sequence[type[ProtocolHandler]]) -> None:
+        for kind in handlers:
+            name = kind.protocol_name
+            if name in done:
+                continue
+            if name in begun:
+                raise HandlerError(f"handlers need each other: {' needs '.join([*begun, name])}")
+            begun.append(name)
+            handler = kind()
+            handler.initialize(settings)
+            arrange(find_handlers(handler.needs(), directory))
+            begun.pop()
+            done[name] = handler
+
+    arrange(find_handlers(asked_for(settings), directory))
+    return list(done.values())
+
+
+def parts_of(settings: Settings) -> list[type[HandlerSettings]]:
+    """Return what handlers that are not built in add to the settings, of those that ``messaging.protocols`` names."""
+    names = [each for each in settings.node.messaging_protocols if each not in BUILT_IN]
+    if not names:
+        return []
+    found = find_handlers(names, settings.node.protocol_handler_directory)
+    return [part for handler in found for part in handler.settings]
+
+
+def find_handlers(names: Iterable[str], directory: str = "") -> list[type[ProtocolHandler]]:
+    """Return the class that serves each protocol; raise `HandlerError` that names what is missing or broken."""
     found = _from_directory(Path(directory)) if directory else {}
     handlers = []
     for name in dict.fromkeys(names):
-        handler = (found.get(name) or _installed(name))()
-        if not handler.accept(name):
+        handler = found.get(name) or _installed(name)
+        if handler.protocol_name != name:
             raise HandlerError(
-                f"the handler found for protocol {name!r}, {type(handler).__name__}, does not accept it"
+                f"the handler found for protocol {name!r}, {handler.__name__}, serves {handler.protocol_name!r}"
             )
         handlers.append(handler)
     return handlers
 
 
 def _installed(name: str) -> type[ProtocolHandler]:
-    target = _BUILT_IN.get(name) or _entry_point(name)
+    target = BUILT_IN[name].handler if name in BUILT_IN else _entry_point(name)
     if target is None:
         raise HandlerError(
             f"no handler for protocol {name!r}: it is not built in, not in protocol.handler.directory, "
             f"and no installed package offers it as {ENTRY_POINT_GROUP}"
         )
-    module_name, _, class_name = target.partition(":")
     try:
-        return _checked(getattr(importlib.import_module(module_name), class_name), target)
+        return _checked(loaded(target), target)
     except (ImportError, AttributeError) as error:
         raise HandlerError(
             f"the handler for protocol {name!r}, {target}, cannot be loaded: {error}"
@@ -113,6 +182,9 @@ def _from_directory(directory: Path) -> dict[str, type[ProtocolHandler]]:
 
 def _load(stem: str, source: Path) -> ModuleType:
     name = f"magnetar_handlers_{stem}"
+    known = sys.modules.get(name)
+    if known is not None and known.__file__ == str(source):
+        return known  # its settings are found by their types: there must be one of each
     spec = importlib.util.spec_from_file_location(name, source)
     assert spec is not None
     assert spec.loader is not None

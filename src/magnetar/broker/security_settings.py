@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from magnetar.broker.setting import Feed, setting
 from magnetar.broker.values import Kind, Rule, at_least, one_of
 
-SASL_MECHANISMS = ("PLAIN", "OAUTHBEARER", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
-"""Those that a file may name; which are served is told in `magnetar.broker.auth`."""
-
 
 @dataclass(frozen=True, slots=True)
 class SecuritySettings:
-    """What the broker was told about security."""
+    """Who may connect, who somebody is, and what it may do."""
 
     # Who is let in.
     authentication_enabled: bool = setting(
@@ -118,28 +115,7 @@ class SecuritySettings:
         pulsar=("basicAuthConf",),
     )
 
-    # SASL.
-    sasl_enabled_mechanisms: tuple[str, ...] = setting(
-        ("PLAIN",),
-        Kind.LIST,
-        "SASL mechanisms that Kafka's clients may choose from; those that are not served are named in a warning.",
-        rule=one_of(*SASL_MECHANISMS),
-        pulsar=("saslAllowedMechanisms",),
-    )
-    sasl_server_max_receive_size: int = setting(
-        524288,
-        Kind.INT,
-        "Largest request frame of a client that has not authenticated.",
-        unit="bytes",
-        rule=at_least(512),
-    )
-    connections_max_reauth_ms: int = setting(
-        0,
-        Kind.LONG,
-        "Time after which a client must authenticate again, even if its token is good for longer; 0 for no bound.",
-        unit="ms",
-        rule=at_least(0),
-    )
+    # What fails.
     connection_failed_authentication_delay_ms: int = setting(
         100,
         Kind.INT,
@@ -147,12 +123,6 @@ class SecuritySettings:
         unit="ms",
         rule=at_least(0),
         pulsar=("failedAuthenticationDelayMs",),
-    )
-    kafka_enable_multi_tenant_metadata: bool = setting(
-        False,
-        Kind.BOOLEAN,
-        "Whether the tenant in the SASL user's name is the client's own: its short topic names lie there, and its "
-        "groups are apart from those of other tenants.",
     )
 
     # TLS.
@@ -178,12 +148,6 @@ class SecuritySettings:
         "",
         Kind.STRING,
         "Ciphers of TLS 1.2 in OpenSSL's names, separated by colons; empty for OpenSSL's choice.",
-    )
-    broker_service_port_tls: str = setting(
-        "", Kind.STRING, "Port on which Pulsar's clients are served over TLS (pulsar+ssl); empty for none."
-    )
-    web_service_port_tls: str = setting(
-        "", Kind.STRING, "Port on which Pulsar's admin REST is served over TLS (https); empty for none."
     )
     ssl_keystore_type: str | None = setting(
         None,

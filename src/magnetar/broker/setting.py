@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar, cast
 
 from magnetar.broker.values import Kind, Rule, Value, parse
@@ -22,7 +22,7 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class SettingDef:
-    """What is known of one field of `Settings`."""
+    """What is known of one field of a part of the settings."""
 
     field: str
     kind: Kind
@@ -60,9 +60,26 @@ def setting(
     kafka: tuple[str | Feed, ...] = (),
     pulsar: tuple[str | Feed, ...] = (),
 ) -> T:
-    """Declare a field of `Settings`; ``dynamic`` ones may change while the broker runs."""
+    """Declare a field of a part of the settings; ``dynamic`` ones may change while the broker runs."""
     made = SettingDef("", kind, cast(Value, default), unit, doc, rule, dynamic, _feeds(kafka), _feeds(pulsar))
     return field(default=default, metadata={"setting": made})
+
+
+class HandlerSettings:
+    """What a handler's own settings derive from: a frozen dataclass with slots, each field made by `setting`."""
+
+    __slots__ = ()
+
+    @property
+    def asks_to_serve(self) -> bool:
+        """Whether they ask for the handler where ``messaging.protocols`` does not name it; only of those built in."""
+        return False
+
+
+def definitions_of(part: type) -> dict[str, SettingDef]:
+    """Return the settings that a part declares, by field name."""
+    declared = ((each.name, each.metadata.get("setting")) for each in fields(part))
+    return {name: replace(made, field=name) for name, made in declared if made is not None}
 
 
 def plain(name: str) -> str:

@@ -3,20 +3,24 @@
 The file may be Kafka's server.properties, Pulsar's or KoP's standalone.conf or broker.conf, or use the settings' own
 names; what it is shows in its names alone. What has no meaning here is not an error in a file that was written
 for another broker: it is collected in `Loaded.ignored`, to be named in one warning. A wrong value always is one.
+
+Which settings there are depends on the handlers that ``messaging.protocols`` names, so the sources are merged twice:
+with the settings of the built-in handlers, and where that names others, once more with theirs.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from magnetar.broker.built_in import BUILT_IN
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.kafka_setting_names import KAFKA_SETTINGS
 from magnetar.broker.setting import SettingDef
-from magnetar.broker.settings import SETTINGS, Settings, find, find_all
+from magnetar.broker.settings import Declared, Settings
 from magnetar.broker.values import Value
 
 ENVIRONMENT_PREFIX = "MAGNETAR_"
@@ -51,15 +55,28 @@ def load(
     Inside one source the finer of Kafka's three retention settings wins (ms, minutes, hours), as in Kafka.
     """
     environment = os.environ if environment is None else environment
+    sources = [] if file is None else [(str(file), read_properties(file))]
+    sources.append(("the environment", _from_environment(environment)))
+    sources.append(("--set", _from_overrides(overrides)))
+    loaded = _merged(sources, Settings())
+    if not BUILT_IN.keys() >= set(loaded.settings.node.messaging_protocols):
+        from magnetar.broker.handlers import parts_of  # only now: it brings the whole broker along
+
+        loaded = _merged(sources, Settings().with_parts(parts_of(loaded.settings)))
+    for name in sources[-1][1]:
+        if name in loaded.ignored and name not in KAFKA_SETTINGS:
+            raise InvalidConfig(
+                f"--set {name}: no setting is called {name}{_near(name, loaded.settings.declared)}"
+            )
+    return loaded
+
+
+def _merged(sources: Sequence[tuple[str, Mapping[str, str]]], known: Settings) -> Loaded:
     chosen: dict[str, Value] = {}
     ignored: list[str] = []
-    if file is not None:
-        chosen |= _values(read_properties(file), str(file), ignored)
-    chosen |= _values(_from_environment(environment), "the environment", ignored)
-    chosen |= _values(_from_overrides(overrides), "--set", ignored)
-    # The fields are typed by their definitions, which parsed the values.
-    settings = Settings(**chosen, given=frozenset(chosen))  # type: ignore[arg-type]
-    return Loaded(settings, tuple(dict.fromkeys(ignored)))
+    for source, texts in sources:
+        chosen |= _values(texts, source, ignored, known.declared)
+    return Loaded(known.with_fields(chosen), tuple(dict.fromkeys(ignored)))
 
 
 def read_properties(file: Path) -> dict[str, str]:
@@ -110,17 +127,17 @@ def _from_overrides(overrides: Iterable[str]) -> dict[str, str]:
         name = name.strip()
         if not separator:
             raise InvalidConfig(f"--set {override}: expected NAME=VALUE")
-        if find(name) is None and name not in KAFKA_SETTINGS:
-            raise InvalidConfig(f"--set {override}: no setting is called {name}{_near(name)}")
         found[name] = value.strip()
     return found
 
 
-def _values(texts: Mapping[str, str], source: str, ignored: list[str]) -> dict[str, Value]:
+def _values(
+    texts: Mapping[str, str], source: str, ignored: list[str], declared: Declared
+) -> dict[str, Value]:
     """Turn one source into values by field; of several names for one setting the strongest wins."""
     best: dict[str, tuple[int, SettingDef, str]] = {}
     for name, text in texts.items():
-        found = find_all(name.removeprefix(ENVIRONMENT_PREFIX))
+        found = declared.find_all(name.removeprefix(ENVIRONMENT_PREFIX))
         if not found:
             ignored.extend([name] if text else [])
         for definition, feed in found:
@@ -140,7 +157,7 @@ def _parsed(definition: SettingDef, text: str, source: str) -> Value:
         raise InvalidConfig(f"{error} (from {source})") from None
 
 
-def _near(name: str) -> str:
-    names = [feed.name for each in SETTINGS.values() for feed in each.feeds]
+def _near(name: str, declared: Declared) -> str:
+    names = [feed.name for each in declared.definitions.values() for feed in each.feeds]
     close = difflib.get_close_matches(name, names, n=1)
     return f"; did you mean {close[0]}?" if close else ""

@@ -117,7 +117,7 @@ class WebConnection(H11Protocol):
 
     def look(self, now_s: float) -> None:
         """Let go of the client if its time is up."""
-        longest_s = self._broker.settings.connections_max_idle_ms / 1000
+        longest_s = self._broker.settings.connections.connections_max_idle_ms / 1000
         if self._untaken_since is not None:
             if now_s - self._untaken_since > web.UNTAKEN_S:
                 self._give_up("it does not take what it asked for")

@@ -12,15 +12,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from magnetar.admin.server import AdminServer
 from magnetar.broker import logs, setting_sources
-from magnetar.broker.background import end_all
 from magnetar.broker.collector import Collector
 from magnetar.broker.errors import BrokerError, InvalidConfig
-from magnetar.broker.listeners import CannotListen, Endpoint
+from magnetar.broker.listeners import CannotListen, Listener
 from magnetar.broker.service import BrokerService
 from magnetar.broker.settings import Settings
-from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.ledger.errors import LedgerError, StorageFull
 from magnetar.metadata import DirectoryInUse, MetadataError, MetadataUnavailable
 
@@ -57,7 +54,7 @@ def run(
     except BrokerError as error:
         _complain(error)
         return 2
-    logs.set_up(loaded.settings.log_level, loaded.settings.log_format)
+    logs.set_up(loaded.settings.node.log_level, loaded.settings.node.log_format)
     warning = loaded.warning()
     if warning:
         _log.warning(warning)
@@ -115,13 +112,6 @@ async def _serve(settings: Settings) -> bool:
     """Serve until a signal or the disk ends it; tell whether the disk was well to the end."""
     service = BrokerService(settings)
     await service.start()
-    admin = [
-        AdminServer(service.root, handler.services)
-        for handler in service.handlers
-        if isinstance(handler, KafkaProtocolHandler)
-    ]
-    for server in admin:
-        await server.start()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -129,29 +119,20 @@ async def _serve(settings: Settings) -> bool:
     service.on_failed = stop.set
     collector = Collector()
     service.broker.background.repeat("thawing garbage", lambda: 60.0, collector.thaw_when_quiet)
-    served = {
-        "kafka": service.listeners,
-        "pulsar": service.pulsar_listeners,
-        "http": service.web_listeners,
-        "schema-registry": service.registry_listeners,
-    }
-    line = ready_line({name: [each.advertised for each in listeners] for name, listeners in served.items()})
+    line = ready_line(service.served)
     print(line, flush=True)
     await stop.wait()
     try:
-        await end_all(
-            "the process",
-            [*(("the admin socket", server.close) for server in admin), ("the broker", service.close)],
-        )
+        await service.close()
     except ExceptionGroup:
         if service.broker.engine.failed is None:
             raise
     return service.broker.engine.failed is None
 
 
-def ready_line(served: Mapping[str, Sequence[Endpoint]]) -> str:
-    """Give the line that tells where clients may connect; several listeners are separated by commas."""
-    words = [f"{name}={','.join(map(str, endpoints))}" for name, endpoints in served.items() if endpoints]
+def ready_line(served: Mapping[str, Sequence[Listener]]) -> str:
+    """Return the line that tells where clients may connect; several listeners are separated by commas."""
+    words = [f"{name}={','.join(str(each.advertised) for each in served)}" for name, served in served.items()]
     return " ".join(["ready", *words])
 
 

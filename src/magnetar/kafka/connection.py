@@ -28,6 +28,7 @@ from magnetar.kafka.handlers import ROUTE_BY_KEY, Route
 from magnetar.kafka.handlers.api_versions import unsupported_version
 from magnetar.kafka.login import AuthenticationRequired, Login
 from magnetar.kafka.pace import MOST_SECONDS
+from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.tenancy import Home
 from magnetar.records.compression import Buffer
 from magnetar.wire.kafka.frames import FrameReader
@@ -332,7 +333,7 @@ class Conversation:
         self._access, self._home = login.access, login.home
         if login.home is not None:
             self._services = login.home.services
-        self._frames.allow(self._services.broker.settings.socket_request_max_bytes)
+        self._frames.allow(self._services.broker.settings.of(KafkaSettings).socket_request_max_bytes)
         self._account.login()
 
     async def _run(self, answer: Answer, coroutine: Coroutine[Any, Any, Any], *, apart: bool = False) -> None:

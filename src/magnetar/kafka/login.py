@@ -21,6 +21,7 @@ from magnetar.broker.auth.authentication import BASIC, TOKEN
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.listeners import Listener
+from magnetar.kafka.settings import KafkaSettings
 
 if TYPE_CHECKING:
     from magnetar.kafka.tenancy import Home, Tenancy
@@ -89,7 +90,7 @@ class Login:
     @property
     def mechanisms(self) -> list[str]:
         """What a client may choose from."""
-        allowed = self._broker.settings.sasl_enabled_mechanisms
+        allowed = self._broker.settings.of(KafkaSettings).sasl_enabled_mechanisms
         return [each for each in SERVED_MECHANISMS if each in allowed]
 
     def check(self, api_key: int) -> None:
@@ -136,7 +137,8 @@ class Login:
             self._check_same(principal, user)
             home = await self._home_of(principal, user)
         except AuthenticationFailed as error:
-            await asyncio.sleep(self._broker.settings.connection_failed_authentication_delay_ms / 1000)
+            delay_ms = self._broker.settings.security.connection_failed_authentication_delay_ms
+            await asyncio.sleep(delay_ms / 1000)
             self.failure = f"authentication failed: {error}"
             raise
         self.user, self.home = user, home
@@ -170,7 +172,7 @@ class Login:
         self.principal = principal
         self.access = self._broker.security.authorization.access(principal.role)
         ends = [principal.expires_at_s] if principal.expires_at_s is not None else []
-        longest_ms = self._broker.settings.connections_max_reauth_ms
+        longest_ms = self._broker.settings.of(KafkaSettings).connections_max_reauth_ms
         if longest_ms and self._listener.sasl:
             ends.append(self._clock() + longest_ms / 1000)
         self._ends_at_s = min(ends, default=None)

@@ -25,7 +25,7 @@ class LedgerOffsetsLog:
         self._topic = topic
         found = broker.get(topic)
         self.partitions = (
-            found.partitions if found is not None else broker.settings.offsets_topic_num_partitions
+            found.partitions if found is not None else broker.settings.topics.offsets_topic_num_partitions
         )
 
     def written(self) -> Iterable[int]:

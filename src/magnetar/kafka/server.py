@@ -19,6 +19,7 @@ from magnetar.kafka.context import Services
 from magnetar.kafka.login import login_for
 from magnetar.kafka.pace import Turns, paced
 from magnetar.kafka.reading import Reading, State
+from magnetar.kafka.settings import KafkaSettings
 from magnetar.records.compression import Buffer
 from magnetar.wire.kafka.frames import FrameReader, scratch_buffer
 
@@ -53,7 +54,8 @@ class KafkaServer:
         unread.pop(-1, None)
         for descriptor, is_reset in hung_up(unread):
             self.leaving.add(partial(unread[descriptor].left, is_reset=is_reset))
-        now, longest = asyncio.get_running_loop().time(), self.settings.connections_max_idle_ms / 1000
+        now = asyncio.get_running_loop().time()
+        longest = self.settings.connections.connections_max_idle_ms / 1000
         async for connection in paced(list(self.connections)):
             if longest > 0 and now - connection.last_heard > longest:
                 connection.give_up("it was idle for too long")
@@ -100,7 +102,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._server = server
         self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._frames = FrameReader(server.settings.socket_request_max_bytes, server.scratch)
+        self._frames = FrameReader(server.settings.of(KafkaSettings).socket_request_max_bytes, server.scratch)
         self._transport: Any = None
         self._full = False
         self._counted = 0  # of what ``_frames`` holds
@@ -125,9 +127,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         login = login_for(services.broker, self._listener, certificate, services.tenancy)
         is_known = login is None or login.is_done
         if not is_known:
-            self._frames.allow(settings.sasl_server_max_receive_size)
+            self._frames.allow(settings.of(KafkaSettings).sasl_server_max_receive_size)
         self.account = server.memory.account(self._resumed, known=is_known)
-        self._reading = Reading(settings.queued_max_requests, self.account.may_take_more, self._switch)
+        self._reading = Reading(
+            settings.of(KafkaSettings).queued_max_requests, self.account.may_take_more, self._switch
+        )
         self.conversation = Conversation(
             server.services,
             self._listener,
@@ -265,8 +269,8 @@ def size_buffers(sock: Any, settings: Settings) -> int:
     if sock is None:
         return -1
     sizes = (
-        (socket.SO_SNDBUF, settings.socket_send_buffer_bytes),
-        (socket.SO_RCVBUF, settings.socket_receive_buffer_bytes),
+        (socket.SO_SNDBUF, settings.of(KafkaSettings).socket_send_buffer_bytes),
+        (socket.SO_RCVBUF, settings.of(KafkaSettings).socket_receive_buffer_bytes),
     )
     for option, size in sizes:
         if size > 0:

@@ -19,6 +19,7 @@ from magnetar.pulsar.errors import (
 )
 from magnetar.pulsar.schemas import NO_SCHEMA
 from magnetar.pulsar.services import Services
+from magnetar.pulsar.settings import PulsarSettings
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.topics import PulsarTopics
 from magnetar.wire.pulsar.pulsar_pb2 import Schema, ServerError
@@ -69,7 +70,9 @@ def check_subscription(services: Services, topic: AnyTopic, name: str, role: str
     if broker.security.authorization.enabled and policies.prefixes_subscriptions:
         check_prefix(services, topic.topic.name, name, role)
     allowed = policies.allows_auto_subscriptions
-    allowed = broker.settings.allow_auto_subscription_creation if allowed is None else allowed
+    allowed = (
+        broker.settings.of(PulsarSettings).allow_auto_subscription_creation if allowed is None else allowed
+    )
     is_new = isinstance(topic, PulsarTopic) and name not in topic.subscriptions
     if durable and is_new and not allowed:
         raise SubscriptionNotFound("Subscription does not exist")

@@ -6,6 +6,7 @@ from magnetar.broker.background import Repeated
 from magnetar.broker.compaction import rules_of
 from magnetar.broker.core import Broker
 from magnetar.broker.slices import sliced
+from magnetar.pulsar.settings import PulsarSettings
 from magnetar.pulsar.topics import PulsarTopics
 
 
@@ -21,7 +22,9 @@ class CompactionMonitor:
         """Begin to look."""
         self._task = self._broker.background.repeat(
             "looking for topics past their compactionThreshold",
-            lambda: self._broker.settings.broker_service_compaction_monitor_interval_ms / 1000,
+            lambda: (
+                self._broker.settings.of(PulsarSettings).broker_service_compaction_monitor_interval_ms / 1000
+            ),
             self.look_around,
         )
 

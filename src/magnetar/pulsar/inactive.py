@@ -18,6 +18,7 @@ from magnetar.broker.slices import sliced
 from magnetar.broker.topic import Topic
 from magnetar.ledger.errors import LedgerError
 from magnetar.metadata import MetadataError
+from magnetar.pulsar.limit_settings import PulsarLimitSettings
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.topics import PulsarTopics
 from magnetar.records.errors import RecordsError
@@ -39,7 +40,8 @@ class InactiveTopicsSweep:
 
     async def _each_second(self) -> None:
         self._rounds += 1
-        if self._rounds % self._broker.settings.broker_delete_inactive_topics_frequency_seconds == 0:
+        settings = self._broker.settings.of(PulsarLimitSettings)
+        if self._rounds % settings.broker_delete_inactive_topics_frequency_seconds == 0:
             await self.sweep()
 
     async def sweep(self) -> None:

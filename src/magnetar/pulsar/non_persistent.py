@@ -28,6 +28,7 @@ from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.policies import TopicPolicies
 from magnetar.pulsar.producers import Producer, Producers
 from magnetar.pulsar.rate_limits import RateLimit, renewed
+from magnetar.pulsar.settings import PulsarSettings
 from magnetar.records.pulsar_entries import Sent
 from magnetar.wire.pulsar.pulsar_pb2 import MessageMetadata
 
@@ -227,7 +228,7 @@ class NonPersistentTopics:
 
         Raises ``TopicNotFound``, ``NamespaceNotFound`` or ``NotAllowed``.
         """
-        if not self._broker.settings.enable_non_persistent_topics:
+        if not self._broker.settings.of(PulsarSettings).enable_non_persistent_topics:
             raise NotAllowed("Broker is not configured to serve non-persistent topics")
         topic = self.find(name)
         if topic is None:
@@ -265,13 +266,13 @@ class NonPersistentTopics:
 
     def _check_new(self, name: TopicName) -> None:
         broker = self._broker
-        if not broker.settings.enable_non_persistent_topics:
+        if not broker.settings.of(PulsarSettings).enable_non_persistent_topics:
             raise NotAllowed("Broker is not configured to serve non-persistent topics")
         if self.find(PulsarName(name)) is not None:
             raise TopicExists("This topic already exists")
         namespace = name.namespace_name
         if namespace not in broker.namespaces:
-            if not broker.settings.auto_create_namespaces_enable:
+            if not broker.settings.names.auto_create_namespaces_enable:
                 raise NamespaceNotFound(f"namespace {namespace} does not exist")
             broker.namespaces.create(namespace)
 

@@ -23,6 +23,8 @@ from magnetar.broker.limits import (
 )
 from magnetar.broker.names import TopicName
 from magnetar.broker.topic import Topic
+from magnetar.pulsar.limit_settings import PulsarLimitSettings
+from magnetar.pulsar.settings import PulsarSettings
 
 _ROOT = "/magnetar/topic-policies"
 
@@ -80,7 +82,7 @@ class TopicPolicies:
         ):
             if said is not None:
                 return bool(said)
-        return self._broker.settings.broker_deduplication_enabled
+        return self._broker.settings.of(PulsarSettings).broker_deduplication_enabled
 
 
 def _path(name: TopicName) -> str:
@@ -89,36 +91,36 @@ def _path(name: TopicName) -> str:
 
 
 def _defaults(broker: Broker) -> Limits:
-    settings = broker.settings
-    policy = settings.backlog_quota_default_retention_policy
+    settings, limits = broker.settings.of(PulsarSettings), broker.settings.of(PulsarLimitSettings)
+    policy = limits.backlog_quota_default_retention_policy
     return Limits(
-        settings.max_producers_per_topic,
-        settings.max_consumers_per_topic,
-        settings.max_consumers_per_subscription,
-        settings.max_subscriptions_per_topic,
-        settings.max_topics_per_namespace,
+        limits.max_producers_per_topic,
+        limits.max_consumers_per_topic,
+        limits.max_consumers_per_subscription,
+        limits.max_subscriptions_per_topic,
+        broker.settings.names.max_topics_per_namespace,
         settings.max_unacked_messages_per_consumer,
         settings.max_unacked_messages_per_subscription,
         settings.pulsar_max_message_size,
         settings.message_ttl_ms,
-        Rate(settings.max_publish_rate_per_topic_in_messages, settings.max_publish_rate_per_topic_in_bytes),
+        Rate(limits.max_publish_rate_per_topic_in_messages, limits.max_publish_rate_per_topic_in_bytes),
         Rate(
-            settings.dispatch_throttling_rate_per_topic_in_msg,
-            settings.dispatch_throttling_rate_per_topic_in_byte,
+            limits.dispatch_throttling_rate_per_topic_in_msg,
+            limits.dispatch_throttling_rate_per_topic_in_byte,
         ),
         Rate(
-            settings.dispatch_throttling_rate_per_subscription_in_msg,
-            settings.dispatch_throttling_rate_per_subscription_in_byte,
+            limits.dispatch_throttling_rate_per_subscription_in_msg,
+            limits.dispatch_throttling_rate_per_subscription_in_byte,
         ),
         Rate(
-            settings.subscribe_throttling_rate_per_consumer,
+            limits.subscribe_throttling_rate_per_consumer,
             0,
-            settings.subscribe_rate_period_per_consumer_in_second,
+            limits.subscribe_rate_period_per_consumer_in_second,
         ),
-        Quota(settings.backlog_quota_default_limit_bytes, policy),
-        Quota(settings.backlog_quota_default_limit_second, policy),
+        Quota(limits.backlog_quota_default_limit_bytes, policy),
+        Quota(limits.backlog_quota_default_limit_second, policy),
         DelayedDelivery(
-            settings.delayed_delivery_enabled, max_delay_ms=settings.delayed_delivery_max_delay_in_millis
+            limits.delayed_delivery_enabled, max_delay_ms=limits.delayed_delivery_max_delay_in_millis
         ),
         Persistence(),
         InactiveTopics(),

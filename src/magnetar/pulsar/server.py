@@ -14,6 +14,7 @@ from magnetar.broker.writing import write_parts
 from magnetar.pulsar.connection import Connection
 from magnetar.pulsar.handlers.connect import check_expiry
 from magnetar.pulsar.services import Services
+from magnetar.pulsar.settings import PulsarSettings
 from magnetar.records.compression import Buffer
 from magnetar.records.framing import scratch_buffer
 from magnetar.wire.pulsar.frames import FRAME_PADDING_BYTES, BadFrame, FrameReader
@@ -43,7 +44,7 @@ class PulsarServer:
     def start(self) -> None:
         """Begin to look for clients that are silent."""
         loop = asyncio.get_running_loop()
-        interval_s = self.settings.keep_alive_interval_ms / 1000
+        interval_s = self.settings.of(PulsarSettings).keep_alive_interval_ms / 1000
 
         def check() -> None:
             for connection in list(self.connections):
@@ -78,8 +79,8 @@ class PulsarSocket(asyncio.BufferedProtocol):
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._frames = FrameReader(_STRANGERS_FRAME_BYTES, server.scratch)
-        self._most_bytes = settings.pulsar_max_message_size + FRAME_PADDING_BYTES
-        self._most_unsettled = settings.max_pending_publish_requests_per_connection
+        self._most_bytes = settings.of(PulsarSettings).pulsar_max_message_size + FRAME_PADDING_BYTES
+        self._most_unsettled = settings.of(PulsarSettings).max_pending_publish_requests_per_connection
         self._transport: Any = None
         self._reading = True
         self._catching_up: asyncio.Handle | None = None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from magnetar.broker.core import Broker
+from magnetar.broker.listeners import Listener
 from magnetar.pulsar.group_cursors import GroupCursors
 from magnetar.pulsar.schemas import Schemas
 from magnetar.pulsar.topics import PulsarTopics
@@ -25,6 +26,8 @@ class Services:
     groups: GroupCursors
     clock: Callable[[], int]
     watches: Watches
+    served: Sequence[Listener] = ()
+    """Where the binary protocol is served."""
     _names: Iterator[int] = field(default_factory=itertools.count)
     _started: int = 0
 

@@ -19,9 +19,11 @@ from magnetar.pulsar import backlog
 from magnetar.pulsar.dispatch.deliveries import Conversions
 from magnetar.pulsar.dispatch.reading import Limits
 from magnetar.pulsar.errors import NotAllowed
+from magnetar.pulsar.limit_settings import PulsarLimitSettings
 from magnetar.pulsar.names import PulsarName, names_of
 from magnetar.pulsar.non_persistent import NonPersistentTopic, NonPersistentTopics, check_namespace
 from magnetar.pulsar.policies import TopicPolicies
+from magnetar.pulsar.settings import PulsarSettings
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.errors import RecordsError
 
@@ -39,9 +41,10 @@ class PulsarTopics:
         self._broker = broker
         self._clock = clock
         settings = broker.settings
-        self._conversions = Conversions(settings.memory_cache_bytes)
+        self._conversions = Conversions(settings.of(PulsarSettings).memory_cache_bytes)
         self._limits = Limits(
-            settings.max_unacked_messages_per_consumer, settings.max_unacked_messages_per_subscription
+            settings.of(PulsarSettings).max_unacked_messages_per_consumer,
+            settings.of(PulsarSettings).max_unacked_messages_per_subscription,
         )
         self.policies = TopicPolicies(broker)
         self.policies.changed = self._policies_changed
@@ -175,7 +178,7 @@ class PulsarTopics:
             self._clock,
             policies=self.policies.limits(topic),
             deduplicates=self.policies.deduplicates(topic),
-            within_batches=broker.settings.acknowledgment_at_batch_index_level_enabled,
+            within_batches=broker.settings.of(PulsarSettings).acknowledgment_at_batch_index_level_enabled,
         )
         made.is_groups = lambda name: self.is_groups(made, name)
         await made.load()
@@ -266,8 +269,10 @@ class PulsarTopics:
     async def _hold_to_limits(self) -> None:
         """Look for messages that are too old, and for backlogs that are too large, each as often as settings say."""
         settings = self._broker.settings
-        expires = self._rounds % settings.message_expiry_check_interval_seconds == 0
-        enforces = self._rounds % settings.backlog_quota_check_interval_in_seconds == 0
+        expires = self._rounds % settings.of(PulsarSettings).message_expiry_check_interval_seconds == 0
+        enforces = (
+            self._rounds % settings.of(PulsarLimitSettings).backlog_quota_check_interval_in_seconds == 0
+        )
         if not expires and not enforces:
             return
         async for topic in sliced(self._bounded):

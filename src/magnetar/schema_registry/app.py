@@ -22,7 +22,7 @@ from magnetar.schema_registry.endpoints import ROUTES, Route, Text
 from magnetar.schema_registry.errors import InvalidSchema, RegistryError
 from magnetar.schema_registry.registries import Registries
 from magnetar.schema_registry.work import TooComplex
-from magnetar.schema_registry.workshop import Locks, workshop_of
+from magnetar.schema_registry.workshop import Locks, Workshop
 
 _TYPE = "application/vnd.schemaregistry.v1+json"
 _log = logging.getLogger("magnetar.schema_registry")
@@ -31,11 +31,11 @@ _log = logging.getLogger("magnetar.schema_registry")
 class App:
     """The ASGI application."""
 
-    def __init__(self, broker: Broker, registries: Registries) -> None:
+    def __init__(self, broker: Broker, registries: Registries, workshop: Workshop) -> None:
         self._broker = broker
         self._registries = registries
         self._locks = Locks()
-        self._workshop = workshop_of(broker)
+        self._workshop = workshop
         self._table = [(compile_path(route.path)[0], route) for route in ROUTES]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -56,7 +56,9 @@ class App:
             )
         except AuthenticationFailed:
             # Guessing tokens and passwords must not be quick.
-            await asyncio.sleep(self._broker.settings.connection_failed_authentication_delay_ms / 1000)
+            await asyncio.sleep(
+                self._broker.settings.security.connection_failed_authentication_delay_ms / 1000
+            )
             raise
         is_known(request.scope)
         route, path = self._find(request)

@@ -170,7 +170,7 @@ class Ask:
 
     def governs(self) -> bool:
         """Whether whoever asks may do what concerns all subjects of the registry, or one that stands for no topic."""
-        if self.broker.settings.kafka_enable_multi_tenant_metadata:
+        if self.broker.settings.names.kafka_enable_multi_tenant_metadata:
             return may(self._access, Right.administer, Tenant(self.home.partition("/")[0]))
         return may(self._access, Right.operate)
 
@@ -236,7 +236,7 @@ async def principal_of(
     methods = authentication.methods if authentication.enabled else ()
     by_certificate = bool(certificate) and TLS in methods
     given = _credentials(headers.get("authorization", ""), BASIC in methods, by_certificate)
-    if given.tenant and broker.settings.kafka_enable_multi_tenant_metadata:
+    if given.tenant and broker.settings.names.kafka_enable_multi_tenant_metadata:
         home = given.tenant if "/" in given.tenant else f"{given.tenant}/{naming.namespace}"
         if home.partition("/")[0] not in broker.namespaces.tenants():
             raise AuthenticationFailed(f"there is no tenant {given.tenant}")
@@ -248,7 +248,7 @@ async def principal_of(
         principal = authentication.by_certificate(certificate)
     else:
         principal = authentication.anonymous()
-    if given.tenant or broker.settings.kafka_enable_multi_tenant_metadata:
+    if given.tenant or broker.settings.names.kafka_enable_multi_tenant_metadata:
         tenant = home.partition("/")[0]
         if not may(broker.security.authorization.access(principal.role), Right.enter, Tenant(tenant)):
             raise RegistryError(40301, f"{principal.role} has no grant in tenant {tenant}")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
-
-from magnetar.broker.core import Broker
 from magnetar.metadata import MetadataStore
 from magnetar.schema_registry.registry import Registry
 from magnetar.schema_registry.store import Kept
@@ -29,16 +26,3 @@ class Registries:
             kept.load()
             found = self._open[name] = Registry(kept)
         return found
-
-
-_of_broker: WeakKeyDictionary[Broker, Registries] = WeakKeyDictionary()
-
-
-def registries_of(broker: Broker) -> Registries:
-    """Give the registries of a broker: the same ones, whichever handler asks."""
-    found = _of_broker.get(broker)
-    if found is None:
-        found = _of_broker[broker] = Registries(
-            broker.store, broker.naming.tenant, by_tenant=broker.settings.kafka_enable_multi_tenant_metadata
-        )
-    return found

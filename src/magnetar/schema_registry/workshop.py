@@ -12,9 +12,7 @@ from collections.abc import AsyncIterator, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TypeVar
-from weakref import WeakKeyDictionary
 
-from magnetar.broker.core import Broker
 from magnetar.schema_registry.work import TooComplex, Work
 
 THREADS = 4
@@ -76,14 +74,3 @@ class Locks:
 
     def __len__(self) -> int:
         return len(self._locks)
-
-
-_of_broker: WeakKeyDictionary[Broker, Workshop] = WeakKeyDictionary()
-
-
-def workshop_of(broker: Broker) -> Workshop:
-    """Give the workshop of a broker: the same one, whichever handler asks."""
-    found = _of_broker.get(broker)
-    if found is None:
-        found = _of_broker[broker] = Workshop()
-    return found

@@ -16,17 +16,20 @@ from typing import Any
 
 from magnetar.broker.auth import Action
 from magnetar.broker.core import Broker
-from magnetar.broker.listeners import Listener, parse_listeners
+from magnetar.broker.listeners import Listener
 from magnetar.broker.names import TopicName
-from magnetar.broker.pulsar_listeners import parse_pulsar_listeners
 from magnetar.broker.settings import Settings
 from magnetar.kafka.handler import KafkaProtocolHandler
+from magnetar.kafka.listeners import parse_listeners
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.metadata import MemoryStore
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.wanted import Start, Wanted
 from magnetar.pulsar.handler import PulsarProtocolHandler
+from magnetar.pulsar.listeners import parse_pulsar_listeners
 from magnetar.schema_registry.handler import SchemaRegistryHandler
+from magnetar.schema_registry.registries import Registries
+from magnetar.schema_registry.workshop import Workshop
 from tests.security.signing import OTHER_SECRET, SECRET_URL, token
 
 MARK = b"garnet"
@@ -186,11 +189,12 @@ class House:
         await self.broker.start()
         self.kafka, self.pulsar = KafkaProtocolHandler(), PulsarProtocolHandler()
         self.registry = SchemaRegistryHandler()
-        for handler in (self.kafka, self.pulsar, self.registry):
+        for handler in (self.registry, self.kafka, self.pulsar):
             handler.initialize(self.settings)
             await handler.start(self.broker)
         # What is done every now and then would change something while somebody asks.
         await self.broker.background.close()
+        self.registries, self.workshop = self.broker.offers.get(Registries), self.broker.offers.get(Workshop)
         await self._furnish()
         return self
 

@@ -15,7 +15,6 @@ from magnetar.pulsar.rest.ask import Address
 from magnetar.pulsar.rest.routes import ROUTES
 from magnetar.schema_registry import endpoints
 from magnetar.schema_registry.app import App
-from magnetar.schema_registry.registries import registries_of
 from tests.security.matrix.asking import Ask, Outcome
 from tests.security.matrix.house import Asker, House
 
@@ -115,7 +114,7 @@ async def _registry(method: str, path: str, body: bytes, house: House, asker: As
     elif asker.proof:
         said = base64.b64encode(f"{asker.home}:token:{asker.proof}".encode())
         headers = [(b"authorization", b"Basic " + said)]
-    app = App(house.broker, registries_of(house.broker))
+    app = App(house.broker, house.registries, house.workshop)
     return _outcome(*await _call(app, method, path, headers, body))
 
 

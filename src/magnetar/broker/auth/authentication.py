@@ -40,10 +40,10 @@ class Principal:
 class Authentication:
     """Checks what clients show. ``enabled`` tells whether everybody must show something."""
 
-    def __init__(self, settings: SecuritySettings) -> None:
+    def __init__(self, settings: SecuritySettings, given: frozenset[str] = frozenset()) -> None:
         """Raise `InvalidConfig` for keys and providers that cannot be."""
         self.enabled = settings.authentication_enabled
-        self.tokens = TokenVerifier(settings)
+        self.tokens = TokenVerifier(settings, given)
         self._passwords = Passwords(settings.basic_auth_conf) if settings.basic_auth_conf else None
         self.methods = self._methods(settings)
         self._anonymous = settings.anonymous_user_role

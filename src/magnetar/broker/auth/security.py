@@ -18,6 +18,6 @@ class Security:
 
     def __init__(self, settings: Settings, namespaces: Namespaces) -> None:
         """Raise `InvalidConfig` for what cannot be."""
-        self.authentication = Authentication(settings)
-        self.authorization = Authorization(settings, namespaces)
+        self.authentication = Authentication(settings.security, settings.given)
+        self.authorization = Authorization(settings.security, namespaces)
         self.permissions = Permissions(namespaces)

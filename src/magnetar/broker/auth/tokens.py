@@ -31,7 +31,7 @@ class Token:
 class TokenVerifier:
     """Checks tokens against the keys that settings name."""
 
-    def __init__(self, settings: SecuritySettings) -> None:
+    def __init__(self, settings: SecuritySettings, given: frozenset[str] = frozenset()) -> None:
         """Raise `InvalidConfig` for keys that cannot be read or used."""
         self._settings = settings
         self._keys: list[VerificationKey] = []
@@ -41,7 +41,7 @@ class TokenVerifier:
             self._keys.append(secret_key(content, "token.secret.key"))
         if settings.token_public_key:
             content = read_location(settings.token_public_key, "token.public.key")
-            self._keys.append(_of_kind(public_key(content, "token.public.key"), settings))
+            self._keys.append(_of_kind(public_key(content, "token.public.key"), settings, given))
         if settings.token_jwks:
             self._set = KeySet(settings.token_jwks, settings.token_jwks_refresh_ms)
         if bool(settings.token_audience_claim) != bool(settings.token_audience):
@@ -121,9 +121,8 @@ class TokenVerifier:
             raise TokenInvalid("Audience doesn't match")
 
 
-def _of_kind(key: VerificationKey, settings: SecuritySettings) -> VerificationKey:
+def _of_kind(key: VerificationKey, settings: SecuritySettings, given: frozenset[str]) -> VerificationKey:
     """Check that the key is of the kind that ``token.public.alg`` names, if that was given."""
-    given: frozenset[str] = getattr(settings, "given", frozenset())
     if "token_public_alg" in given and settings.token_public_alg not in key.algorithms:
         raise InvalidConfig(
             f"token.public.alg is {settings.token_public_alg}, but the key of token.public.key is for "

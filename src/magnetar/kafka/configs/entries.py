@@ -10,10 +10,11 @@ from magnetar.broker.core import Broker
 from magnetar.broker.effective import Origin, Source
 from magnetar.broker.kafka_dynamic_settings import WITHOUT_EFFECT
 from magnetar.broker.setting import SettingDef
-from magnetar.broker.settings import SETTINGS, Settings, find
+from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
 from magnetar.broker.topic_config import CONFIGS
 from magnetar.broker.values import Kind, render
+from magnetar.kafka.settings import KafkaSettings
 
 Row = TypeVar("Row")
 
@@ -85,7 +86,7 @@ class TopicRows(Generic[Row]):
 
 def broker_entries(broker: Broker) -> list[Entry]:
     """Give all settings of this broker, and what Kafka's tools look for besides."""
-    known = (*SETTINGS.values(), *WITHOUT_EFFECT.values())
+    known = (*broker.settings.declared.definitions.values(), *WITHOUT_EFFECT.values())
     entries = [_entry(setting, broker.authority.setting_origins(setting)) for setting in known]
     return sorted(entries + _fixed_entries(broker.settings))
 
@@ -93,7 +94,8 @@ def broker_entries(broker: Broker) -> list[Entry]:
 def default_entries(broker: Broker) -> list[Entry]:
     """Give only what was set for all brokers while they ran."""
     stored = sorted(broker.authority.dynamic.default.items())
-    by_name = {setting.name: setting for setting in SETTINGS.values()} | WITHOUT_EFFECT
+    settings = broker.settings.declared.definitions.values()
+    by_name = {setting.name: setting for setting in settings} | WITHOUT_EFFECT
     return [
         _entry(by_name[name], [Origin(name, text, Source.DYNAMIC_DEFAULT_BROKER)]) for name, text in stored
     ]
@@ -109,10 +111,10 @@ _FIXED: tuple[tuple[str, Kind, Callable[[Settings], str | None], str], ...] = (
     (
         "authorizer.class.name",
         Kind.STRING,
-        lambda s: s.authorization_provider if s.authorization_enabled else "",
+        lambda s: s.security.authorization_provider if s.security.authorization_enabled else "",
         "Who decides what clients may do; nobody where it is empty.",
     ),
-    ("broker.id", Kind.INT, lambda s: str(s.node_id), "The same as node.id."),
+    ("broker.id", Kind.INT, lambda s: str(s.node.node_id), "The same as node.id."),
     (
         "group.coordinator.rebalance.protocols",
         Kind.LIST,
@@ -122,24 +124,24 @@ _FIXED: tuple[tuple[str, Kind, Callable[[Settings], str | None], str], ...] = (
     (
         "inter.broker.listener.name",
         Kind.STRING,
-        lambda s: s.listeners[0].partition(":")[0],
+        lambda s: s.of(KafkaSettings).listeners[0].partition(":")[0],
         "The first listener.",
     ),
-    ("log.dir", Kind.LIST, lambda s: s.data_dir, "The data directory."),
-    ("log.dirs", Kind.LIST, lambda s: s.data_dir, "The data directory."),
+    ("log.dir", Kind.LIST, lambda s: s.node.data_dir, "The data directory."),
+    ("log.dirs", Kind.LIST, lambda s: s.node.data_dir, "The data directory."),
     (
         "log.retention.hours",
         Kind.INT,
-        lambda s: _part(s.log_retention_ms, 3_600_000),
+        lambda s: _part(s.topics.log_retention_ms, 3_600_000),
         "log.retention.ms in hours.",
     ),
     (
         "log.retention.minutes",
         Kind.INT,
-        lambda s: _part(s.log_retention_ms, 60_000),
+        lambda s: _part(s.topics.log_retention_ms, 60_000),
         "log.retention.ms in minutes.",
     ),
-    ("log.roll.hours", Kind.INT, lambda s: _part(s.log_roll_ms, 3_600_000), "log.roll.ms in hours."),
+    ("log.roll.hours", Kind.INT, lambda s: _part(s.topics.log_roll_ms, 3_600_000), "log.roll.ms in hours."),
     ("offsets.topic.replication.factor", Kind.SHORT, lambda _: "1", "One broker holds each partition."),
     ("process.roles", Kind.LIST, lambda _: "broker,controller", "One process is both."),
     ("transaction.state.log.min.isr", Kind.INT, lambda _: "1", "One broker holds each partition."),
@@ -161,7 +163,7 @@ def _fixed_entries(settings: Settings) -> list[Entry]:
 
 
 def _fixed_source(name: str, settings: Settings) -> Source:
-    setting = find(name)
+    setting = settings.declared.find(name)
     return Source.STATIC_BROKER if setting and setting[0].field in settings.given else Source.DEFAULT
 
 

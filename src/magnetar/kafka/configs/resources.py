@@ -78,5 +78,5 @@ def _known_of_topic(broker: Broker, topic: Topic, key: str) -> Known:
 
 
 def _known_of_broker(broker: Broker, key: str) -> Known:
-    setting = dynamic_setting(key)
+    setting = dynamic_setting(broker.settings, key)
     return Known(setting.kind, broker.authority.setting_origins(setting)[0].value)

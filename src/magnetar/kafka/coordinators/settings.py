@@ -1,34 +1,74 @@
-"""What can be set about groups, under Kafka's names."""
+"""The settings of Kafka's consumer groups and their offsets."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-_MAX_INT = 2**31 - 1
-_WEEK_MINUTES = 7 * 24 * 60
+from magnetar.broker.setting import HandlerSettings, setting
+from magnetar.broker.values import MAX_INT, Kind, at_least
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSettings:
-    """Settings of the group coordinator; each default is Kafka's."""
+class GroupSettings(HandlerSettings):
+    """Kafka's consumer groups and their offsets."""
 
-    group_min_session_timeout_ms: int = 6_000
-    """The shortest session a member may ask for, ms."""
-    group_max_session_timeout_ms: int = 1_800_000
-    """The longest session a member may ask for, ms."""
-    group_initial_rebalance_delay_ms: int = 3_000
-    """How long a group that was empty waits for more members before its first assignment, ms."""
-    group_max_size: int = _MAX_INT
-    """The most members a group may have."""
-    offset_metadata_max_bytes: int = 4_096
-    """The longest text a commit may carry beside an offset, characters."""
-    offsets_retention_minutes: int = _WEEK_MINUTES
-    """How long offsets outlive their group's last member, or their last commit if nobody ever joined."""
-    offsets_retention_check_interval_ms: int = 600_000
-    """How often expired offsets are looked for, ms."""
-
-    offsets_commit_timeout_ms: int = 5_000
-    """How long a commit may take to become durable before the client is told to try again, ms."""
+    group_min_session_timeout_ms: int = setting(
+        6000,
+        Kind.INT,
+        "Shortest session timeout that a member may ask for.",
+        unit="ms",
+        rule=at_least(0),
+        pulsar=("groupMinSessionTimeoutMs",),
+    )
+    group_max_session_timeout_ms: int = setting(
+        1800000,
+        Kind.INT,
+        "Longest session timeout that a member may ask for.",
+        unit="ms",
+        rule=at_least(0),
+        pulsar=("groupMaxSessionTimeoutMs",),
+    )
+    group_initial_rebalance_delay_ms: int = setting(
+        3000,
+        Kind.INT,
+        "Time that a new group waits for more members.",
+        unit="ms",
+        rule=at_least(0),
+        pulsar=("groupInitialRebalanceDelayMs",),
+    )
+    group_max_size: int = setting(MAX_INT, Kind.INT, "Most members of one group.", rule=at_least(1))
+    offset_metadata_max_bytes: int = setting(
+        4096,
+        Kind.INT,
+        "Longest text that may be committed beside an offset.",
+        unit="bytes",
+        rule=at_least(0),
+        pulsar=("offsetMetadataMaxSize",),
+    )
+    offsets_retention_minutes: int = setting(
+        10080,
+        Kind.INT,
+        "How long offsets of a group without members are kept.",
+        unit="minutes",
+        rule=at_least(1),
+        pulsar=("offsetsRetentionMinutes",),
+    )
+    offsets_retention_check_interval_ms: int = setting(
+        600000,
+        Kind.LONG,
+        "Time between two looks for offsets that may go.",
+        unit="ms",
+        rule=at_least(1),
+        pulsar=("offsetsRetentionCheckIntervalMs",),
+    )
+    offsets_commit_timeout_ms: int = setting(
+        5000,
+        Kind.INT,
+        "How long a commit may take to become durable before the client is told to ask again.",
+        unit="ms",
+        rule=at_least(1),
+        pulsar=("offsetCommitTimeoutMs",),
+    )
 
     @property
     def offsets_retention_ms(self) -> int:

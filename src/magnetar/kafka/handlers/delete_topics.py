@@ -80,7 +80,7 @@ def _found(broker: Broker, name: str | None, topic_id: bytes) -> tuple[str, byte
     if topic is None or not broker.visible(topic):
         code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         raise Refused(code, "This server does not host this topic.")
-    if not broker.settings.delete_topic_enable:
+    if not broker.settings.topics.delete_topic_enable:
         raise Refused(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
     if topic.internal:
         # The coordinators' memory would go with it.

@@ -33,7 +33,7 @@ async def describe_cluster(
             error_message=f"Unsupported endpoint type {request.endpoint_type}",
         )
     broker, told = context.kafka.broker, context.listener.advertised
-    node_id, rack = broker.identity.node_id, broker.settings.broker_rack
+    node_id, rack = broker.identity.node_id, broker.settings.node.broker_rack
     return DescribeClusterResponse(
         cluster_id=broker.identity.cluster_id,
         controller_id=node_id,

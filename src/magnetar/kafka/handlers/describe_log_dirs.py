@@ -25,7 +25,7 @@ async def describe_log_dirs(
     request: DescribeLogDirsRequest, context: RequestContext
 ) -> DescribeLogDirsResponse:
     """Tell the sizes of the partitions asked for, None for all; those that do not exist are left out."""
-    directory = Path(context.kafka.broker.settings.data_dir).absolute()
+    directory = Path(context.kafka.broker.settings.node.data_dir).absolute()
     room = os.statvfs(directory)
     return DescribeLogDirsResponse(
         results=[

@@ -9,6 +9,7 @@ from magnetar.kafka.errors import code_for
 from magnetar.kafka.fetch_sessions import INVALID_SESSION, Ask, FetchSession, asks_of
 from magnetar.kafka.handlers.asked import TopicDenied, check_epoch, find_partition, may_read
 from magnetar.kafka.partitions.partition import LEADER_EPOCH, Partition
+from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.wakeups import Bell
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.fetch_request import FetchRequest
@@ -57,7 +58,8 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     memory = context.kafka.broker.memory
     while memory.is_full:  # noqa: ASYNC110 - others do not take their answers; one more would be kept as well
         await asyncio.sleep(_LOOK_FOR_ROOM_S)
-    most = min(request.max_bytes, context.kafka.broker.settings.fetch_max_bytes, _MOST_ANSWER_BYTES)
+    settings = context.kafka.broker.settings.of(KafkaSettings)
+    most = min(request.max_bytes, settings.fetch_max_bytes, _MOST_ANSWER_BYTES)
     limits = _Limits(
         min(most, max(memory.room_bytes, _LEAST_ROOM)),
         _MOST_PARTITION_BYTES_OF.get(context.software.name, _MOST_PARTITION_BYTES),

@@ -128,5 +128,5 @@ def _partitions(count: int, node_id: int) -> list[MetadataResponsePartition]:
 def _this_broker(context: RequestContext) -> MetadataResponseBroker:
     broker, told = context.kafka.broker, context.listener.advertised
     return MetadataResponseBroker(
-        node_id=broker.identity.node_id, host=told.host, port=told.port, rack=broker.settings.broker_rack
+        node_id=broker.identity.node_id, host=told.host, port=told.port, rack=broker.settings.node.broker_rack
     )

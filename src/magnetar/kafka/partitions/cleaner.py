@@ -32,13 +32,13 @@ class Cleaner:
         self._partitions = partitions
         self._clock = clock
         self._task: Repeated | None = None
-        self._backoff_ms = broker.settings.log_cleaner_backoff_ms
+        self._backoff_ms = broker.settings.topics.log_cleaner_backoff_ms
         self._changed = asyncio.Event()
         broker.events.settings_changed.append(self._settings_changed)
 
     def start(self) -> None:
         """Begin to look, if ``log.cleaner.enable`` says so."""
-        if self._broker.settings.log_cleaner_enable:
+        if self._broker.settings.topics.log_cleaner_enable:
             self._task = self._broker.background.repeat("log cleaner", self._pause, self.clean)
 
     async def close(self) -> None:
@@ -53,8 +53,8 @@ class Cleaner:
                 await asyncio.wait_for(self._changed.wait(), self._backoff_ms / 1000)
 
     def _settings_changed(self, settings: Settings) -> None:
-        if settings.log_cleaner_backoff_ms != self._backoff_ms:
-            self._backoff_ms = settings.log_cleaner_backoff_ms
+        if settings.topics.log_cleaner_backoff_ms != self._backoff_ms:
+            self._backoff_ms = settings.topics.log_cleaner_backoff_ms
             self._changed.set()
 
     async def clean(self) -> None:

@@ -17,9 +17,11 @@ from magnetar.broker.topic import Topic
 from magnetar.kafka.partitions.conversions import Conversions, FrameOf
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.partitions.read_ahead import ReadAhead
+from magnetar.kafka.settings import KafkaSettings
 from magnetar.ledger.errors import LedgerError
 from magnetar.metadata import MetadataError
 from magnetar.records.errors import RecordsError
+from magnetar.schema_registry.settings import SchemaRegistrySettings
 
 if TYPE_CHECKING:
     from magnetar.schema_registry.topic_schemas import TopicFrames
@@ -43,16 +45,15 @@ class Partitions:
         self._ahead = ReadAhead()
         memory = broker.memory.account(lambda: None, known=True)
         self._conversions = Conversions(
-            chunked_bytes=broker.settings.chunked_message_max_bytes, charge=memory.charge
+            chunked_bytes=broker.settings.of(KafkaSettings).chunked_message_max_bytes, charge=memory.charge
         )
         self._frames: TopicFrames | None = None
-        if broker.settings.kafka_apply_avro_schema_on_decode:
-            from magnetar.schema_registry.registries import registries_of
+        if broker.settings.of(SchemaRegistrySettings).kafka_apply_avro_schema_on_decode:
+            from magnetar.schema_registry.registries import Registries
             from magnetar.schema_registry.topic_schemas import TopicFrames
 
-            self._frames = TopicFrames(broker, registries_of(broker))
-            settings = broker.settings
-            if not (settings.kop_schema_registry_enable or settings.schema_registry_listeners):
+            self._frames = TopicFrames(broker, broker.offers.get(Registries))
+            if not broker.settings.of(SchemaRegistrySettings).asks_to_serve:
                 _log.warning(
                     "kafka.apply.avro.schema.on.decode gives consumers ids of schemas, but no registry is served to "
                     "ask for them: set schema.registry.listeners"
@@ -67,7 +68,7 @@ class Partitions:
         """Begin to look after retention."""
         self._sweeper = self._broker.background.repeat(
             "retention",
-            lambda: self._broker.settings.log_retention_check_interval_ms / 1000,
+            lambda: self._broker.settings.topics.log_retention_check_interval_ms / 1000,
             self.retain,
             essential=True,
         )
@@ -179,7 +180,7 @@ class Partitions:
 
     def _expired_ms(self) -> int:
         """Give from when on back a producer's last batch is too old for it to be remembered."""
-        return self._clock() - self._broker.settings.producer_id_expiration_ms
+        return self._clock() - self._broker.settings.of(KafkaSettings).producer_id_expiration_ms
 
     async def _open_overdue(self, now_ms: int) -> None:
         """Open the partitions that nobody has asked for, but that hold something which retention may take."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from magnetar import __version__
 from magnetar.broker.auth.authentication import BASIC, AuthenticationFailed, Principal
 from magnetar.pulsar.errors import BadCommand
+from magnetar.pulsar.settings import PulsarSettings
 from magnetar.wire.pulsar.pulsar_pb2 import (
     BaseCommand,
     CommandAuthResponse,
@@ -66,7 +67,9 @@ def _welcome(connection: Connection, command: CommandConnect) -> None:
     connected = answer.connected
     connected.server_version = f"Magnetar {__version__}"
     connected.protocol_version = min(command.protocol_version, PROTOCOL_VERSION)
-    connected.max_message_size = connection.services.broker.settings.pulsar_max_message_size
+    connected.max_message_size = connection.services.broker.settings.of(
+        PulsarSettings
+    ).pulsar_max_message_size
     connected.feature_flags.supports_topic_watchers = True
     connected.feature_flags.supports_get_partitioned_metadata_without_auto_creation = True
     connection.answer(answer)

@@ -28,6 +28,7 @@ from magnetar.pulsar.errors import (
 )
 from magnetar.pulsar.handlers.route import success
 from magnetar.pulsar.names import PulsarName
+from magnetar.pulsar.settings import PulsarSettings
 from magnetar.wire.pulsar.pulsar_pb2 import (
     CommandCloseConsumer,
     CommandFlow,
@@ -128,7 +129,7 @@ def _wanted(connection: Connection, command: CommandSubscribe) -> Wanted:
 def _division(connection: Connection, command: CommandSubscribe) -> Division:
     if command.keySharedMeta.keySharedMode == KeySharedMode.STICKY:
         return Division.RANGES
-    settings = connection.services.broker.settings
+    settings = connection.services.broker.settings.of(PulsarSettings)
     return Division.RING if settings.subscription_key_shared_use_consistent_hashing else Division.HALVES
 
 

@@ -35,6 +35,7 @@ from magnetar.pulsar.handlers.route import success
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.non_persistent import PLACE, NonPersistentTopic
 from magnetar.pulsar.producers import Producer
+from magnetar.pulsar.settings import PulsarSettings
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.errors import InvalidRecord, RecordsError
 from magnetar.records.pulsar_entries import Sent, open_send
@@ -212,7 +213,9 @@ def _check_delay(metadata: MessageMetadata, most_ms: int) -> None:
 
 
 def _check_size(connection: Connection, entry: memoryview, most: int | None) -> None:
-    most = min(connection.services.broker.settings.pulsar_max_message_size, most or _NO_BOUND)
+    most = min(
+        connection.services.broker.settings.of(PulsarSettings).pulsar_max_message_size, most or _NO_BOUND
+    )
     if len(entry) >= 10 and bytes(entry[:2]) == b"\x0e\x01":
         size = len(entry) - 10 - int.from_bytes(entry[6:10], "big")
         if size > most:

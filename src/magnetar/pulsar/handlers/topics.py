@@ -14,6 +14,7 @@ from magnetar.pulsar.errors import NotAllowed, NotAuthorized
 from magnetar.pulsar.handlers.route import success
 from magnetar.pulsar.names import PulsarName, TopicsHash
 from magnetar.pulsar.patterns import Pattern, matching
+from magnetar.pulsar.settings import PulsarSettings
 from magnetar.pulsar.watches import Watch
 from magnetar.wire.pulsar.pulsar_pb2 import (
     BaseCommand,
@@ -62,7 +63,7 @@ async def topics_of_namespace(
 
 def _filter(connection: Connection, command: CommandGetTopicsOfNamespace) -> Pattern | None:
     """Give the pattern that names are held against here; None where the client does it, as it always may."""
-    settings = connection.services.broker.settings
+    settings = connection.services.broker.settings.of(PulsarSettings)
     if not command.topics_pattern or not settings.enable_broker_side_subscription_pattern_evaluation:
         return None
     try:
@@ -89,7 +90,7 @@ def watch_topic_list(
     connection: Connection, command: CommandWatchTopicList, entry: memoryview
 ) -> Coroutine[Any, Any, None]:
     """Give the topics that match a pattern now, and tell which come and go from here on."""
-    settings = connection.services.broker.settings
+    settings = connection.services.broker.settings.of(PulsarSettings)
     try:
         if not settings.enable_broker_side_subscription_pattern_evaluation:
             raise NotAllowed("Evaluating subscription patterns is disabled.")

@@ -155,7 +155,7 @@ class _View:
             raise
         except AuthenticationFailed as error:
             # Guessing tokens and passwords must not be quick.
-            delay_ms = self._services.broker.settings.connection_failed_authentication_delay_ms
+            delay_ms = self._services.broker.settings.security.connection_failed_authentication_delay_ms
             await asyncio.sleep(delay_ms / 1000)
             return _refused(error, request)
         except Exception as error:
@@ -169,7 +169,9 @@ AUTH_METHOD_HEADER = "x-pulsar-auth-method-name"
 async def _principal(request: Request, services: Services, needs: Needs) -> Principal:
     authentication = services.broker.security.authentication
     settings = services.broker.settings
-    is_open = needs is Needs.nobody or (needs is Needs.metrics and not settings.authenticate_metrics_endpoint)
+    is_open = needs is Needs.nobody or (
+        needs is Needs.metrics and not settings.security.authenticate_metrics_endpoint
+    )
     if not authentication.enabled or is_open:
         return Principal("", "")
     principal = await authentication.of_header(

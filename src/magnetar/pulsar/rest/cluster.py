@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Iterable
 from typing import Any
 
 from magnetar import __version__
 from magnetar.broker.namespaces import CLUSTER
-from magnetar.broker.setting import plain
-from magnetar.broker.settings import SETTINGS
+from magnetar.broker.setting import SettingDef, plain
+from magnetar.broker.values import Kind
 from magnetar.pulsar.rest.ask import Ask, Needs, Reply, RestError, Route
 
 _SECRET = ("password", "secret", "token", "key")
@@ -87,15 +87,15 @@ async def runtime_configuration(ask: Ask) -> dict[str, str]:
     """Give all settings as they are in force; secrets are left out."""
     settings = ask.services.broker.settings
     return {
-        SETTINGS[field.name].name: str(getattr(settings, field.name))
-        for field in fields(settings)
-        if field.name in SETTINGS and not any(word in field.name for word in _SECRET)
+        each.name: str(settings.value(field))
+        for field, each in settings.declared.definitions.items()
+        if each.kind is not Kind.PASSWORD and not any(word in field for word in _SECRET)
     }
 
 
 async def dynamic_names(ask: Ask) -> list[str]:
     """List the settings that may be changed while the broker runs."""
-    return sorted(each.name for each in SETTINGS.values() if each.dynamic)
+    return sorted(each.name for each in _definitions(ask) if each.dynamic)
 
 
 async def dynamic_values(ask: Ask) -> dict[str, str]:
@@ -127,9 +127,13 @@ async def internal_configuration(ask: Ask) -> dict[str, Any]:
     }
 
 
+def _definitions(ask: Ask) -> Iterable[SettingDef]:
+    return ask.services.broker.settings.declared.definitions.values()
+
+
 def _setting_name(ask: Ask) -> str:
     wanted = plain(ask.path["name"])
-    return next((each.name for each in SETTINGS.values() if plain(each.name) == wanted), ask.path["name"])
+    return next((each.name for each in _definitions(ask) if plain(each.name) == wanted), ask.path["name"])
 
 
 def _known(ask: Ask) -> None:

@@ -299,7 +299,7 @@ async def metrics(ask: Ask) -> Reply:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(BackgroundCollector(ask.services.broker.background))
     access = None
-    if ask.services.broker.settings.authenticate_metrics_endpoint:
+    if ask.services.broker.settings.security.authenticate_metrics_endpoint:
         access = ask.services.broker.security.authorization.access(ask.principal.role)
     registry.register(
         TopicCollector(

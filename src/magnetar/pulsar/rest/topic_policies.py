@@ -20,6 +20,7 @@ from magnetar.broker.limits import (
 from magnetar.pulsar.policies import TopicPolicies
 from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, RestError, Route, scalar
 from magnetar.pulsar.rest.topics import found
+from magnetar.pulsar.settings import PulsarSettings
 
 _QUOTAS = "backLogQuotaMap"
 
@@ -211,7 +212,7 @@ def _endpoints(policy: Policy) -> tuple[tuple[str, str, Endpoint], ...]:
         if value is None:
             raise RestError(400, f"{policy.path} is missing in the body")
         decode_limits({policy.path: value}, {policy.path: TOPIC_KEYS[policy.key]}, strict=True)
-        most = ask.services.broker.settings.pulsar_max_message_size
+        most = ask.services.broker.settings.of(PulsarSettings).pulsar_max_message_size
         if policy.key == "maxMessageSize" and value > most:
             raise RestError(412, f"maxMessageSize must not be more than the broker's, {most}")
         _policies(ask).set(topic, policy.key, value)

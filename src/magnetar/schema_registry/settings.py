@@ -1,17 +1,16 @@
-"""The settings of the schema registry: a part of `Settings`. Names are KoP's and Starlight for Kafka's."""
+"""The settings of the schema registry. Names are KoP's and Starlight for Kafka's."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magnetar.broker.pulsar_settings import PulsarSettings
-from magnetar.broker.setting import setting
+from magnetar.broker.setting import HandlerSettings, setting
 from magnetar.broker.values import Kind, between
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaRegistrySettings(PulsarSettings):
-    """What the broker was told about schemas in Confluent's way. (Dataclasses with slots inherit in one line only.)"""
+class SchemaRegistrySettings(HandlerSettings):
+    """Schemas in Confluent's way."""
 
     kop_schema_registry_enable: bool = setting(
         False,
@@ -36,3 +35,7 @@ class SchemaRegistrySettings(PulsarSettings):
         "Whether Kafka's consumers get what Pulsar's producers wrote with an Avro or JSON schema as Confluent's "
         "serializers would have written it: behind a zero byte and the id of the schema in the schema registry.",
     )
+
+    @property
+    def asks_to_serve(self) -> bool:
+        return self.kop_schema_registry_enable or bool(self.schema_registry_listeners)

@@ -1,12 +1,11 @@
-"""The settings that bound what Pulsar's clients may do, where no policy says it: a part of `Settings`."""
+"""The settings that bound what Pulsar's clients may do, where no policy says it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from magnetar.broker.limits import QUOTA_POLICIES
-from magnetar.broker.security_settings import SecuritySettings
-from magnetar.broker.setting import setting
+from magnetar.broker.setting import HandlerSettings, setting
 from magnetar.broker.values import Kind, at_least, one_of
 
 _POLICY = "A policy of the namespace or the topic comes first."
@@ -25,8 +24,8 @@ def _bound(pulsar: str, doc: str, *, size: bool = False) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class PulsarLimitSettings(SecuritySettings):
-    """What the broker was told about limits; 0 is no bound."""
+class PulsarLimitSettings(HandlerSettings):
+    """What Pulsar's clients may do; 0 is no bound."""
 
     max_producers_per_topic: int = _bound(
         "maxProducersPerTopic", "Producers of Pulsar that one topic (one partition) may have"
@@ -40,10 +39,6 @@ class PulsarLimitSettings(SecuritySettings):
     max_subscriptions_per_topic: int = _bound(
         "maxSubscriptionsPerTopic",
         "Subscriptions that one topic (one partition) may have, Kafka's groups not counted",
-    )
-    max_topics_per_namespace: int = _bound(
-        "maxTopicsPerNamespace",
-        "Topics that one namespace may have, each partition counted, whoever makes them",
     )
     max_publish_rate_per_topic_in_messages: int = _bound(
         "maxPublishRatePerTopicInMessages",

@@ -1,20 +1,20 @@
-"""The settings of Pulsar's binary protocol: a part of `Settings`. Names are Pulsar's own where it has one."""
+"""The settings of Pulsar's protocol."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magnetar.broker.pulsar_limit_settings import PulsarLimitSettings
-from magnetar.broker.setting import Feed, setting, times
+from magnetar.broker.setting import Feed, HandlerSettings, setting, times
 from magnetar.broker.values import Kind, at_least
 
 _MB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class PulsarSettings(PulsarLimitSettings):
-    """What the broker was told about Pulsar's clients. (Dataclasses with slots inherit in one line only.)"""
+class PulsarSettings(HandlerSettings):
+    """Pulsar's protocol."""
 
+    # Listeners.
     pulsar_listeners: tuple[str, ...] = setting(
         (),
         Kind.LIST,
@@ -26,40 +26,17 @@ class PulsarSettings(PulsarLimitSettings):
         Kind.LIST,
         "Addresses that Pulsar's clients are told, in the order of pulsar.listeners; empty for those served on.",
     )
-    http_listeners: tuple[str, ...] = setting(
-        (),
-        Kind.LIST,
-        "Addresses to serve Pulsar's admin REST on, http://HOST:PORT or https://HOST:PORT each; empty for none.",
-    )
-    http_advertised_listeners: tuple[str, ...] = setting(
-        (),
-        Kind.LIST,
-        "Addresses of the admin REST that clients are told, in the order of http.listeners.",
-    )
     broker_service_port: str = setting(
         "",
         Kind.STRING,
         "Port on bind.address to serve Pulsar's binary protocol on where pulsar.listeners (--pulsar) says nothing; "
         "empty for none.",
     )
-    web_service_port: str = setting(
-        "",
-        Kind.STRING,
-        "Port on bind.address to serve Pulsar's admin REST on where http.listeners (--http) says nothing; empty for "
-        "none.",
+    broker_service_port_tls: str = setting(
+        "", Kind.STRING, "Port on which Pulsar's clients are served over TLS (pulsar+ssl); empty for none."
     )
-    bind_address: str = setting(
-        "127.0.0.1",
-        Kind.STRING,
-        "Host on which broker.service.port, web.service.port and their TLS twins are served; 0.0.0.0 for all "
-        "interfaces.",
-    )
-    advertised_address: str = setting(
-        "",
-        Kind.STRING,
-        "Host that Pulsar's clients and tools are told where no advertised listeners are given; empty for the one "
-        "served on.",
-    )
+
+    # Connections.
     pulsar_max_message_size: int = setting(
         5 * _MB,
         Kind.INT,
@@ -84,6 +61,8 @@ class PulsarSettings(PulsarLimitSettings):
         rule=at_least(1),
         pulsar=("maxPendingPublishRequestsPerConnection",),
     )
+
+    # Topics and subscriptions.
     enable_broker_side_subscription_pattern_evaluation: bool = setting(
         True,
         Kind.BOOLEAN,
@@ -145,15 +124,6 @@ class PulsarSettings(PulsarLimitSettings):
         rule=at_least(0),
         pulsar=("maxUnackedMessagesPerSubscription",),
     )
-    broker_service_compaction_threshold_in_bytes: int = setting(
-        0,
-        Kind.LONG,
-        "Bytes behind its compaction horizon at which a topic is compacted, for namespaces and topics that do not "
-        "say; 0 for only when asked.",
-        unit="bytes",
-        rule=at_least(0),
-        pulsar=("brokerServiceCompactionThresholdInBytes",),
-    )
     broker_service_compaction_monitor_interval_ms: int = setting(
         60_000,
         Kind.LONG,
@@ -162,12 +132,8 @@ class PulsarSettings(PulsarLimitSettings):
         rule=at_least(1),
         pulsar=(Feed("brokerServiceCompactionMonitorIntervalInSeconds", times(1000)),),
     )
-    topic_compaction_retain_null_key: bool = setting(
-        False,
-        Kind.BOOLEAN,
-        "Whether compaction keeps messages without a key.",
-        pulsar=("topicCompactionRetainNullKey",),
-    )
+
+    # What is done now and then.
     message_ttl_ms: int = setting(
         0,
         Kind.LONG,
@@ -190,9 +156,16 @@ class PulsarSettings(PulsarLimitSettings):
         "What a new version of a topic's schema must be compatible with.",
         pulsar=("schemaCompatibilityStrategy",),
     )
-    linked_subscriptions: tuple[str, ...] = setting(
-        (),
-        Kind.LIST,
-        "Names under which a Kafka group and a Pulsar subscription share one progress, * for all: while the group has "
-        "members they read, and the subscription's consumers wait; when the last one left, the consumers go on.",
+    memory_cache_bytes: int = setting(
+        32 * _MB,
+        Kind.LONG,
+        "Bytes kept of what was converted from Kafka's format for Pulsar's consumers, so that many of them cost "
+        "one conversion; 0 for none. The newest entries themselves are in the page cache.",
+        unit="bytes",
+        rule=at_least(0),
+        pulsar=(Feed("managedLedgerCacheSizeMB", times(_MB)),),
     )
+
+    @property
+    def asks_to_serve(self) -> bool:
+        return bool(self.pulsar_listeners or self.broker_service_port or self.broker_service_port_tls)

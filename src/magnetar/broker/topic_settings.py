@@ -1,14 +1,14 @@
-"""The settings of topics and of how their records are kept and read: a part of `Settings`."""
+"""The settings of topics and of how their records are kept: a part of `Settings`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magnetar.broker.schema_registry_settings import SchemaRegistrySettings
 from magnetar.broker.setting import Feed, setting, times, times_unless_zero
 from magnetar.broker.values import MAX_INT, MAX_LONG, Kind, at_least, between, one_of
 
-_MINUTE, _HOUR, _MB = 60_000, 3_600_000, 1 << 20
+_MB = 1 << 20
+_MINUTE, _HOUR = 60_000, 3_600_000
 
 
 def _at_most_int(text: str | None) -> str | None:
@@ -16,8 +16,8 @@ def _at_most_int(text: str | None) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class LogSettings(SchemaRegistrySettings):
-    """What the broker was told about topics and their records. (Dataclasses with slots inherit in one line only.)"""
+class TopicSettings:
+    """Topics, and how their records are kept."""
 
     # Topics.
     num_partitions: int = setting(
@@ -57,13 +57,6 @@ class LogSettings(SchemaRegistrySettings):
         Kind.LONG,
         "1 makes every append durable before it is acknowledged, whatever flush says; otherwise flush decides.",
         rule=at_least(1),
-        dynamic=True,
-    )
-    storage_failure_halt: bool = setting(
-        True,
-        Kind.BOOLEAN,
-        "Whether the broker ends (exit status 74) once its disk has failed and only a restart can tell what is kept. "
-        "If not, it goes on serving reads, and its health checks fail.",
         dynamic=True,
     )
     flush_interval_ms: int = setting(
@@ -127,6 +120,8 @@ class LogSettings(SchemaRegistrySettings):
         rule=at_least(0),
         pulsar=("managedLedgerMaxEntriesPerLedger",),
     )
+
+    # Compaction.
     log_cleanup_policy: tuple[str, ...] = setting(
         ("delete",),
         Kind.LIST,
@@ -184,6 +179,23 @@ class LogSettings(SchemaRegistrySettings):
         dynamic=True,
         rule=at_least(0),
     )
+    topic_compaction_retain_null_key: bool = setting(
+        False,
+        Kind.BOOLEAN,
+        "Whether compaction keeps messages without a key.",
+        pulsar=("topicCompactionRetainNullKey",),
+    )
+    broker_service_compaction_threshold_in_bytes: int = setting(
+        0,
+        Kind.LONG,
+        "Bytes behind its compaction horizon at which a topic is compacted, for namespaces and topics that do not "
+        "say; 0 for only when asked.",
+        unit="bytes",
+        rule=at_least(0),
+        pulsar=("brokerServiceCompactionThresholdInBytes",),
+    )
+
+    # What is taken.
     message_max_bytes: int = setting(
         1048588,
         Kind.INT,
@@ -241,15 +253,26 @@ class LogSettings(SchemaRegistrySettings):
         dynamic=True,
     )
 
-    # Reading.
-    fetch_max_bytes: int = setting(
-        57671680,
+    # Topics of Kafka's coordinators.
+    offsets_topic_num_partitions: int = setting(
+        50,
         Kind.INT,
-        "Most that one Fetch answer holds, but for a first batch that is larger. "
-        "Answers stay at 4 MB whatever is set above that: larger ones are slower.",
-        unit="bytes",
-        rule=at_least(1024),
+        "Partitions of __consumer_offsets when it is created; later its own number counts.",
+        rule=at_least(1),
+        pulsar=("offsetsTopicNumPartitions",),
     )
-    max_incremental_fetch_session_cache_slots: int = setting(
-        1000, Kind.INT, "Fetch sessions that are remembered.", rule=at_least(0)
+    offsets_topic_segment_bytes: int = setting(
+        104857600,
+        Kind.INT,
+        "Size at which a ledger of __consumer_offsets is sealed.",
+        unit="bytes",
+        rule=at_least(1048576),
+    )
+    transaction_state_log_num_partitions: int = setting(
+        50,
+        Kind.INT,
+        "Partitions of __transaction_state when a client's asking for it creates it; "
+        "nothing is kept there until there are transactions.",
+        rule=at_least(1),
+        pulsar=("kafkaTxnLogTopicNumPartitions",),
     )

@@ -1,0 +1,95 @@
+"""The protocol handler "admin": the ways in for operators, by HTTP from any machine and by a socket from this one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from magnetar.admin.listeners import parse_web_listeners
+from magnetar.admin.server import AdminServer
+from magnetar.admin.settings import AdminSettings
+from magnetar.broker.core import Broker
+from magnetar.broker.handlers import ProtocolHandler
+from magnetar.broker.listeners import Listener
+from magnetar.broker.setting import HandlerSettings
+from magnetar.broker.settings import Settings
+from magnetar.broker.url_listeners import with_tls
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from magnetar.broker.web import WebServer
+    from magnetar.pulsar.rest.ask import Address
+
+
+class AdminHandler(ProtocolHandler):
+    """Serves operators. It is always started, and loads what answers over HTTP only where that is served."""
+
+    protocol_name: ClassVar[str] = "admin"
+    settings: ClassVar[tuple[type[HandlerSettings], ...]] = (AdminSettings,)
+
+    def __init__(self) -> None:
+        self._settings: Settings
+        self._broker: Broker
+        self._local: AdminServer
+        self._web: WebServer | None = None
+        self._app: asyncio.Task[ASGIApp] | None = None
+        """What answers, being loaded: it takes longer than clients should wait for."""
+        self._listeners: Sequence[Listener] = ()
+
+    def initialize(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def needs(self) -> Sequence[str]:
+        # Tenants, namespaces, topics and subscriptions are told of in Pulsar's words, whoever uses them.
+        return ("pulsar",) if self._settings.of(AdminSettings).serves_http else ()
+
+    def listeners(self) -> Sequence[Listener]:
+        return with_tls(parse_web_listeners(self._settings), self._settings)
+
+    async def start(self, broker: Broker) -> None:
+        self._broker = broker
+        self._local = AdminServer(Path(self._settings.node.data_dir).absolute(), broker)
+        await self._local.start()
+
+    def serves(self, listeners: Sequence[Listener]) -> None:
+        self._listeners = listeners
+        if listeners:
+            loading = asyncio.to_thread(self._prepared)
+            self._app = self._broker.background.once("loading the web service", loading)
+
+    def new_connection(self, listener: Listener) -> asyncio.BaseProtocol:
+        if self._web is None:
+            from magnetar.broker.web import WebServer
+
+            is_ready = self._app is not None and self._app.done() and self._app.exception() is None
+            app = self._app.result() if self._app is not None and is_ready else self._prepared()
+            self._web = WebServer(app, self._broker)
+        return self._web.connection()
+
+    def _prepared(self) -> ASGIApp:
+        """Return the application, with all loaded that serving it needs."""
+        import prometheus_client  # noqa: F401
+
+        import magnetar.broker.web_connection  # noqa: F401
+        from magnetar.pulsar.rest.app import make_app
+        from magnetar.pulsar.services import Services
+
+        return make_app(self._broker.offers.get(Services), self._address)
+
+    def _address(self) -> Address:
+        from magnetar.pulsar.rest.ask import Address
+        from magnetar.pulsar.services import Services
+
+        served = [*self._broker.offers.get(Services).served, *self._listeners]
+        urls = {each.name: each.address for each in reversed(served)}
+        return Address(*(urls.get(name, "") for name in ("PULSAR", "PULSAR_SSL", "HTTP", "HTTPS")))
+
+    async def drain(self) -> None:
+        await self._local.close()
+        if self._web is not None:
+            self._web.close()
+
+    async def close(self) -> None: ...

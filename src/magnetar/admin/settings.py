@@ -1,0 +1,42 @@
+"""The settings of the admin REST."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar.broker.setting import HandlerSettings, setting
+from magnetar.broker.values import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class AdminSettings(HandlerSettings):
+    """The admin REST."""
+
+    http_listeners: tuple[str, ...] = setting(
+        (),
+        Kind.LIST,
+        "Addresses to serve Pulsar's admin REST on, http://HOST:PORT or https://HOST:PORT each; empty for none.",
+    )
+    http_advertised_listeners: tuple[str, ...] = setting(
+        (),
+        Kind.LIST,
+        "Addresses of the admin REST that clients are told, in the order of http.listeners.",
+    )
+    web_service_port: str = setting(
+        "",
+        Kind.STRING,
+        "Port on bind.address to serve Pulsar's admin REST on where http.listeners (--http) says nothing; empty for "
+        "none.",
+    )
+    web_service_port_tls: str = setting(
+        "", Kind.STRING, "Port on which Pulsar's admin REST is served over TLS (https); empty for none."
+    )
+
+    @property
+    def asks_to_serve(self) -> bool:
+        return True  # this machine's operators are always answered, on the socket in the data directory
+
+    @property
+    def serves_http(self) -> bool:
+        """Whether there are listeners."""
+        return bool(self.http_listeners or self.web_service_port or self.web_service_port_tls)

@@ -1,0 +1,65 @@
+"""The handlers that come with the broker, as entry points: the core imports none of them but by these names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from magnetar.broker.setting import HandlerSettings
+
+if TYPE_CHECKING:
+    from magnetar.broker.settings import Settings
+
+
+class EntryPoint(NamedTuple):
+    """Where a handler is found, and apart from it, for they are read at every start, its settings."""
+
+    handler: str
+    settings: tuple[str, ...]
+
+
+# Looking into every installed package takes tens of milliseconds of each start; our own need no such search.
+BUILT_IN = {
+    "kafka": EntryPoint(
+        "magnetar.kafka.handler:KafkaProtocolHandler",
+        ("magnetar.kafka.settings:KafkaSettings", "magnetar.kafka.coordinators.settings:GroupSettings"),
+    ),
+    "pulsar": EntryPoint(
+        "magnetar.pulsar.handler:PulsarProtocolHandler",
+        ("magnetar.pulsar.settings:PulsarSettings", "magnetar.pulsar.limit_settings:PulsarLimitSettings"),
+    ),
+    "admin": EntryPoint("magnetar.admin.handler:AdminHandler", ("magnetar.admin.settings:AdminSettings",)),
+    "schema-registry": EntryPoint(
+        "magnetar.schema_registry.handler:SchemaRegistryHandler",
+        ("magnetar.schema_registry.settings:SchemaRegistrySettings",),
+    ),
+}
+
+
+def loaded(target: str) -> object:
+    """Return what ``module:name`` means; raise ``ImportError`` or ``AttributeError``."""
+    module, _, name = target.partition(":")
+    return getattr(import_module(module), name)
+
+
+@cache
+def settings_of(protocol: str) -> tuple[type[HandlerSettings], ...]:
+    """Return the parts that a built-in handler adds to the settings."""
+    return tuple(cast(type[HandlerSettings], loaded(target)) for target in BUILT_IN[protocol].settings)
+
+
+def asked_for(settings: Settings) -> list[str]:
+    """Return the handlers that ``messaging.protocols`` names, and those that are built in and have listeners set."""
+    asking = [
+        protocol
+        for protocol in BUILT_IN
+        if any(settings.of(part).asks_to_serve for part in settings_of(protocol))
+    ]
+    return list(dict.fromkeys([*settings.node.messaging_protocols, *asking]))
+
+
+def all_settings() -> Sequence[type[HandlerSettings]]:
+    """Return those of all built-in handlers, started or not."""
+    return [part for protocol in BUILT_IN for part in settings_of(protocol)]

@@ -1,0 +1,70 @@
+"""The settings of connections, whatever is spoken on them: a part of `Settings`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar.broker.setting import Feed, setting
+from magnetar.broker.values import MAX_INT, Kind, at_least, between
+
+_MB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """What all connections have in common, whatever is spoken on them."""
+
+    bind_address: str = setting(
+        "127.0.0.1",
+        Kind.STRING,
+        "Host on which broker.service.port, web.service.port and their TLS twins are served; 0.0.0.0 for all "
+        "interfaces.",
+    )
+    advertised_address: str = setting(
+        "",
+        Kind.STRING,
+        "Host that Pulsar's clients and tools are told where no advertised listeners are given; empty for the one "
+        "served on.",
+    )
+    socket_listen_backlog_size: int = setting(
+        50, Kind.INT, "Connections that may wait to be accepted.", rule=at_least(1)
+    )
+    connections_max_idle_ms: int = setting(
+        600000,
+        Kind.LONG,
+        "A connection that says nothing for so long is closed; -1 for never.",
+        unit="ms",
+        rule=at_least(-1),
+        pulsar=("connectionMaxIdleMs",),
+    )
+    max_connections: int = setting(
+        MAX_INT,
+        Kind.INT,
+        "Connections in all, of every protocol; more are closed at once.",
+        rule=at_least(0),
+        dynamic=True,
+    )
+    max_connections_per_ip: int = setting(
+        MAX_INT,
+        Kind.INT,
+        "Connections from one address, of every protocol; more are closed at once.",
+        rule=at_least(0),
+        dynamic=True,
+    )
+    idle_poll_time_us: int = setting(
+        50,
+        Kind.INT,
+        "How long the broker goes on looking for more before it sleeps, after a small request has come: answers are "
+        "sooner, for some processor time where nothing follows. 0: it sleeps at once.",
+        unit="us",
+        rule=between(0, 10_000),
+    )
+    memory_requests_bytes: int = setting(
+        64 * _MB,
+        Kind.LONG,
+        "What all clients together may make the broker keep: requests that come, wait and are carried out, answers not "
+        "taken. Past it nothing more is read but small requests, and one at a time of what has half come.",
+        unit="bytes",
+        rule=at_least(_MB),
+        kafka=(Feed("queued.max.request.bytes", lambda text: None if text == "-1" else text),),
+    )

@@ -1,0 +1,52 @@
+"""The settings of the process itself: a part of `Settings`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar.broker.setting import Feed, setting
+from magnetar.broker.values import Kind, at_least, one_of
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """Where things lie, who this broker is, and which protocols it serves."""
+
+    data_dir: str = setting(
+        "data",
+        Kind.STRING,
+        "Directory of ledgers, journal and metadata. One broker at a time may open it.",
+        kafka=(
+            Feed("log.dirs", lambda text: text.split(",")[0]),
+            Feed("log.dir", lambda text: text.split(",")[0]),
+        ),
+    )
+    node_id: int = setting(
+        0, Kind.INT, "Number of this broker, as clients see it.", rule=at_least(0), kafka=("broker.id",)
+    )
+    broker_rack: str | None = setting(None, Kind.STRING, "Rack that clients are told, for fetching nearby.")
+    log_level: str = setting(
+        "INFO",
+        Kind.STRING,
+        "Least level that is logged.",
+        rule=one_of("DEBUG", "INFO", "WARNING", "ERROR"),
+    )
+    log_format: str = setting(
+        "text", Kind.STRING, "Form of log lines on standard error.", rule=one_of("text", "json")
+    )
+    messaging_protocols: tuple[str, ...] = setting(
+        ("kafka",), Kind.LIST, "Protocol handlers to start.", pulsar=("messagingProtocols",)
+    )
+    protocol_handler_directory: str = setting(
+        "",
+        Kind.STRING,
+        "Directory with further protocol handlers, as .py files or packages.",
+        pulsar=("protocolHandlerDirectory",),
+    )
+    storage_failure_halt: bool = setting(
+        True,
+        Kind.BOOLEAN,
+        "Whether the broker ends (exit status 74) once its disk has failed and only a restart can tell what is kept. "
+        "If not, it goes on serving reads, and its health checks fail.",
+        dynamic=True,
+    )

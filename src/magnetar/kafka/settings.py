@@ -1,0 +1,141 @@
+"""The settings of Kafka's protocol."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar.broker.setting import HandlerSettings, setting
+from magnetar.broker.values import Kind, at_least, between, one_of
+
+_MB = 1 << 20
+
+SASL_MECHANISMS = ("PLAIN", "OAUTHBEARER", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
+"""Those that a file may name; which are served is told in `magnetar.kafka.login`."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSettings(HandlerSettings):
+    """Kafka's protocol."""
+
+    # Listeners.
+    listeners: tuple[str, ...] = setting(
+        ("PLAINTEXT://127.0.0.1:9092",),
+        Kind.LIST,
+        "Addresses to serve on, NAME://HOST:PORT each; port 0 chooses a free one, IPv6 hosts stand in brackets.",
+        pulsar=("kafkaListeners",),
+    )
+    advertised_listeners: tuple[str, ...] = setting(
+        (),
+        Kind.LIST,
+        "Addresses that clients are told, by listener name; empty for those served on.",
+        pulsar=("kafkaAdvertisedListeners",),
+    )
+    listener_security_protocol_map: tuple[str, ...] = setting(
+        (),
+        Kind.LIST,
+        "Security protocol by listener name, NAME:PROTOCOL; a name that is a protocol needs none.",
+        pulsar=("kafkaProtocolMap",),
+    )
+    controller_listener_names: tuple[str, ...] = setting(
+        (), Kind.LIST, "Listeners of Kafka's controllers in a file made for Kafka; they are not served."
+    )
+
+    # Connections.
+    socket_request_max_bytes: int = setting(
+        104857600,
+        Kind.INT,
+        "Largest request frame; a larger claim closes the connection.",
+        unit="bytes",
+        rule=at_least(1),
+    )
+    socket_send_buffer_bytes: int = setting(
+        -1,
+        Kind.INT,
+        "SO_SNDBUF of Kafka's connections; -1 leaves it to the system, which makes it as large as pays (Kafka's "
+        "own default is 102400).",
+        unit="bytes",
+        rule=at_least(-1),
+    )
+    socket_receive_buffer_bytes: int = setting(
+        -1,
+        Kind.INT,
+        "SO_RCVBUF of Kafka's connections; -1 leaves it to the system, which makes it as large as pays (Kafka's "
+        "own default is 102400).",
+        unit="bytes",
+        rule=at_least(-1),
+    )
+    queued_max_requests: int = setting(
+        500,
+        Kind.INT,
+        "Requests of one of Kafka's connections that may wait for their answers before reading it stops.",
+        rule=at_least(1),
+        pulsar=("maxQueuedRequests",),
+    )
+
+    # Reading.
+    fetch_max_bytes: int = setting(
+        57671680,
+        Kind.INT,
+        "Most that one Fetch answer holds, but for a first batch that is larger. "
+        "Answers stay at 4 MB whatever is set above that: larger ones are slower.",
+        unit="bytes",
+        rule=at_least(1024),
+    )
+    max_incremental_fetch_session_cache_slots: int = setting(
+        1000, Kind.INT, "Fetch sessions that are remembered.", rule=at_least(0)
+    )
+    chunked_message_max_bytes: int = setting(
+        16 * _MB,
+        Kind.LONG,
+        "How large a message may be that Pulsar's producer cut into chunks, to come whole to Kafka's clients; 0: none.",
+        unit="bytes",
+        rule=between(0, 256 * _MB),
+    )
+
+    # SASL.
+    sasl_enabled_mechanisms: tuple[str, ...] = setting(
+        ("PLAIN",),
+        Kind.LIST,
+        "SASL mechanisms that Kafka's clients may choose from; those that are not served are named in a warning.",
+        rule=one_of(*SASL_MECHANISMS),
+        pulsar=("saslAllowedMechanisms",),
+    )
+    sasl_server_max_receive_size: int = setting(
+        524288,
+        Kind.INT,
+        "Largest request frame of a client that has not authenticated.",
+        unit="bytes",
+        rule=at_least(512),
+    )
+    connections_max_reauth_ms: int = setting(
+        0,
+        Kind.LONG,
+        "Time after which a client must authenticate again, even if its token is good for longer; 0 for no bound.",
+        unit="ms",
+        rule=at_least(0),
+    )
+
+    # Producers and transactions.
+    producer_id_expiration_ms: int = setting(
+        86400000,
+        Kind.INT,
+        "How long a silent idempotent producer is remembered.",
+        unit="ms",
+        rule=at_least(1),
+        dynamic=True,
+    )
+    transactional_id_expiration_ms: int = setting(
+        604800000,
+        Kind.INT,
+        "Without effect until there are transactions: how long a silent transactional id is remembered.",
+        unit="ms",
+        rule=at_least(1),
+        pulsar=("kafkaTransactionalIdExpirationMs",),
+    )
+    transaction_max_timeout_ms: int = setting(
+        900000,
+        Kind.INT,
+        "Without effect until there are transactions: the longest that a producer may ask for.",
+        unit="ms",
+        rule=at_least(1),
+    )
