@@ -64,14 +64,14 @@ async def recover(data: Path, options: argparse.Namespace) -> dict[str, object]:
         for name in names(options.partitions)
     ]
     for log in logs:
-        assert await log.read(log.next_offset - 1, max_bytes=1)
+        assert await log.read(log.log_end_offset - 1, max_bytes=1)
     opened = time.perf_counter()
     size = sum(log.size() for log in logs)
     result = {
         "gigabytes": round(size / (1 << 30), 2),
         "partitions": len(logs),
         "flush": options.flush,
-        "records": sum(log.next_offset for log in logs),
+        "records": sum(log.log_end_offset for log in logs),
         "journal_s": round(started - began, 3),
         "open_s": round(opened - started, 3),
         "recovery_s": round(opened - began, 3),

@@ -127,7 +127,7 @@ class TestPartitions:
             house.begin_produce(partition)
         opened = await engine.open(log.name, log.policy)
         assert opened is not log
-        assert opened.next_offset == log.next_offset
+        assert opened.log_end_offset == log.log_end_offset
         assert [type(reason) for reason in told] == [LedgerFenced]
 
     async def test_slow_flushes(self, house: House) -> None:

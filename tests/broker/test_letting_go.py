@@ -60,14 +60,14 @@ async def test_it_goes_on_where_it_was(house: House) -> None:
         house.begin_append(partition, batch(9))
     again = await registry(house).get(partition.topic, 0)
     assert again is not partition
-    assert (again.log.next_offset, again.log.visible_offset) == (9, 9)
+    assert (again.log.log_end_offset, again.log.high_watermark) == (9, 9)
     (repeated,) = [again.producers.check(check_batch(memoryview(batch(6))))]
     assert repeated is not None
     assert repeated.base_offset == 6
     await produce(house, again, batch(9))
     batches, _ = await again.read(0, 1 << 20)
     assert len(batches) == 4
-    assert again.log.next_offset == 12
+    assert again.log.log_end_offset == 12
 
 
 async def test_whoever_is_used_stays(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,6 +140,6 @@ async def test_who_asks_for_one_while_it_is_closed_waits(
     found = await asked
     if ask == "open":
         await produce(house, found, batch(3))
-        assert found.log.next_offset == 6
+        assert found.log.log_end_offset == 6
     else:
         assert engine.summaries(partition.log.name) == []

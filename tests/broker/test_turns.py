@@ -267,7 +267,7 @@ async def test_what_the_journal_does_not_take_is_refused_too(
         house.produce(0, 0, 1)
         (answer,) = await house.later()
     assert rows(answer) == dict.fromkeys(range(2), (ErrorCode.KAFKA_STORAGE_ERROR, -1))
-    assert [(log.next_offset, log.visible_offset) for log in logs] == [(0, 0)] * 2
+    assert [(log.log_end_offset, log.high_watermark) for log in logs] == [(0, 0)] * 2
     house.produce(0, 0, 1)
     (answer,) = await house.later()
     assert rows(answer) == dict.fromkeys(range(2), (0, 0))

@@ -58,7 +58,7 @@ async def test_a_log_that_cannot_be_opened_keeps_no_other_from_retention(
     async with House(data) as house:
         await house.services.partitions.retain()
         found = {
-            each.topic.kafka_name: each.log.first_offset for each in house.services.partitions.all_open()
+            each.topic.kafka_name: each.log.log_start_offset for each in house.services.partitions.all_open()
         }
         assert found == {"a": 20, "c": 20}
     (line,) = [each.getMessage() for each in caplog.records if "retention of" in each.getMessage()]

@@ -105,7 +105,7 @@ class NotingDisk(RealDisk):
 
 
 def append(log: ManagedLedger, key: bytes, value: bytes) -> Any:
-    batch = encode_batch([Record(key, value, (), NOW_MS)], base_offset=log.next_offset)
+    batch = encode_batch([Record(key, value, (), NOW_MS)], base_offset=log.log_end_offset)
     return log.append([kafka_message_head(NOW_MS, 1), batch], messages=1, timestamp_ms=NOW_MS)
 
 
@@ -181,7 +181,7 @@ async def test_a_log_that_is_only_compacted_loses_nothing_to_retention(tmp_path:
             await partition.log.roll()
             await house.produce(partition)
         await house.services.partitions.retain()
-        assert [partition.log.first_offset > 0 for partition in partitions] == [False, True, True]
+        assert [partition.log.log_start_offset > 0 for partition in partitions] == [False, True, True]
 
 
 async def test_records_age_in_partitions_that_nobody_has_opened(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ async def test_records_age_in_partitions_that_nobody_has_opened(tmp_path: Path) 
     async with House(data) as house:
         await house.services.partitions.retain()
         found = {
-            each.topic.kafka_name: each.log.first_offset for each in house.services.partitions.all_open()
+            each.topic.kafka_name: each.log.log_start_offset for each in house.services.partitions.all_open()
         }
         assert set(found) == {"old"}
         assert found["old"] >= 10

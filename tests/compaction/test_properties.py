@@ -67,7 +67,7 @@ class World:
 
     def append(self, pairs: Pairs, codec: Codec, *, pulsar: bool) -> None:
         made = [Record(key, value, (), self.now_ms) for key, value in pairs]
-        batch = encode_batch(made, base_offset=self.log.next_offset, codec=codec)
+        batch = encode_batch(made, base_offset=self.log.log_end_offset, codec=codec)
         message: list[Buffer] = [kafka_message_head(self.now_ms, len(made)), batch]
         if pulsar:
             message = [framed_batch(memoryview(batch), read_header(batch), self.now_ms, codec)]
@@ -93,17 +93,19 @@ class World:
         want: dict[bytes, bytes | None] = dict(self.records)
         alive = {key: value for key, value in want.items() if value is not None}
         log = self.log
-        assert log.next_offset == len(self.records)
-        first = dict(self.records[log.first_offset :])
+        assert log.log_end_offset == len(self.records)
+        first = dict(self.records[log.log_start_offset :])
         kept = {key: value for key, value in first.items() if value is not None}
-        assert await self.state(lambda at: log.read(at, max_bytes=300), log.first_offset) == kept
-        if log.first_offset == 0:
+        assert await self.state(lambda at: log.read(at, max_bytes=300), log.log_start_offset) == kept
+        if log.log_start_offset == 0:
             assert await self.state(lambda at: log.read_compacted(at, max_bytes=300), 0) == alive
         for summary in log.ledgers():
             for entry_id in range(summary.entries):
                 behind = await log.offset_behind(Position(summary.ledger_id, entry_id))
                 assert summary.first_offset < behind <= summary.last_offset + 1
-        assert await log.find_max_timestamp() is not None or not await log.read(log.first_offset, max_bytes=1)
+        assert await log.find_max_timestamp() is not None or not await log.read(
+            log.log_start_offset, max_bytes=1
+        )
 
 
 class CompactionMachine(RuleBasedStateMachine):
@@ -152,7 +154,7 @@ class CompactionMachine(RuleBasedStateMachine):
         log = self.world.log
 
         async def trim() -> None:
-            log.trim(int(log.first_offset + share * (log.next_offset - log.first_offset)))
+            log.trim(int(log.log_start_offset + share * (log.log_end_offset - log.log_start_offset)))
 
         self.run(trim())
 
@@ -300,7 +302,7 @@ async def test_retention_while_copies_are_read_has_no_reader_skip_a_ledger() -> 
 
     async def slow(*given: object, **options: object) -> list[StoredEntry]:
         found: list[StoredEntry] = await read_copies(*given, **options)
-        if world.log.first_offset == 0:
+        if world.log.log_start_offset == 0:
             world.log.trim(second.first_offset)
         return found
 

@@ -74,11 +74,11 @@ class ManagedLedgerContract:
     @EVERY_FLUSH
     async def test_what_was_appended_is_read_byte_for_byte(self, house: House, flush: Flush) -> None:
         log = await house.open(flush=flush)
-        assert (log.first_offset, log.next_offset, log.visible_offset) == (0, 0, 0)
+        assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (0, 0, 0)
         first = await append_durably(log, b"a", b"b", b"c")
         second = await append_durably(log, b"d")
         assert (first.base_offset, second.base_offset) == (0, 3)
-        assert log.next_offset == log.visible_offset == 4
+        assert log.log_end_offset == log.high_watermark == 4
         entries = await log.read(0, max_bytes=1 << 20)
         assert [payload(entry) for entry in entries] == [batch(b"a", b"b", b"c"), batch(b"d")]
         assert [entry.last_offset for entry in entries] == [2, 3]
@@ -88,23 +88,23 @@ class ManagedLedgerContract:
     async def test_acknowledgement_follows_the_policy(self, house: House, flush: Flush) -> None:
         log = await house.open(flush=flush)
         rung = []
-        log.on_visible = lambda: rung.append(log.visible_offset)
+        log.on_visible = lambda: rung.append(log.high_watermark)
         appended = append(log, b"a")
         if flush is Flush.always:
             assert appended.done is not None
-            assert log.visible_offset == 0
+            assert log.high_watermark == 0
             assert await log.read(0, max_bytes=100) == []
             await appended.done
         else:
             assert appended.done is None
-        assert log.visible_offset == 1
+        assert log.high_watermark == 1
         assert rung == [1]
 
     async def test_many_appends_share_a_flush(self, house: House) -> None:
         log = await house.open()
         durable = [append(log, b"%d" % n).done for n in range(500)]
         await asyncio.gather(*(each for each in durable if each is not None))
-        assert log.visible_offset == 500
+        assert log.high_watermark == 500
         assert [entry.last_offset for entry in await read_all(log)] == list(range(500))
 
     async def test_who_stops_waiting_harms_nobody_else(self, house: House) -> None:
@@ -114,7 +114,7 @@ class ManagedLedgerContract:
         await asyncio.sleep(0)
         impatient.cancel()
         assert (await patient).base_offset == 1
-        assert log.visible_offset == 2
+        assert log.high_watermark == 2
         assert impatient.cancelled()
 
     @EVERY_FLUSH
@@ -128,7 +128,7 @@ class ManagedLedgerContract:
         for _ in range(2):
             with pytest.raises(LedgerTerminated):
                 append(log, b"c")
-            assert log.next_offset == 2
+            assert log.log_end_offset == 2
             assert [entry.last_offset for entry in await read_all(log)] == [1]
             await house.reopen()
             log = await house.open(flush=flush)
@@ -152,16 +152,16 @@ class ManagedLedgerContract:
         safe = append(log, b"b")
         assert safe.done is not None
         await safe.done
-        assert log.visible_offset == 2
+        assert log.high_watermark == 2
         log.policy = LedgerPolicy(flush=Flush.os)
         append(log, b"c")
-        assert log.visible_offset == 3
+        assert log.high_watermark == 3
 
     async def test_reading_keeps_to_its_bounds(self, house: House) -> None:
         log = await house.open(flush=Flush.os)
         for n in range(20):
             append(log, *([b"x" * 500] * (1 + n % 3)))
-        for offset in range(log.next_offset):
+        for offset in range(log.log_end_offset):
             entries = await log.read(offset, max_bytes=1)
             assert len(entries) == 1
             assert entries[0].last_offset >= offset
@@ -169,8 +169,8 @@ class ManagedLedgerContract:
             assert more[0] == entries[0]
             assert sum(len(entry.data) for entry in more) <= 4000
         assert [e.last_offset for e in await log.read(0, max_bytes=1 << 20, up_to=6)][-1] == 5
-        assert await log.read(log.next_offset, max_bytes=1) == []
-        for offset in (-1, log.next_offset + 1):
+        assert await log.read(log.log_end_offset, max_bytes=1) == []
+        for offset in (-1, log.log_end_offset + 1):
             with pytest.raises(OffsetOutOfRange):
                 await log.read(offset, max_bytes=1)
 
@@ -206,7 +206,7 @@ class ManagedLedgerContract:
         found = log.ledgers()
         assert [each.first_offset for each in found[1:]] == [each.last_offset + 1 for each in found[:-1]]
         entries = await read_all(log)
-        assert [entry.last_offset for entry in entries] == list(range(1, log.next_offset, 2))
+        assert [entry.last_offset for entry in entries] == list(range(1, log.log_end_offset, 2))
         assert {entry.ledger_id for entry in entries} == {each.ledger_id for each in found}
         assert log.size() == sum(each.size for each in found)
 
@@ -298,11 +298,11 @@ class ManagedLedgerContract:
             await append_durably(log, b"x")
         await settled(log, 3)
         rung = []
-        log.on_visible = lambda: rung.append(log.first_offset)
+        log.on_visible = lambda: rung.append(log.log_start_offset)
         log.trim(9)
-        assert (len(log.ledgers()), log.first_offset) == (3, 9)
+        assert (len(log.ledgers()), log.log_start_offset) == (3, 9)
         log.trim(10)
-        assert (len(log.ledgers()), log.first_offset) == (2, 10)
+        assert (len(log.ledgers()), log.log_start_offset) == (2, 10)
         log.trim(4)
         assert rung == [9, 10]
         with pytest.raises(OffsetOutOfRange):
@@ -320,13 +320,13 @@ class ManagedLedgerContract:
             await append_durably(log, b"x", timestamp_ms=NOW_MS + 100 * n)
         await settled(log, 3)
         log.retain(NOW_MS + 1400)
-        assert log.first_offset == 0
+        assert log.log_start_offset == 0
         log.retain(NOW_MS + 1401)
-        assert log.first_offset == 5
+        assert log.log_start_offset == 5
         log.retain(NOW_MS + 9999)  # the open ledger is rolled first, then it can go
         await settled(log, 2 if len(log.ledgers()) == 2 else 1)
         log.retain(NOW_MS + 9999)
-        assert log.first_offset == log.next_offset == 12
+        assert log.log_start_offset == log.log_end_offset == 12
 
     async def test_retention_by_size(self, house: House) -> None:
         log = await house.open(retention_bytes=2500, max_ledger_entries=5)
@@ -336,7 +336,7 @@ class ManagedLedgerContract:
         log.retain(house.now_ms)
         kept = log.size()
         assert 2500 <= kept < 2500 + log.ledgers()[0].size
-        assert log.first_offset == log.ledgers()[0].first_offset > 0
+        assert log.log_start_offset == log.ledgers()[0].first_offset > 0
 
     @EVERY_FLUSH
     async def test_a_released_log_tells_its_holders_and_is_opened_anew(
@@ -383,7 +383,7 @@ class ManagedLedgerContract:
         with pytest.raises(LedgerClosed):
             await log.read(0, max_bytes=1)
         again = await house.open()
-        assert (again.next_offset, again.ledgers()) == (0, [])
+        assert (again.log_end_offset, again.ledgers()) == (0, [])
         await house.engine.delete("public/default/persistent/never-was")
         await house.reopen()
         assert house.ledger_files() == 0
@@ -395,14 +395,14 @@ class ManagedLedgerContract:
         log = await house.open(flush=flush, max_ledger_entries=7)
         for n in range(30):
             append(log, b"%d" % n, b"more")
-        log.trim(min(16, log.visible_offset))
-        first = log.first_offset
+        log.trim(min(16, log.high_watermark))
+        first = log.log_start_offset
         await append_durably(log, b"end")
         before = await read_all(log)
         for _ in range(3):
             await house.reopen()
             log = await house.open(flush=flush, max_ledger_entries=7)
-            assert (log.first_offset, log.next_offset, log.visible_offset) == (first, 61, 61)
+            assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (first, 61, 61)
             assert await read_all(log) == before
         assert (await append_durably(log, b"x")).base_offset == 61
 
@@ -413,11 +413,11 @@ class ManagedLedgerContract:
         log.retain(house.now_ms + 10_000)
         await settled(log, 2)
         log.retain(house.now_ms + 10_000)
-        assert log.first_offset == 5
+        assert log.log_start_offset == 5
         for _ in range(2):
             await house.reopen()
             log = await house.open()
-            assert (log.first_offset, log.next_offset) == (5, 5)
+            assert (log.log_start_offset, log.log_end_offset) == (5, 5)
         assert (await append_durably(log, b"x")).base_offset == 5
 
     async def test_the_owners_snapshot_comes_back(self, house: House) -> None:
@@ -453,7 +453,7 @@ class ManagedLedgerContract:
         await log.close()
         again = await house.open()
         assert again is not log
-        assert again.next_offset == 1
+        assert again.log_end_offset == 1
 
     # -- a full disk
 
@@ -472,7 +472,7 @@ class ManagedLedgerContract:
             kept += 1
         else:
             raise AssertionError("the disk never was full")
-        assert log.next_offset == kept
+        assert log.log_end_offset == kept
         assert (await log.read(0, max_bytes=1))[0].last_offset == 0
         with pytest.raises(StorageFull):
             append(log, b"y" * 500_000)
@@ -492,21 +492,21 @@ class ManagedLedgerContract:
             await house.open("other", flush=flush),
         )
         told: list[int] = []
-        log.on_visible = lambda: told.append(log.visible_offset)
+        log.on_visible = lambda: told.append(log.high_watermark)
         await append_durably(log, b"before")
         with house.engine.gathering():
             appended = [append(log, b"%d" % n, b"x") for n in range(10)]
             with house.engine.gathering():
                 elsewhere = append(other, b"elsewhere")
             assert [each.base_offset for each in appended] == list(range(1, 21, 2))
-            assert (log.next_offset, other.next_offset, other.visible_offset) == (21, 1, 0)
+            assert (log.log_end_offset, other.log_end_offset, other.high_watermark) == (21, 1, 0)
             assert not await other.read(0, max_bytes=1000), "nobody reads what is not written"
         every = (*appended, elsewhere)
         if flush is not Flush.always:
             assert all(each.done is None or each.done.done() for each in every)
         for each in every:
             await each.settled()
-        assert (log.visible_offset, other.visible_offset) == (21, 1)
+        assert (log.high_watermark, other.high_watermark) == (21, 1)
         assert told[0] == 1
         assert told[-1] == 21
         assert len(told) <= 1 + 3, "once for each ledger that was written, not for each entry"
@@ -531,22 +531,22 @@ class ManagedLedgerContract:
 
         def told(what: TakenBack) -> None:
             some = appended[0].done
-            taken_back.append((what, log.next_offset, some is not None and some.done()))
+            taken_back.append((what, log.log_end_offset, some is not None and some.done()))
 
         log.on_taken_back += [fails, told]
         make_room = house.fill_disk()
         with house.engine.gathering():
             appended = [append(log, b"%d" % n + b"y" * 10_000) for n in range(60)]
             waits = append(durable, b"y" * 500_000)
-            assert (log.next_offset, log.visible_offset) == (61, 1)
+            assert (log.log_end_offset, log.high_watermark) == (61, 1)
         for each in (*appended, waits):
             with pytest.raises(StorageFull):
                 await each.settled()
         ((what, end, was_done),) = taken_back
         assert (what.offset, end, was_done) == (1, 1, False), "all is as it was before the futures fail"
         assert isinstance(what.error, StorageFull)
-        assert (log.next_offset, log.visible_offset, durable.next_offset) == (1, 1, 1)
-        assert other.next_offset == 1
+        assert (log.log_end_offset, log.high_watermark, durable.log_end_offset) == (1, 1, 1)
+        assert other.log_end_offset == 1
         assert len(await read_all(log)) == 1
         make_room()
         with house.engine.gathering():
@@ -573,6 +573,6 @@ class ManagedLedgerContract:
         for each in placed:
             with pytest.raises(StorageFull):
                 await each.settled()
-        assert log.next_offset == 1
+        assert log.log_end_offset == 1
         assert append(log, b"after").base_offset == 1
         assert [payload(entry) for entry in await read_all(log)] == [batch(b"kept"), batch(b"after")]

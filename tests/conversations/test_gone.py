@@ -103,7 +103,7 @@ async def end_offset(service: BrokerService) -> int:
     topic = service.broker.get("t")
     assert topic is not None
     partition = await kafka(service).services.partitions.get(topic, 0)
-    return partition.log.next_offset
+    return partition.log.log_end_offset
 
 
 class Peer:

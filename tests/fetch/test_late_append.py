@@ -32,7 +32,7 @@ class SlowToRead(Partition):
     __slots__ = ("meanwhile",)
     meanwhile: Callable[[], Any]
 
-    async def read(self, offset: int, max_bytes: int) -> Any:
+    async def read(self, offset: int, max_bytes: int, *, committed: bool = False) -> Any:
         found = await super().read(offset, max_bytes)
         await asyncio.sleep(0)
         self.meanwhile()

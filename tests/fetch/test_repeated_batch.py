@@ -30,5 +30,5 @@ async def test_the_append_time_is_that_of_the_first() -> None:
     now_ms += 1000
     again = partition.produce(await drafted(partition, data))
     assert (again.base_offset, again.log_append_time_ms) == (first.base_offset, NOW_MS)
-    assert log.next_offset == 1
+    assert log.log_end_offset == 1
     await engine.close()

@@ -132,7 +132,7 @@ async def test_idempotent_producers_are_known_again_whatever_the_format(tmp_path
         assert again.producers.encode() == partition.producers.encode()
         repeated = again.produce(await drafted(again, memoryview(batch)))
         assert repeated.base_offset == 10
-        assert again.log.next_offset == 15
+        assert again.log.log_end_offset == 15
 
 
 def miscounted(codec: Codec) -> bytes:

@@ -213,7 +213,7 @@ async def test_a_time_within_such_a_batch_is_looked_for_in_a_thread(
     monkeypatch.setattr(list_offsets, "_wanted", watched)
 
     class Log:
-        first_offset = 0
+        log_start_offset = 0
 
     class Partition:
         log = Log()

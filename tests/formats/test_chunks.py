@@ -55,7 +55,7 @@ async def read(partition: Partition, offset: int = 0, max_bytes: int = 1 << 20) 
     """Read to the end as a consumer does, fetch by fetch."""
     rows: list[Record] = []
     position = offset
-    while position < partition.log.next_offset:
+    while position < partition.log.log_end_offset:
         batches, _ = await partition.read(position, max_bytes)
         rows += [row for batch in batches for row in decode_records(batch) if row.offset >= offset]
         assert read_header(batches[-1]).last_offset >= position
@@ -149,7 +149,7 @@ async def test_every_reader_gets_the_same(tmp_path: Path, seed: int) -> None:
         whole = [row for row in wanted if row.key and row.key.startswith(b"key ") and len(row.headers) == 1]
         assert whole
         assert {row.value for row in whole} <= bodies
-        for offset in chance.sample(range(partition.log.next_offset), 25):
+        for offset in chance.sample(range(partition.log.log_end_offset), 25):
             partition._chunked = None if chance.random() < 0.5 else partition._chunked
             assert await read(partition, offset, chance.choice([1, 500, 5000])) == [
                 row for row in wanted if row.offset >= offset

@@ -106,4 +106,4 @@ async def test_a_time_of_more_than_64_bits_is_cut_as_protobuf_has_it(tmp_path: P
             durable = log.append((sent.framed,), messages=1, timestamp_ms=sent.timestamp_ms).done
             assert durable is not None
             await durable
-        assert log.next_offset == 3
+        assert log.log_end_offset == 3

@@ -30,7 +30,7 @@ def payload(entry: StoredEntry) -> bytes:
 
 
 async def read_all(log: ManagedLedger, *, max_bytes: int = 1 << 20) -> list[StoredEntry]:
-    offset, found = log.first_offset, []
+    offset, found = log.log_start_offset, []
     while entries := await log.read(offset, max_bytes=max_bytes):
         found += entries
         offset = entries[-1].last_offset + 1

@@ -137,7 +137,7 @@ class CursorMachine(RuleBasedStateMachine):
             self.log.trim(first)
 
         self.loop.run_until_complete(run())
-        self.first = self.log.first_offset // 2
+        self.first = self.log.log_start_offset // 2
         self.next = max(self.next, self.first)
         self.cursor.delete()
 

@@ -26,7 +26,7 @@ class Stamp:
         whole = b"".join(message)
         if len(whole) > 1000:
             raise PermissionError("too long for this tenant")
-        self.seen.append((log.name, log.next_offset, messages))
+        self.seen.append((log.name, log.log_end_offset, messages))
         return [whole[:-1], b"!"]
 
 
@@ -48,5 +48,5 @@ async def test_what_an_interceptor_gives_is_stored(tmp_path: Path) -> None:
     assert log._writer.index.min_timestamp == UNKNOWN_TIME  # type: ignore[attr-defined]  # of what it put in
     with pytest.raises(PermissionError):
         log.append(message(b"x" * 2000), messages=1, timestamp_ms=1)
-    assert log.next_offset == 4
+    assert log.log_end_offset == 4
     await engine.close()

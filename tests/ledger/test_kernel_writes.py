@@ -158,7 +158,7 @@ async def test_the_journal_holds_all_that_was_acknowledged(disk: type[RealDisk],
         for durable in appended:
             assert durable is not None
             await durable
-        assert log.visible_offset == some + 6
+        assert log.high_watermark == some + 6
     rounds = [
         records
         for path in sorted((tmp_path / "journal").iterdir())

@@ -48,7 +48,7 @@ async def test_messages_in_the_place_of_lost_ones_are_not_passed_over(
     path.write_bytes(path.read_bytes()[: ends[left]])
 
     engine, log = await booted(tmp_path, metadata, "two")
-    assert log.next_offset == left
+    assert log.log_end_offset == left
     cursors = Cursors(log, metadata)
     if opened == "before":
         assert cursors.open("s").backlog() == 0
@@ -102,7 +102,7 @@ async def test_a_cursor_in_a_ledger_that_was_let_go_goes_on_behind_what_is_left(
     first.write_bytes(whole[: len(whole) - 5])
 
     engine, log = await booted(tmp_path, metadata, "two")
-    assert log.next_offset == 1
+    assert log.log_end_offset == 1
     cursor = Cursors(log, metadata).open("s")
     assert (cursor.mark_delete_position, cursor.backlog()) == (places[0], 0)
     append(log, b"new")

@@ -191,10 +191,10 @@ async def test_a_ledger_that_could_not_be_sealed_is_sealed_later_and_then_goes(t
     assert not log.ledgers()[0].sealed
     log.retain(NOW_MS)
     await until(lambda: not engine._tasks)
-    assert log.first_offset == 0
+    assert log.log_start_offset == 0
     disk.full = False
     log.retain(NOW_MS)
     await until(lambda: log.ledgers()[0].sealed)
     log.retain(NOW_MS)
-    assert log.first_offset == 1
+    assert log.log_start_offset == 1
     await engine.close()

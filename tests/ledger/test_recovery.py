@@ -37,9 +37,9 @@ def crash(data: Path, copy: Path, policy: LedgerPolicy, entries: int) -> tuple[i
         def kept() -> int:
             return kept_index(engine.disk, data, log.ledgers()[-1])[0].entries
 
-        await settled(lambda: log.next_offset - kept() < 10 + entries)
+        await settled(lambda: log.log_end_offset - kept() < 10 + entries)
         shutil.copytree(data, copy, ignore=shutil.ignore_patterns("*.tmp"))  # those come and go meanwhile
-        found = log.next_offset, kept()
+        found = log.log_end_offset, kept()
         await engine.close()
         store.blocking.close()
         return found

@@ -150,7 +150,7 @@ class Producers(RuleBasedStateMachine):
         self.run(self._start)
         self.run(self.handler.services.partitions.retain)
         self._expire()
-        assert self.partition.log.next_offset == self.end
+        assert self.partition.log.log_end_offset == self.end
 
     @rule(power_lost=st.booleans(), away_ms=TIMES_MS)
     def crash(self, power_lost: bool, away_ms: int) -> None:
@@ -246,7 +246,7 @@ class Producers(RuleBasedStateMachine):
             refused = error
         if refused is not None:
             assert type(refused) is due, f"{refused}; due is {due}"
-            assert self.partition.log.next_offset == self.end
+            assert self.partition.log.log_end_offset == self.end
             return
         if due is None:
             assert produced.base_offset == self.end
@@ -254,7 +254,7 @@ class Producers(RuleBasedStateMachine):
             self.end += count
         else:
             assert produced.base_offset == due
-        assert self.partition.log.next_offset == self.end
+        assert self.partition.log.log_end_offset == self.end
 
     def _note(self, model: Model, epoch: int, known: Known, now_ms: int) -> None:
         if epoch != model.epoch:

@@ -33,7 +33,7 @@ async def test_what_lies_behind_a_compaction_that_ended_within_a_ledger_is_read_
     assert isinstance(log, FilesManagedLedger)
     for number in range(100):
         record = Record(b"%d" % (number % 45), b"%d" % number, (), NOW_MS)
-        message = [kafka_message_head(NOW_MS, 1), encode_batch([record], base_offset=log.next_offset)]
+        message = [kafka_message_head(NOW_MS, 1), encode_batch([record], base_offset=log.log_end_offset)]
         appended = log.append(message, messages=1, timestamp_ms=NOW_MS)
         assert appended.done is not None
         await appended.done
@@ -43,9 +43,11 @@ async def test_what_lies_behind_a_compaction_that_ended_within_a_ledger_is_read_
     compacted = log.compacted
     assert compacted is not None
     replaced = [each for each in log.ledgers() if each.compacted]
-    assert replaced[-1].last_offset < compacted.horizon_offset < log.next_offset - 1, "ended within a ledger"
+    assert replaced[-1].last_offset < compacted.horizon_offset < log.log_end_offset - 1, (
+        "ended within a ledger"
+    )
 
-    due, offset = [], log.first_offset
+    due, offset = [], log.log_start_offset
     while entries := await log.read(offset, max_bytes=1 << 20):
         due += [each.offset for entry in entries for each in decode_records(kafka_batch(entry.data))]
         offset = entries[-1].last_offset + 1

@@ -52,7 +52,7 @@ async def append(log: ManagedLedger, count: int) -> list[tuple[object, ...]]:
     written = []
     for number in range(count):
         records = [Record(b"%d" % i, bytes(i * 20), (), NOW_MS + i) for i in range(1 + number % 9)]
-        batch = bytearray(encode_batch(records, base_offset=log.next_offset, codec=Codec(number % 5)))
+        batch = bytearray(encode_batch(records, base_offset=log.log_end_offset, codec=Codec(number % 5)))
         parts = [kafka_message_head(NOW_MS, len(records)), bytes(batch)]
         appended = log.append(parts, messages=len(records), timestamp_ms=read_header(batch).max_timestamp)
         if appended.done is not None:

@@ -35,13 +35,13 @@ async def test_retention_leaves_what_is_pinned(tmp_path: Path) -> None:
         await asyncio.sleep(0.01)
     pin = Pin(tmp_path, {NAME: 12, "public/default/persistent/other": 0})
     log.retain(10_000)
-    assert log.first_offset == 10
+    assert log.log_start_offset == 10
     pin.move({NAME: 21})
     log.retain(10_000)
-    assert log.first_offset == 20
+    assert log.log_start_offset == 20
     pin.release()
     log.retain(10_000)
-    assert log.first_offset >= 25
+    assert log.log_start_offset >= 25
     await engine.close()
 
 
@@ -142,4 +142,4 @@ async def test_retention_goes_on_past_a_partition_that_the_disk_refuses(
 
         monkeypatch.setattr(partitions[1].log, "retain", refused)
         await house.services.partitions.retain()
-        assert [partition.log.first_offset > 0 for partition in partitions] == [True, False, True]
+        assert [partition.log.log_start_offset > 0 for partition in partitions] == [True, False, True]

@@ -52,7 +52,7 @@ async def append(
 
     A batch that was ``published`` is for the index what one of a Pulsar client is: nobody looked at its messages.
     """
-    base = log.next_offset
+    base = log.log_end_offset
     records = [Record(b"k", b"v" * 20, (), time) for time in times]
     batch = encode_batch(records, base_offset=base, codec=codec)
     if stamp is not None:

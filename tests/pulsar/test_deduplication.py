@@ -70,7 +70,7 @@ async def test_it_is_kept_before_compaction_takes_entries_away(house: House) -> 
     house.send("b", 0, 6)  # of the same key: nothing of a's is left
     await house.log.roll()
     assert await house.log.compact(KAFKA)
-    left = await house.log.read(house.log.first_offset, max_bytes=1 << 20)
+    left = await house.log.read(house.log.log_start_offset, max_bytes=1 << 20)
     assert len(left) == 1
     assert await house.after_a_crash() == {"a": 4, "b": 5}
 

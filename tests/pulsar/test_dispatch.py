@@ -457,7 +457,7 @@ async def test_what_is_too_old_is_passed_over_by_subscriptions_and_kept_in_the_l
     assert (subscription.backlog, subscription.expired) == (3, 2)
     await topic.expire(9000)
     assert (subscription.backlog, subscription.expired) == (0, 5)
-    assert log.first_offset == 0
+    assert log.log_start_offset == 0
 
 
 @pytest.mark.parametrize(

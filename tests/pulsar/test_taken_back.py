@@ -85,4 +85,4 @@ async def test_producers_of_what_was_not_kept_are_sent_away(flush: str) -> None:
         again.send(*messages(1, 5))
         assert [(await again.hears(RECEIPT)).send_receipt.sequence_id for _ in range(4)] == [1, 2, 3, 4]
         (topic,) = broker.handler.services.topics.all_open()
-        assert (topic.log.next_offset, topic.log.visible_offset) == (5, 5)
+        assert (topic.log.log_end_offset, topic.log.high_watermark) == (5, 5)

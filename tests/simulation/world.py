@@ -114,18 +114,18 @@ class World:
         name, log = self.dice.choice(list(self.logs.items()))
         for _ in range(self.dice.choice((1, 1, 3, 12))):
             values = self._values()
-            model, before = self.models[name], log.next_offset
+            model, before = self.models[name], log.log_end_offset
             model.entries.append((before, batch(*values)))
             model.end = before + len(values)
             try:
                 appended = append(log, *values)
             except (StorageFull, StorageFailed):
-                assert log.next_offset == before, "an append that failed moved the end"
+                assert log.log_end_offset == before, "an append that failed moved the end"
                 model.entries.pop()
                 model.end = before
                 return
             assert appended.base_offset == before
-            assert log.next_offset == model.end
+            assert log.log_end_offset == model.end
             self._expect(model, appended, model.end)
 
     async def _append_in_a_turn(self) -> None:
@@ -137,7 +137,7 @@ class World:
             for _ in range(self.dice.choice((1, 3, 12))):
                 name, log = self.dice.choice(list(self.logs.items()))
                 values = self._values()
-                model, begins = self.models[name], log.next_offset
+                model, begins = self.models[name], log.log_end_offset
                 entry, end = (begins, batch(*values)), begins + len(values)
                 model.entries.append(entry)  # a crash may leave it there
                 model.end = max(model.end, end)
@@ -148,8 +148,8 @@ class World:
                     model.entries.remove(entry)
                     continue
                 assert appended.base_offset == begins
-                assert log.next_offset == end
-                assert log.visible_offset <= begins
+                assert log.log_end_offset == end
+                assert log.high_watermark <= begins
                 given.append((name, entry, end, appended))
                 if self.dice.random() < 0.05:
                     await self._disk_space()
@@ -164,7 +164,7 @@ class World:
                 model.end = end
                 self._expect(model, appended, end)
         for name, log in self.logs.items():
-            assert log.next_offset == self.models[name].end
+            assert log.log_end_offset == self.models[name].end
 
     def _values(self) -> list[bytes]:
         self.written += 1
@@ -189,19 +189,19 @@ class World:
 
     async def _read(self) -> None:
         name, log = self.dice.choice(list(self.logs.items()))
-        if log.visible_offset > log.first_offset:
-            offset = self.dice.randrange(log.first_offset, log.visible_offset)
+        if log.high_watermark > log.log_start_offset:
+            offset = self.dice.randrange(log.log_start_offset, log.high_watermark)
             found = await log.read(offset, max_bytes=self.dice.choice((1, 1000, 100_000)))
             assert found
             assert found[0].last_offset >= offset
             known = dict(self.models[name].entries)
             for entry in found:
                 assert payload(entry) == known[_base_of(payload(entry), entry.last_offset)]
-        assert log.visible_offset <= log.next_offset == self.models[name].end
+        assert log.high_watermark <= log.log_end_offset == self.models[name].end
 
     async def _trim(self) -> None:
         name, log = self.dice.choice(list(self.logs.items()))
-        before = self.dice.randint(log.first_offset, log.visible_offset)
+        before = self.dice.randint(log.log_start_offset, log.high_watermark)
         try:
             log.trim(before)
         except (StorageFull, StorageFailed):
@@ -217,8 +217,8 @@ class World:
         self._note_first(name, log)
 
     def _note_first(self, name: str, log: ManagedLedger) -> None:
-        assert log.first_offset >= self.models[name].first
-        self.models[name].first = log.first_offset
+        assert log.log_start_offset >= self.models[name].first
+        self.models[name].first = log.log_start_offset
 
     async def _checkpoint(self) -> None:
         self.engine.opened()[0].checkpoint()
@@ -247,7 +247,7 @@ class World:
         if self.engine.journal.failed is None:
             for name, log in self.logs.items():
                 model = self.models[name]
-                assert log.next_offset == model.end
+                assert log.log_end_offset == model.end
                 model.survives_power_loss = model.survives_kill = model.end
 
     # -- opening, and what must be there then
@@ -275,10 +275,10 @@ class World:
         except (StorageFull, LedgerClosed):
             return
         await self._check(name, log)
-        log.take_snapshot = lambda: b"%d" % log.next_offset
+        log.take_snapshot = lambda: b"%d" % log.log_end_offset
 
         def taken_back(what: TakenBack) -> None:
-            assert log.next_offset == what.offset
+            assert log.log_end_offset == what.offset
             self.taken_back[name] = what.offset
 
         log.on_taken_back.append(taken_back)
@@ -288,21 +288,21 @@ class World:
     async def _check(self, name: str, log: ManagedLedger) -> None:
         """Hold what was recovered against the model; from here on it is the truth."""
         model = self.models[name]
-        if model.being_deleted and log.next_offset == 0:
+        if model.being_deleted and log.log_end_offset == 0:
             model = self.models[name] = Model()
         model.being_deleted = False
-        assert log.next_offset == log.visible_offset
-        assert log.next_offset >= model.survives_kill, (
-            f"{name} ends at {log.next_offset}, {model.survives_kill} is due"
+        assert log.log_end_offset == log.high_watermark
+        assert log.log_end_offset >= model.survives_kill, (
+            f"{name} ends at {log.log_end_offset}, {model.survives_kill} is due"
         )
-        assert log.next_offset <= model.end, f"{name} holds what was never appended"
-        assert min(model.first, log.next_offset) <= log.first_offset
+        assert log.log_end_offset <= model.end, f"{name} holds what was never appended"
+        assert min(model.first, log.log_end_offset) <= log.log_start_offset
         if log.snapshot is not None:
             assert log.snapshot.data == b"%d" % log.snapshot.offset
-            assert log.snapshot.offset <= log.next_offset
+            assert log.snapshot.offset <= log.log_end_offset
         known = dict(model.entries)
-        offset = log.first_offset
-        while offset < log.next_offset:
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
             found = await log.read(offset, max_bytes=3000)
             assert found, f"{name} has a hole at {offset}"
             for entry in found:
@@ -310,8 +310,12 @@ class World:
                 assert base <= offset, f"{name} skips from {offset} to {base}"
                 assert known.get(base) == payload(entry), f"{name} changed at {base}"
                 offset = entry.last_offset + 1
-        model.entries = [(base, data) for base, data in model.entries if base < log.next_offset]
-        model.end, model.first, model.survives_kill = log.next_offset, log.first_offset, log.next_offset
+        model.entries = [(base, data) for base, data in model.entries if base < log.log_end_offset]
+        model.end, model.first, model.survives_kill = (
+            log.log_end_offset,
+            log.log_start_offset,
+            log.log_end_offset,
+        )
         model.survives_power_loss = min(model.survives_power_loss, model.end)
         if log.policy.flush is Flush.always:
             model.survives_power_loss = model.end
@@ -320,7 +324,7 @@ class World:
         for name, log in self.logs.items():
             model = self.models[name]
             if not model.lazy:
-                model.survives_power_loss = max(model.survives_power_loss, log.visible_offset)
+                model.survives_power_loss = max(model.survives_power_loss, log.high_watermark)
 
     def _forget_what_may_be_lost(self, *, power_lost: bool) -> None:
         for model in self.models.values():

@@ -94,7 +94,7 @@ class House:
     async def written_to(self, offset: int) -> ManagedLedger:
         """Wait until the log ends at ``offset``, durable or not."""
         log = await self.log()
-        while log.next_offset < offset:  # noqa: ASYNC110 - nobody tells of what is not durable
+        while log.log_end_offset < offset:  # noqa: ASYNC110 - nobody tells of what is not durable
             await asyncio.sleep(0.001)
         return log
 

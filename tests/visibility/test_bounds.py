@@ -23,8 +23,8 @@ async def test_retention_stops_before_what_is_not_durable(house: House) -> None:
     while not log.ledgers()[0].sealed:  # noqa: ASYNC110 - it is, behind us: its file is flushed by itself
         await asyncio.sleep(0.001)
     log.retain(LATER_MS)
-    assert (log.first_offset, log.visible_offset) == (0, 1)
+    assert (log.log_start_offset, log.high_watermark) == (0, 1)
     house.disk.let_go()
     await soon(late)
     log.retain(LATER_MS)
-    assert (log.first_offset, log.visible_offset) == (2, 2)
+    assert (log.log_start_offset, log.high_watermark) == (2, 2)

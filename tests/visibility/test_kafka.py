@@ -112,10 +112,10 @@ async def asking(house: House) -> AsyncIterator[Asking]:
     house.disk.hold()
     acknowledged = producer.ask(produce(4000, 5000), PRODUCE_VERSION)
     log = await house.written_to(WRITTEN)
-    assert log.visible_offset == DURABLE
+    assert log.high_watermark == DURABLE
     found = Asking(house, await house.kafka(), acknowledged)
     yield found
-    assert log.visible_offset == (WRITTEN if acknowledged.done() else DURABLE)
+    assert log.high_watermark == (WRITTEN if acknowledged.done() else DURABLE)
 
 
 async def test_fetch_tells_and_gives_what_is_durable(asking: Asking) -> None:
@@ -222,7 +222,7 @@ async def test_an_idempotent_batch_is_acknowledged_twice_and_each_time_when_it_i
     for answer in (await soon(first), await soon(again)):
         row = answer.responses[0].partition_responses[0]
         assert (row.error_code, row.base_offset) == (0, 1)
-    assert log.next_offset == log.visible_offset == 2
+    assert log.log_end_offset == log.high_watermark == 2
 
 
 async def test_a_groups_lag_counts_what_is_durable(house: House) -> None:

@@ -74,7 +74,7 @@ async def beside(house: House) -> Beside:
     house.disk.hold()
     client.say(raw.send(sequence_id=DURABLE), raw.entry(b"text%d" % DURABLE))
     log = await house.written_to(WRITTEN)
-    assert log.visible_offset == DURABLE
+    assert log.high_watermark == DURABLE
     return Beside(house, client, log, receipt.send_receipt.message_id)
 
 
@@ -151,7 +151,7 @@ async def test_the_admin_rest_tells_of_what_is_durable(beside: Beside) -> None:
 
 async def test_a_topic_is_truncated_up_to_what_is_durable(beside: Beside) -> None:
     assert (await beside.house.http.delete(f"{REST}/truncate")).status_code == 204
-    assert beside.log.first_offset == DURABLE
+    assert beside.log.log_start_offset == DURABLE
     await beside.becomes_durable()
     client = await beside.subscribed(initialPosition=CommandSubscribe.Earliest)
     assert await messages(client, 1) == [b"text2"]

@@ -71,10 +71,10 @@ class LiveBroker:
         place = Place(topic, partition)
         found = await self._partition(place)
         log = found.log
-        if not log.first_offset <= offset < log.visible_offset:
+        if not log.log_start_offset <= offset < log.high_watermark:
             raise NotThere(
-                f"{place} has no offset {offset}: it holds {log.first_offset} to {log.visible_offset - 1}"
-                if log.visible_offset > log.first_offset
+                f"{place} has no offset {offset}: it holds {log.log_start_offset} to {log.high_watermark - 1}"
+                if log.high_watermark > log.log_start_offset
                 else f"{place} holds no records",
                 f"'magnetar consume {topic} -p {partition} -o beginning -e' shows what is there.",
             )
@@ -97,8 +97,8 @@ class LiveBroker:
         return PartitionLedgers(
             topic=topic,
             partition=partition,
-            first_offset=log.first_offset,
-            next_offset=log.next_offset,
+            first_offset=log.log_start_offset,
+            next_offset=log.log_end_offset,
             flush=str(log.policy.flush),
             ledgers=tuple(map(shown, log.ledgers())),
         )
@@ -184,9 +184,9 @@ class LiveBroker:
             partition=partition.index,
             now_ms=now_ms,
             topic_partitions=partition.topic.partitions,
-            first_offset=log.first_offset,
-            next_offset=log.next_offset,
-            visible_offset=log.visible_offset,
+            first_offset=log.log_start_offset,
+            next_offset=log.log_end_offset,
+            visible_offset=log.high_watermark,
             last_append_ms=last,
             unflushed_since_ms=unflushed,
             parked=partition.waiting,
@@ -199,23 +199,23 @@ class LiveBroker:
         """Give when the last readable entry was appended, and the first one that is not durable yet."""
         log = partition.log
         last = None
-        if log.visible_offset > log.first_offset:
-            entries = await log.read(log.visible_offset - 1, max_bytes=1)
+        if log.high_watermark > log.log_start_offset:
+            entries = await log.read(log.high_watermark - 1, max_bytes=1)
             last = index_of(entries[0].data).broker_timestamp if entries else None  # it was compacted away
-        if log.next_offset == log.visible_offset:
+        if log.log_end_offset == log.high_watermark:
             return last, None
         return last, await self._first_unflushed(partition)
 
     async def _first_unflushed(self, partition: Partition) -> int | None:
         log = partition.log
         for ledger in reversed(log.ledgers()):
-            if ledger.first_offset > log.visible_offset:
+            if ledger.first_offset > log.high_watermark:
                 continue
             low, high = 0, ledger.entries - 1
             while low < high:
                 middle = (low + high) // 2
                 entry = await log.entry(Position(ledger.ledger_id, middle))
-                low, high = (low, middle) if entry.last_offset >= log.visible_offset else (middle + 1, high)
+                low, high = (low, middle) if entry.last_offset >= log.high_watermark else (middle + 1, high)
             if ledger.entries:
                 entry = await log.entry(Position(ledger.ledger_id, low))
                 return index_of(entry.data).broker_timestamp

@@ -48,7 +48,7 @@ class LedgerOffsetsLog:
     async def replay(self, partition: int) -> AsyncIterator[memoryview]:
         """Give the record batches of a partition in order."""
         log = (await self._get(partition)).log
-        offset = log.first_offset
+        offset = log.log_start_offset
         while entries := await log.read(offset, max_bytes=_READ_BYTES):
             for entry in entries:
                 yield memoryview(batch_of(entry))

@@ -200,7 +200,7 @@ class Cursor:
 
     async def read(self, *, max_entries: int = 100, max_bytes: int = 1 << 20) -> list[StoredEntry]:
         """Give the next entries that are not done with, and go on behind them."""
-        offset = max(await self._offset(), self._log.first_offset)
+        offset = max(await self._offset(), self._log.log_start_offset)
         found: list[StoredEntry] = []
         while not found:
             entries = await self._log.read(offset, max_bytes=max_bytes)
@@ -240,7 +240,7 @@ class Cursor:
         ledgers = self._log.ledgers()
         place = self._place(ledgers, self._mark.ledger_id)
         if place < 0:
-            return self._log.first_offset
+            return self._log.log_start_offset
         if self._mark.entry_id == BEFORE_FIRST:
             return ledgers[place].first_offset
         return await self._log.offset_behind(self._mark)

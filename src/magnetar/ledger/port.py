@@ -218,7 +218,7 @@ class AppendInterceptor(Protocol):
     """Sees every entry before it is written (Pulsar's ManagedLedgerInterceptor): may change or refuse it."""
 
     def before_append(self, log: ManagedLedger, message: Sequence[Buffer], messages: int) -> Sequence[Buffer]:
-        """Give what to write in the place of ``message``. Its offset will be ``log.next_offset``."""
+        """Give what to write in the place of ``message``. Its offset will be ``log.log_end_offset``."""
         ...
 
 
@@ -227,20 +227,20 @@ class ManagedLedger(ABC):
 
     name: str
     policy: LedgerPolicy
-    first_offset: int
-    """The first offset that may be read (Kafka's log start offset)."""
-    next_offset: int
-    """The offset that the next message gets (Kafka's log end offset)."""
-    visible_offset: int
-    """All messages below it may be read (Kafka's high watermark)."""
+    log_start_offset: int
+    """The first offset that may be read."""
+    log_end_offset: int
+    """The offset that the next message gets."""
+    high_watermark: int
+    """All messages below it may be read."""
     snapshot: Snapshot | None
     """The newest snapshot that the log's owner had kept and that still counts."""
     on_visible: Callable[[], None] | None
-    """Called after ``visible_offset`` or ``first_offset`` moved."""
+    """Called after ``high_watermark`` or ``log_start_offset`` moved."""
     on_taken_back: list[Callable[[TakenBack], None]]
     """Called when storage did not keep what was appended, before the futures of those appends fail.
 
-    That may be at any time after they were placed. ``next_offset`` has gone back by then, and the log goes on.
+    That may be at any time after they were placed. ``log_end_offset`` has gone back by then, and the log goes on.
     """
     watchers: list[Callable[[], None]]
     """Called then too: a log has one owner, and others may read along."""
@@ -255,9 +255,17 @@ class ManagedLedger(ABC):
     take_snapshot: Callable[[], bytes] | None
     """Asked for the data of a new snapshot as often as the engine likes, at the latest before it closes the log.
 
-    It is taken at ``next_offset``, and kept only once all below that is durable: one that speaks of messages which were
-    lost or taken back is not given again.
+    It is taken at ``log_end_offset``, and kept only once all below that is durable: one that speaks of messages which
+    were lost or taken back is not given again.
     """
+
+    @property
+    def last_stable_offset(self) -> int:
+        """All messages below it may be read by whoever wants only what is decided; never above ``high_watermark``.
+
+        Without open transactions everything is.
+        """
+        return self.high_watermark
 
     @abstractmethod
     def append(
@@ -314,7 +322,9 @@ class ManagedLedger(ABC):
         """The compacted ledger, if there is one."""
 
     @abstractmethod
-    async def read_compacted(self, offset: int, *, max_bytes: int) -> list[StoredEntry]:
+    async def read_compacted(
+        self, offset: int, *, max_bytes: int, up_to: int | None = None
+    ) -> list[StoredEntry]:
         """Give what ``read`` does, but up to the horizon the copies, even of what the history has let go of."""
 
     @abstractmethod

@@ -70,7 +70,7 @@ def _counted(topic: PulsarTopic) -> list[Subscription]:
 async def _oldest_ms(topic: PulsarTopic, subscription: Subscription) -> int | None:
     if not subscription.backlog:
         return None
-    offset = max(await subscription.cursor.start_offset(), topic.log.first_offset)
+    offset = max(await subscription.cursor.start_offset(), topic.log.log_start_offset)
     entries = await topic.log.read(offset, max_bytes=1)
     return index_of(entries[0].data).broker_timestamp if entries else None
 

@@ -42,7 +42,7 @@ class Deduplication:
 
     async def load(self) -> None:
         """Read what is kept, and the entries that came later."""
-        offset = self._log.first_offset
+        offset = self._log.log_start_offset
         stored = self._store.get(cursor_path(self._log.name, CURSOR))
         if stored is not None:
             mark = self._decode(stored.value)

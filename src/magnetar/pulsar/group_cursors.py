@@ -135,8 +135,8 @@ class GroupCursors:
 
     async def _put(self, topic: PulsarTopic, subscription: Subscription, offset: int) -> None:
         log = topic.log
-        offset = min(max(offset, log.first_offset), log.visible_offset)
-        entries = await log.read(offset, max_bytes=1) if offset < log.visible_offset else []
+        offset = min(max(offset, log.log_start_offset), log.high_watermark)
+        entries = await log.read(offset, max_bytes=1) if offset < log.high_watermark else []
         if not entries:
             topic.seek(subscription, await topic.places.end())
             return
@@ -151,9 +151,9 @@ class GroupCursors:
     async def offset_of(self, topic: PulsarTopic, subscription: Subscription) -> int:
         """Give the offset of the first message that is not acknowledged."""
         subscription.flush_acks()
-        start = max(await subscription.cursor.start_offset(), topic.log.first_offset)
+        start = max(await subscription.cursor.start_offset(), topic.log.log_start_offset)
         partly = subscription.acks.first_remaining(subscription.cursor.mark_delete_position)
-        return min(start + partly, topic.log.visible_offset)
+        return min(start + partly, topic.log.high_watermark)
 
     @staticmethod
     async def _first_offset(topic: PulsarTopic, place: Position, last_offset: int) -> int:

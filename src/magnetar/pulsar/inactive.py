@@ -77,7 +77,7 @@ class InactiveTopicsSweep:
 def _is_used(partition: PulsarTopic, policy: InactiveTopics) -> bool:
     subscriptions = partition.subscriptions.values()
     return bool(
-        partition.log.next_offset > partition.log.first_offset
+        partition.log.log_end_offset > partition.log.log_start_offset
         or partition.producers.by_name
         or partition.producers.waiting
         or any(each.consumers for each in subscriptions)

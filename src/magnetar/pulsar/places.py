@@ -36,7 +36,7 @@ class Places:
         log, ledgers = self._log, self._log.ledgers()
         if not ledgers:
             return Position(-1, -1)
-        if log.visible_offset == log.next_offset:
+        if log.last_stable_offset == log.log_end_offset:
             return Position(ledgers[-1].ledger_id, ledgers[-1].entries - 1)
         found = await self.last_entry()
         return (
@@ -73,15 +73,15 @@ class Places:
     async def last_entry(self, *, compacted: bool = False) -> StoredEntry | None:
         """Give the last entry that may be read, by readers of what is compacted or by any, or None."""
         log, copies = self._log, self._log.compacted
-        last = log.visible_offset - 1
+        last = log.last_stable_offset - 1
         entries = []
-        if last >= log.first_offset and not (
+        if last >= log.log_start_offset and not (
             compacted and copies is not None and copies.horizon_offset >= last
         ):
             entries = await log.read(last, max_bytes=1)
         if entries or copies is None or not copies.ledger.entries or copies.horizon_offset < last:
             return entries[-1] if entries else None
-        if compacted or copies.ledger.last_offset >= log.first_offset:
+        if compacted or copies.ledger.last_offset >= log.log_start_offset:
             entries = await log.read_compacted(copies.ledger.last_offset, max_bytes=1)
         return entries[-1] if entries else None
 

@@ -56,7 +56,7 @@ class PulsarTopic:
         self.log = log
         self.places = Places(log)
         self.cursors = Cursors(log, store, clock=clock, save_interval_ms=CURSOR_SAVE_MS)
-        self.opened_with = (log.next_offset, sum(ledger.size for ledger in log.ledgers()))
+        self.opened_with = (log.log_end_offset, sum(ledger.size for ledger in log.ledgers()))
         """Messages and bytes that it had had when it was opened; counters of what came in start here."""
         self.subscriptions: dict[str, Subscription] = {}
         self.is_groups: Callable[[str], bool] = lambda name: False
@@ -290,7 +290,7 @@ class PulsarTopic:
         if wanted.start_place is not None:
             return await self.places.of(wanted.start_place)
         # A cursor by itself begins behind what was written, which may not be durable yet.
-        in_flight = self.log.visible_offset < self.log.next_offset
+        in_flight = self.log.last_stable_offset < self.log.log_end_offset
         return await self.places.end() if in_flight and wanted.start is Start.latest else None
 
     # -- moving

@@ -223,7 +223,7 @@ class House:
         kept = tuple((path, node) for path, node in self.store.blocking.scan("/") if "red" in path)
         partitions = self.kafka.services.partitions
         logs = tuple(
-            (topic.kafka_name, log.first_offset, log.next_offset, log.terminated)
+            (topic.kafka_name, log.log_start_offset, log.log_end_offset, log.terminated)
             for topic in self.topics_of_red()
             for index in range(topic.partitions)
             if (log := getattr(partitions.opened(topic.kafka_name, topic.topic_id, index), "log", None))

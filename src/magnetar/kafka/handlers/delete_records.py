@@ -48,8 +48,8 @@ async def _delete_one(
         if row.error_code:
             return row
         log = partition.log
-        log.trim(log.visible_offset if asked.offset == _HIGH_WATERMARK else asked.offset)
-        row.low_watermark = log.first_offset
+        log.trim(log.high_watermark if asked.offset == _HIGH_WATERMARK else asked.offset)
+        row.low_watermark = log.log_start_offset
     except Exception as error:
         row.error_code = code_for(error)
     return row

@@ -67,7 +67,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     )
     enough = min(request.min_bytes, _MOST_PARTITION_BYTES // 2)
     found = await _find(asks, context)
-    ends = _ends(found)
+    ends = _ends(found, limits)
     rows, size, failed = await _read_all(asks, found, limits)
     if size < enough and not failed and asks and request.max_wait_ms > 0:
         rows = await _until_enough(request, context, asks, found, limits, enough, rows, ends)
@@ -96,8 +96,11 @@ async def _find(asks: list[Ask], context: RequestContext) -> list[Partition | Er
     return found
 
 
-def _ends(found: list[Partition | ErrorCode]) -> list[int]:
-    return [partition.log.visible_offset for partition in found if isinstance(partition, Partition)]
+def _ends(found: list[Partition | ErrorCode], limits: _Limits) -> list[int]:
+    """Return where what the client may read ends in each partition."""
+    if limits.isolation_level == READ_COMMITTED:
+        return [each.log.last_stable_offset for each in found if isinstance(each, Partition)]
+    return [each.log.high_watermark for each in found if isinstance(each, Partition)]
 
 
 async def _until_enough(
@@ -132,7 +135,7 @@ async def _until_enough(
     timer = loop.call_later(min(request.max_wait_ms, MOST_WAIT_MS) / 1000, stop)
     for partition in partitions:
         partition.wait(ring)
-    if _ends(found) != ends:  # a read that waited for the disk may have missed what came meanwhile
+    if _ends(found, limits) != ends:  # a read that waited for the disk may have missed what came meanwhile
         ring()
     try:
         while True:
@@ -180,26 +183,27 @@ async def _read_one(
         return _failed(ask, code), 0
     row = PartitionData(
         partition_index=asked.partition,
-        high_watermark=log.visible_offset,
-        last_stable_offset=log.visible_offset,
-        log_start_offset=log.first_offset,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
         aborted_transactions=[] if limits.isolation_level == READ_COMMITTED else None,
         records=b"",
     )
     if asked.last_fetched_epoch > LEADER_EPOCH:
-        row.diverging_epoch = EpochEndOffset(epoch=LEADER_EPOCH, end_offset=log.visible_offset)
+        row.diverging_epoch = EpochEndOffset(epoch=LEADER_EPOCH, end_offset=log.high_watermark)
         return row, 0
     if room < min(asked.partition_max_bytes, _LEAST_ROOM) and not is_first:
         return row, 0
     try:
         most = min(asked.partition_max_bytes, max(room, 1), limits.partition_bytes)
-        batches, size = await partition.read(asked.fetch_offset, most)
+        committed = limits.isolation_level == READ_COMMITTED
+        batches, size = await partition.read(asked.fetch_offset, most, committed=committed)
     except Exception as error:
         return _failed(ask, code_for(error)), 0
     if not batches or (size > room and not is_first):
         return row, 0
     row.records = batches
-    row.high_watermark = row.last_stable_offset = log.visible_offset
+    row.high_watermark, row.last_stable_offset = log.high_watermark, log.last_stable_offset
     return row, size
 
 

@@ -25,6 +25,7 @@ from magnetar.wire.kafka.primitives import ZERO_UUID
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
 
+READ_COMMITTED = 1
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -37,13 +38,15 @@ _FIRST_WITH = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_P
 
 
 async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    """Answer for each partition; nothing past the high watermark is ever told."""
+    """Answer for each partition; nothing past what the client may read is ever told."""
+    committed = request.isolation_level == READ_COMMITTED
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    await _answer_one(topic.name, each, context) async for each in paced(topic.partitions)
+                    await _answer_one(topic.name, each, context, committed)
+                    async for each in paced(topic.partitions)
                 ],
             )
             async for topic in paced(request.topics)
@@ -52,7 +55,7 @@ async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> 
 
 
 async def _answer_one(
-    name: str, asked: ListOffsetsPartition, context: RequestContext
+    name: str, asked: ListOffsetsPartition, context: RequestContext, committed: bool
 ) -> ListOffsetsPartitionResponse:
     row = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     try:
@@ -61,7 +64,12 @@ async def _answer_one(
         if asked.timestamp < 0 and context.api_version < _FIRST_WITH.get(asked.timestamp, 0):
             row.error_code = ErrorCode.UNSUPPORTED_VERSION
         if not row.error_code:
-            await _look_up(row, partition, asked.timestamp)
+            end = partition.log.last_stable_offset if committed else partition.log.high_watermark
+            await _look_up(row, partition, asked.timestamp, end)
+            if (
+                asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP
+            ) and row.offset >= end:  # what was found is not decided yet
+                row.offset = row.timestamp = row.leader_epoch = -1
         if context.api_version < _FIRST_WITH_LEADER_EPOCH:
             row.leader_epoch = -1
     except Exception as error:
@@ -69,12 +77,12 @@ async def _answer_one(
     return row
 
 
-async def _look_up(row: ListOffsetsPartitionResponse, partition: Partition, timestamp: int) -> None:
+async def _look_up(row: ListOffsetsPartitionResponse, partition: Partition, timestamp: int, end: int) -> None:
     log = partition.log
     if timestamp == LATEST:
-        row.offset, row.leader_epoch = log.visible_offset, LEADER_EPOCH
+        row.offset, row.leader_epoch = end, LEADER_EPOCH
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
-        row.offset, row.leader_epoch = log.first_offset, LEADER_EPOCH
+        row.offset, row.leader_epoch = log.log_start_offset, LEADER_EPOCH
     elif timestamp == MAX_TIMESTAMP:
         await _fill(row, partition, await log.find_max_timestamp(), None)
     elif timestamp >= 0:
@@ -94,14 +102,14 @@ async def _fill(
     log = partition.log
     while entry is not None:
         if unpacked_bytes(entry.data) <= _INLINE_BYTES:
-            wanted = _wanted(entry, log.first_offset, timestamp)
+            wanted = _wanted(entry, log.log_start_offset, timestamp)
         else:  # a few KB may hold a million records
             loop = asyncio.get_running_loop()
-            wanted = await loop.run_in_executor(None, _wanted, entry, log.first_offset, timestamp)
+            wanted = await loop.run_in_executor(None, _wanted, entry, log.log_start_offset, timestamp)
         if wanted is not None:
             row.offset, row.timestamp, row.leader_epoch = wanted.offset, wanted.timestamp, LEADER_EPOCH
             return
-        following = max(entry.last_offset + 1, log.first_offset)
+        following = max(entry.last_offset + 1, log.log_start_offset)
         entry = next(iter(await log.read(following, max_bytes=1)), None) if timestamp is not None else None
 
 

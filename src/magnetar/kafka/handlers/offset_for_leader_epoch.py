@@ -46,7 +46,7 @@ async def _answer_one(name: str, asked: OffsetForLeaderPartition, context: Reque
         partition = await find_partition(context, name, ZERO_UUID, asked.partition)
         row.error_code = check_epoch(asked.current_leader_epoch)
         if not row.error_code and asked.leader_epoch == LEADER_EPOCH:
-            row.leader_epoch, row.end_offset = LEADER_EPOCH, partition.log.visible_offset
+            row.leader_epoch, row.end_offset = LEADER_EPOCH, partition.log.high_watermark
     except Exception as error:
         row.error_code = code_for(error)
     return row

@@ -88,7 +88,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
                         rows[-1] = unexplained.setdefault((row.index, row.error_code), row)
                 continue
             row.base_offset, row.log_append_time_ms, done = produced
-            row.log_start_offset = partition.log.first_offset
+            row.log_start_offset = partition.log.log_start_offset
             if done is not None:
                 waiting.setdefault(done, []).append(row)
         topics.append(
@@ -135,7 +135,7 @@ def _fail(row: PartitionProduceResponse, error: BaseException, partition: Partit
     row.base_offset = row.log_append_time_ms = row.log_start_offset = -1
     # Where the log starts Kafka tells with these errors only.
     if isinstance(error, RecordsRejected | ProducerRefused) and partition is not None:
-        row.log_start_offset = partition.log.first_offset
+        row.log_start_offset = partition.log.log_start_offset
     if isinstance(error, RecordsRejected):
         row.record_errors = [
             BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=why)

@@ -66,7 +66,7 @@ class ChunkedMessages:
         start = Chunks[int](self._most_bytes) if known is None else known
         since: list[_Seen] = []
         chunks = start.copy()
-        chunks.looked_back = looked_back = start.looked_back or offset <= self._log.first_offset
+        chunks.looked_back = looked_back = start.looked_back or offset <= self._log.log_start_offset
         out: list[Batch] = []
         size = number = 0
         met = False
@@ -134,8 +134,8 @@ class ChunkedMessages:
         log, chunks = self._log, Chunks[int](self._most_bytes, looked_back=True)
         blocks: list[list[_Seen]] = []
         start, size, step = offset, 0, _FIRST_STEP
-        while start > log.first_offset and size < chunks.reach:
-            low = max(start - step, log.first_offset)
+        while start > log.log_start_offset and size < chunks.reach:
+            low = max(start - step, log.log_start_offset)
             block = await self._between(low, start)
             blocks.append(block)
             size += sum(seen.stored for seen in block)

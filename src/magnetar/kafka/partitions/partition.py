@@ -169,8 +169,8 @@ class Partition:
     async def load(self) -> None:
         """Bring the producers' states up to the log's end: from the snapshot, then from the batches after it."""
         self.producers, known_to = self._from_snapshot()
-        offset = max(known_to, self.log.first_offset)
-        while offset < self.log.next_offset:
+        offset = max(known_to, self.log.log_start_offset)
+        while offset < self.log.log_end_offset:
             entries = await self.log.read(offset, max_bytes=4 << 20)
             if not entries:
                 break
@@ -206,7 +206,7 @@ class Partition:
             or log.watchers
             or topic.internal
             or topic.config.compacted
-            or log.visible_offset != log.next_offset
+            or log.high_watermark != log.log_end_offset
         )
 
     def producers_snapshot(self) -> bytes:
@@ -300,7 +300,7 @@ class Partition:
     ) -> tuple[int, asyncio.Future[None] | None]:
         """Write one batch with the fields filled in that the broker owns."""
         head = kafka_message_head(now_ms, header.last_offset_delta + 1, mixed=mixed) + _OWNED.pack(
-            self.log.next_offset, header.length, LEADER_EPOCH
+            self.log.log_end_offset, header.length, LEADER_EPOCH
         )
         message = (head, data[_OWNED.size :])
         return self._append(message, header, header.max_timestamp, earliest_ms, now_ms)
@@ -347,7 +347,7 @@ class Partition:
 
     def _repeated(self, header: BatchHeader, kept: Kept) -> Produced:
         """A batch sent twice is acknowledged as the first one was, and not before it."""
-        waits = kept.base_offset + header.last_offset_delta >= self.log.visible_offset
+        waits = kept.base_offset + header.last_offset_delta >= self.log.high_watermark
         append_time = kept.timestamp if self.topic.config.log_append_time else NO_TIMESTAMP
         return Produced(kept.base_offset, append_time, self._last_done if waits else None)
 
@@ -394,10 +394,15 @@ class Partition:
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    async def read(self, offset: int, max_bytes: int) -> tuple[list[Batch], int]:
-        """Give the batches from the one that holds ``offset`` on, and how many bytes they are."""
-        ahead = self._ahead
-        if ahead is None or max_bytes < LEAST_BYTES or offset < self.log.first_offset:
+    async def read(self, offset: int, max_bytes: int, *, committed: bool = False) -> tuple[list[Batch], int]:
+        """Give the batches from the one that holds ``offset`` on, and how many bytes they are.
+
+        ``committed`` wants none from the last stable offset on.
+        """
+        ahead, log = self._ahead, self.log
+        if committed and log.last_stable_offset < log.high_watermark:
+            return await self._read(offset, max_bytes, log.last_stable_offset)
+        if ahead is None or max_bytes < LEAST_BYTES or offset < log.log_start_offset:
             return await self._read(offset, max_bytes)
         batches, size = ahead.take(self, offset, max_bytes) or await self._read(offset, max_bytes)
         if size >= max_bytes // 2:
@@ -405,8 +410,8 @@ class Partition:
             ahead.plan(self, following, max_bytes, lambda: self._read(following, max_bytes))
         return batches, size
 
-    async def _read(self, offset: int, max_bytes: int) -> tuple[list[Batch], int]:
-        entries = await self.log.read(offset, max_bytes=max_bytes)
+    async def _read(self, offset: int, max_bytes: int, up_to: int | None = None) -> tuple[list[Batch], int]:
+        entries = await self.log.read(offset, max_bytes=max_bytes, up_to=up_to)
         chunked = self._chunked
         amid_pieces = chunked is not None and chunked.follows(offset)
         batches = None if amid_pieces else as_stored(entries)

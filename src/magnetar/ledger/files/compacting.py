@@ -65,7 +65,7 @@ class CompactingLedger(ReadableLedger):
         for each in self.ledgers():
             if each.compacted or each.last_offset <= horizon or not each.entries:
                 continue
-            if rules.replaces and not (each.sealed and each.last_offset < self.visible_offset):
+            if rules.replaces and not (each.sealed and each.last_offset < self.high_watermark):
                 break
             if rules.least_age_ms > 0 and each.max_timestamp > now_ms - rules.least_age_ms:
                 break
@@ -146,13 +146,13 @@ class CompactingLedger(ReadableLedger):
 
     async def _plan(self, rules: CompactionRules, dirty: list[LedgerSummary]) -> Plan:
         engine, compacted = self._engine, self._info.compacted
-        up_to = min(self.visible_offset, dirty[-1].last_offset + 1)
-        from_offset = self.first_offset if compacted is None else compacted.horizon_offset + 1
+        up_to = min(self.high_watermark, dirty[-1].last_offset + 1)
+        from_offset = self.log_start_offset if compacted is None else compacted.horizon_offset + 1
         stretches = []
         for summary in dirty:
             ledger = await self._ledger(summary)
             index = ledger.index
-            at, entry_id = index.before_offset(max(from_offset, self.first_offset))
+            at, entry_id = index.before_offset(max(from_offset, self.log_start_offset))
             stretches.append(
                 Stretch(
                     ledger.path,
@@ -160,7 +160,7 @@ class CompactingLedger(ReadableLedger):
                     at,
                     entry_id,
                     index.end,
-                    max(from_offset, self.first_offset),
+                    max(from_offset, self.log_start_offset),
                 )
             )
         clean = None
@@ -174,9 +174,9 @@ class CompactingLedger(ReadableLedger):
             rules,
             clean,
             stretches,
-            self.first_offset if rules.replaces else trimmed,
+            self.log_start_offset if rules.replaces else trimmed,
             up_to,
-            up_to - max(from_offset, self.first_offset),
+            up_to - max(from_offset, self.log_start_offset),
             ledger_path(engine.root, ledger_id),
             ledger_id,
             dirty[0].first_offset if compacted is None else compacted.ledger.first_offset,

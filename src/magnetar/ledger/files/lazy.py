@@ -49,18 +49,18 @@ class LazyAppends:
         """Flush files until nothing waits for it any more; from then on the journal is enough."""
         engine, log, rounds = self._engine, self._log, 0
         while self._waiting is not None:
-            waiting, self._waiting, next_offset = self._waiting, None, log.next_offset
+            waiting, self._waiting, next_offset = self._waiting, None, log.log_end_offset
             try:
                 await engine.flush(self._paths())
                 rounds += 1
                 if rounds > 1:
                     # The little that came meanwhile: the loop waits for it, or this would never end under load.
-                    next_offset = log.next_offset
+                    next_offset = log.log_end_offset
                     engine.flush_now(self._paths())
             except LedgerError as error:
                 waiting.settle(error)
                 continue
-            if next_offset == log.next_offset:
+            if next_offset == log.log_end_offset:
                 self.files.clear()
             waiting.settle()  # before readers, as the journal does it
             self._made_durable(next_offset)

@@ -95,7 +95,7 @@ class FilesManagedLedger(CompactingLedger):
         self._checked_bytes = 0
         self._checked_entries = 0
         self._begin()
-        self.first_offset = self.next_offset = self.visible_offset = 0
+        self.log_start_offset = self.log_end_offset = self.high_watermark = 0
 
     # -- opening -----------------------------------------------------------------------------------------------
 
@@ -103,8 +103,8 @@ class FilesManagedLedger(CompactingLedger):
         """Take over the metadata's version, the open ledger, and what recovery found."""
         self._version = version
         self._writer = last
-        self.next_offset = int(self._info.properties.get("next_offset", 0))
-        self.first_offset = int(self._info.properties.get("first_offset", 0))
+        self.log_end_offset = int(self._info.properties.get("next_offset", 0))
+        self.log_start_offset = int(self._info.properties.get("first_offset", 0))
         if last is not None:
             self._open_files[last.ledger_id] = last
             if recovery.is_lazy:
@@ -113,18 +113,18 @@ class FilesManagedLedger(CompactingLedger):
                 self._info.properties[_LEFT] = str(last.ledger_id)
             # Not the end of what was read: one crash after the other would each read what all before it had read.
             self._checked_bytes, self._checked_entries = recovery.checked
-            self.next_offset = max(self.next_offset, last.index.next_offset)
+            self.log_end_offset = max(self.log_end_offset, last.index.next_offset)
         elif self._info.ledgers:
-            self.next_offset = max(self.next_offset, self._info.ledgers[-1].last_offset + 1)
-        self.visible_offset = self.next_offset
-        self.first_offset = min(self.first_offset, self.next_offset)
+            self.log_end_offset = max(self.log_end_offset, self._info.ledgers[-1].last_offset + 1)
+        self.high_watermark = self.log_end_offset
+        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
         self._adopt_snapshot(recovery.kept)
 
     def _adopt_snapshot(self, kept: tuple[int, int, bytes] | None) -> None:
         if kept is None or len(kept[2]) < _OFFSET.size:
             return
         (offset,) = _OFFSET.unpack_from(kept[2])
-        if offset > self.next_offset:  # it speaks of messages that were lost with the power
+        if offset > self.log_end_offset:  # it speaks of messages that were lost with the power
             return
         self._kept = kept
         if data := kept[2][_OFFSET.size :]:
@@ -161,7 +161,7 @@ class FilesManagedLedger(CompactingLedger):
         for interceptor in engine.interceptors:
             message = interceptor.before_append(self, message, messages)
             earliest_ms = UNKNOWN_TIME  # it may have put in other messages
-        base_offset = self.next_offset
+        base_offset = self.log_end_offset
         last_offset = base_offset + messages - 1
         head = broker_entry_head(now_ms, last_offset)
         position = Position(writer.ledger_id, writer.index.entries)
@@ -169,7 +169,7 @@ class FilesManagedLedger(CompactingLedger):
         parts = writer.add(
             head, list(message), messages=messages, timestamp_ms=timestamp_ms, earliest_ms=earliest_ms
         )
-        self.next_offset = last_offset + 1
+        self.log_end_offset = last_offset + 1
         if not gathers:
             return Pending(base_offset, self._write(writer, mark, parts), position)
         if self._gathered_from is None:
@@ -222,7 +222,7 @@ class FilesManagedLedger(CompactingLedger):
                 durable = self._journal(writer, mark.end, parts, done)
         except Exception as error:
             writer.take_back(mark)
-            self.next_offset = mark.next_offset
+            self.log_end_offset = mark.next_offset
             if isinstance(error, LedgerError):
                 raise
             if not isinstance(error, OSError):
@@ -232,7 +232,7 @@ class FilesManagedLedger(CompactingLedger):
             self._lazy.files.add(writer)
             if self.policy.flush is Flush.interval:
                 self._engine.flush_soon(writer.path)
-            self._made_durable(self.next_offset)
+            self._made_durable(self.log_end_offset)
         if writer.index.end - self._checked_bytes >= CHECKPOINT_BYTES or (
             writer.index.entries - self._checked_entries >= CHECKPOINT_ENTRIES
         ):
@@ -246,12 +246,12 @@ class FilesManagedLedger(CompactingLedger):
             self._lazy.files.add(writer)
             return self._lazy.durable()
         return self._engine.journal.append(
-            writer.ledger_id, at, writer.index.end - at, parts, self._made_durable, self.next_offset, done
+            writer.ledger_id, at, writer.index.end - at, parts, self._made_durable, self.log_end_offset, done
         )
 
     def _made_durable(self, next_offset: int) -> None:
-        if next_offset > self.visible_offset:
-            self.visible_offset = next_offset
+        if next_offset > self.high_watermark:
+            self.high_watermark = next_offset
             self._tell()
 
     def _tell(self) -> None:
@@ -280,7 +280,7 @@ class FilesManagedLedger(CompactingLedger):
         assert self._gathered_from is None
         engine, old = self._engine, self._writer
         words = None if old is None else self._words(old)
-        summary = LedgerSummary(engine.new_ledger_id(), self.next_offset, created_ms=now_ms)
+        summary = LedgerSummary(engine.new_ledger_id(), self.log_end_offset, created_ms=now_ms)
         LedgerFile.create(engine.disk, ledger_path(engine.root, summary.ledger_id), summary.ledger_id, now_ms)
         self._info.ledgers.append(summary)
         was_left = self._info.properties.pop(_LEFT, None)
@@ -292,7 +292,7 @@ class FilesManagedLedger(CompactingLedger):
                 self._info.properties[_LEFT] = was_left
             engine.remove_later([summary.ledger_id])
             raise
-        new = engine.ledger_file(summary.ledger_id, self.next_offset)
+        new = engine.ledger_file(summary.ledger_id, self.log_end_offset)
         self._writer = self._open_files[summary.ledger_id] = new
         self._checked_bytes, self._checked_entries = new.index.end, 0
         if old is not None and words is not None:
@@ -342,7 +342,7 @@ class FilesManagedLedger(CompactingLedger):
     def _words(self, ledger: LedgerFile) -> Words:
         """Give what the index of the open ledger would say now, with what the log's owner adds."""
         if self.take_snapshot is not None:
-            self.snapshot = Snapshot(self.next_offset, self.take_snapshot())
+            self.snapshot = Snapshot(self.log_end_offset, self.take_snapshot())
         offset, snapshot = self.snapshot or Snapshot(0, b"")
         data = _OFFSET.pack(offset) + snapshot
         index = ledger.index
@@ -354,9 +354,9 @@ class FilesManagedLedger(CompactingLedger):
         """Write the list of ledgers; raise ``LedgerFenced`` when somebody else wrote it meanwhile."""
         properties = self._info.properties
         properties["next_offset"] = str(
-            self._info.ledgers[-1].first_offset if self._info.ledgers else self.next_offset
+            self._info.ledgers[-1].first_offset if self._info.ledgers else self.log_end_offset
         )
-        properties["first_offset"] = str(self.first_offset)
+        properties["first_offset"] = str(self.log_start_offset)
         properties["boot"] = self._boot = self._engine.boot
         try:
             self._version = self._engine.metadata.put(
@@ -374,11 +374,11 @@ class FilesManagedLedger(CompactingLedger):
     # -- keeping and letting go --------------------------------------------------------------------------------
 
     def trim(self, before: int) -> None:
-        if before > self.visible_offset or before < 0:
-            raise OffsetOutOfRange(f"cannot trim before {before}: the end is {self.visible_offset}")
+        if before > self.high_watermark or before < 0:
+            raise OffsetOutOfRange(f"cannot trim before {before}: the end is {self.high_watermark}")
         if self._closed is not None:
             raise self._closed
-        if before > self.first_offset:
+        if before > self.log_start_offset:
             self._trim_copies(before)
             self._let_go(before, lambda summary: summary.last_offset < before)
 
@@ -406,7 +406,7 @@ class FilesManagedLedger(CompactingLedger):
                 return False
             return self._is_past(summary, now_ms) or excess >= 0
 
-        self._let_go(self.first_offset, done_with)
+        self._let_go(self.log_start_offset, done_with)
 
     def _is_past(self, summary: LedgerSummary, now_ms: int) -> bool:
         latest = summary.max_timestamp if summary.max_timestamp >= 0 else summary.created_ms
@@ -414,14 +414,14 @@ class FilesManagedLedger(CompactingLedger):
 
     def _let_go(self, first_offset: int, done_with: Callable[[LedgerSummary], bool]) -> None:
         """Begin at ``first_offset``; delete sealed ledgers from the oldest on, as long as ``done_with`` says so."""
-        ledgers, was_first = self._info.ledgers, self.first_offset
+        ledgers, was_first = self._info.ledgers, self.log_start_offset
         count = 0
         while count < len(ledgers) - 1 and self._may_go(ledgers[count]) and done_with(ledgers[count]):
             count += 1
         dropped = ledgers[:count]
         del ledgers[:count]
-        self.first_offset = max(first_offset, ledgers[0].first_offset) if dropped else first_offset
-        if not dropped and self.first_offset == was_first:
+        self.log_start_offset = max(first_offset, ledgers[0].first_offset) if dropped else first_offset
+        if not dropped and self.log_start_offset == was_first:
             return
         compacted = self._info.compacted
         gone = [summary.ledger_id for summary in dropped if not summary.compacted]
@@ -431,7 +431,7 @@ class FilesManagedLedger(CompactingLedger):
             self.save()
         except BaseException:
             ledgers[:0], self._info.compacted = dropped, compacted
-            self.first_offset = was_first
+            self.log_start_offset = was_first
             raise
         for ledger_id in gone:
             self._open_files.pop(ledger_id, None)
@@ -440,7 +440,7 @@ class FilesManagedLedger(CompactingLedger):
         self._tell()
 
     def _may_go(self, summary: LedgerSummary) -> bool:
-        return summary.sealed and summary.last_offset < self.visible_offset
+        return summary.sealed and summary.last_offset < self.high_watermark
 
     async def _remove(self, ledger_ids: list[int]) -> None:
         """Delete ledgers, after the owner's snapshot, which may lie beside them, was kept elsewhere."""
@@ -493,7 +493,7 @@ class FilesManagedLedger(CompactingLedger):
             and not self.watchers
             and self.on_visible is None
             and not self._compacting.locked()
-            and self.visible_offset == self.next_offset
+            and self.high_watermark == self.log_end_offset
         )
 
     def stop(self) -> None:

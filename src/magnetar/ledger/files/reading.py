@@ -37,9 +37,11 @@ class ReadableLedger(ManagedLedger):
     async def read(self, offset: int, *, max_bytes: int, up_to: int | None = None) -> list[StoredEntry]:
         if self._closed is not None:
             raise self._closed
-        up_to = self.visible_offset if up_to is None else min(up_to, self.visible_offset)
-        if not self.first_offset <= offset <= self.next_offset:
-            raise OffsetOutOfRange(f"offset {offset} is not in [{self.first_offset}, {self.next_offset}]")
+        up_to = self.high_watermark if up_to is None else min(up_to, self.high_watermark)
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"offset {offset} is not in [{self.log_start_offset}, {self.log_end_offset}]"
+            )
         if offset >= up_to:
             return []
         while offset < up_to and (summary := self._holding(offset)) is not None:
@@ -94,7 +96,7 @@ class ReadableLedger(ManagedLedger):
                 continue
             found = await self._from_time(ledger, timestamp_ms)
             if found is not None:
-                return found if found.last_offset < self.visible_offset else None
+                return found if found.last_offset < self.high_watermark else None
         return None
 
     async def _from_time(self, ledger: LedgerFile, timestamp_ms: int) -> StoredEntry | None:
@@ -102,7 +104,7 @@ class ReadableLedger(ManagedLedger):
         return await ledger.find(
             at,
             entry_id,
-            lambda e: e.last_offset >= self.first_offset and latest_timestamp(e.data) >= timestamp_ms,
+            lambda e: e.last_offset >= self.log_start_offset and latest_timestamp(e.data) >= timestamp_ms,
         )
 
     async def find_max_timestamp(self) -> StoredEntry | None:
@@ -116,14 +118,14 @@ class ReadableLedger(ManagedLedger):
         return None
 
     async def _latest_visible(self) -> int:
-        latest, offset = -1, self.first_offset
+        latest, offset = -1, self.log_start_offset
         while entries := await self.read(offset, max_bytes=1 << 20):
             latest = max(latest, *(latest_timestamp(entry.data) for entry in entries))
             offset = entries[-1].last_offset + 1
         return latest
 
     async def find_first(self, wanted: Callable[[StoredEntry], bool]) -> StoredEntry | None:
-        low, high, best = self.first_offset, self.visible_offset, None
+        low, high, best = self.log_start_offset, self.high_watermark, None
         while low < high:
             entries = await self.read((low + high) // 2, max_bytes=1)
             if not entries:
@@ -150,7 +152,9 @@ class ReadableLedger(ManagedLedger):
     def compacted(self) -> Compacted | None:
         return self._info.compacted
 
-    async def read_compacted(self, offset: int, *, max_bytes: int) -> list[StoredEntry]:
+    async def read_compacted(
+        self, offset: int, *, max_bytes: int, up_to: int | None = None
+    ) -> list[StoredEntry]:
         compacted = self._info.compacted
         if compacted is not None and offset <= compacted.horizon_offset:
             offset = max(offset, int(self._info.properties.get(TRIMMED, 0)))
@@ -158,7 +162,8 @@ class ReadableLedger(ManagedLedger):
             if found:
                 return found
             offset = compacted.horizon_offset + 1
-        return await self.read(min(max(offset, self.first_offset), self.next_offset), max_bytes=max_bytes)
+        offset = min(max(offset, self.log_start_offset), self.log_end_offset)
+        return await self.read(offset, max_bytes=max_bytes, up_to=up_to)
 
     async def _read_copies(
         self, offset: int, *, max_bytes: int, up_to: int | None = None

@@ -84,11 +84,15 @@ class ReadAhead:
             offset = await self._cursor.start_offset()
             self._due = self._first_due()
         if compacted:
-            offset = 0 if offset <= self._log.first_offset else offset  # copies may be older than the history
-            entries = await self._log.read_compacted(offset, max_bytes=READ_BYTES)
+            offset = (
+                0 if offset <= self._log.log_start_offset else offset
+            )  # copies may be older than the history
+            entries = await self._log.read_compacted(
+                offset, max_bytes=READ_BYTES, up_to=self._log.last_stable_offset
+            )
         else:
-            offset = max(offset, self._log.first_offset)
-            entries = await self._log.read(offset, max_bytes=READ_BYTES)
+            offset = max(offset, self._log.log_start_offset)
+            entries = await self._log.read(offset, max_bytes=READ_BYTES, up_to=self._log.last_stable_offset)
         found = await self._conversions.deliveries(entries)
         if generation != self.generation:
             return True

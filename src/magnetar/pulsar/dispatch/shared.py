@@ -171,7 +171,7 @@ class Shared(Subscription):
 
     async def _read_again(self, taken: dict[Place, Replay]) -> list[Delivery]:
         """Read entries from the first one on, as far as one reading goes. Those that retention took are done with."""
-        for place in [each for each, kept in taken.items() if kept.last_offset < self._log.first_offset]:
+        for place in [each for each, kept in taken.items() if kept.last_offset < self._log.log_start_offset]:
             del taken[place]
             self.acks.done(place)
         if not taken:

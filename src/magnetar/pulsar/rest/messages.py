@@ -85,7 +85,7 @@ async def backlog_size(ask: Ask) -> Reply:
 async def _entry(topic: PulsarTopic, ledger_id: int, entry_id: int) -> StoredEntry:
     with suppress(LedgerNotFound):
         found = await topic.log.entry(Position(ledger_id, entry_id))
-        if found.last_offset < topic.log.visible_offset:
+        if found.last_offset < topic.log.high_watermark:
             return found
     raise RestError(404, "Message not found: the ledger or the entry is not there")
 

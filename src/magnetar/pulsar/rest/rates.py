@@ -92,7 +92,7 @@ class Rates:
         """Give the rates of a partition, whichever protocol its messages came and went by."""
         each = list(topic.subscriptions.values())
         counters = (
-            topic.log.next_offset,
+            topic.log.log_end_offset,
             sum(ledger.size for ledger in topic.log.ledgers()),
             sum(one.delivered_messages for one in each),
             sum(one.delivered_bytes for one in each),

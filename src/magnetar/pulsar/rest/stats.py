@@ -63,7 +63,7 @@ def topic_stats(topic: PulsarTopic) -> dict[str, Any]:
     """Give what Pulsar's ``TopicStats`` has. Counters are since the topic was opened."""
     log, rate = topic.log, Rates.of(topic)
     subscriptions = {name: subscription_stats(each, topic) for name, each in topic.subscriptions.items()}
-    messages = log.next_offset - log.first_offset
+    messages = log.log_end_offset - log.log_start_offset
     return {
         "msgRateIn": rate.messages_in,
         "msgThroughputIn": rate.bytes_in,
@@ -153,8 +153,8 @@ async def topic_internals(topic: PulsarTopic) -> dict[str, Any]:
             "underReplicated": False,
         },
         "properties": {
-            "firstOffset": str(topic.log.first_offset),
-            "nextOffset": str(topic.log.visible_offset),
+            "firstOffset": str(topic.log.log_start_offset),
+            "nextOffset": str(topic.log.high_watermark),
         },
     }
 

@@ -171,7 +171,7 @@ async def nth_open(
 ) -> StoredEntry | None:
     """Give the nth entry that is not done with; if there are fewer the last one, or with ``exactly`` None."""
     subscription.flush_acks()
-    offset = max(await subscription.cursor.start_offset(), topic.log.first_offset)
+    offset = max(await subscription.cursor.start_offset(), topic.log.log_start_offset)
     last = None
     while number > 0:
         entries = await topic.log.read(offset, max_bytes=1 << 20)

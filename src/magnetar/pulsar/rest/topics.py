@@ -144,7 +144,7 @@ async def unload(ask: Ask) -> None:
 async def truncate(ask: Ask) -> None:
     """Let go of all messages of a topic, acknowledged or not."""
     for topic in await every(ask):
-        topic.log.trim(topic.log.visible_offset)
+        topic.log.trim(topic.log.high_watermark)
 
 
 async def permissions(ask: Ask) -> dict[str, list[str]]:
