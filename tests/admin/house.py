@@ -13,11 +13,11 @@ from magnetar.admin.live import LiveBroker
 from magnetar.broker.core import Broker
 from magnetar.broker.node_settings import NodeSettings
 from magnetar.broker.settings import Settings
-from magnetar.kafka.context import Services
 from magnetar.kafka.coordinators.classic import Caller
 from magnetar.kafka.coordinators.offsets import Commit, Committer
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.partitions.partition import Draft, Partition
+from magnetar.kafka.services import Services
 from magnetar.ledger.disk import File, JournalFile, RealDisk, RealFile, RealJournalFile
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.port import wall_clock_ms

@@ -15,6 +15,7 @@ from magnetar.admin.listeners import parse_web_listeners
 from magnetar.broker import web
 from magnetar.broker.core import Broker
 from magnetar.broker.settings import Settings
+from magnetar.broker.web_server import WebServer
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.listeners import parse_listeners
 from magnetar.ledger.memory import MemoryEngine
@@ -54,7 +55,7 @@ class House:
         self.settings = Settings().with_values({name.replace("_", "."): text for name, text in texts.items()})
         store = MemoryStore()
         self.broker = Broker(self.settings, store, MemoryEngine(store))
-        self.server = web.WebServer(app, self.broker)
+        self.server = WebServer(app, self.broker)
 
     def connect(self) -> tuple[Any, Transport]:
         return connect(self.server.connection())

@@ -102,7 +102,7 @@ class Broker:
 class StubRoute:
     """One API of the stub: a request is one letter, and bytes that fill it."""
 
-    first, last = 0, 9
+    versions = range(10)
 
     def __init__(self, api_key: int, handler: Callable[[bytes, Any], Coroutine[Any, Any, Any]]) -> None:
         self.api_key = api_key

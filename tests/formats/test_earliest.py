@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from magnetar.broker.topic_config import ENTRY_FORMATS
 from magnetar.records.batch import HEADER_BYTES as HEAD
 from magnetar.records.batch import (
     LOG_APPEND_TIME,
@@ -34,7 +35,7 @@ TIMES = {
 }
 
 
-@pytest.mark.parametrize("entry_format", ["kafka", "mixed_kafka", "pulsar"])
+@pytest.mark.parametrize("entry_format", ENTRY_FORMATS)
 @pytest.mark.parametrize("stamped", [False, True])
 async def test_readers_find_nothing_earlier(tmp_path: Path, entry_format: str, stamped: bool) -> None:
     async with House(tmp_path / "data") as house:

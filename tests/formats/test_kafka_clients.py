@@ -13,10 +13,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from magnetar.broker.topic_config import ENTRY_FORMATS
 from tests.end_to_end.clients import CONSUMERS, Seen, consume_confluent, produce_confluent
 from tests.process import BrokerProcess
 
-FORMATS = ("kafka", "mixed_kafka", "pulsar")
+FORMATS = ENTRY_FORMATS
 RECORDS = [
     Seen(b"key", b"value", (("h", b"1"), ("h", b"2"), ("binary", b"\x00\xff"))),
     Seen(None, b"no key"),

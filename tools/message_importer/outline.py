@@ -1,8 +1,9 @@
-"""Writes the outline that the codec's tests build their values from: every field's type and versions."""
+"""Writes the outline that the tests go by: every field's type and versions, and where topics are named."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from message_importer.schema import Field, MessageSchema, StructSchema, Versions, snake_case, walk
@@ -18,12 +19,21 @@ def _message(message: MessageSchema) -> dict[str, Any]:
     return {
         "name": message.name,
         "versions": _range(message.versions),
+        "topics": list(_topics(message.root, "")),
         "structs": {struct.name: _fields(struct) for struct in walk(message)},
     }
 
 
 def _fields(struct: StructSchema) -> dict[str, list[Any]]:
     return {f.name: [_kind(f), _range(f.versions), _range(f.nullable), f.tag] for f in struct.fields}
+
+
+def _topics(struct: StructSchema, way: str) -> Iterator[str]:
+    for f in struct.fields:
+        if f.entity == "topicName":
+            yield way + f.name
+        elif f.struct is not None:
+            yield from _topics(f.struct, f"{way}{f.name}.")
 
 
 def _kind(f: Field) -> str:

@@ -66,6 +66,7 @@ class Field:
     tag: int
     default: str  # as Python source
     ignorable: bool
+    entity: str = ""  # what it names: topicName, groupId, ...
     struct: StructSchema | None = None
 
     @property
@@ -155,6 +156,7 @@ class _Builder:
             tag=definition.get("tag", -1),
             default="",
             ignorable=definition.get("ignorable", False),
+            entity=definition.get("entityType", ""),
         )
         assert not made.tagged or made.tagged.covers(made.versions), "tagged in some versions only"
         if kind not in FIXED and kind not in VARIABLE:

@@ -20,7 +20,7 @@ from magnetar.broker.url_listeners import with_tls
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from magnetar.broker.web import WebServer
+    from magnetar.broker.web_server import WebServer
     from magnetar.pulsar.rest.ask import Address
 
 
@@ -62,7 +62,7 @@ class AdminHandler(ProtocolHandler):
 
     def new_connection(self, listener: Listener) -> asyncio.BaseProtocol:
         if self._web is None:
-            from magnetar.broker.web import WebServer
+            from magnetar.broker.web_server import WebServer
 
             is_ready = self._app is not None and self._app.done() and self._app.exception() is None
             app = self._app.result() if self._app is not None and is_ready else self._prepared()
@@ -73,7 +73,7 @@ class AdminHandler(ProtocolHandler):
         """Return the application, with all loaded that serving it needs."""
         import prometheus_client  # noqa: F401
 
-        import magnetar.broker.web_connection  # noqa: F401
+        import magnetar.broker.web_server  # noqa: F401
         from magnetar.pulsar.rest.app import make_app
         from magnetar.pulsar.services import Services
 

@@ -21,11 +21,11 @@ from magnetar.admin.reasons import Why
 from magnetar.admin.why_group import GroupFacts, Key, why_group
 from magnetar.admin.why_partition import PartitionFacts, Refusal, why_partition
 from magnetar.broker.errors import BrokerError, TopicNotFound
-from magnetar.kafka.context import Services
 from magnetar.kafka.coordinators.facts import Committed
 from magnetar.kafka.coordinators.refused import Refused
 from magnetar.kafka.coordinators.views import GroupView, MemberView
 from magnetar.kafka.partitions.partition import Partition
+from magnetar.kafka.services import Services
 from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced
 from magnetar.ledger.port import Position, StoredEntry, wall_clock_ms
 from magnetar.records.entry import index_of

@@ -44,7 +44,7 @@ class AdminServer:
         await asyncio.to_thread(import_module, "magnetar.admin.live")
         from magnetar.admin.live import LiveBroker
         from magnetar.admin.questions import answer
-        from magnetar.kafka.context import Services
+        from magnetar.kafka.services import Services
 
         broker = LiveBroker(self._broker.offers.get(Services))
         try:

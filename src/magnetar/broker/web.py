@@ -14,13 +14,12 @@ what it makes the broker keep is charged to its account, and it is let go when n
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Scope
 
     from magnetar.broker.core import Broker
     from magnetar.broker.memory import Account
@@ -33,8 +32,6 @@ BODY_S = 30.0
 LEAST_BYTES_PER_S = 4 << 10
 UNTAKEN_S = 60.0
 KEEP_ALIVE_S = 75
-_LOOK_S = 1.0
-_log = logging.getLogger("magnetar.web")
 
 
 class BodyTooLarge(Exception):
@@ -111,63 +108,3 @@ class Held:
     def close(self) -> None:
         self.account.close()
         self._room.set()
-
-
-class WebServer:
-    """Serves one application. Import it only where HTTP is to be served: what it needs takes a while to load."""
-
-    def __init__(self, app: ASGIApp, broker: Broker) -> None:
-        from starlette.requests import ClientDisconnect
-        from uvicorn import Config
-        from uvicorn.server import ServerState
-
-        from magnetar.broker.web_connection import WebConnection
-
-        async def while_connected(scope: Scope, receive: Receive, send: Send) -> None:
-            try:
-                await app(scope, receive, send)
-            except ClientDisconnect:
-                _log.warning(
-                    "%s %s: the client left before all of it had come", scope["method"], scope["path"]
-                )
-            finally:
-                scope["state"]["held"].let_go()
-
-        self._broker = broker
-        self._connection = WebConnection
-        self._state = ServerState()
-        self._config = Config(
-            while_connected,
-            lifespan="off",
-            ws="none",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            h11_max_incomplete_event_size=64 << 10,
-        )
-        self._config.load()
-        self._look: asyncio.TimerHandle | None = None
-        self._look_around()
-
-    def connection(self) -> asyncio.BaseProtocol:
-        """Give what talks to one client."""
-        return self._connection(self._broker, self._config, self._state)
-
-    def _look_around(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.look(loop.time())
-        self._look = loop.call_later(_LOOK_S, self._look_around)
-
-    def look(self, now_s: float) -> None:
-        """Let go of those whose time is up."""
-        for connection in list(self._state.connections):
-            connection.look(now_s)  # type: ignore[union-attr]
-
-    def close(self) -> None:
-        """Let every client go."""
-        if self._look is not None:
-            self._look.cancel()
-        for connection in list(self._state.connections):
-            connection.shutdown()

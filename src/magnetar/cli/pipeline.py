@@ -18,8 +18,8 @@ from magnetar.cli.output import give, pairs, table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from magnetar.pipeline.jobs.outcome import FlowEvent, RunReport
     from magnetar.pipeline.jobs.project import Created
-    from magnetar.pipeline.jobs.run import FlowEvent, RunReport
 
 # Spark and what builds on it are loaded when a command runs: no other command waits for them.
 

@@ -22,12 +22,14 @@ from magnetar.broker.collector import uncollected
 from magnetar.broker.listeners import Listener
 from magnetar.broker.memory import Account
 from magnetar.kafka.authorization import guarded
-from magnetar.kafka.context import RequestContext, Services, Software
+from magnetar.kafka.context import RequestContext, Software
 from magnetar.kafka.eager import Eager
-from magnetar.kafka.handlers import ROUTE_BY_KEY, Route
+from magnetar.kafka.handlers import ROUTE_BY_KEY
 from magnetar.kafka.handlers.api_versions import unsupported_version
 from magnetar.kafka.login import AuthenticationRequired, Login
 from magnetar.kafka.pace import MOST_SECONDS
+from magnetar.kafka.route import Route
+from magnetar.kafka.services import Services
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.tenancy import Home
 from magnetar.records.compression import Buffer
@@ -216,7 +218,7 @@ class Conversation:
         if login is not None:
             login.check(header.api_key)
         route = ROUTE_BY_KEY.get(header.api_key)
-        if route is None or not route.first <= header.api_version <= route.last:
+        if route is None or header.api_version not in route.versions:
             self._unsupported(header)
             return
         if self._answers and header.api_key != PRODUCE:
@@ -285,7 +287,7 @@ class Conversation:
     def _inward(self, route: Route, decode: Callable[[], Any]) -> Any:
         request = decode()
         if self._home is not None:
-            self._home.inward(route.handler, request)
+            self._home.inward(route.names, request)
         return request
 
     def _serve(
@@ -293,11 +295,11 @@ class Conversation:
     ) -> None:
         _, handler = route.load()
         if self._home is not None and not apart:
-            self._home.inward(route.handler, request)
+            self._home.inward(route.names, request)
         if self._access is not None:
-            handler = guarded(route.handler, handler, self._access)
+            handler = guarded(route, handler, self._access)
         if (home := self._home) is not None:
-            answer.translate = lambda response: home.outward(route.handler, response)
+            answer.translate = lambda response: home.outward(route.names, response)
         coroutine = handler(request, context)
         if route.api_key in (PRODUCE, FETCH) and not apart:
             answer.begun = Eager(coroutine, lambda response, error: self._answered(answer, response, error))

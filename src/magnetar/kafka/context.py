@@ -3,40 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from magnetar.broker.auth import Access, Right, may
-from magnetar.broker.core import Broker
 from magnetar.broker.listeners import Listener
 from magnetar.broker.memory import Account
 from magnetar.broker.names import TopicName
-from magnetar.kafka.fetch_sessions import FetchSessions
-from magnetar.kafka.pace import SharedTurn
-from magnetar.kafka.partitions.registry import Partitions
-from magnetar.kafka.producer_ids import ProducerIds
-from magnetar.kafka.wakeups import Wakeups
-
-if TYPE_CHECKING:
-    from magnetar.kafka.coordinators.groups import GroupCoordinator
-    from magnetar.kafka.login import Login
-    from magnetar.kafka.tenancy import Tenancy
-
-
-@dataclass(slots=True)
-class Services:
-    """What one broker offers to Kafka's clients."""
-
-    broker: Broker
-    partitions: Partitions
-    groups: GroupCoordinator
-    fetch_sessions: FetchSessions
-    producer_ids: ProducerIds
-    wakeups: Wakeups
-    turn: SharedTurn = field(default_factory=SharedTurn)
-    home: str = ""
-    """The namespace of short topic names and of groups, where it is not the broker's."""
-    tenancy: Tenancy | None = None
-    """Where clients' names decide about that."""
+from magnetar.kafka.login import Login
+from magnetar.kafka.services import Services
 
 
 @dataclass(slots=True)

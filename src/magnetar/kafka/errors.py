@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
-from magnetar.kafka.handlers.asked import TopicDenied, UnknownTopicId
-from magnetar.kafka.handlers.broker_errors import BROKER_CODES
+from magnetar.broker import errors as broker
+from magnetar.kafka.configs.changes import InvalidChange
 from magnetar.kafka.partitions.partition import BatchTooLarge, InvalidTimestamp
 from magnetar.kafka.partitions.producers import OutOfOrderSequence, ProducerFenced
 from magnetar.ledger import errors as ledger
+from magnetar.metadata import MetadataError
 from magnetar.records import errors as records
 from magnetar.wire.kafka.errors import ErrorCode
 
-CODES: dict[type[BaseException], ErrorCode] = BROKER_CODES | {
+REFUSALS = (broker.BrokerError, MetadataError, ledger.LedgerError)
+"""What a handler turns into an error of the one topic or resource that it concerns."""
+
+
+class TopicDenied(broker.BrokerError):
+    """The client was not granted what it wants of a topic."""
+
+
+class UnknownTopicId(broker.TopicNotFound):
+    """No topic has this id (any more)."""
+
+
+CODES: dict[type[BaseException], ErrorCode] = {
+    TopicDenied: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
+    broker.InvalidTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    broker.TopicNotFound: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    broker.TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
+    broker.TooManyTopics: ErrorCode.POLICY_VIOLATION,
+    broker.NamespaceNotFound: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    broker.InvalidPartitions: ErrorCode.INVALID_PARTITIONS,
+    broker.InvalidConfig: ErrorCode.INVALID_CONFIG,
+    broker.NotDynamic: ErrorCode.INVALID_REQUEST,
+    InvalidChange: ErrorCode.INVALID_REQUEST,
+    MetadataError: ErrorCode.KAFKA_STORAGE_ERROR,
     records.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
     records.InvalidRecord: ErrorCode.INVALID_RECORD,
     records.UnsupportedCompression: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     records.EntryCorrupt: ErrorCode.KAFKA_STORAGE_ERROR,
-    UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
-    TopicDenied: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
     OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -30,7 +53,7 @@ CODES: dict[type[BaseException], ErrorCode] = BROKER_CODES | {
 
 
 def code_for(error: BaseException) -> ErrorCode:
-    """Give the code of the nearest listed ancestor; a surprise stays a surprise (-1)."""
+    """Return the code of the nearest listed ancestor; a surprise stays a surprise (-1)."""
     return next(
         (CODES[kind] for kind in type(error).__mro__ if kind in CODES), ErrorCode.UNKNOWN_SERVER_ERROR
     )

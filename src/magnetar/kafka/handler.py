@@ -16,7 +16,6 @@ from magnetar.broker.listeners import Listener
 from magnetar.broker.setting import HandlerSettings
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
-from magnetar.kafka.context import Services
 from magnetar.kafka.coordinators.groups import GroupCoordinator
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.fetch_sessions import ROW_BYTES, FetchSessions
@@ -28,6 +27,7 @@ from magnetar.kafka.partitions.cleaner import Cleaner
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
 from magnetar.kafka.server import KafkaServer
+from magnetar.kafka.services import Services
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.tenancy import Tenancy
 from magnetar.kafka.wakeups import Wakeups
@@ -49,6 +49,7 @@ class KafkaProtocolHandler(ProtocolHandler):
         self._clock = clock
         self._settings: Settings
         self._server: KafkaServer
+        self._tenancy: Tenancy | None
         self.services: Services
 
     def initialize(self, settings: Settings) -> None:
@@ -85,8 +86,10 @@ class KafkaProtocolHandler(ProtocolHandler):
             wakeups=Wakeups(),
         )
 
+        tenancy: Tenancy | None = None
         if self._settings.names.kafka_enable_multi_tenant_metadata:
-            self.services.tenancy = tenancy = Tenancy(
+            self.services.by_tenant = True
+            tenancy = Tenancy(
                 self.services,
                 lambda name: GroupCoordinator(
                     LedgerOffsetsLog(broker, partitions, name),
@@ -94,8 +97,8 @@ class KafkaProtocolHandler(ProtocolHandler):
                     background=broker.background,
                 ),
             )
-        else:
-            tenancy = None
+
+        self._tenancy = tenancy
 
         async def forget(topic: Topic) -> None:
             await groups.on_topic_deleted(topic.kafka_name)
@@ -107,7 +110,7 @@ class KafkaProtocolHandler(ProtocolHandler):
         groups.on_committed = broker.progress.committed
         groups.on_joining = broker.progress.joining_group
         broker.offers.add(self.services)
-        self._server = KafkaServer(self.services, self._settings)
+        self._server = KafkaServer(self.services, self._settings, tenancy)
         partitions.start()
         self._cleaner = Cleaner(broker, partitions, self._clock)
         self._cleaner.start()
@@ -125,7 +128,7 @@ class KafkaProtocolHandler(ProtocolHandler):
         self._server.close()
 
     async def close(self) -> None:
-        tenancy = self.services.tenancy
+        tenancy = self._tenancy
         await end_all(
             "the Kafka handler",
             [

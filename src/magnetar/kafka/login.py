@@ -14,7 +14,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from magnetar.broker.auth import Access, AuthenticationFailed, Principal, Right, Tenant, may
 from magnetar.broker.auth.authentication import BASIC, TOKEN
@@ -22,9 +22,7 @@ from magnetar.broker.core import Broker
 from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.listeners import Listener
 from magnetar.kafka.settings import KafkaSettings
-
-if TYPE_CHECKING:
-    from magnetar.kafka.tenancy import Home, Tenancy
+from magnetar.kafka.tenancy import Home, Tenancy
 
 SERVED_MECHANISMS = ("PLAIN",)
 _FORMS = {TOKEN: "token:<JSON Web Token>", BASIC: "basic:<user>:<password>"}

@@ -15,11 +15,12 @@ from magnetar.broker.memory import LEAST_BYTES, Account
 from magnetar.broker.settings import Settings
 from magnetar.broker.writing import write_parts
 from magnetar.kafka.connection import Conversation
-from magnetar.kafka.context import Services
 from magnetar.kafka.login import login_for
 from magnetar.kafka.pace import Turns, paced
 from magnetar.kafka.reading import Reading, State
+from magnetar.kafka.services import Services
 from magnetar.kafka.settings import KafkaSettings
+from magnetar.kafka.tenancy import Tenancy
 from magnetar.records.compression import Buffer
 from magnetar.wire.kafka.frames import FrameReader, scratch_buffer
 
@@ -34,8 +35,9 @@ _log = logging.getLogger("magnetar.kafka")
 class KafkaServer:
     """All connections of one broker, and what bounds them together."""
 
-    def __init__(self, services: Services, settings: Settings) -> None:
+    def __init__(self, services: Services, settings: Settings, tenancy: Tenancy | None = None) -> None:
         self.services = services
+        self.tenancy = tenancy
         self.settings = settings
         self.memory = services.broker.memory
         self.connections: set[KafkaConnection] = set()
@@ -124,7 +126,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         tls = transport.get_extra_info("ssl_object")
         certificate = tls.getpeercert() if tls else None
         services = server.services
-        login = login_for(services.broker, self._listener, certificate, services.tenancy)
+        login = login_for(services.broker, self._listener, certificate, server.tenancy)
         is_known = login is None or login.is_done
         if not is_known:
             self._frames.allow(settings.of(KafkaSettings).sasl_server_max_receive_size)

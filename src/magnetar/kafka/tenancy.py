@@ -7,88 +7,18 @@ this: names are made long in requests and short again in answers, and each tenan
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.names import CONSUMER_OFFSETS, INTERNAL_TOPICS, Naming, TopicName
 from magnetar.kafka.configs.entries import Resource
-from magnetar.kafka.context import Services
 from magnetar.kafka.coordinators.groups import GroupCoordinator
+from magnetar.kafka.route import Names
+from magnetar.kafka.services import Services
 
 _MOST_SPELLED = 10_000
-
-REQUESTS: dict[str, tuple[str, ...]] = {
-    "produce": ("topic_data.name",),
-    "fetch": ("topics.topic", "forgotten_topics_data.topic"),
-    "list_offsets": ("topics.name",),
-    "metadata": ("topics.name",),
-    "offset_commit": ("topics.name",),
-    "offset_fetch": ("topics.name", "groups.topics.name"),
-    "create_topics": ("topics.name",),
-    "delete_topics": ("topics.name", "topic_names"),
-    "delete_records": ("topics.name",),
-    "offset_for_leader_epoch": ("topics.topic",),
-    "describe_producers": ("topics.name",),
-    "describe_configs": ("resources.resource_name",),
-    "alter_configs": ("resources.resource_name",),
-    "incremental_alter_configs": ("resources.resource_name",),
-    "describe_log_dirs": ("topics.topic",),
-    "create_partitions": ("topics.name",),
-    "offset_delete": ("topics.name",),
-    "describe_topic_partitions": ("topics.name", "cursor.topic_name"),
-    "elect_leaders": ("topic_partitions.topic",),
-    "alter_partition_reassignments": ("topics.name",),
-    "list_partition_reassignments": ("topics.name",),
-}
-"""Where requests name topics, by handler: fields on the way, those that are lists meaning each of their rows."""
-
-RESPONSES: dict[str, tuple[str, ...]] = {
-    "produce": ("responses.name",),
-    "fetch": ("responses.topic",),
-    "list_offsets": ("topics.name",),
-    "metadata": ("topics.name",),
-    "offset_commit": ("topics.name",),
-    "offset_fetch": ("topics.name", "groups.topics.name"),
-    "create_topics": ("topics.name",),
-    "delete_topics": ("responses.name",),
-    "delete_records": ("topics.name",),
-    "offset_for_leader_epoch": ("topics.topic",),
-    "describe_producers": ("topics.name",),
-    "describe_configs": ("results.resource_name",),
-    "alter_configs": ("responses.resource_name",),
-    "incremental_alter_configs": ("responses.resource_name",),
-    "describe_log_dirs": ("results.topics.name",),
-    "create_partitions": ("results.name",),
-    "offset_delete": ("topics.name",),
-    "describe_topic_partitions": ("topics.name", "next_cursor.topic_name"),
-    "list_config_resources": ("config_resources.resource_name",),
-    "elect_leaders": ("replica_election_results.topic",),
-    "alter_partition_reassignments": ("responses.name",),
-    "list_partition_reassignments": ("topics.name",),
-}
-"""The same in answers."""
-
-NAMELESS = (
-    "api_versions",
-    "sasl_handshake",
-    "sasl_authenticate",
-    "find_coordinator",
-    "join_group",
-    "heartbeat",
-    "leave_group",
-    "sync_group",
-    "describe_groups",
-    "list_groups",
-    "delete_groups",
-    "init_producer_id",
-    "describe_cluster",
-    "describe_acls",
-    "create_acls",
-    "delete_acls",
-)
-"""Handlers whose messages name no topic, or which do not look at it."""
 
 
 class Home:
@@ -98,22 +28,23 @@ class Home:
         """``renames`` is off where short names mean what they mean without tenants."""
         self.services = services
         """The tenant's."""
-        self._requests = REQUESTS if renames else {}
-        self._responses = RESPONSES if renames else {}
+        self._renames = renames
         self._prefix = f"{tenant}/{namespace}/"
         self._metadata = f"{tenant}/{services.broker.naming.metadata_namespace}/"
         self._spelled: set[str] = set()
         """Names of home that the client itself writes in full: they are given back so."""
 
-    def inward(self, handler: str, request: Any) -> None:
+    def inward(self, names: Names, request: Any) -> None:
         """Make the topic names of a request long."""
-        for path in self._requests.get(handler, ()):
-            _rewrite(request, path.split("."), self._long)
+        if self._renames:
+            for path in names.asked:
+                _rewrite(request, path, self._long)
 
-    def outward(self, handler: str, response: Any) -> None:
+    def outward(self, names: Names, response: Any) -> None:
         """Make the topic names of an answer as the client knows them."""
-        for path in self._responses.get(handler, ()):
-            _rewrite(response, path.split("."), self._short)
+        if self._renames:
+            for path in names.answered:
+                _rewrite(response, path, self._short)
 
     def _long(self, name: str) -> str:
         if "/" in name:
@@ -176,7 +107,7 @@ class Tenancy:
             await services.groups.close()
 
 
-def _rewrite(node: Any, path: list[str], change: Callable[[str], str]) -> None:
+def _rewrite(node: Any, path: Sequence[str], change: Callable[[str], str]) -> None:
     field, *rest = path
     value = getattr(node, field)
     if value is None:

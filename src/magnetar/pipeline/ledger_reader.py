@@ -7,9 +7,10 @@ from pathlib import Path
 
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.pipeline.catalog import Catalog, PartitionLog
+from magnetar.pipeline.ledger_part import ChunkedLog
 from magnetar.pipeline.options import SourceOptions, TopicPartition
 from magnetar.pipeline.port import Ask, Reader, Slice, SliceSize, TopicInfo, Visible
-from magnetar.pipeline.slices import EARLIER_LEDGERS, ChunkedLog, LedgerSlice
+from magnetar.pipeline.slices import EARLIER_LEDGERS, LedgerSlice
 from magnetar.pipeline.watermarks import ask_broker, broker_address
 
 

@@ -10,10 +10,10 @@ from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
 from magnetar.pipeline.chunked import ChunkedMessages
 from magnetar.pipeline.formats import EntryUnreadable, in_kafka_format
 from magnetar.pipeline.frames import ENTRY_ID, FRAME_AT, LAST_OFFSET, WORDS
+from magnetar.pipeline.ledger_part import LedgerPart
 from magnetar.pipeline.mapped import MappedLedger
 from magnetar.pipeline.options import HEADERS
 from magnetar.pipeline.port import Ask
-from magnetar.pipeline.slices import LedgerSlice
 from magnetar.pipeline.transactions import Transactions, without_aborted
 from magnetar.records import kernel
 from magnetar.records.arrow import BatchUnreadable, Table, arrow_batches, damage_row
@@ -29,7 +29,7 @@ ARROW_BYTES = 4 << 20
 class SliceReader:
     """Walks one slice; knows up to which offset it has come."""
 
-    def __init__(self, piece: LedgerSlice, ask: Ask) -> None:
+    def __init__(self, piece: LedgerPart, ask: Ask) -> None:
         self._piece = piece
         self._ask = ask
         self._next = piece.low

@@ -9,9 +9,10 @@ import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from magnetar.pipeline.compiler_pages import let_go_of_compiler
+from magnetar.pipeline.ledger_part import LedgerPart
 from magnetar.pipeline.port import Ask, Slice
 
 if TYPE_CHECKING:
@@ -21,32 +22,9 @@ EARLIER_LEDGERS = 64
 """So many ledgers before a slice are looked into for the first pieces of its large messages."""
 
 
-class ChunkedLog(NamedTuple):
-    """What a slice has to know of its log to put large messages together (`magnetar.pipeline.chunked`).
-
-    The bound of a message, the first offset that is there, and the ledgers before.
-    """
-
-    most_bytes: int
-    first_offset: int
-    earlier: tuple[int, ...] = ()
-
-
-NEVER = ChunkedLog(0, 0)
-
-
 @dataclass(frozen=True)
-class LedgerSlice(Slice):
-    """The records of ``[low, high)`` in bytes ``[start, end)`` of one ledger, which begin with entry ``entry_id``."""
-
-    root: str
-    ledger_id: int
-    start: int
-    end: int
-    entry_id: int
-    later: tuple[int, ...] = ()
-    """The ledgers behind this one, in which transactions of this slice may end; only for read_committed."""
-    chunked: ChunkedLog = NEVER
+class LedgerSlice(LedgerPart):
+    """A part of a ledger that Spark hands to a task."""
 
     def read(self, ask: Ask) -> Iterator[pa.RecordBatch]:
         from magnetar.pipeline.slice_reader import SliceReader

@@ -26,7 +26,7 @@ from magnetar.records.batch import HEADER_BYTES as BATCH_HEADER_BYTES
 from magnetar.records.errors import RecordsError
 
 if TYPE_CHECKING:
-    from magnetar.pipeline.slices import LedgerSlice
+    from magnetar.pipeline.ledger_part import LedgerPart
 
 _ABORT, _COMMIT = 0, 1
 _KEY = struct.Struct(">hh")
@@ -35,7 +35,7 @@ _KEY = struct.Struct(">hh")
 class Transactions:
     """Tells of each batch of a slice whether it was aborted; reads on behind the slice as far as that takes."""
 
-    def __init__(self, root: Path, piece: LedgerSlice) -> None:
+    def __init__(self, root: Path, piece: LedgerPart) -> None:
         self._root = root
         self._name = f"{piece.topic}-{piece.partition}"
         self._ledgers = [piece.ledger_id, *piece.later]

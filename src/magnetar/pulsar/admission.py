@@ -5,7 +5,6 @@ from __future__ import annotations
 from magnetar.broker.auth.authorization import Right
 from magnetar.broker.names import TopicName
 from magnetar.broker.policies import NamespacePolicies
-from magnetar.pulsar.connection import AnyTopic
 from magnetar.pulsar.deduplication import CURSOR as DEDUPLICATION_CURSOR
 from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.errors import (
@@ -21,7 +20,7 @@ from magnetar.pulsar.schemas import NO_SCHEMA
 from magnetar.pulsar.services import Services
 from magnetar.pulsar.settings import PulsarSettings
 from magnetar.pulsar.topic import PulsarTopic
-from magnetar.pulsar.topics import PulsarTopics
+from magnetar.pulsar.topics import AnyTopic, PulsarTopics
 from magnetar.wire.pulsar.pulsar_pb2 import Schema, ServerError
 
 _REPLICATORS = "pulsar.repl."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -20,10 +20,10 @@ from magnetar.pulsar.dispatch.base import AnySubscription
 from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.errors import BadCommand, PulsarError, code_for
 from magnetar.pulsar.ids import Ids
-from magnetar.pulsar.non_persistent import NonPersistentTopic
 from magnetar.pulsar.producers import Producer
+from magnetar.pulsar.route import Route
 from magnetar.pulsar.services import Services
-from magnetar.pulsar.topic import PulsarTopic
+from magnetar.pulsar.topics import AnyTopic
 from magnetar.pulsar.watches import Watch
 from magnetar.records.compression import Buffer
 from magnetar.wire.pulsar import encode
@@ -35,9 +35,6 @@ NO_REQUEST = (1 << 64) - 1
 ANSWERS_AT_ONCE_BYTES = 256 << 10
 """That are worked on before it is seen whether the client takes them."""
 _log = logging.getLogger("magnetar.pulsar")
-
-
-AnyTopic = PulsarTopic | NonPersistentTopic
 
 
 class Producing:
@@ -77,6 +74,7 @@ class Connection:
     def __init__(
         self,
         services: Services,
+        routes: Mapping[BaseCommand.Type, Route],
         listener: Listener,
         address: str,
         write: Callable[[Sequence[Buffer]], None],
@@ -85,6 +83,7 @@ class Connection:
         went_on: Callable[[], None] = lambda: None,
     ) -> None:
         self.services = services
+        self._routes = routes
         self.listener = listener
         self.address = address
         self.certificate = certificate
@@ -127,13 +126,11 @@ class Connection:
 
     def receive(self, frame: memoryview) -> None:
         """Take up one command. What breaks the protocol's rules ends the connection, with one line in the log."""
-        from magnetar.pulsar.handlers import ROUTES
-
         if self._ended:
             return
         try:
             command, entry, _ = read_frame(frame)
-            route = ROUTES.get(command.type)
+            route = self._routes.get(command.type)
             if route is None:
                 raise BadCommand(f"{BaseCommand.Type.Name(command.type)} is no command for a broker")
             if not self.is_connected and command.type != BaseCommand.CONNECT:
@@ -185,12 +182,10 @@ class Connection:
 
     def _refuse(self, command: BaseCommand, error: Exception) -> None:
         """Answer a command that failed in the form that its answers have."""
-        from magnetar.pulsar.handlers import ROUTES
-
         code = code_for(error)
         if code == ServerError.UnknownError and not isinstance(error, PulsarError):
             _log.error("%s of %s failed", BaseCommand.Type.Name(command.type), self.address, exc_info=error)
-        route = ROUTES[command.type]
+        route = self._routes[command.type]
         answer = route.refusal(getattr(command, route.field), code, str(error))
         if answer is not None:
             self.answer(answer)

@@ -12,6 +12,7 @@ from magnetar.broker.memory import LEAST_BYTES, Account
 from magnetar.broker.settings import Settings
 from magnetar.broker.writing import write_parts
 from magnetar.pulsar.connection import Connection
+from magnetar.pulsar.handlers import ROUTES
 from magnetar.pulsar.handlers.connect import check_expiry
 from magnetar.pulsar.services import Services
 from magnetar.pulsar.settings import PulsarSettings
@@ -101,6 +102,7 @@ class PulsarSocket(asyncio.BufferedProtocol):
         ssl_object = transport.get_extra_info("ssl_object")
         self.connection = Connection(
             self._server.services,
+            ROUTES,
             self._listener,
             address,
             self._write,

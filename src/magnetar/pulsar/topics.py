@@ -33,6 +33,8 @@ _UNUSED_S = 60.0
 """How long a topic that nobody uses stays open; who has just looked it up may be about to use it."""
 _log = logging.getLogger("magnetar.pulsar")
 
+AnyTopic = PulsarTopic | NonPersistentTopic
+
 
 class PulsarTopics:
     """The partitions that are open, by topic and index."""

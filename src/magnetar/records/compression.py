@@ -9,14 +9,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import cramjam
 
 from magnetar.records.errors import CorruptBatch, TooMuchInside, UnsupportedCompression
 
 if TYPE_CHECKING:
-    from magnetar.records.arrow import Bytes
+    import numpy as np
+
+    Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 

@@ -18,7 +18,7 @@ from magnetar.schema_registry.settings import SchemaRegistrySettings
 from magnetar.schema_registry.workshop import Workshop
 
 if TYPE_CHECKING:
-    from magnetar.broker.web import WebServer
+    from magnetar.broker.web_server import WebServer
 
 
 class SchemaRegistryHandler(ProtocolHandler):
@@ -55,7 +55,7 @@ class SchemaRegistryHandler(ProtocolHandler):
     def new_connection(self, listener: Listener) -> asyncio.BaseProtocol:
         if self._web is None:
             _load()
-            from magnetar.broker.web import WebServer
+            from magnetar.broker.web_server import WebServer
             from magnetar.schema_registry.app import App
 
             self._web = WebServer(App(self._broker, self._registries, self._workshop), self._broker)
@@ -71,5 +71,5 @@ class SchemaRegistryHandler(ProtocolHandler):
 
 
 def _load() -> None:
-    import magnetar.broker.web_connection
+    import magnetar.broker.web_server
     import magnetar.schema_registry.app  # noqa: F401

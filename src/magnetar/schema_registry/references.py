@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from magnetar.schema_registry.errors import InvalidSchema, RegistryError
-from magnetar.schema_registry.schema import Reference, Schema
-
-if TYPE_CHECKING:
-    from magnetar.schema_registry.registry import Registry
+from magnetar.schema_registry.schema import Reference, Schema, Version
 
 MOST_REFERENCES = 1_000
 MOST_REFERRED_BYTES = 4 << 20
+
+
+class Schemas(Protocol):
+    """Where references lead: a registry."""
+
+    def version(self, name: str, number: int, *, deleted: bool = False) -> Version: ...
+
+    def schema(self, schema_id: int) -> Schema: ...
 
 
 class Referred(NamedTuple):
@@ -22,7 +27,7 @@ class Referred(NamedTuple):
     schema: Schema
 
 
-def walk(registry: Registry, references: Iterable[Reference]) -> list[Referred]:
+def walk(registry: Schemas, references: Iterable[Reference]) -> list[Referred]:
     """Give all that references lead to, those first that others refer to; raise `InvalidSchema`."""
     found: list[Referred] = []
     entered: set[tuple[str, int]] = set()
@@ -68,7 +73,7 @@ def none_found(reference: Reference, why: object) -> InvalidSchema:
     )
 
 
-def _schema(registry: Registry, reference: Reference) -> Schema:
+def _schema(registry: Schemas, reference: Reference) -> Schema:
     try:
         version = registry.version(reference.subject, reference.version, deleted=True)
         return registry.schema(version.schema_id)

@@ -234,7 +234,7 @@ class House:
             if "red/" in topic.name
             for name, each in topic.subscriptions.items()
         )
-        tenancy = self.kafka.services.tenancy
+        tenancy = self.kafka._tenancy
         services = [self.kafka.services] if tenancy is None else list(tenancy._by_tenant.values())
         groups = tuple(
             (group.group_id, group.state)

@@ -20,6 +20,7 @@ from magnetar.wire.kafka.messages import response_class
 from magnetar.wire.kafka.primitives import ZERO_UUID
 from tests.security.matrix.asking import Ask, Outcome
 from tests.security.matrix.house import Asker, Client, House
+from tests.wire.values import OUTLINE
 
 RUBY, RUBIES = TopicName("red", "default", "ruby"), "rubies"
 _REFUSALS = {
@@ -39,8 +40,10 @@ def asked(route: Route) -> Iterator[tuple[str, Ask]]:
     """Give all ways to ask for one API, each with a word for it."""
     cls, _ = route.load()
     types = SimpleNamespace(**vars(import_module(cls.__module__)))
-    make = _MAKERS[route.handler]
-    for way in _WAYS.get(route.handler, ("",)):
+    make = _MAKERS.get(route.handler) or partial(_by_definition, route)
+    for way in _WAYS.get(
+        route.handler, ("",) if route.handler in _MAKERS or not route.names.asked else _BY_NAME
+    ):
         version = _VERSIONS.get((route.handler, way), route.last)
         yield way, partial(_ask, route, types, make, way, version)
 
@@ -325,6 +328,22 @@ def _init_producer_id(t: Any, way: str, *_: Any) -> Message:
 
 def _simple(request: str, t: Any, *_: Any, **given: Any) -> Message:
     return getattr(t, request)(**given)  # type: ignore[no-any-return]
+
+
+def _by_definition(route: Route, t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    """Make a request of an API that nobody has thought about yet: all defaults, and a topic wherever it names one."""
+    structs = OUTLINE[f"{route.handler}_request"]["structs"]
+
+    def made(kind: str, paths: list[tuple[str, ...]]) -> Any:
+        given: dict[str, Any] = {}
+        for field in {path[0] for path in paths}:
+            rest = [path[1:] for path in paths if path[0] == field and len(path) > 1]
+            declared = structs[kind][field][0]
+            value = made(declared.removeprefix("[]"), rest) if rest else name
+            given[field] = [value] if declared.startswith("[]") else value
+        return getattr(t, kind)(**given)
+
+    return made(f"{route.name}Request", list(route.names.asked))  # type: ignore[no-any-return]
 
 
 _MAKERS: dict[str, Any] = {

@@ -15,11 +15,13 @@ A topic whose name cannot be, or whose id nobody has, is nobody's: the handler s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.auth import Access, Group, Right, Subscribed
 from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.names import TopicName
+from magnetar.kafka.route import Handler
 from magnetar.wire.kafka.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ class Checks:
         kafka = self._context.kafka
         naming = kafka.broker.naming
         home = kafka.home or f"{naming.tenant}/{naming.namespace}"
-        tenant = None if kafka.tenancy is None else home.partition("/")[0]
+        tenant = home.partition("/")[0] if kafka.by_tenant else None
         return self._access.may(Right.use, Group(group, home, tenant))
 
     def produces_somewhere(self) -> bool:
@@ -83,3 +85,7 @@ class Checks:
     def operates(self) -> bool:
         """Everything on the cluster."""
         return self._access.may(Right.operate)
+
+
+GuardFunction = Callable[[Any, Any, Checks, Handler], Coroutine[Any, Any, Any]]
+"""``await guard(request, context, checks, handler)`` is the response."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from magnetar.kafka.authorization import operations
-from magnetar.kafka.authorization.checks import Checks
+from magnetar.kafka.authorization.checks import Checks, GuardFunction
 from magnetar.kafka.authorization.groups import DENIED as GROUP_DENIED
 from magnetar.kafka.authorization.topics import DENIED as TOPIC_DENIED
 from magnetar.kafka.authorization.topics import split
@@ -31,8 +31,8 @@ from magnetar.wire.kafka.messages.list_partition_reassignments_response import (
 )
 
 if TYPE_CHECKING:
-    from magnetar.kafka.authorization import Guard, Handler
     from magnetar.kafka.context import RequestContext
+    from magnetar.kafka.route import Handler
 
 DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 _MESSAGES = {
@@ -50,7 +50,7 @@ async def init_producer_id(request: Any, context: RequestContext, checks: Checks
     return InitProducerIdResponse(error_code=code, producer_epoch=-1)
 
 
-def _for_operators(refused: Callable[[Any, RequestContext], Any]) -> Guard:
+def _for_operators(refused: Callable[[Any, RequestContext], Any]) -> GuardFunction:
     """Give the guard of what operators alone may ask; ``refused`` makes everybody else's answer."""
 
     async def guard(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:

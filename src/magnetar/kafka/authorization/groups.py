@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from magnetar.kafka.authorization.checks import Checks
+from magnetar.kafka.authorization.checks import Checks, GuardFunction
 from magnetar.kafka.authorization.topics import DENIED as TOPIC_DENIED
 from magnetar.kafka.authorization.topics import refused, split
 from magnetar.kafka.pace import paced
@@ -33,8 +33,8 @@ from magnetar.wire.kafka.messages.sync_group_response import SyncGroupResponse
 from magnetar.wire.kafka.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
-    from magnetar.kafka.authorization import Guard, Handler
     from magnetar.kafka.context import RequestContext
+    from magnetar.kafka.route import Handler
 
 DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 MESSAGE = "Group authorization failed."
@@ -78,7 +78,7 @@ async def join_group(request: Any, context: RequestContext, checks: Checks, answ
     return refused
 
 
-def _member(response: Callable[..., Any]) -> Guard:
+def _member(response: Callable[..., Any]) -> GuardFunction:
     """Make the guard of a member's request: READ on its group, or an answer with nothing but the error."""
 
     async def guard(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:

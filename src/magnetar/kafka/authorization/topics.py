@@ -40,8 +40,8 @@ from magnetar.wire.kafka.messages.produce_response import (
 from magnetar.wire.kafka.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
-    from magnetar.kafka.authorization import Handler
     from magnetar.kafka.context import RequestContext
+    from magnetar.kafka.route import Handler
 
 T = TypeVar("T")
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED

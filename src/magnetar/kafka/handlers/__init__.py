@@ -1,85 +1,133 @@
-"""The table of contents: every API that is served, in which versions, and where.
+"""The table of contents: every API that is served, in which versions, for whom, and where its messages name topics.
 
-A route's module is named, not imported: each is loaded when a client first asks for it, so that starting a broker
-does not wait for code that most clients never use.
+``docs/how-to-add-an-api.md`` tells how a line comes here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
-from typing import Any
-
-from magnetar.wire.kafka.messages import API_KEYS, request_class
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """One API: its key, its versions, and the function ``handler`` in the module of the same name."""
-
-    api_key: int
-    first: int
-    last: int
-    handler: str
-    asks: bool = False
-    """Whether it merely asks, so that nothing is lost if it is given up once nobody listens to the answer."""
-
-    @property
-    def name(self) -> str:
-        """Kafka's name of the API."""
-        return API_KEYS[self.api_key][0]
-
-    def load(self) -> tuple[Any, Callable[[Any, Any], Coroutine[Any, Any, Any]]]:
-        """Give the request's class and the handler."""
-        return _load(self.api_key, self.handler)
-
-
-@cache
-def _load(api_key: int, handler: str) -> tuple[Any, Callable[[Any, Any], Coroutine[Any, Any, Any]]]:
-    module = import_module(f"magnetar.kafka.handlers.{handler}")
-    return request_class(api_key), getattr(module, handler)
-
+from magnetar.kafka.route import NO_TOPICS, Guard, Route, names, versions
+from magnetar.wire.kafka.messages import ApiKey
 
 ROUTES = (
-    Route(0, 3, 13, "produce"),
-    Route(1, 4, 18, "fetch", asks=True),
-    Route(2, 1, 11, "list_offsets", asks=True),
-    Route(3, 0, 13, "metadata", asks=True),
-    Route(8, 2, 10, "offset_commit"),
-    Route(9, 1, 10, "offset_fetch", asks=True),
-    Route(10, 0, 6, "find_coordinator", asks=True),
-    Route(11, 0, 9, "join_group"),
-    Route(12, 0, 4, "heartbeat"),
-    Route(13, 0, 5, "leave_group"),
-    Route(14, 0, 5, "sync_group"),
-    Route(15, 0, 6, "describe_groups", asks=True),
-    Route(16, 0, 5, "list_groups", asks=True),
-    Route(17, 0, 1, "sasl_handshake"),
-    Route(18, 0, 5, "api_versions", asks=True),
-    Route(19, 2, 7, "create_topics"),
-    Route(20, 1, 6, "delete_topics"),
-    Route(21, 0, 2, "delete_records"),
-    Route(22, 0, 5, "init_producer_id"),
-    Route(23, 2, 4, "offset_for_leader_epoch", asks=True),
-    Route(29, 1, 3, "describe_acls", asks=True),
-    Route(30, 1, 3, "create_acls"),
-    Route(31, 1, 3, "delete_acls"),
-    Route(32, 1, 4, "describe_configs", asks=True),
-    Route(33, 0, 2, "alter_configs"),
-    Route(35, 1, 5, "describe_log_dirs", asks=True),
-    Route(36, 0, 2, "sasl_authenticate"),
-    Route(37, 0, 3, "create_partitions"),
-    Route(42, 0, 3, "delete_groups"),
-    Route(43, 0, 2, "elect_leaders"),
-    Route(44, 0, 1, "incremental_alter_configs"),
-    Route(45, 0, 1, "alter_partition_reassignments"),
-    Route(46, 0, 0, "list_partition_reassignments", asks=True),
-    Route(47, 0, 0, "offset_delete"),
-    Route(60, 0, 2, "describe_cluster", asks=True),
-    Route(61, 0, 0, "describe_producers", asks=True),
-    Route(74, 0, 1, "list_config_resources", asks=True),
-    Route(75, 0, 0, "describe_topic_partitions", asks=True),
+    Route(
+        ApiKey.PRODUCE, versions(3, 13), guard=Guard.TOPICS, names=names("topic_data.name", "responses.name")
+    ),
+    Route(
+        ApiKey.FETCH,
+        versions(4, 18),
+        guard=Guard.OPEN,
+        names=names("topics.topic forgotten_topics_data.topic", "responses.topic"),
+        asks=True,
+    ),
+    Route(ApiKey.LIST_OFFSETS, versions(1, 11), guard=Guard.TOPICS, names=names("topics.name"), asks=True),
+    Route(ApiKey.METADATA, versions(0, 13), guard=Guard.TOPICS, names=names("topics.name"), asks=True),
+    Route(ApiKey.OFFSET_COMMIT, versions(2, 10), guard=Guard.GROUPS, names=names("topics.name")),
+    Route(
+        ApiKey.OFFSET_FETCH,
+        versions(1, 10),
+        guard=Guard.GROUPS,
+        names=names("topics.name groups.topics.name"),
+        asks=True,
+    ),
+    Route(ApiKey.FIND_COORDINATOR, versions(0, 6), guard=Guard.GROUPS, names=NO_TOPICS, asks=True),
+    Route(ApiKey.JOIN_GROUP, versions(0, 9), guard=Guard.GROUPS, names=NO_TOPICS),
+    Route(ApiKey.HEARTBEAT, versions(0, 4), guard=Guard.GROUPS, names=NO_TOPICS),
+    Route(ApiKey.LEAVE_GROUP, versions(0, 5), guard=Guard.GROUPS, names=NO_TOPICS),
+    Route(ApiKey.SYNC_GROUP, versions(0, 5), guard=Guard.GROUPS, names=NO_TOPICS),
+    Route(ApiKey.DESCRIBE_GROUPS, versions(0, 6), guard=Guard.GROUPS, names=NO_TOPICS, asks=True),
+    Route(ApiKey.LIST_GROUPS, versions(0, 5), guard=Guard.GROUPS, names=NO_TOPICS, asks=True),
+    Route(ApiKey.SASL_HANDSHAKE, versions(0, 1), guard=Guard.OPEN, names=NO_TOPICS),
+    Route(ApiKey.API_VERSIONS, versions(0, 5), guard=Guard.OPEN, names=NO_TOPICS, asks=True),
+    Route(ApiKey.CREATE_TOPICS, versions(2, 7), guard=Guard.TOPICS, names=names("topics.name")),
+    Route(
+        ApiKey.DELETE_TOPICS,
+        versions(1, 6),
+        guard=Guard.TOPICS,
+        names=names("topics.name topic_names", "responses.name"),
+    ),
+    Route(ApiKey.DELETE_RECORDS, versions(0, 2), guard=Guard.TOPICS, names=names("topics.name")),
+    Route(ApiKey.INIT_PRODUCER_ID, versions(0, 5), guard=Guard.CLUSTER, names=NO_TOPICS),
+    Route(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        versions(2, 4),
+        guard=Guard.TOPICS,
+        names=names("topics.topic"),
+        asks=True,
+    ),
+    Route(ApiKey.DESCRIBE_ACLS, versions(1, 3), guard=Guard.OPEN, names=NO_TOPICS, asks=True),
+    Route(ApiKey.CREATE_ACLS, versions(1, 3), guard=Guard.OPEN, names=NO_TOPICS),
+    Route(ApiKey.DELETE_ACLS, versions(1, 3), guard=Guard.OPEN, names=NO_TOPICS),
+    Route(
+        ApiKey.DESCRIBE_CONFIGS,
+        versions(1, 4),
+        guard=Guard.CLUSTER,
+        names=names("resources.resource_name", "results.resource_name"),
+        asks=True,
+    ),
+    Route(
+        ApiKey.ALTER_CONFIGS,
+        versions(0, 2),
+        guard=Guard.CLUSTER,
+        names=names("resources.resource_name", "responses.resource_name"),
+    ),
+    Route(
+        ApiKey.DESCRIBE_LOG_DIRS,
+        versions(1, 5),
+        guard=Guard.CLUSTER,
+        names=names("topics.topic", "results.topics.name"),
+        asks=True,
+    ),
+    Route(ApiKey.SASL_AUTHENTICATE, versions(0, 2), guard=Guard.OPEN, names=NO_TOPICS),
+    Route(
+        ApiKey.CREATE_PARTITIONS,
+        versions(0, 3),
+        guard=Guard.TOPICS,
+        names=names("topics.name", "results.name"),
+    ),
+    Route(ApiKey.DELETE_GROUPS, versions(0, 3), guard=Guard.GROUPS, names=NO_TOPICS),
+    Route(
+        ApiKey.ELECT_LEADERS,
+        versions(0, 2),
+        guard=Guard.CLUSTER,
+        names=names("topic_partitions.topic", "replica_election_results.topic"),
+    ),
+    Route(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        versions(0, 1),
+        guard=Guard.CLUSTER,
+        names=names("resources.resource_name", "responses.resource_name"),
+    ),
+    Route(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        versions(0, 1),
+        guard=Guard.CLUSTER,
+        names=names("topics.name", "responses.name"),
+    ),
+    Route(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        versions(0, 0),
+        guard=Guard.CLUSTER,
+        names=names("topics.name"),
+        asks=True,
+    ),
+    Route(ApiKey.OFFSET_DELETE, versions(0, 0), guard=Guard.GROUPS, names=names("topics.name")),
+    Route(ApiKey.DESCRIBE_CLUSTER, versions(0, 2), guard=Guard.CLUSTER, names=NO_TOPICS, asks=True),
+    Route(
+        ApiKey.DESCRIBE_PRODUCERS, versions(0, 0), guard=Guard.TOPICS, names=names("topics.name"), asks=True
+    ),
+    Route(
+        ApiKey.LIST_CONFIG_RESOURCES,
+        versions(0, 1),
+        guard=Guard.CLUSTER,
+        names=names("", "config_resources.resource_name"),
+        asks=True,
+    ),
+    Route(
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        versions(0, 0),
+        guard=Guard.TOPICS,
+        names=names("topics.name cursor.topic_name", "topics.name next_cursor.topic_name"),
+        asks=True,
+    ),
 )
-ROUTE_BY_KEY = {route.api_key: route for route in ROUTES}
+ROUTE_BY_KEY: dict[int, Route] = {route.api_key: route for route in ROUTES}

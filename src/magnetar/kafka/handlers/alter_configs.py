@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from magnetar.broker.core import Broker
 from magnetar.kafka.configs.changes import InvalidChange, replaced
 from magnetar.kafka.configs.resources import alter
-from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
+from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.messages.alter_configs_request import AlterConfigsRequest, AlterConfigsResource
 from magnetar.wire.kafka.messages.alter_configs_response import (
@@ -42,5 +42,5 @@ def _answer(
         after = replaced((config.name, config.value) for config in resource.configs)
         alter(broker, kind, name, lambda _own, _known: after, validate_only=validate_only)
     except REFUSALS as error:
-        answer.error_code, answer.error_message = broker_code(error), str(error)
+        answer.error_code, answer.error_message = code_for(error), str(error)
     return answer

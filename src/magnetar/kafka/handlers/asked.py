@@ -5,22 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.broker.auth import Access
-from magnetar.broker.errors import BrokerError, TopicNotFound
+from magnetar.broker.errors import TopicNotFound
 from magnetar.kafka.authorization.checks import Checks
+from magnetar.kafka.errors import UnknownTopicId
 from magnetar.kafka.partitions.partition import LEADER_EPOCH, Partition
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
-
-
-class TopicDenied(BrokerError):
-    """The client was not granted what it wants of a topic."""
-
-
-class UnknownTopicId(TopicNotFound):
-    """No topic has this id (any more)."""
 
 
 async def find_partition(context: RequestContext, name: str, topic_id: bytes, index: int) -> Partition:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
 from magnetar.broker.topic import MOST_NEW_PARTITIONS
+from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.assignments import Refused, check_assignment
-from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.create_partitions_request import (
@@ -54,7 +54,7 @@ def _grown(
     except Refused as refused:
         answer.error_code, answer.error_message = refused.code, str(refused)
     except REFUSALS as error:
-        answer.error_code, answer.error_message = broker_code(error), str(error)
+        answer.error_code, answer.error_message = code_for(error), str(error)
     return answer
 
 

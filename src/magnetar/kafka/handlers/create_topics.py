@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from magnetar.broker.core import Broker, NewTopic
 from magnetar.broker.topic import MOST_NEW_PARTITIONS, Topic
 from magnetar.kafka.configs.entries import Entry, TopicRows
+from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.assignments import Refused, check_assignment
-from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
 from magnetar.kafka.pace import drained, paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -52,7 +52,7 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
         except Refused as refused:
             answers[topic.name] = _error(topic.name, refused.code, str(refused))
         except REFUSALS as error:
-            answers[topic.name] = _error(topic.name, broker_code(error), str(error))
+            answers[topic.name] = _error(topic.name, code_for(error), str(error))
     if partitions > MOST_NEW_PARTITIONS:
         async for name in paced(wanted):
             answers[name] = _error(name, ErrorCode.POLICY_VIOLATION, _TOO_MANY)
@@ -70,11 +70,11 @@ async def _made(
     try:
         made = await broker.create_topics(wanted.values())
     except REFUSALS as error:
-        return {name: _error(name, broker_code(error), str(error)) for name in wanted}
+        return {name: _error(name, code_for(error), str(error)) for name in wanted}
     return {
         name: _told(name, topic, configs)
         if isinstance(topic, Topic)
-        else _error(name, broker_code(topic), str(topic))
+        else _error(name, code_for(topic), str(topic))
         for name, topic in zip(wanted, made, strict=True)
     }
 
@@ -85,7 +85,7 @@ def _planned(
     try:
         return _told(name, broker.plan(new), configs)
     except REFUSALS as error:
-        return _error(name, broker_code(error), str(error))
+        return _error(name, code_for(error), str(error))
 
 
 def _checked(broker: Broker, topic: CreatableTopic) -> NewTopic:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
 from magnetar.broker.topic import Topic
+from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.assignments import Refused
-from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.delete_topics_request import DeleteTopicsRequest
@@ -66,7 +66,7 @@ async def _delete(
     except Refused as refused:
         answer.error_code, answer.error_message = refused.code, str(refused)
     except REFUSALS as error:
-        answer.error_code, answer.error_message = broker_code(error), str(error)
+        answer.error_code, answer.error_message = code_for(error), str(error)
     return answer
 
 

@@ -10,8 +10,8 @@ from magnetar.broker.core import Broker
 from magnetar.kafka.configs.entries import Entry, Resource, TopicRows, broker_entries, default_entries
 from magnetar.kafka.configs.loggers import logger_entries
 from magnetar.kafka.configs.resources import check_broker_name, find_topic
+from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.assignments import Refused
-from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.describe_configs_request import (
@@ -60,7 +60,7 @@ def _answer(
     except Refused as refused:
         result.error_code, result.error_message = refused.code, str(refused)
     except REFUSALS as error:
-        result.error_code, result.error_message = broker_code(error), str(error)
+        result.error_code, result.error_message = code_for(error), str(error)
     return result
 
 

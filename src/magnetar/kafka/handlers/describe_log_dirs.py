@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magnetar.broker.topic import Topic
-from magnetar.kafka.handlers.broker_errors import REFUSALS
+from magnetar.kafka.errors import REFUSALS
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from magnetar.wire.kafka.messages.describe_log_dirs_response import (

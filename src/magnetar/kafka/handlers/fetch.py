@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from magnetar.kafka.errors import code_for
+from magnetar.kafka.errors import TopicDenied, code_for
 from magnetar.kafka.fetch_sessions import INVALID_SESSION, Ask, FetchSession, asks_of
-from magnetar.kafka.handlers.asked import TopicDenied, check_epoch, find_partition, may_read
+from magnetar.kafka.handlers.asked import check_epoch, find_partition, may_read
 from magnetar.kafka.partitions.partition import LEADER_EPOCH, Partition
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.wakeups import Bell

@@ -11,7 +11,7 @@ from magnetar.kafka.configs.changes import Change, InvalidChange, Op, changed, c
 from magnetar.kafka.configs.entries import Resource
 from magnetar.kafka.configs.loggers import ROOT, set_level, unset_level
 from magnetar.kafka.configs.resources import alter, check_broker_name
-from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
+from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
@@ -59,7 +59,7 @@ def _answer(
                 validate_only=validate_only,
             )
     except REFUSALS as error:
-        answer.error_code, answer.error_message = broker_code(error), str(error)
+        answer.error_code, answer.error_message = code_for(error), str(error)
     return answer
 
 

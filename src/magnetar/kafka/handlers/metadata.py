@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from magnetar.broker.core import Broker
 from magnetar.broker.names import INTERNAL_TOPICS
 from magnetar.broker.topic import Topic
-from magnetar.kafka.handlers.broker_errors import REFUSALS, broker_code
+from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
@@ -81,7 +81,7 @@ async def _by_name(broker: Broker, name: str, operations: int, *, create: bool) 
             if create and broker.allows(allowed):
                 await broker.auto_create(name)
     except REFUSALS as error:
-        return _refused(broker_code(error), name)
+        return _refused(code_for(error), name)
     if topic is None or not broker.visible(topic):
         return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
     return _told(broker, topic, name, operations)

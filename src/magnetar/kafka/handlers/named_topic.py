@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from magnetar.broker.core import Broker
 from magnetar.broker.topic import Topic
-from magnetar.kafka.handlers.broker_errors import REFUSALS
+from magnetar.kafka.errors import REFUSALS
 from magnetar.wire.kafka.errors import ErrorCode
 
 

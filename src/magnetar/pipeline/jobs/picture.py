@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from magnetar.pipeline.jobs.run import FlowEvent, RunReport
+    from magnetar.pipeline.jobs.outcome import FlowEvent, RunReport
 
 BLUE, RED, INK, GREY, PALE = "#2f6db3", "#c0392b", "#24292f", "#6b7480", "#dfe5ec"
 _MOST_PARTITIONS = 16

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from magnetar.pipeline.jobs.picture import draw
 
 if TYPE_CHECKING:
-    from magnetar.pipeline.jobs.run import FlowEvent, RunReport
+    from magnetar.pipeline.jobs.outcome import FlowEvent, RunReport
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 64em; margin: 2em auto; padding: 0 1em; color: #24292f }

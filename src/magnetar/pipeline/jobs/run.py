@@ -7,14 +7,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magnetar.pipeline.checkpoints import clear_unbegun
 from magnetar.pipeline.jobs.alone import alone
+from magnetar.pipeline.jobs.outcome import FlowEvent, RunReport, TableReport
 from magnetar.pipeline.jobs.passes import empty, passes, registry_of
 from magnetar.pipeline.jobs.progress import CHECKPOINTS, TopicProgress, local_storage_of, progress
+from magnetar.pipeline.jobs.report import write_report
 from magnetar.pipeline.jobs.session import spark_session
 from magnetar.pipeline.jobs.spec import SPARK_SPEC_FILE, ProjectSpec
 from magnetar.pipeline.jobs.tables import direct_table, place_of
@@ -32,42 +33,6 @@ class RunFailed(Exception):
     """A flow failed. The message is Spark's, its first lines; ``next_step`` names the log that has all."""
 
     next_step = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FlowEvent:
-    """One thing that Spark told: ``table`` is empty where it is about the whole run."""
-
-    seconds: float
-    table: str
-    state: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class TableReport:
-    """One table after the run: ``added`` may be negative for current state."""
-
-    table: str
-    rows: int
-    added: int
-    files: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class RunReport:
-    """One run: what was read, what the tables have, and how far they are behind the topics now."""
-
-    started_ms: int
-    seconds: float
-    records: int
-    records_per_s: float
-    dead_letters: int
-    tables: tuple[TableReport, ...]
-    topics: tuple[TopicProgress, ...]
-    lag: int
-    directory: str
 
 
 Told = Callable[[FlowEvent], object]
@@ -120,8 +85,6 @@ def _run(
         lag=sum(each.lag for each in after),
         directory=str(place),
     )
-    from magnetar.pipeline.jobs.report import write_report
-
     write_report(report, events, place)
     return report
 

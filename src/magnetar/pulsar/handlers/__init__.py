@@ -13,7 +13,7 @@ from magnetar.pulsar.handlers import (
     topics,
     transactions,
 )
-from magnetar.pulsar.handlers.route import Route, error_answer, silence
+from magnetar.pulsar.route import Route, error_answer, silence
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
 
 ROUTES: dict[BaseCommand.Type, Route] = {

@@ -26,8 +26,8 @@ from magnetar.pulsar.errors import (
     NotAuthorized,
     PulsarError,
 )
-from magnetar.pulsar.handlers.route import success
 from magnetar.pulsar.names import PulsarName
+from magnetar.pulsar.route import success
 from magnetar.pulsar.settings import PulsarSettings
 from magnetar.wire.pulsar.pulsar_pb2 import (
     CommandCloseConsumer,

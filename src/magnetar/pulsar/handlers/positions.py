@@ -13,8 +13,8 @@ from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.errors import PulsarError, SubscriptionNotFound
 from magnetar.pulsar.handlers.consume import consumer_of, place_of
-from magnetar.pulsar.handlers.route import success
 from magnetar.pulsar.non_persistent import NonPersistentTopic
+from magnetar.pulsar.route import success
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.compaction import copied_from
 from magnetar.records.entry import decode_entry

@@ -31,10 +31,10 @@ from magnetar.pulsar.errors import (
     TopicTerminated,
     code_for,
 )
-from magnetar.pulsar.handlers.route import success
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.non_persistent import PLACE, NonPersistentTopic
 from magnetar.pulsar.producers import Producer
+from magnetar.pulsar.route import success
 from magnetar.pulsar.settings import PulsarSettings
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.errors import InvalidRecord, RecordsError

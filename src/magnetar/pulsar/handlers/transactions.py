@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from magnetar.pulsar.errors import NotAllowed
-from magnetar.pulsar.handlers.route import Refusal
+from magnetar.pulsar.route import Refusal
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, ServerError
 
 if TYPE_CHECKING:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, ServerError
 
-if TYPE_CHECKING:
-    from magnetar.pulsar.connection import Connection
-
-Handle = Callable[["Connection", Any, memoryview], Coroutine[Any, Any, None] | None]
+Handle = Callable[[Any, Any, memoryview], Coroutine[Any, Any, None] | None]
 """Is given the connection, the command and the entry with it; what must wait is given back as a coroutine."""
 Refusal = Callable[[Any, ServerError, str], BaseCommand | None]
 """Is given the command, Pulsar's number and words; None where Pulsar says nothing."""

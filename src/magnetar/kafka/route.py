@@ -1,0 +1,115 @@
+"""One API in one value: its key and versions, who may ask for it, and where its messages name topics.
+
+Modules are named here, not imported: each is loaded when a client first asks for its API, so that starting a broker
+does not wait for code that most clients never use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from enum import StrEnum
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from magnetar.wire.kafka.messages import API_KEYS, ApiKey, request_class
+
+Handler = Callable[[Any, Any], Coroutine[Any, Any, Any]]
+"""``await handler(request, context)`` is the response."""
+
+
+class Guard(StrEnum):
+    """Who may ask, on a broker that has grants.
+
+    TOPICS, GROUPS and CLUSTER are modules of `magnetar.kafka.authorization`: the function there that has the API's
+    name answers what the client may not do, and asks the handler for the rest.
+    """
+
+    TOPICS = "topics"
+    GROUPS = "groups"
+    CLUSTER = "cluster"
+    OWN = "own"
+    """The function ``guard`` in the handler's own file."""
+    OPEN = "open"
+    """Anybody."""
+    SUPER_USERS = "super_users"
+    """Super users alone; anybody else loses its connection."""
+
+
+Paths = tuple[tuple[str, ...], ...]
+
+
+class Names(NamedTuple):
+    """Where requests and answers name topics: fields on the way, those that are lists meaning each of their rows."""
+
+    asked: Paths
+    answered: Paths
+
+
+NO_TOPICS = Names((), ())
+"""Neither names a topic, or the handler does not look at it."""
+
+
+def names(asked: str, answered: str | None = None) -> Names:
+    """Return where topics are named, as in ``names("topics.name cursor.topic", "responses.name")``; one argument
+    is for both.
+    """
+    return Names(_paths(asked), _paths(asked if answered is None else answered))
+
+
+def _paths(text: str) -> Paths:
+    return tuple(tuple(path.split(".")) for path in text.split())
+
+
+def versions(first: int, last: int) -> range:
+    """Return the versions from the first to the last that is served."""
+    return range(first, last + 1)
+
+
+class Loaded(NamedTuple):
+    """What a route's modules hold."""
+
+    request_class: Any
+    handler: Handler
+
+
+class Route:
+    """One API. It is served by the function of its name in the module of its name in `magnetar.kafka.handlers`."""
+
+    __slots__ = ("_loaded", "api_key", "asks", "guard", "handler", "names", "versions")
+
+    def __init__(
+        self, api_key: ApiKey, versions: range, *, guard: Guard, names: Names, asks: bool = False
+    ) -> None:
+        """``asks``: it merely asks, so that nothing is lost if it is given up once nobody listens to the answer."""
+        self.api_key = api_key
+        self.versions = versions
+        self.handler = api_key.name.lower()
+        self.guard = guard
+        self.names = names
+        self.asks = asks
+        self._loaded: Loaded | None = None
+
+    def __repr__(self) -> str:
+        return f"Route({self.name})"
+
+    @property
+    def name(self) -> str:
+        """Kafka's name of the API."""
+        return API_KEYS[self.api_key][0]
+
+    @property
+    def first(self) -> int:
+        """The first version that is served."""
+        return self.versions[0]
+
+    @property
+    def last(self) -> int:
+        """The last version that is served."""
+        return self.versions[-1]
+
+    def load(self) -> Loaded:
+        """Return the request's class and the handler."""
+        if self._loaded is None:
+            handler = getattr(import_module(f"magnetar.kafka.handlers.{self.handler}"), self.handler)
+            self._loaded = Loaded(request_class(self.api_key), handler)
+        return self._loaded

@@ -1,0 +1,33 @@
+"""What one broker offers to Kafka's clients, and to those of each tenant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from magnetar.broker.core import Broker
+from magnetar.kafka.fetch_sessions import FetchSessions
+from magnetar.kafka.pace import SharedTurn
+from magnetar.kafka.partitions.registry import Partitions
+from magnetar.kafka.producer_ids import ProducerIds
+from magnetar.kafka.wakeups import Wakeups
+
+if TYPE_CHECKING:
+    from magnetar.kafka.coordinators.groups import GroupCoordinator
+
+
+@dataclass(slots=True)
+class Services:
+    """What one broker offers to Kafka's clients."""
+
+    broker: Broker
+    partitions: Partitions
+    groups: GroupCoordinator
+    fetch_sessions: FetchSessions
+    producer_ids: ProducerIds
+    wakeups: Wakeups
+    turn: SharedTurn = field(default_factory=SharedTurn)
+    home: str = ""
+    """The namespace of short topic names and of groups, where it is not the broker's."""
+    by_tenant: bool = False
+    """Whether clients' names decide about that (`magnetar.kafka.tenancy`)."""
