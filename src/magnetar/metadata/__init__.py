@@ -21,20 +21,17 @@ from magnetar.metadata.errors import (
 )
 from magnetar.metadata.lock import DirectoryLock
 from magnetar.metadata.memory import MemoryStore, MemoryTree
-from magnetar.metadata.port import (
+from magnetar.metadata.ops import (
     ANY,
     MAX_COMMIT_BYTES,
     MUST_NOT_EXIST,
-    Changes,
     Check,
     Delete,
-    MetadataStore,
     Op,
     Put,
-    Session,
     Stored,
-    Watch,
 )
+from magnetar.metadata.port import Changes, MetadataStore, Session, Watch
 from magnetar.metadata.sqlite import SqliteStore
 from magnetar.metadata.sqlite_file import SqliteFile
 

@@ -7,7 +7,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from magnetar.metadata.errors import MetadataError
-from magnetar.metadata.port import Op, Stored, check_ops
+from magnetar.metadata.ops import (
+    Op,
+    Stored,
+    check_ops,
+)
 from magnetar.metadata.staging import Commit, Outcome
 
 

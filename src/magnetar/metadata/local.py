@@ -11,17 +11,14 @@ from typing import TypeVar
 
 from magnetar.metadata.blocking import BlockingStore
 from magnetar.metadata.errors import MetadataError
-from magnetar.metadata.port import (
-    Changes,
-    MetadataStore,
+from magnetar.metadata.ops import (
     Op,
-    Session,
     Stored,
-    Watch,
     below,
     check_ops,
     check_path,
 )
+from magnetar.metadata.port import Changes, MetadataStore, Session, Watch
 from magnetar.metadata.staging import Commit, Outcome
 
 T = TypeVar("T")

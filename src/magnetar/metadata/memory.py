@@ -10,7 +10,12 @@ from contextlib import contextmanager
 from magnetar.metadata.blocking import BlockingStore
 from magnetar.metadata.errors import BadVersion, NotFound
 from magnetar.metadata.local import LocalStore, T
-from magnetar.metadata.port import Stored, below, check_path, child_names
+from magnetar.metadata.ops import (
+    Stored,
+    below,
+    check_path,
+    child_names,
+)
 from magnetar.metadata.staging import Commit, Node, Outcome, Staging, stored
 
 

@@ -34,7 +34,12 @@ from magnetar.metadata.errors import (
 )
 from magnetar.metadata.lock import DirectoryLock
 from magnetar.metadata.modes import FILE_MODE
-from magnetar.metadata.port import Stored, below, check_path, child_names
+from magnetar.metadata.ops import (
+    Stored,
+    below,
+    check_path,
+    child_names,
+)
 from magnetar.metadata.seal import Seal, SealFile
 from magnetar.metadata.staging import Commit, Node, Outcome, Staging
 from magnetar.records.crc import crc32c

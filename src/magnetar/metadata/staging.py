@@ -11,7 +11,15 @@ from itertools import chain
 from typing import NamedTuple
 
 from magnetar.metadata.errors import BadVersion, MetadataError, NotEmpty, NotFound, ParentIsEphemeral
-from magnetar.metadata.port import ANY, MUST_NOT_EXIST, Check, Delete, Op, Put, Stored
+from magnetar.metadata.ops import (
+    ANY,
+    MUST_NOT_EXIST,
+    Check,
+    Delete,
+    Op,
+    Put,
+    Stored,
+)
 
 
 class Node(NamedTuple):

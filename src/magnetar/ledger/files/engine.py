@@ -41,7 +41,10 @@ from magnetar.ledger.port import (
 )
 from magnetar.metadata.blocking import BlockingStore
 from magnetar.metadata.errors import MetadataError
-from magnetar.metadata.port import MUST_NOT_EXIST, MetadataStore
+from magnetar.metadata.ops import (
+    MUST_NOT_EXIST,
+)
+from magnetar.metadata.port import MetadataStore
 
 T = TypeVar("T")
 _ID_BLOCK = 1000
