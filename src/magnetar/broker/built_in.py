@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from magnetar.broker.setting import HandlerSettings
-
-if TYPE_CHECKING:
-    from magnetar.broker.settings import Settings
 
 
 class EntryPoint(NamedTuple):
@@ -48,16 +45,6 @@ def loaded(target: str) -> object:
 def settings_of(protocol: str) -> tuple[type[HandlerSettings], ...]:
     """Return the parts that a built-in handler adds to the settings."""
     return tuple(cast(type[HandlerSettings], loaded(target)) for target in BUILT_IN[protocol].settings)
-
-
-def asked_for(settings: Settings) -> list[str]:
-    """Return the handlers that ``messaging.protocols`` names, and those that are built in and have listeners set."""
-    asking = [
-        protocol
-        for protocol in BUILT_IN
-        if any(settings.of(part).asks_to_serve for part in settings_of(protocol))
-    ]
-    return list(dict.fromkeys([*settings.node.messaging_protocols, *asking]))
 
 
 def all_settings() -> Sequence[type[HandlerSettings]]:

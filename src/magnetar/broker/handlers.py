@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import ClassVar
 
-from magnetar.broker.built_in import BUILT_IN, asked_for, loaded
+from magnetar.broker.built_in import BUILT_IN, loaded, settings_of
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import HandlerError
 from magnetar.broker.listeners import Listener
@@ -92,6 +92,16 @@ class ProtocolHandler(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Keep what is to be kept, and give up everything; those who needed it have been closed."""
+
+
+def asked_for(settings: Settings) -> list[str]:
+    """Return the handlers that ``messaging.protocols`` names, and those that are built in and have listeners set."""
+    asking = [
+        protocol
+        for protocol in BUILT_IN
+        if any(settings.of(part).asks_to_serve for part in settings_of(protocol))
+    ]
+    return list(dict.fromkeys([*settings.node.messaging_protocols, *asking]))
 
 
 def arranged(settings: Settings) -> list[ProtocolHandler]:

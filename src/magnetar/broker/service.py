@@ -16,10 +16,9 @@ from magnetar.broker.auth.tls import (
     SHUTDOWN_TIMEOUT_S,
 )
 from magnetar.broker.background import end_all
-from magnetar.broker.built_in import asked_for
 from magnetar.broker.core import Broker
 from magnetar.broker.descriptors import DescriptorWatch
-from magnetar.broker.handlers import ProtocolHandler, arranged
+from magnetar.broker.handlers import ProtocolHandler, arranged, asked_for
 from magnetar.broker.listeners import CannotListen, Listener, warn_open
 from magnetar.broker.settings import Settings
 from magnetar.ledger.disk import RealDisk
