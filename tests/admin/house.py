@@ -11,6 +11,7 @@ from pathlib import Path
 
 from magnetar.admin.live import LiveBroker
 from magnetar.broker.core import Broker
+from magnetar.broker.duties import Duties
 from magnetar.broker.node_settings import NodeSettings
 from magnetar.broker.settings import Settings
 from magnetar.kafka.coordinators.classic import Caller
@@ -108,6 +109,8 @@ class House:
         await broker.start()
         self._handler.initialize(self._settings)
         await self._handler.start(broker)
+        self.duties = Duties(broker)
+        self.duties.start()
         self.services = self._handler.services
         self.ask = LiveBroker(self.services)
         return self
@@ -116,6 +119,7 @@ class House:
         self.disk.full = self.disk.broken = False
         self.disk.flushes.set()
         await self._handler.close()
+        await self.services.broker.background.close()
         await self._engine.close()
         self._store.blocking.close()
 

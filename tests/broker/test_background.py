@@ -10,12 +10,12 @@ import pytest
 
 from magnetar.broker import background as module
 from magnetar.broker.background import Background, end_all
+from magnetar.broker.compaction_monitor import CompactionMonitor
 from magnetar.broker.errors import TopicNotFound
 from magnetar.broker.node_settings import NodeSettings
 from magnetar.broker.service import ADDRESS_FILE, BrokerService
 from magnetar.broker.settings import Settings
 from magnetar.kafka.settings import KafkaSettings
-from magnetar.pulsar.compaction import CompactionMonitor
 from magnetar.pulsar.rest.broker_metrics import BackgroundCollector
 
 
@@ -180,20 +180,20 @@ def test_a_broker_ends_whole_whatever_one_part_raises(tmp_path: Path) -> None:
 
 def test_the_monitor_of_compactions_outlives_a_topic_that_cannot_be_looked_at() -> None:
     class Broken:
-        def all_open(self) -> list[object]:
+        def all(self) -> list[object]:
             raise PermissionError("pins")
 
     class Broker:
         background = Background()
+        open_logs = Broken()
 
         class settings:
             broker_service_compaction_monitor_interval_ms = 0
 
     async def main() -> None:
-        monitor = CompactionMonitor(Broker(), Broken())  # type: ignore[arg-type]
-        monitor.start()
+        CompactionMonitor(Broker()).start()  # type: ignore[arg-type]
         while not Broker.background.failing().get("looking for topics past their compactionThreshold"):
             await turns(1)
-        await monitor.close()
+        await Broker.background.close()
 
     asyncio.run(main())

@@ -38,7 +38,7 @@ async def test_a_log_that_cannot_be_opened_keeps_no_other_from_being_compacted(
         partitions = [await filled(house, name, **COMPACT) for name in ("a", "b", "c")]
     damage_open_ledger(data, partitions[1])
     async with House(data, **NEVER) as house:
-        await house._handler._cleaner.clean()
+        await house.duties.cleaner.clean()
         found = {
             each.topic.kafka_name: each.log.compacted is not None
             for each in house.services.partitions.all_open()
@@ -56,7 +56,7 @@ async def test_a_log_that_cannot_be_opened_keeps_no_other_from_retention(
         partitions = [await filled(house, name, retention_bytes="0") for name in ("a", "b", "c")]
     damage_open_ledger(data, partitions[1])
     async with House(data) as house:
-        await house.services.partitions.retain()
+        await house.duties.retention.retain()
         found = {
             each.topic.kafka_name: each.log.log_start_offset for each in house.services.partitions.all_open()
         }

@@ -180,7 +180,7 @@ async def test_a_log_that_is_only_compacted_loses_nothing_to_retention(tmp_path:
             await house.produce(partition)
             await partition.log.roll()
             await house.produce(partition)
-        await house.services.partitions.retain()
+        await house.duties.retention.retain()
         assert [partition.log.log_start_offset > 0 for partition in partitions] == [False, True, True]
 
 
@@ -194,7 +194,7 @@ async def test_records_age_in_partitions_that_nobody_has_opened(tmp_path: Path) 
             await house.produce(partition)
     await asyncio.sleep(0.01)
     async with House(data) as house:
-        await house.services.partitions.retain()
+        await house.duties.retention.retain()
         found = {
             each.topic.kafka_name: each.log.log_start_offset for each in house.services.partitions.all_open()
         }

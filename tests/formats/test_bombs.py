@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from magnetar.broker.leader_epochs import LeaderEpochs
 from magnetar.kafka.handlers import list_offsets
 from magnetar.kafka.partitions import conversions
 from magnetar.kafka.partitions.conversions import Conversions, convert
@@ -217,6 +218,7 @@ async def test_a_time_within_such_a_batch_is_looked_for_in_a_thread(
 
     class Partition:
         log = Log()
+        epochs = LeaderEpochs()
 
     row: Any = type("Row", (), {})()
     await list_offsets._fill(row, Partition(), entry(MANY), None)  # type: ignore[arg-type]

@@ -148,7 +148,7 @@ class Producers(RuleBasedStateMachine):
             del self.models[producer_id]
         self.loop = VirtualLoop(self.now)
         self.run(self._start)
-        self.run(self.handler.services.partitions.retain)
+        self.run(self.handler.services.partitions.expire_producers)
         self._expire()
         assert self.partition.log.log_end_offset == self.end
 
@@ -181,7 +181,7 @@ class Producers(RuleBasedStateMachine):
     @rule(passed_ms=TIMES_MS)
     def time_passes(self, passed_ms: int) -> None:
         self.loop.now += passed_ms / 1000
-        self.run(self.handler.services.partitions.retain)
+        self.run(self.handler.services.partitions.expire_producers)
         self._expire()
 
     def _expire(self) -> None:

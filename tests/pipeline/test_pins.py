@@ -141,5 +141,5 @@ async def test_retention_goes_on_past_a_partition_that_the_disk_refuses(
             raise OSError(24, "Too many open files")
 
         monkeypatch.setattr(partitions[1].log, "retain", refused)
-        await house.services.partitions.retain()
+        await house.duties.retention.retain()
         assert [partition.log.log_start_offset > 0 for partition in partitions] == [True, False, True]

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from magnetar.broker.core import Broker
+from magnetar.broker.duties import Duties
 from magnetar.broker.listeners import Endpoint, Listener
 from magnetar.broker.settings import Settings
 from magnetar.ledger.memory import MemoryEngine
@@ -59,12 +60,14 @@ async def inside(engine: MemoryEngine | None = None, **settings: str) -> AsyncIt
     for each in (registry, handler):
         each.initialize(given)
         await each.start(broker)
+    Duties(broker).start()
     try:
         yield Inside(broker, handler)
     finally:
         await handler.drain()
         await registry.drain()
         await handler.close()
+        await broker.background.close()
         await engine.close()
 
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from magnetar.broker.backlogs import Backlogs
 from magnetar.broker.limits import Limits, Quota
 from magnetar.ledger.cursor import Start
 from magnetar.ledger.errors import StorageFailed
@@ -35,6 +36,7 @@ class Street:
         self.house = house
         self.now_ms = 1000
         self.topics = PulsarTopics(house.services.broker, lambda: self.now_ms)
+        house.services.broker.backlogs = Backlogs(lambda: house.services.broker.settings, lambda: self.now_ms)
         self.all: list[PulsarTopic] = []
         self.looks: Counter[tuple[str, str]] = Counter()
         for name in ("save", "expire"):
@@ -58,6 +60,7 @@ class Street:
         self.looks.clear()
         for _ in range(count):
             await self.topics._sweep()
+            await self.house.services.broker.backlogs.look()
         return self.looks
 
     async def write(self, topic: PulsarTopic) -> None:

@@ -74,7 +74,9 @@ async def test_when_the_topic_is_unloaded(
         return [acknowledged.topic]
 
     monkeypatch.setattr(rest_topics, "every", every)
-    await rest_topics.unload(cast(Any, SimpleNamespace()))
+    services = SimpleNamespace(broker=acknowledged.house.services.broker)
+    await rest_topics.unload(cast(Any, SimpleNamespace(services=services, topic="t")))
+    assert acknowledged.topic.log not in services.broker.engine.opened()
     assert acknowledged.kept() == 1
 
 

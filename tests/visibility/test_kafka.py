@@ -161,8 +161,12 @@ async def test_a_fetch_session_has_news_when_they_are_durable(asking: Asking) ->
 
 
 async def test_a_diverging_epoch_ends_where_what_is_durable_does(asking: Asking) -> None:
+    row = await asking.fetch(WRITTEN, last_fetched_epoch=0, current_leader_epoch=0)
+    assert (row.diverging_epoch.epoch, row.diverging_epoch.end_offset) == (0, DURABLE)
+    row = await asking.fetch(DURABLE, last_fetched_epoch=0, current_leader_epoch=0)
+    assert (row.error_code, row.diverging_epoch) == (0, None)
     row = await asking.fetch(DURABLE, last_fetched_epoch=7, current_leader_epoch=0)
-    assert row.diverging_epoch.end_offset == DURABLE
+    assert row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 async def test_list_offsets_never_exceeds_what_is_durable(asking: Asking) -> None:

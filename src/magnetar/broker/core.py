@@ -12,8 +12,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
+from magnetar.broker import leader_epochs
 from magnetar.broker.auth.security import Security
 from magnetar.broker.background import Background
+from magnetar.broker.backlogs import Backlogs
 from magnetar.broker.catalog import Catalog
 from magnetar.broker.compaction import Compactions
 from magnetar.broker.connections import Connections
@@ -33,6 +35,8 @@ from magnetar.broker.memory import MemoryBudget
 from magnetar.broker.names import CONSUMER_OFFSETS, INTERNAL_TOPICS, Naming, TopicName
 from magnetar.broker.namespaces import Namespaces
 from magnetar.broker.offers import Offers
+from magnetar.broker.open_logs import OpenLog, OpenLogs
+from magnetar.broker.ownership import Bundle, Ownership, SoleOwner
 from magnetar.broker.policies import AutoTopics, NamespacePolicies
 from magnetar.broker.progress import Progress
 from magnetar.broker.settings import Settings
@@ -67,6 +71,15 @@ class Events:
     topic_changed: list[Callable[[Topic], None]] = field(default_factory=list)
     """Its partitions or its configuration in force."""
     settings_changed: list[Callable[[Settings], None]] = field(default_factory=list)
+    history_leaves: list[Callable[[Topic, int], Awaitable[object]]] = field(default_factory=list)
+    """Awaited before retention or compaction takes entries of a partition: what is known from them alone is learnt now.
+
+    May raise what opening a partition raises; then nothing is taken of it.
+    """
+    bundle_lost: list[Callable[[Bundle], Awaitable[None]]] = field(default_factory=list)
+    """Awaited before the logs of a bundle that went to another broker are closed, so that what is decided is kept."""
+    bundle_acquired: list[Callable[[Bundle], Awaitable[None]]] = field(default_factory=list)
+    """Awaited when a bundle has come to this broker."""
 
     @staticmethod
     def tell(listeners: Iterable[Callable[[T], None]], what: T) -> None:
@@ -89,7 +102,13 @@ class Events:
 class Broker:
     """One broker. ``await start()`` before use; the engine must have been started before that."""
 
-    def __init__(self, settings: Settings, store: MetadataStore, engine: LedgerEngine) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        store: MetadataStore,
+        engine: LedgerEngine,
+        ownership: Ownership | None = None,
+    ) -> None:
         self.settings = settings
         """What is in force now, with all that was changed while running."""
         self.store = store
@@ -106,6 +125,12 @@ class Broker:
         """What clients of all protocols make the broker keep is counted there."""
         self.progress = Progress(settings.names.linked_subscriptions)
         self.compactions = Compactions(lambda: self.settings, self.background)
+        self.ownership = ownership or SoleOwner(settings.node.node_id, settings.node.broker_rack)
+        self.ownership.on_lost.append(self._lost)
+        self.ownership.on_acquired.append(self._acquired)
+        self.open_logs = OpenLogs(engine, store, self.ownership, self.ledger_policy)
+        self.events.topic_changed.append(self.open_logs.apply_policy)
+        self.backlogs = Backlogs(lambda: self.settings)
         self.namespaces = Namespaces(store)
         self.security = Security(settings, self.namespaces)
         self.naming = Naming(
@@ -180,6 +205,12 @@ class Broker:
     def ledger_policy(self, topic: Topic) -> LedgerPolicy:
         """Give how the topic's managed ledgers are kept, as things stand."""
         return self.authority.ledger_policy(topic, self.topic_policies(topic))
+
+    async def open_whole(self, topic: Topic, index: int) -> OpenLog:
+        """Return a partition's log, opened if need be, once all is known that only its entries tell; see `Events`."""
+        for learn in self.events.history_leaves:
+            await learn(topic, index)
+        return await self.open_logs.open(topic, index)
 
     def topic_policies(self, topic: Topic) -> NamespacePolicies:
         """Give the policies of the namespace that a topic lies in, or will lie in."""
@@ -428,6 +459,7 @@ class Broker:
             if is_used():
                 return False
             self._catalog.hide(topic)
+            self.open_logs.forget(topic)
             await self.events.tell_deleted(topic)
             await self._finish_deletion(topic)
             return True
@@ -435,7 +467,23 @@ class Broker:
     async def _finish_deletion(self, topic: Topic) -> None:
         for ledger in topic.ledger_names():
             await self.engine.delete(ledger)
+        await leader_epochs.forget(self.store, topic)
         self._catalog.forget(topic)
+
+    async def _lost(self, bundle: Bundle) -> None:
+        for told in self.events.bundle_lost:
+            try:
+                await told(bundle)
+            except Exception:  # its logs have to be let go of all the same
+                _log.exception("%s is given away, but somebody failed when it was told", bundle)
+        await self.open_logs.give_away(bundle)
+
+    async def _acquired(self, bundle: Bundle) -> None:
+        for told in self.events.bundle_acquired:
+            try:
+                await told(bundle)
+            except Exception:
+                _log.exception("%s has come, but somebody failed when it was told", bundle)
 
     def _apply(self, dynamic: DynamicSettings) -> None:
         self.settings = dynamic.settings(self._static)

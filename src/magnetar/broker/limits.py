@@ -14,9 +14,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from magnetar.broker.errors import InvalidPolicy
-
-CLUSTER = "standalone"
-"""The one cluster there is, as Pulsar calls it."""
+from magnetar.broker.ownership import CLUSTER
 
 QUOTA_POLICIES = ("producer_request_hold", "producer_exception", "consumer_backlog_eviction")
 SIZE, AGE = "destination_storage", "message_age"

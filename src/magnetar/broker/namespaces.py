@@ -8,7 +8,7 @@ from typing import Any
 
 from magnetar.broker.auth.grants import AuthPolicies, encode_auth_policies
 from magnetar.broker.errors import NamespaceNotFound
-from magnetar.broker.limits import CLUSTER as CLUSTER
+from magnetar.broker.ownership import CLUSTER as CLUSTER
 from magnetar.broker.policies import NamespacePolicies, decode_policies
 from magnetar.metadata import MetadataCorrupt, MetadataStore
 

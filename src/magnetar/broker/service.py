@@ -18,8 +18,10 @@ from magnetar.broker.auth.tls import (
 from magnetar.broker.background import end_all
 from magnetar.broker.core import Broker
 from magnetar.broker.descriptors import DescriptorWatch
+from magnetar.broker.duties import Duties
 from magnetar.broker.handlers import ProtocolHandler, arranged, asked_for
 from magnetar.broker.listeners import CannotListen, Listener, warn_open
+from magnetar.broker.ownership import Ownership
 from magnetar.broker.settings import Settings
 from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.errors import LedgerError
@@ -36,8 +38,10 @@ _log = logging.getLogger("magnetar.broker")
 class BrokerService:
     """One broker on embedded storage. ``listeners`` have their ports once it has started."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, ownership: Ownership | None = None) -> None:
+        """``ownership`` tells what this broker serves; None for everything."""
         self.settings = settings
+        self._ownership = ownership
         self.root = Path(settings.node.data_dir).absolute()
         self.listeners: dict[str, tuple[Listener, ...]] = {}
         """What is served, by the name of the protocol, in the order of start."""
@@ -67,7 +71,7 @@ class BrokerService:
         )
         self._engine.on_failed = self._storage_failed
         await self._engine.start()
-        self.broker = Broker(self.settings, self._store, self._engine)
+        self.broker = Broker(self.settings, self._store, self._engine, self._ownership)
         await self.broker.start()
         self.broker.background.repeat(
             "looking after the lock file", lambda: _LOCK_CHECK_S, self._renew_lock, essential=True
@@ -80,6 +84,7 @@ class BrokerService:
             await handler.start(self.broker)
             for kind in handler.offers:
                 self.broker.offers.get(kind)
+        Duties(self.broker).start()
         for handler, listeners in zip(self.handlers, wanted, strict=True):
             served = tuple([await self._listen(listener, handler) for listener in listeners])
             self.listeners[handler.protocol_name] = served
@@ -127,6 +132,7 @@ class BrokerService:
             why = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error
             raise CannotListen(f"listener {listener.name} cannot serve on {listener.bind}: {why}") from error
         bound = listener.bound(server.sockets[0].getsockname()[1])
+        self.broker.ownership.listens(bound.name, bound.advertised)
         await server.start_serving()
         self._servers.append(server)
         return bound

@@ -179,6 +179,30 @@ class TopicSettings:
         dynamic=True,
         rule=at_least(0),
     )
+    broker_service_compaction_monitor_interval_ms: int = setting(
+        60_000,
+        Kind.LONG,
+        "How often open topics are looked at for the compaction threshold.",
+        unit="ms",
+        rule=at_least(1),
+        pulsar=(Feed("brokerServiceCompactionMonitorIntervalInSeconds", times(1000)),),
+    )
+    message_expiry_check_interval_seconds: int = setting(
+        30,
+        Kind.INT,
+        "How often messages are looked for that are older than their topic's TTL.",
+        unit="seconds",
+        rule=at_least(1),
+        pulsar=(Feed("messageExpiryCheckIntervalInMinutes", times(60)),),
+    )
+    backlog_quota_check_interval_in_seconds: int = setting(
+        60,
+        Kind.INT,
+        "How often backlogs are held against their quotas; a new producer is, each time.",
+        unit="seconds",
+        rule=at_least(1),
+        pulsar=("backlogQuotaCheckIntervalInSeconds",),
+    )
     topic_compaction_retain_null_key: bool = setting(
         False,
         Kind.BOOLEAN,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from magnetar.broker import errors as broker
+from magnetar.broker.ownership import NotOwned
 from magnetar.kafka.configs.changes import InvalidChange
 from magnetar.kafka.partitions.partition import BatchTooLarge, InvalidTimestamp
 from magnetar.kafka.partitions.producers import OutOfOrderSequence, ProducerFenced
@@ -26,6 +27,7 @@ class UnknownTopicId(broker.TopicNotFound):
 CODES: dict[type[BaseException], ErrorCode] = {
     TopicDenied: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
+    NotOwned: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     broker.InvalidTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,
     broker.TopicNotFound: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     broker.TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,

@@ -13,6 +13,7 @@ from magnetar.broker.background import end_all
 from magnetar.broker.core import Broker
 from magnetar.broker.handlers import ProtocolHandler
 from magnetar.broker.listeners import Listener
+from magnetar.broker.ownership import Bundle
 from magnetar.broker.setting import HandlerSettings
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
@@ -23,7 +24,6 @@ from magnetar.kafka.group_progress import GroupProgress
 from magnetar.kafka.listeners import parse_listeners
 from magnetar.kafka.login import SERVED_MECHANISMS
 from magnetar.kafka.offsets_log import LedgerOffsetsLog
-from magnetar.kafka.partitions.cleaner import Cleaner
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
 from magnetar.kafka.server import KafkaServer
@@ -105,15 +105,20 @@ class KafkaProtocolHandler(ProtocolHandler):
             if tenancy is not None:
                 await tenancy.forget(topic.kafka_name)
 
+        async def follow(bundle: Bundle) -> None:
+            await groups.follow_ownership()
+            if tenancy is not None:
+                await tenancy.follow_ownership()
+
         broker.events.topic_deleted.append(forget)
+        broker.events.bundle_lost.append(follow)
+        broker.events.bundle_acquired.append(follow)
         broker.progress.groups = GroupProgress(broker, groups)
         groups.on_committed = broker.progress.committed
         groups.on_joining = broker.progress.joining_group
         broker.offers.add(self.services)
         self._server = KafkaServer(self.services, self._settings, tenancy)
         partitions.start()
-        self._cleaner = Cleaner(broker, partitions, self._clock)
-        self._cleaner.start()
         self._server.start()
         await groups.start()
 
@@ -134,7 +139,6 @@ class KafkaProtocolHandler(ProtocolHandler):
             [
                 ("groups", self.services.groups.close),
                 *([("tenants' groups", tenancy.close)] if tenancy is not None else []),
-                ("the log cleaner", self._cleaner.close),
-                ("retention", self.services.partitions.close),
+                ("partitions", self.services.partitions.close),
             ],
         )

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 
 from magnetar.broker.core import Broker
 from magnetar.broker.names import CONSUMER_OFFSETS
+from magnetar.broker.ownership import Owned
 from magnetar.kafka.partitions.conversions import batch_of
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.partitions.registry import Partitions
@@ -23,10 +24,19 @@ class LedgerOffsetsLog:
         self._broker = broker
         self._partitions = partitions
         self._topic = topic
+        self._name = broker.naming.parse(topic)
         found = broker.get(topic)
         self.partitions = (
             found.partitions if found is not None else broker.settings.topics.offsets_topic_num_partitions
         )
+
+    def owner(self, partition: int) -> Owned | None:
+        """Return the broker that has a partition, whether the topic has been made or not."""
+        return self._broker.ownership.owner(self._name, partition)
+
+    def is_mine(self, partition: int) -> bool:
+        """Whether this broker has a partition."""
+        return self._broker.ownership.is_mine(self._name, partition)
 
     def written(self) -> Iterable[int]:
         """Give the partitions that have a ledger."""

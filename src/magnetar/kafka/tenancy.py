@@ -101,6 +101,11 @@ class Tenancy:
         for services in list(self._by_tenant.values()):
             await services.groups.on_topic_deleted(topic)
 
+    async def follow_ownership(self) -> None:
+        """Have every tenant's groups follow what has come to this broker or gone."""
+        for services in list(self._by_tenant.values()):
+            await services.groups.follow_ownership()
+
     async def close(self) -> None:
         """Finish what is in hand."""
         for services in self._by_tenant.values():

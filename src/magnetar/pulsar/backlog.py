@@ -6,6 +6,8 @@ it, but by its own rules: nobody waits for it, and nothing moves what it committ
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from magnetar.broker.limits import QUOTA_POLICIES, Quota
 from magnetar.ledger.port import Position
 from magnetar.pulsar.dispatch.subscription import Subscription
@@ -16,6 +18,31 @@ from magnetar.wire.pulsar.pulsar_pb2 import ServerError
 
 HOLD, EXCEPTION, EVICTION = QUOTA_POLICIES
 _EVICT_TO = 0.9  # as Pulsar does, so that the next message does not begin it again
+
+
+@dataclass(frozen=True, slots=True)
+class TopicBacklog:
+    """One partition as the broker's monitor of backlogs knows it; see `magnetar.broker.backlogs`."""
+
+    topic: PulsarTopic
+
+    @property
+    def name(self) -> str:
+        return self.topic.name
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a TTL or a quota may concern it."""
+        return self.topic.is_bounded
+
+    async def expire(self, now_ms: int) -> None:
+        """Have subscriptions pass over what is older than the message TTL."""
+        if ttl_ms := self.topic.limits.message_ttl_ms:
+            await self.topic.expire(now_ms - ttl_ms)
+
+    async def enforce(self, now_ms: int) -> None:
+        """Hold the backlog against its quotas."""
+        await enforce(self.topic, now_ms)
 
 
 async def check_producer(topic: PulsarTopic, now_ms: int) -> None:

@@ -105,6 +105,8 @@ class Connection:
         self.consumers: dict[int, Consuming] = {}
         self.making_producers = Ids("Producer")
         self.making_consumers = Ids("Consumer")
+        self.sent_away: set[int] = set()
+        """Producers that were closed here, and of which the client may not know yet: what they send is not taken."""
         self.watchers: dict[int, Watch] = {}
         """What watches over lists of topics."""
         self.under_way = 0
@@ -271,10 +273,13 @@ class Connection:
 
     def producer_closed(self, producer_id: int) -> None:
         if self.producers.pop(producer_id, None) is not None:
+            self.sent_away.add(producer_id)
             command = BaseCommand(type=BaseCommand.CLOSE_PRODUCER)
             command.close_producer.producer_id = producer_id
             command.close_producer.request_id = NO_REQUEST
-            self.answer(command)
+            frame = encode.frame(command)
+            # Behind the receipts of what is on its way to the disk: the client sends again what it has none for.
+            self.receipt(Receipt(None, lambda _: frame))
 
     def reached_end(self, consumer_id: int) -> None:
         command = BaseCommand(type=BaseCommand.REACHED_END_OF_TOPIC)

@@ -12,6 +12,7 @@ from magnetar.broker.errors import (
     TopicExists,
     TopicNotFound,
 )
+from magnetar.broker.ownership import NotOwned
 from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced, LedgerTerminated, StorageFull
 from magnetar.records.errors import CorruptBatch, RecordsError
 from magnetar.wire.pulsar.pulsar_pb2 import ServerError
@@ -87,6 +88,7 @@ class BadCommand(Exception):
 
 
 _CODES: dict[type[BaseException], ServerError] = {
+    NotOwned: ServerError.ServiceNotReady,
     InvalidTopic: ServerError.InvalidTopicName,
     TopicNotFound: ServerError.TopicNotFound,
     TopicExists: ServerError.TopicNotFound,

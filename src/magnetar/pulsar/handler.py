@@ -15,7 +15,6 @@ from magnetar.broker.setting import HandlerSettings
 from magnetar.broker.settings import Settings
 from magnetar.broker.url_listeners import with_tls
 from magnetar.ledger.port import wall_clock_ms
-from magnetar.pulsar.compaction import CompactionMonitor
 from magnetar.pulsar.group_cursors import GroupCursors
 from magnetar.pulsar.inactive import InactiveTopicsSweep
 from magnetar.pulsar.limit_settings import PulsarLimitSettings
@@ -62,7 +61,6 @@ class PulsarProtocolHandler(ProtocolHandler):
             broker, topics, schemas, GroupCursors(broker, topics), self._clock, Watches(broker)
         )
         broker.offers.add(self.services)
-        self._compactions = CompactionMonitor(broker, topics)
         InactiveTopicsSweep(broker, topics, self._clock)
         broker.events.topic_deleted.append(schemas.topic_deleted)
         namespaces = broker.namespaces
@@ -74,7 +72,6 @@ class PulsarProtocolHandler(ProtocolHandler):
         schemas.strategy_of = strategy_of
         self._server = PulsarServer(self.services, self._settings)
         topics.start()
-        self._compactions.start()
         self._server.start()
 
     def new_connection(self, listener: Listener) -> asyncio.BaseProtocol:
@@ -91,7 +88,6 @@ class PulsarProtocolHandler(ProtocolHandler):
             "the Pulsar handler",
             [
                 ("groups", self.services.groups.synchronise),
-                ("the monitor of compactions", self._compactions.close),
                 ("topics", self.services.topics.close),
             ],
         )

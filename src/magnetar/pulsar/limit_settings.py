@@ -124,11 +124,3 @@ class PulsarLimitSettings(HandlerSettings):
         rule=one_of(*QUOTA_POLICIES),
         pulsar=("backlogQuotaDefaultRetentionPolicy",),
     )
-    backlog_quota_check_interval_in_seconds: int = setting(
-        60,
-        Kind.INT,
-        "How often backlogs are held against their quotas; a new producer is, each time.",
-        unit="seconds",
-        rule=at_least(1),
-        pulsar=("backlogQuotaCheckIntervalInSeconds",),
-    )

@@ -15,6 +15,7 @@ from magnetar.broker.core import Broker
 from magnetar.broker.errors import InvalidPartitions, NamespaceNotFound, TopicExists, TopicNotFound
 from magnetar.broker.limits import Limits
 from magnetar.broker.names import TopicName
+from magnetar.broker.ownership import Bundle, NotOwned
 from magnetar.broker.slices import sliced
 from magnetar.broker.topic import Topic
 from magnetar.ledger.port import Position
@@ -226,10 +227,13 @@ class NonPersistentTopics:
     def get(self, name: PulsarName, *, create: bool) -> NonPersistentTopic:
         """Give a partition, made where that is asked for and allowed.
 
-        Raises ``TopicNotFound``, ``NamespaceNotFound`` or ``NotAllowed``.
+        Raises ``TopicNotFound``, ``NamespaceNotFound``, `NotOwned` or ``NotAllowed``.
         """
         if not self._broker.settings.of(PulsarSettings).enable_non_persistent_topics:
             raise NotAllowed("Broker is not configured to serve non-persistent topics")
+        ownership = self._broker.ownership
+        if not ownership.is_mine(name.topic, name.partition or 0):
+            raise NotOwned(str(name), ownership.owner(name.topic, name.partition or 0))
         topic = self.find(name)
         if topic is None:
             check_namespace(self._broker, name)
@@ -304,6 +308,13 @@ class NonPersistentTopics:
     def _namespaces_changed(self) -> None:
         for each in self.all_open():
             each.apply(self._policies.limits(each.topic))
+
+    async def let_go(self, bundle: Bundle) -> None:
+        """Send away the clients of what has gone to another broker: nothing is kept that could go with it."""
+        for key, topic in list(self._open.items()):
+            if self._broker.ownership.bundle_of(topic.topic.name, topic.index) == bundle:
+                del self._open[key]
+                topic.send_away()
 
     async def sweep(self) -> None:
         """Forget what nobody has used for a while."""

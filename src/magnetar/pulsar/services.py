@@ -13,8 +13,6 @@ from magnetar.pulsar.schemas import Schemas
 from magnetar.pulsar.topics import PulsarTopics
 from magnetar.pulsar.watches import Watches
 
-CLUSTER = "standalone"
-
 
 @dataclass(slots=True)
 class Services:
@@ -34,4 +32,4 @@ class Services:
     def producer_name(self) -> str:
         """Give a name that no producer has, or had before a restart."""
         self._started = self._started or self.clock()
-        return f"{CLUSTER}-{self._started:x}-{next(self._names)}"
+        return f"{self.broker.ownership.cluster}-{self._started:x}-{next(self._names)}"

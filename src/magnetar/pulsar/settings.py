@@ -124,14 +124,6 @@ class PulsarSettings(HandlerSettings):
         rule=at_least(0),
         pulsar=("maxUnackedMessagesPerSubscription",),
     )
-    broker_service_compaction_monitor_interval_ms: int = setting(
-        60_000,
-        Kind.LONG,
-        "How often open topics are looked at for the compaction threshold.",
-        unit="ms",
-        rule=at_least(1),
-        pulsar=(Feed("brokerServiceCompactionMonitorIntervalInSeconds", times(1000)),),
-    )
 
     # What is done now and then.
     message_ttl_ms: int = setting(
@@ -141,14 +133,6 @@ class PulsarSettings(HandlerSettings):
         unit="ms",
         rule=at_least(0),
         pulsar=(Feed("ttlDurationDefaultInSeconds", times(1000)),),
-    )
-    message_expiry_check_interval_seconds: int = setting(
-        30,
-        Kind.INT,
-        "How often messages are looked for that are older than their topic's TTL.",
-        unit="seconds",
-        rule=at_least(1),
-        pulsar=(Feed("messageExpiryCheckIntervalInMinutes", times(60)),),
     )
     schema_compatibility_strategy: str = setting(
         "FULL",

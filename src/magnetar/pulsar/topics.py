@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from itertools import takewhile
 
 from magnetar.broker.background import Repeated, end_all
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import TopicExists, TopicNotFound
-from magnetar.broker.slices import batched, sliced
+from magnetar.broker.once import Once
+from magnetar.broker.open_logs import Reason
+from magnetar.broker.slices import sliced
 from magnetar.broker.topic import Topic
 from magnetar.ledger.errors import LedgerError
-from magnetar.ledger.port import ManagedLedger
 from magnetar.metadata import MetadataError
-from magnetar.pulsar import backlog
+from magnetar.pulsar.backlog import TopicBacklog
 from magnetar.pulsar.dispatch.deliveries import Conversions
 from magnetar.pulsar.dispatch.reading import Limits
 from magnetar.pulsar.errors import NotAllowed
-from magnetar.pulsar.limit_settings import PulsarLimitSettings
 from magnetar.pulsar.names import PulsarName, names_of
 from magnetar.pulsar.non_persistent import NonPersistentTopic, NonPersistentTopics, check_namespace
 from magnetar.pulsar.policies import TopicPolicies
@@ -28,7 +29,6 @@ from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.errors import RecordsError
 
 _SWEEP_S = 1.0
-_CLOSED_AT_ONCE = 100  # logs, with one flush
 _UNUSED_S = 60.0
 """How long a topic that nobody uses stays open; who has just looked it up may be about to use it."""
 _log = logging.getLogger("magnetar.pulsar")
@@ -52,11 +52,9 @@ class PulsarTopics:
         self.policies.changed = self._policies_changed
         self.non_persistent = NonPersistentTopics(broker, self.policies, clock)
         self._open: dict[tuple[bytes, int], PulsarTopic] = {}
-        self._opening: dict[tuple[bytes, int], asyncio.Future[PulsarTopic]] = {}
+        self._opening: Once[tuple[bytes, int], PulsarTopic] = Once()
         self._stirred: dict[PulsarTopic, None] = {}
         """Those that something was done to since the last sweep: no other is looked at."""
-        self._bounded: dict[PulsarTopic, None] = {}
-        """Those that a TTL or a quota may concern."""
         self._unused: dict[PulsarTopic, float] = {}
         """Those that nobody uses, and since when (the loop's time), in that order."""
         self._sweeper: Repeated | None = None
@@ -65,6 +63,7 @@ class PulsarTopics:
         """What else is to be done now and then."""
         self.is_groups: Callable[[PulsarTopic, str], bool] = lambda topic, name: False
         broker.events.topic_deleted.append(self._deleted)
+        broker.events.bundle_lost.append(self.non_persistent.let_go)
         broker.events.topic_changed.append(self._changed)
 
     def start(self) -> None:
@@ -161,19 +160,15 @@ class PulsarTopics:
             if found in self._unused:
                 self._note_unused(found)
             return found
-        opening = self._opening.get(key)
-        if opening is None:
-            opening = self._opening[key] = asyncio.ensure_future(self._load(topic, index))
-            opening.add_done_callback(lambda _: self._opening.pop(key, None))
-        return await asyncio.shield(opening)
+        return await self._opening.do(key, lambda: self._load(topic, index))
 
     async def _load(self, topic: Topic, index: int) -> PulsarTopic:
         broker = self._broker
-        log = await broker.engine.open(topic.name.ledger_name(index), broker.ledger_policy(topic))
+        held = await broker.open_logs.open(topic, index)
         made = PulsarTopic(
             topic,
             index,
-            log,
+            held.log,
             broker.store,
             self._conversions,
             self._limits,
@@ -182,16 +177,35 @@ class PulsarTopics:
             deduplicates=self.policies.deduplicates(topic),
             within_batches=broker.settings.of(PulsarSettings).acknowledgment_at_batch_index_level_enabled,
         )
+        held.hold(made, partial(self._closed, made))
         made.is_groups = lambda name: self.is_groups(made, name)
-        await made.load()
-        if topic.deleted:
+        try:
+            await made.load()
+            held.check()
+        except BaseException:
+            held.leave(made)
             made.close()
-            await broker.engine.delete(log.name)  # it was made again while its topic was being deleted
-            raise TopicNotFound(f"Topic {topic.name} was deleted")
+            raise
         self._open[topic.topic_id, index] = made
         made.stirred = lambda: self._stirred.setdefault(made)
         made.stir()
         return made
+
+    def _closed(self, topic: PulsarTopic, reason: Reason) -> None:
+        """The log has closed, or will at once: clients are sent away, and look the topic up again."""
+        self._forget(topic)
+        if topic.topic.deleted:
+            for name in topic.cursors.names():
+                topic.cursors.delete(name)
+        else:
+            self._save(topic)
+
+    def _save(self, topic: PulsarTopic) -> None:
+        try:
+            topic.save()
+        except (LedgerError, MetadataError, RecordsError) as error:
+            _log.error("cursors of %s cannot be kept: %s", topic.name, error)
+            topic.stir()
 
     def _note_unused(self, topic: PulsarTopic) -> None:
         self._unused.pop(topic, None)
@@ -201,9 +215,13 @@ class PulsarTopics:
         """Close a topic, and hear of it no more."""
         topic.stirred = lambda: None
         self._open.pop((topic.topic.topic_id, topic.index), None)
-        for those in (self._stirred, self._bounded, self._unused):
+        for those in (self._stirred, self._unused):
             those.pop(topic, None)
+        self._broker.backlogs.remove(TopicBacklog(topic))
         topic.close()
+        held = self._broker.open_logs.get(topic.topic, topic.index)
+        if held is not None:
+            held.leave(topic)
 
     def _policies_changed(self, topic: Topic) -> None:
         if topic.name.persistent:
@@ -213,21 +231,13 @@ class PulsarTopics:
 
     async def _deleted(self, topic: Topic) -> None:
         self.policies.forget(topic.name)
-        for index in range(topic.partitions):
-            found = self._open.get((topic.topic_id, index))
-            if found is not None:
-                self._forget(found)
-                for name in found.cursors.names():
-                    found.cursors.delete(name)
 
     def _changed(self, topic: Topic) -> None:
         """A topic that gets more partitions gets other names and message ids: its clients must look again."""
-        policy = self._broker.ledger_policy(topic)
         for index in range(topic.partitions):
             found = self._open.get((topic.topic_id, index))
             if found is None:
                 continue
-            found.log.policy = policy
             found.apply(self.policies.limits(topic))
             deduplicates = self.policies.deduplicates(topic)
             if deduplicates is not (found.dedup is not None):
@@ -247,7 +257,6 @@ class PulsarTopics:
                 _log.exception("what is done every second failed")
         await self.non_persistent.sweep()
         await self._keep_cursors()
-        await self._hold_to_limits()
         await self._let_go()
 
     async def _keep_cursors(self) -> None:
@@ -256,43 +265,17 @@ class PulsarTopics:
             if topic not in self._stirred:
                 continue  # deleted meanwhile
             del self._stirred[topic]
-            try:
-                topic.save()
-            except (LedgerError, MetadataError, RecordsError) as error:
-                _log.error("cursors of %s cannot be kept: %s", topic.name, error)
-                topic.stir()
+            self._save(topic)
             if topic.is_unsettled:
                 topic.stir()
             if topic.is_bounded:
-                self._bounded[topic] = None
+                self._broker.backlogs.add(TopicBacklog(topic))
             if topic.is_unused:
                 self._note_unused(topic)
-
-    async def _hold_to_limits(self) -> None:
-        """Look for messages that are too old, and for backlogs that are too large, each as often as settings say."""
-        settings = self._broker.settings
-        expires = self._rounds % settings.of(PulsarSettings).message_expiry_check_interval_seconds == 0
-        enforces = (
-            self._rounds % settings.of(PulsarLimitSettings).backlog_quota_check_interval_in_seconds == 0
-        )
-        if not expires and not enforces:
-            return
-        async for topic in sliced(self._bounded):
-            try:
-                if topic in self._bounded and expires:
-                    await self._expire(topic)
-                if topic in self._bounded and enforces:
-                    await backlog.enforce(topic, self._clock())
-            except (LedgerError, MetadataError, RecordsError) as error:
-                _log.error("%s cannot be held to its limits: %s", topic.name, error)
-                continue
-            if not topic.is_bounded:
-                self._bounded.pop(topic, None)
 
     async def _let_go(self) -> None:
         """Close the topics that nobody has used for a while; who asks for one opens it again."""
         before = asyncio.get_running_loop().time() - _UNUSED_S
-        logs: list[ManagedLedger] = []
         async for topic in sliced(takewhile(lambda each: self._unused[each] <= before, self._unused)):
             since = self._unused.get(topic)
             if since is None or since > before:
@@ -301,11 +284,4 @@ class PulsarTopics:
             if topic.is_unused and not topic.is_unsettled:
                 self._forget(topic)
                 topic.save()
-                logs.append(topic.log)
-        for some in batched(logs, _CLOSED_AT_ONCE):
-            await self._broker.engine.let_go(some)
-
-    async def _expire(self, topic: PulsarTopic) -> None:
-        ttl_ms = topic.limits.message_ttl_ms
-        if ttl_ms:
-            await topic.expire(self._clock() - ttl_ms)
+        await self._broker.open_logs.close_unheld()

@@ -355,7 +355,7 @@ def put_head(out: Any, start: Any, end: Any, facts: Any, last_delta: Any, count:
         latest = facts[PUBLISH_TIME]
     put_big_endian(out, start, 8, facts[INDEX] - facts[MESSAGES] + 1)
     put_big_endian(out, start + 8, 4, end - start - 12)
-    put_big_endian(out, start + 12, 4, 0)
+    put_big_endian(out, start + 12, 4, -1)  # the leader epoch: a message of Pulsar's does not say
     out[start + 16] = 2
     put_big_endian(out, start + 21, 2, attributes)
     put_big_endian(out, start + 23, 4, last_delta)

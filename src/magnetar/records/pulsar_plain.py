@@ -189,7 +189,7 @@ def record_batch(entry: Entry, messages: int, records: Iterable[RawRecord]) -> b
     header = BatchHeader(
         base_offset=entry.broker.index - messages + 1,
         length=0,
-        partition_leader_epoch=0,
+        partition_leader_epoch=-1,  # a message of Pulsar's does not say
         magic=MAGIC,
         crc=0,
         attributes=attributes,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from magnetar.broker.background import Background, Repeated
+from magnetar.broker.ownership import Owned
 from magnetar.kafka.coordinators.classic import Caller
 from magnetar.kafka.coordinators.decider import GroupsDecider
 from magnetar.kafka.coordinators.decision import Decision, Token
@@ -79,48 +80,46 @@ class GroupCoordinator:
         self._shards = [
             Shard(index, log, settings, clock, new_id, self._background) for index in range(log.partitions)
         ]
+        for shard in self._shards:
+            shard.on_loaded = self._tell_all
         self._log = log
-        self._loading: asyncio.Task[None] | None = None
+        self._gate = asyncio.Semaphore(_LOADS_AT_ONCE)
+        self._following = asyncio.Lock()
         self._cleaning: Repeated | None = None
 
     # Life cycle.
 
     async def start(self) -> None:
-        """Begin to load in the background."""
-        written = set(self._log.written())
-        for shard in self._shards:
-            if shard.partition not in written:
-                shard.start_empty()
-        self._loading = self._background.once("group coordinator loading", self._load(sorted(written)))
+        """Begin to load in the background what is this broker's."""
+        await self.follow_ownership()
         self._cleaning = self._background.repeat(
             "group coordinator expiry",
             lambda: self.settings.offsets_retention_check_interval_ms / 1000,
             self._clean,
         )
 
-    async def _load(self, partitions: list[int]) -> None:
-        gate = asyncio.Semaphore(_LOADS_AT_ONCE)
+    async def follow_ownership(self) -> None:
+        """Let go of the partitions that another broker has by now, and begin to load those that have come here."""
+        async with (
+            self._following
+        ):  # whoever comes second returns only when what the first lets go of is gone
+            gone = [each for each in self._shards if each.is_mine and not self._log.is_mine(each.partition)]
+            await asyncio.gather(*(each.unload() for each in gone))
+            come = [each for each in self._shards if not each.is_mine and self._log.is_mine(each.partition)]
+            if come:
+                written = set(self._log.written())
+                for shard in come:
+                    shard.begin(self._gate, is_written=shard.partition in written)
 
-        async def load(shard: Shard) -> None:
-            async with gate:
-                await shard.load()
-            self._tell_all(shard)
-
-        async with asyncio.TaskGroup() as tasks:
-            for partition in partitions:
-                tasks.create_task(load(self._shards[partition]))
-
-    def _tell_all(self, shard: Shard) -> None:
-        """Tell whoever listens what was committed before this start."""
-        for group in shard.decider.groups.values() if shard.decider is not None else ():
+    def _tell_all(self, decider: GroupsDecider) -> None:
+        """Tell whoever listens what was committed before this start, or on another broker."""
+        for group in decider.groups.values():
             for topic, partitions in group.offsets.items():
                 for partition, kept in partitions.items():
                     self.on_committed(group.group_id, topic, partition, kept.offset)
 
     async def loaded(self) -> None:
-        """Wait until every partition is loaded."""
-        if self._loading is not None:
-            await asyncio.shield(self._loading)
+        """Wait until every partition that this broker has is loaded."""
         await asyncio.gather(*(shard.reloaded() for shard in self._shards))
 
     async def _clean(self) -> None:
@@ -134,8 +133,6 @@ class GroupCoordinator:
 
     async def close(self) -> None:
         """Keep what was decided, then send away whoever waits."""
-        if self._loading is not None:
-            self._loading.cancel()
         if self._cleaning is not None:
             await self._cleaning.stop()
         await asyncio.gather(*(shard.close() for shard in self._shards))
@@ -252,17 +249,18 @@ class GroupCoordinator:
     # For operators.
 
     def list_groups(self) -> list[GroupView]:
-        """Give all groups. Raises `Refused` while some are not loaded."""
+        """Return the groups that this broker coordinates. Raises `Refused` while some of these are not loaded."""
         now_ms = self._clock()
+        mine = [shard.check_loaded() for shard in self._shards if shard.is_mine]
         return [
             view(group, decider.classic.timers, now_ms)
-            for decider in map(self._decider, self._shards)
+            for decider in mine
             for group in decider.groups.values()
         ]
 
     def describe(self, group_id: str) -> GroupView:
         """Give a group. Raises `Refused`."""
-        decider = self._decider(self._shard(group_id))
+        decider = self._shard(group_id).check_loaded()
         group = decider.groups.get(group_id)
         if group is None:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
@@ -270,22 +268,21 @@ class GroupCoordinator:
 
     def committed(self, group_id: str) -> dict[str, dict[int, Committed]]:
         """Give a copy of what a group committed. Raises `Refused`."""
-        offsets = self._decider(self._shard(group_id)).offsets.fetch(group_id)
+        offsets = self._shard(group_id).check_loaded().offsets.fetch(group_id)
         return {topic: dict(partitions) for topic, partitions in offsets.items()}
 
     def partition_of(self, group_id: str) -> int:
         """Give the partition of ``__consumer_offsets`` that the group is kept in."""
         return partition_of(group_id, len(self._shards))
 
+    def owner_of(self, group_id: str) -> Owned | None:
+        """Return the broker that coordinates a group; None if nobody does now."""
+        return self._log.owner(self.partition_of(group_id))
+
     # Finding the partition.
 
     def _shard(self, group_id: str) -> Shard:
         return self._shards[partition_of(group_id, len(self._shards))]
-
-    def _decider(self, shard: Shard) -> GroupsDecider:
-        if shard.decider is None:
-            raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return shard.decider
 
     async def _ask(self, group_id: str, decide: Callable[[GroupsDecider, Token], Decision[T]]) -> T:
         return await self._shard(group_id).ask(decide)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from typing import Protocol
 
+from magnetar.broker.ownership import Owned
 from magnetar.records.batch import read_header
 
 
@@ -14,6 +15,14 @@ class OffsetsLog(Protocol):
     @property
     def partitions(self) -> int:
         """How many there are; fixed when the log is first made, whatever the configuration says later."""
+        ...
+
+    def owner(self, partition: int) -> Owned | None:
+        """Return the broker that has a partition, and with it the groups that are kept there; None for nobody now."""
+        ...
+
+    def is_mine(self, partition: int) -> bool:
+        """Whether this broker has a partition; others are not to be read, and cannot be written."""
         ...
 
     def written(self) -> Iterable[int]:
@@ -43,6 +52,14 @@ class MemoryOffsetsLog:
         self.partitions = partitions
         self._batches: dict[int, list[tuple[int, bytes]]] = {}
         self._next: dict[int, int] = {}
+
+    def owner(self, partition: int) -> Owned | None:
+        """Return this broker: it has all partitions."""
+        return Owned(0, 0)
+
+    def is_mine(self, partition: int) -> bool:
+        """Return True: nobody else has any."""
+        return True
 
     def written(self) -> Iterable[int]:
         """Give the partitions that hold anything."""

@@ -68,18 +68,16 @@ class Shard:
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
         self._closed = False
+        self.is_mine = False
+        """Whether this broker has the partition, loaded or not."""
+        self.on_loaded: Callable[[GroupsDecider], None] = lambda decider: None
+        """Called each time the partition has been loaded because it came to this broker."""
 
     # Asking.
 
     def ask(self, decide: Callable[[GroupsDecider, Token], Decision[T]]) -> asyncio.Future[T]:
         """Decide now; the future gives the answer when it is due. Raises `Refused`."""
-        if self.decider is None:
-            code = (
-                ErrorCode.COORDINATOR_NOT_AVAILABLE
-                if self._closed
-                else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            )
-            raise Refused(code)
+        self.check_loaded()
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         decision = self._decide(lambda decider: decide(decider, future))
         self._waiting.add(future)
@@ -92,11 +90,23 @@ class Shard:
         self, decide: Callable[[GroupsDecider], Decision[None]], *, though_loading: bool = False
     ) -> None:
         """Decide something that nobody waits for; while not loaded, not at all, or once it is."""
+        if not self.is_mine:
+            return
         if self.decider is not None:
             decision = self._decide(decide)
             self._carry_out(decision.facts, decision.released, decision.assigned)
         elif though_loading:
             self._when_loaded.append(decide)
+
+    def check_loaded(self) -> GroupsDecider:
+        """Return what decides here; raise `Refused` while nothing may, or another broker has to."""
+        if self._closed:
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if not self.is_mine:
+            raise Refused(ErrorCode.NOT_COORDINATOR)
+        if self.decider is None:
+            raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return self.decider
 
     def _decide(self, decide: Callable[[GroupsDecider], Decision[T]]) -> Decision[T]:
         assert self.decider is not None
@@ -204,16 +214,38 @@ class Shard:
 
     # Life cycle.
 
-    def start_empty(self) -> None:
-        """Begin without facts: nothing was ever written here."""
-        self.decider = GroupsDecider(self._settings, self._new_id)
+    def begin(self, gate: asyncio.Semaphore, *, is_written: bool) -> None:
+        """Take the partition up, now that this broker has it: load it in the background, if anything is written there.
+
+        ``gate`` is for how many may load at once.
+        """
+        assert not self.is_mine
+        self.is_mine = True
+        if is_written:
+            self._loader = self._background.once(
+                "loading group facts of partition", self._begin(gate), about=self.partition
+            )
+        else:
+            self.decider = GroupsDecider(self._settings, self._new_id)
+            self.records = self._next_offset = self._compact_at = 0
+
+    async def _begin(self, gate: asyncio.Semaphore) -> None:
+        async with gate:
+            await self.load()
+        if self.decider is not None:
+            self.on_loaded(self.decider)
+
+    async def unload(self) -> None:
+        """Finish what is decided, then send away whoever still waits: the partition goes to another broker."""
+        self.is_mine = False
+        await self._end()
 
     async def load(self) -> None:
         """Replay the log; tried again for as long as it cannot be read."""
         if self._writer is not None:
             await asyncio.wait([self._writer])
         tries = 0
-        while not self._closed:
+        while self.is_mine and not self._closed:
             try:
                 decider = await self._replay()
             except Exception as error:
@@ -230,9 +262,9 @@ class Shard:
                 return
 
     async def reloaded(self) -> None:
-        """Wait for the replay that follows a failure, if one is under way."""
+        """Wait until it is loaded, if that is under way."""
         if self._loader is not None:
-            await asyncio.shield(self._loader)
+            await asyncio.wait([self._loader])
 
     async def _replay(self) -> GroupsDecider:
         decider = GroupsDecider(self._settings, self._new_id)
@@ -250,7 +282,7 @@ class Shard:
 
     def _start_over(self, code: ErrorCode) -> None:
         self._dismiss(code)
-        if not self._closed:
+        if self.is_mine and not self._closed:
             self._loader = self._background.once(
                 "replaying group facts of partition", self.load(), about=self.partition
             )
@@ -270,8 +302,13 @@ class Shard:
     async def close(self) -> None:
         """Finish what is decided, then send away whoever still waits."""
         self._closed = True
+        await self._end()
+
+    async def _end(self) -> None:
+        self._when_loaded = []
         if self._loader is not None:
             self._loader.cancel()
+            self._loader = None
         if self._writer is not None:
             await asyncio.wait([self._writer])
         self._dismiss(ErrorCode.NOT_COORDINATOR)

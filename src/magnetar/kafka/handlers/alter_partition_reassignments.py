@@ -49,7 +49,7 @@ def _judged(broker: Broker, name: str, asked: ReassignablePartition) -> Reassign
         if asked.replicas is None:
             answer.error_code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         else:
-            check_assignment(asked.replicas, broker.identity.node_id)
+            check_assignment(asked.replicas, broker.ownership)
     except Refused as refused:
         answer.error_code, answer.error_message = refused.code, str(refused)
     return answer

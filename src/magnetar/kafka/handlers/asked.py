@@ -8,7 +8,7 @@ from magnetar.broker.auth import Access
 from magnetar.broker.errors import TopicNotFound
 from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.errors import UnknownTopicId
-from magnetar.kafka.partitions.partition import LEADER_EPOCH, Partition
+from magnetar.kafka.partitions.partition import Partition
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.primitives import ZERO_UUID
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def find_partition(context: RequestContext, name: str, topic_id: bytes, index: int) -> Partition:
-    """Give the partition by its topic's id, or by any form of its name; raise ``TopicNotFound``."""
+    """Give the partition by its topic's id, or by any form of its name; raise ``TopicNotFound`` or ``NotOwned``."""
     broker = context.kafka.broker
     if not name and topic_id != ZERO_UUID:
         topic = broker.get_by_id(topic_id)
@@ -35,12 +35,9 @@ def may_read(context: RequestContext, access: Access, name: str, topic_id: bytes
     return Checks(access, context).reads(name, topic_id)
 
 
-def check_epoch(current_leader_epoch: int) -> ErrorCode:
+def check_epoch(current_leader_epoch: int, partition: Partition) -> ErrorCode:
     """Say whether the client's idea of who leads is older or newer than ours (KIP-320); -1 has none."""
-    if current_leader_epoch < 0 or current_leader_epoch == LEADER_EPOCH:
+    if current_leader_epoch < 0 or current_leader_epoch == partition.leader_epoch:
         return ErrorCode.NONE
-    return (
-        ErrorCode.FENCED_LEADER_EPOCH
-        if current_leader_epoch < LEADER_EPOCH
-        else ErrorCode.UNKNOWN_LEADER_EPOCH
-    )
+    is_older = current_leader_epoch < partition.leader_epoch
+    return ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -1,9 +1,10 @@
-"""Manual replica assignments: on one broker there is only one that is right."""
+"""Manual replica assignments: a partition is served by one broker, and storage keeps the copies."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from magnetar.broker.ownership import Ownership
 from magnetar.wire.kafka.errors import ErrorCode
 
 
@@ -15,19 +16,23 @@ class Refused(Exception):
         self.code = code
 
 
-def check_assignment(broker_ids: Sequence[int], node_id: int) -> None:
-    """Raise `Refused` unless the replicas are exactly this broker."""
-    wrong = _wrong(list(broker_ids), node_id)
+def check_assignment(broker_ids: Sequence[int], ownership: Ownership) -> None:
+    """Raise `Refused` unless the replicas are exactly one broker that lives."""
+    wrong = _wrong(list(broker_ids), {each.node_id for each in ownership.brokers()})
     if wrong is not None:
         raise Refused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment includes {wrong}"
         )
 
 
-def _wrong(broker_ids: list[int], node_id: int) -> str | None:
+def _wrong(broker_ids: list[int], registered: set[int]) -> str | None:
     if not broker_ids:
         return "an empty replica list."
     for broker_id in broker_ids:
-        if broker_id != node_id:
+        if broker_id not in registered:
             return f"broker {broker_id}, but no such broker is registered."
-    return f"the broker {node_id} more than once." if len(broker_ids) > 1 else None
+    if len(broker_ids) == 1:
+        return None
+    if len(set(broker_ids)) < len(broker_ids):
+        return f"the broker {broker_ids[0]} more than once."
+    return f"{len(broker_ids)} brokers, but a partition has one: its storage keeps the copies."

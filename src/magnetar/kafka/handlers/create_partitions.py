@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
+from magnetar.broker.ownership import Ownership
 from magnetar.broker.topic import MOST_NEW_PARTITIONS
 from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.assignments import Refused, check_assignment
@@ -48,7 +49,7 @@ def _grown(
         more = topic.count - broker.grow_topic(topic.name, topic.count, validate_only=True).partitions
         if more > MOST_NEW_PARTITIONS:
             raise Refused(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
-        _check_assignments(topic, more, broker.identity.node_id)
+        _check_assignments(topic, more, broker.ownership)
         if not validate_only:
             broker.grow_topic(topic.name, topic.count)
     except Refused as refused:
@@ -58,7 +59,7 @@ def _grown(
     return answer
 
 
-def _check_assignments(topic: CreatePartitionsTopic, more: int, node_id: int) -> None:
+def _check_assignments(topic: CreatePartitionsTopic, more: int, ownership: Ownership) -> None:
     if topic.assignments is None:
         return
     given = len(topic.assignments)
@@ -68,4 +69,4 @@ def _check_assignments(topic: CreatePartitionsTopic, more: int, node_id: int) ->
         )
         raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     for row in topic.assignments:
-        check_assignment(row.broker_ids, node_id)
+        check_assignment(row.broker_ids, ownership)

@@ -97,7 +97,8 @@ def _checked(broker: Broker, topic: CreatableTopic) -> NewTopic:
     if topic.assignments:
         return NewTopic(name, _assigned(broker, topic), configs)
     if topic.replication_factor not in (_DEFAULT, _REPLICAS) and broker.get(topic.name) is None:
-        raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, _no_replicas(topic.replication_factor))
+        brokers = len(broker.ownership.brokers())
+        raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, _no_replicas(topic.replication_factor, brokers))
     return NewTopic(name, None if topic.num_partitions == _DEFAULT else topic.num_partitions, configs)
 
 
@@ -115,16 +116,16 @@ def _assigned(broker: Broker, topic: CreatableTopic) -> int:
         message = "partitions should be a consecutive 0-based integer sequence"
         raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     for row in topic.assignments:
-        check_assignment(row.broker_ids, broker.identity.node_id)
+        check_assignment(row.broker_ids, broker.ownership)
     return len(topic.assignments)
 
 
-def _no_replicas(factor: int) -> str:
+def _no_replicas(factor: int, brokers: int) -> str:
     if factor <= 0:
         return "Replication factor must be larger than 0, or -1 to use the default value."
     return (
         f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} "
-        "cannot be reached because only 1 broker(s) are registered."
+        f"cannot be reached because only {brokers} broker(s) are registered."
     )
 
 

@@ -1,9 +1,10 @@
-"""DescribeCluster: the cluster's id and its one broker, as the asking listener's clients reach it."""
+"""DescribeCluster: the cluster's id and its brokers, as the asking listener's clients reach them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from magnetar.kafka.handlers.leaders import brokers
 from magnetar.kafka.handlers.operations import CLUSTER_OPERATIONS, NOT_ASKED
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.describe_cluster_request import DescribeClusterRequest
@@ -32,12 +33,16 @@ async def describe_cluster(
             error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message=f"Unsupported endpoint type {request.endpoint_type}",
         )
-    broker, told = context.kafka.broker, context.listener.advertised
-    node_id, rack = broker.identity.node_id, broker.settings.node.broker_rack
+    broker = context.kafka.broker
     return DescribeClusterResponse(
         cluster_id=broker.identity.cluster_id,
-        controller_id=node_id,
-        brokers=[DescribeClusterBroker(broker_id=node_id, host=told.host, port=told.port, rack=rack)],
+        controller_id=broker.ownership.leader(),
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=each.node_id, host=endpoint.host, port=endpoint.port, rack=each.rack
+            )
+            for each, endpoint in brokers(context)
+        ],
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
         ),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import InvalidTopic
+from magnetar.broker.ownership import NO_EPOCH, Owned
 from magnetar.broker.topic import Topic
-from magnetar.kafka.handlers.metadata import LEADER_EPOCH
 from magnetar.kafka.handlers.named_topic import named_topic
 from magnetar.kafka.handlers.operations import NOT_ASKED, TOPIC_OPERATIONS
 from magnetar.kafka.pace import paced
@@ -65,7 +65,8 @@ async def _page(
             continue
         first = start[1] if name == start[0] else 0
         until = min(topic.partitions, first + limit)
-        rows = [_partition(index, broker.identity.node_id) for index in range(first, until)]
+        owner = broker.ownership.owner
+        rows = [_partition(index, owner(topic.name, index)) for index in range(first, until)]
         response.topics.append(_told(topic, name, rows))
         limit -= len(rows)
         if until < topic.partitions:
@@ -97,13 +98,15 @@ def _unknown(broker: Broker, name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _partition(index: int, node_id: int) -> DescribeTopicPartitionsResponsePartition:
+def _partition(index: int, owner: Owned | None) -> DescribeTopicPartitionsResponsePartition:
+    replicas = [] if owner is None else [owner.node_id]
     return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if owner is None else ErrorCode.NONE,
         partition_index=index,
-        leader_id=node_id,
-        leader_epoch=LEADER_EPOCH,
-        replica_nodes=[node_id],
-        isr_nodes=[node_id],
+        leader_id=-1 if owner is None else owner.node_id,
+        leader_epoch=NO_EPOCH if owner is None else owner.epoch,
+        replica_nodes=replicas,
+        isr_nodes=replicas,
         eligible_leader_replicas=[],
         last_known_elr=[],
     )

@@ -1,10 +1,11 @@
-"""ElectLeaders: nothing to elect, since the one broker leads every partition already."""
+"""ElectLeaders: nothing to elect, since bundles decide who leads: a partition has its leader or waits for it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
+from magnetar.broker.ownership import Owned
 from magnetar.kafka.handlers.named_topic import named_topic
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
@@ -30,7 +31,8 @@ async def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -
         )
     return ElectLeadersResponse(
         replica_election_results=[
-            await _told(context.kafka.broker, topic) async for topic in paced(request.topic_partitions or [])
+            await _told(context.kafka.broker, topic, kind)
+            async for topic in paced(request.topic_partitions or [])
         ]
     )
 
@@ -51,19 +53,29 @@ def refused_election(
     )
 
 
-async def _told(broker: Broker, asked: TopicPartitions) -> ReplicaElectionResult:
+async def _told(broker: Broker, asked: TopicPartitions, kind: int) -> ReplicaElectionResult:
     topic = named_topic(broker, asked.topic)
     count = 0 if topic is None else topic.partitions
     unknown = "No such topic as {0}" if topic is None else "No such partition as {0}-{1}"
     return ReplicaElectionResult(
         topic=asked.topic,
         partition_result=[
-            _row(index, ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
-            if 0 <= index < count
-            else _row(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown.format(asked.topic, index))
+            _row(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown.format(asked.topic, index))
+            if topic is None or not 0 <= index < count
+            else _elected(index, broker.ownership.owner(topic.name, index), kind)
             async for index in paced(asked.partitions)
         ],
     )
+
+
+def _elected(index: int, owner: Owned | None, kind: int) -> PartitionResult:
+    if owner is not None:
+        return _row(index, ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+    is_preferred = kind == _PREFERRED
+    code = (
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE if is_preferred else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    )
+    return _row(index, code, "The partition is on its way to another broker.")
 
 
 def _row(index: int, code: ErrorCode, message: str) -> PartitionResult:

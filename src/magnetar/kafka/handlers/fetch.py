@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from magnetar.kafka.errors import TopicDenied, code_for
 from magnetar.kafka.fetch_sessions import INVALID_SESSION, Ask, FetchSession, asks_of
 from magnetar.kafka.handlers.asked import check_epoch, find_partition, may_read
-from magnetar.kafka.partitions.partition import LEADER_EPOCH, Partition
+from magnetar.kafka.handlers.leaders import TELLS_LEADER, Misled, tell_leaders
+from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.wakeups import Bell
 from magnetar.wire.kafka.errors import ErrorCode
@@ -17,6 +18,8 @@ from magnetar.wire.kafka.messages.fetch_response import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
 
 READ_COMMITTED = 1
+_FIRST_WITH_LEADERS = 16
 # Larger answers are slower: they leave the processors' caches, on both sides; and each lies in memory until it is sent.
 # The Java client takes longer for each answer than for what it holds, and is faster with what it asks for by default.
 _MOST_PARTITION_BYTES = 512 << 10
@@ -71,7 +75,9 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     rows, size, failed = await _read_all(asks, found, limits)
     if size < enough and not failed and asks and request.max_wait_ms > 0:
         rows = await _until_enough(request, context, asks, found, limits, enough, rows, ends)
-    return await _answer(session, asks, rows, answer_all=session is None or request.session_epoch <= 0)
+    return await _answer(
+        context, session, asks, rows, answer_all=session is None or request.session_epoch <= 0
+    )
 
 
 async def _find(asks: list[Ask], context: RequestContext) -> list[Partition | ErrorCode]:
@@ -178,7 +184,9 @@ async def _read_one(
     ask: Ask, partition: Partition, limits: _Limits, room: int, is_first: bool
 ) -> tuple[PartitionData, int]:
     asked, log = ask.partition, partition.log
-    code = check_epoch(asked.current_leader_epoch)
+    if partition.closed is not None:
+        return _failed(ask, code_for(partition.closed)), 0
+    code = check_epoch(asked.current_leader_epoch, partition)
     if code:
         return _failed(ask, code), 0
     row = PartitionData(
@@ -189,9 +197,13 @@ async def _read_one(
         aborted_transactions=[] if limits.isolation_level == READ_COMMITTED else None,
         records=b"",
     )
-    if asked.last_fetched_epoch > LEADER_EPOCH:
-        row.diverging_epoch = EpochEndOffset(epoch=LEADER_EPOCH, end_offset=log.high_watermark)
-        return row, 0
+    if asked.last_fetched_epoch >= 0:
+        epoch, end_offset = partition.epochs.end_of(asked.last_fetched_epoch, log.high_watermark)
+        if end_offset < 0:  # an epoch that has not come yet: as Kafka says it
+            return _failed(ask, ErrorCode.OFFSET_OUT_OF_RANGE), 0
+        if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
+            row.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+            return row, 0
     if room < min(asked.partition_max_bytes, _LEAST_ROOM) and not is_first:
         return row, 0
     try:
@@ -199,7 +211,7 @@ async def _read_one(
         committed = limits.isolation_level == READ_COMMITTED
         batches, size = await partition.read(asked.fetch_offset, most, committed=committed)
     except Exception as error:
-        return _failed(ask, code_for(error)), 0
+        return _failed(ask, code_for(partition.closed or error)), 0
     if not batches or (size > room and not is_first):
         return row, 0
     row.records = batches
@@ -219,11 +231,17 @@ def _failed(ask: Ask, code: ErrorCode) -> PartitionData:
 
 
 async def _answer(
-    session: FetchSession | None, asks: list[Ask], rows: list[PartitionData], *, answer_all: bool
+    context: RequestContext,
+    session: FetchSession | None,
+    asks: list[Ask],
+    rows: list[PartitionData],
+    *,
+    answer_all: bool,
 ) -> FetchResponse:
     """Lay out the rows by topic; in a session only those that say something new."""
     topics: dict[tuple[str, bytes], list[PartitionData]] = {}
     served = []
+    misled: list[Misled] = []
     for number, (ask, row) in enumerate(zip(asks, rows, strict=True)):
         if number % _ROWS_AT_A_STRETCH == _ROWS_AT_A_STRETCH - 1:
             await asyncio.sleep(0)
@@ -233,11 +251,15 @@ async def _answer(
         ask.high_watermark, ask.log_start_offset, ask.error_code = now
         if row.records:
             served.append(ask)
+        elif row.error_code in TELLS_LEADER:
+            misled.append(Misled(ask.topic, ask.topic_id, row.partition_index, row))
         if answer_all or news or known != now:
             topics.setdefault((ask.topic, ask.topic_id), []).append(row)
     if session is not None:
         session.turn(served)
+    tells = misled and context.api_version >= _FIRST_WITH_LEADERS
     return FetchResponse(
+        node_endpoints=tell_leaders(context, misled, LeaderIdAndEpoch, NodeEndpoint) if tells else [],
         session_id=session.session_id if session is not None else INVALID_SESSION,
         responses=[
             FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=partitions)

@@ -1,9 +1,13 @@
-"""FindCoordinator: one broker coordinates everything, so the answer is always itself (KIP-699: many keys at once)."""
+"""FindCoordinator: the broker that has the partition in which a group is kept (KIP-699: many keys at once)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from magnetar.broker.names import TRANSACTION_STATE
+from magnetar.broker.ownership import Owned
+from magnetar.kafka.coordinators.groups import partition_of
+from magnetar.kafka.handlers.leaders import endpoint_of
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.find_coordinator_request import FindCoordinatorRequest
@@ -41,6 +45,17 @@ def _found(key: str, key_type: int, context: RequestContext) -> Coordinator:
         return Coordinator(
             key=key, node_id=-1, port=-1, error_code=ErrorCode.INVALID_REQUEST, error_message=message
         )
-    told = context.listener.advertised
-    node_id = context.kafka.broker.identity.node_id
-    return Coordinator(key=key, node_id=node_id, host=told.host, port=told.port)
+    owner = _owner(key, key_type, context)
+    endpoint = None if owner is None else endpoint_of(context, owner.node_id)
+    if owner is None or endpoint is None:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return Coordinator(key=key, node_id=-1, port=-1, error_code=code, error_message=None)
+    return Coordinator(key=key, node_id=owner.node_id, host=endpoint.host, port=endpoint.port)
+
+
+def _owner(key: str, key_type: int, context: RequestContext) -> Owned | None:
+    if key_type == _GROUP:
+        return context.kafka.groups.owner_of(key)
+    broker = context.kafka.broker
+    partition = partition_of(key, broker.settings.topics.transaction_state_log_num_partitions)
+    return broker.ownership.owner(broker.naming.parse(TRANSACTION_STATE), partition)

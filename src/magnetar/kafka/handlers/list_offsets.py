@@ -9,7 +9,7 @@ from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import check_epoch, find_partition
 from magnetar.kafka.pace import paced
 from magnetar.kafka.partitions.conversions import batch_of
-from magnetar.kafka.partitions.partition import LEADER_EPOCH, Partition
+from magnetar.kafka.partitions.partition import Partition
 from magnetar.ledger.port import StoredEntry
 from magnetar.records.batch import Record, each_record
 from magnetar.records.pulsar_plain import unpacked_bytes
@@ -60,7 +60,7 @@ async def _answer_one(
     row = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     try:
         partition = await find_partition(context, name, ZERO_UUID, asked.partition_index)
-        row.error_code = check_epoch(asked.current_leader_epoch)
+        row.error_code = check_epoch(asked.current_leader_epoch, partition)
         if asked.timestamp < 0 and context.api_version < _FIRST_WITH.get(asked.timestamp, 0):
             row.error_code = ErrorCode.UNSUPPORTED_VERSION
         if not row.error_code:
@@ -78,11 +78,11 @@ async def _answer_one(
 
 
 async def _look_up(row: ListOffsetsPartitionResponse, partition: Partition, timestamp: int, end: int) -> None:
-    log = partition.log
+    log, epochs = partition.log, partition.epochs
     if timestamp == LATEST:
-        row.offset, row.leader_epoch = end, LEADER_EPOCH
+        row.offset, row.leader_epoch = end, epochs.latest
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
-        row.offset, row.leader_epoch = log.log_start_offset, LEADER_EPOCH
+        row.offset, row.leader_epoch = log.log_start_offset, epochs.of(log.log_start_offset)
     elif timestamp == MAX_TIMESTAMP:
         await _fill(row, partition, await log.find_max_timestamp(), None)
     elif timestamp >= 0:
@@ -107,7 +107,8 @@ async def _fill(
             loop = asyncio.get_running_loop()
             wanted = await loop.run_in_executor(None, _wanted, entry, log.log_start_offset, timestamp)
         if wanted is not None:
-            row.offset, row.timestamp, row.leader_epoch = wanted.offset, wanted.timestamp, LEADER_EPOCH
+            row.offset, row.timestamp = wanted.offset, wanted.timestamp
+            row.leader_epoch = partition.epochs.of(wanted.offset)
             return
         following = max(entry.last_offset + 1, log.log_start_offset)
         entry = next(iter(await log.read(following, max_bytes=1)), None) if timestamp is not None else None

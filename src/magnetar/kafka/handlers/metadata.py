@@ -1,4 +1,4 @@
-"""Metadata: the broker to talk to, and the topics with their partitions; unknown topics may be created by it.
+"""Metadata: the brokers to talk to, and the topics with their partitions; unknown topics may be created by it.
 
 A topic that is made because a client asked for it is unknown in the answer to that request, whatever its version, and
 shown by the next one: that is what Kafka says, whose brokers ask the controller for it and do not wait. Clients expect
@@ -10,10 +10,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from magnetar.broker.core import Broker
 from magnetar.broker.names import INTERNAL_TOPICS
+from magnetar.broker.ownership import NO_EPOCH, Owned
 from magnetar.broker.topic import Topic
 from magnetar.kafka.errors import REFUSALS, code_for
+from magnetar.kafka.handlers.leaders import brokers, endpoint_of
 from magnetar.kafka.handlers.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
@@ -29,8 +30,6 @@ from magnetar.wire.kafka.primitives import ZERO_UUID
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
 
-LEADER_EPOCH = 0
-"""One broker holds every partition for good, so leadership never passes on."""
 _FIRST_WITH_IDS = 12
 
 
@@ -41,18 +40,23 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     if asked is None or (context.api_version == 0 and not asked):
         found = [
-            _told(broker, topic, topic.kafka_name, operations)
+            _told(context, topic, topic.kafka_name, operations)
             async for topic in paced(list(broker.topics()))
             if broker.visible(topic) and context.shows(topic.name)
         ]
     elif context.api_version < _FIRST_WITH_IDS and any(topic.topic_id != ZERO_UUID for topic in asked):
         found = [_refused(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in asked]
     else:
-        found = await _found(broker, asked, operations, create=request.allow_auto_topic_creation)
+        found = await _found(context, asked, operations, create=request.allow_auto_topic_creation)
     return MetadataResponse(
-        brokers=[_this_broker(context)],
+        brokers=[
+            MetadataResponseBroker(
+                node_id=each.node_id, host=endpoint.host, port=endpoint.port, rack=each.rack
+            )
+            for each, endpoint in brokers(context)
+        ],
         cluster_id=broker.identity.cluster_id,
-        controller_id=broker.identity.node_id,
+        controller_id=broker.ownership.leader(),
         topics=found,
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
@@ -61,7 +65,7 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
 
 
 async def _found(
-    broker: Broker, asked: list[MetadataRequestTopic], operations: int, *, create: bool
+    context: RequestContext, asked: list[MetadataRequestTopic], operations: int, *, create: bool
 ) -> list[MetadataResponseTopic]:
     by_name = dict.fromkeys(
         topic.name for topic in asked if topic.name is not None and topic.topic_id == ZERO_UUID
@@ -69,11 +73,14 @@ async def _found(
     by_id = dict.fromkeys(
         topic.topic_id for topic in asked if topic.name is None or topic.topic_id != ZERO_UUID
     )
-    named = [await _by_name(broker, name, operations, create=create) async for name in paced(by_name)]
-    return named + [_by_id(broker, topic_id, operations) async for topic_id in paced(by_id)]
+    named = [await _by_name(context, name, operations, create=create) async for name in paced(by_name)]
+    return named + [_by_id(context, topic_id, operations) async for topic_id in paced(by_id)]
 
 
-async def _by_name(broker: Broker, name: str, operations: int, *, create: bool) -> MetadataResponseTopic:
+async def _by_name(
+    context: RequestContext, name: str, operations: int, *, create: bool
+) -> MetadataResponseTopic:
+    broker = context.kafka.broker
     try:
         topic = broker.get(name)
         if topic is None:
@@ -84,22 +91,23 @@ async def _by_name(broker: Broker, name: str, operations: int, *, create: bool) 
         return _refused(code_for(error), name)
     if topic is None or not broker.visible(topic):
         return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
-    return _told(broker, topic, name, operations)
+    return _told(context, topic, name, operations)
 
 
-def _by_id(broker: Broker, topic_id: bytes, operations: int) -> MetadataResponseTopic:
+def _by_id(context: RequestContext, topic_id: bytes, operations: int) -> MetadataResponseTopic:
+    broker = context.kafka.broker
     topic = broker.get_by_id(topic_id)
     if topic is None or not broker.visible(topic):
         return _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
-    return _told(broker, topic, topic.kafka_name, operations)
+    return _told(context, topic, topic.kafka_name, operations)
 
 
-def _told(broker: Broker, topic: Topic, name: str, operations: int) -> MetadataResponseTopic:
+def _told(context: RequestContext, topic: Topic, name: str, operations: int) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        partitions=_partitions(topic.partitions, broker.identity.node_id),
+        partitions=_partitions(context, topic),
         topic_authorized_operations=operations,
     )
 
@@ -110,23 +118,45 @@ def _refused(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> 
     )
 
 
-@lru_cache(maxsize=64)
-def _partitions(count: int, node_id: int) -> list[MetadataResponsePartition]:
-    """Give the rows of a topic; topics of one size share them, and nobody changes them."""
+def _partitions(context: RequestContext, topic: Topic) -> list[MetadataResponsePartition]:
+    ownership = context.kafka.broker.ownership
+    sole = ownership.sole_owner
+    if sole is not None:
+        return _alike(topic.partitions, sole)
+    owners = [ownership.owner(topic.name, index) for index in range(topic.partitions)]
+    unreached = {each.node_id for each in set(owners) if each and endpoint_of(context, each.node_id) is None}
     return [
-        MetadataResponsePartition(
-            partition_index=index,
-            leader_id=node_id,
-            leader_epoch=LEADER_EPOCH,
-            replica_nodes=[node_id],
-            isr_nodes=[node_id],
-        )
-        for index in range(count)
+        _led(index, owner)
+        if owner is None or owner.node_id not in unreached
+        else _leaderless(index, ErrorCode.LISTENER_NOT_FOUND)
+        for index, owner in enumerate(owners)
     ]
 
 
-def _this_broker(context: RequestContext) -> MetadataResponseBroker:
-    broker, told = context.kafka.broker, context.listener.advertised
-    return MetadataResponseBroker(
-        node_id=broker.identity.node_id, host=told.host, port=told.port, rack=broker.settings.node.broker_rack
+@lru_cache(maxsize=64)
+def _alike(count: int, owner: Owned) -> list[MetadataResponsePartition]:
+    """Return the rows of a topic with one owner; topics of one size share them, and nobody changes them."""
+    return [_led(index, owner) for index in range(count)]
+
+
+def _led(index: int, owner: Owned | None) -> MetadataResponsePartition:
+    if owner is None:
+        return _leaderless(index, ErrorCode.LEADER_NOT_AVAILABLE)
+    return MetadataResponsePartition(
+        partition_index=index,
+        leader_id=owner.node_id,
+        leader_epoch=owner.epoch,
+        replica_nodes=[owner.node_id],
+        isr_nodes=[owner.node_id],
+    )
+
+
+def _leaderless(index: int, code: ErrorCode) -> MetadataResponsePartition:
+    return MetadataResponsePartition(
+        error_code=code,
+        partition_index=index,
+        leader_id=-1,
+        leader_epoch=NO_EPOCH,
+        replica_nodes=[],
+        isr_nodes=[],
     )

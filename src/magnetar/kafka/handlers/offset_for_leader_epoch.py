@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch of leadership ended (KIP-320). One broker leads for good, in one epoch."""
+"""OffsetForLeaderEpoch: where an epoch of leadership ended (KIP-320)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import check_epoch, find_partition
 from magnetar.kafka.pace import paced
-from magnetar.kafka.partitions.partition import LEADER_EPOCH
 from magnetar.wire.kafka.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 async def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
-    """Answer the end of the log for our epoch, and an undefined offset for any other."""
+    """Answer where each epoch ended: the last one at what can be read; one that has not come yet has no offset."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
@@ -44,9 +43,11 @@ async def _answer_one(name: str, asked: OffsetForLeaderPartition, context: Reque
     row = EpochEndOffset(partition=asked.partition)
     try:
         partition = await find_partition(context, name, ZERO_UUID, asked.partition)
-        row.error_code = check_epoch(asked.current_leader_epoch)
-        if not row.error_code and asked.leader_epoch == LEADER_EPOCH:
-            row.leader_epoch, row.end_offset = LEADER_EPOCH, partition.log.high_watermark
+        row.error_code = check_epoch(asked.current_leader_epoch, partition)
+        if not row.error_code:
+            row.leader_epoch, row.end_offset = partition.epochs.end_of(
+                asked.leader_epoch, partition.log.high_watermark
+            )
     except Exception as error:
         row.error_code = code_for(error)
     return row

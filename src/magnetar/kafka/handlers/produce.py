@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import find_partition
+from magnetar.kafka.handlers.leaders import TELLS_LEADER, Misled, tell_leaders
 from magnetar.kafka.pace import MOST_SECONDS, drained
 from magnetar.kafka.partitions.partition import Draft, Partition, RecordsRejected
 from magnetar.kafka.partitions.producers import ProducerRefused
@@ -20,6 +21,8 @@ from magnetar.wire.kafka.messages.produce_request import (
 )
 from magnetar.wire.kafka.messages.produce_response import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 _ALL = -1
 _ZSTD = 4
 _FIRST_WITH_ZSTD = 7
+_FIRST_WITH_LEADERS = 10
 _MOST_EXPLAINED = 1000
 """So many rows that failed are told why in words; after that the code has to do."""
 _NO_ERRORS: list[BatchIndexAndErrorMessage] = []  # of all rows without, together
@@ -61,6 +65,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
     topics = []
     failed = 0
     unexplained: dict[tuple[int, int], PartitionProduceResponse] = {}
+    misled: list[Misled] = []
     yields_at = perf_counter() + MOST_SECONDS
     for topic in drained(request.topic_data):
         rows = []
@@ -84,8 +89,10 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
                 failed += 1
                 if failed > _MOST_EXPLAINED:
                     row.error_message = None
-                    if partition is None:  # then no two of them differ but in this
-                        rows[-1] = unexplained.setdefault((row.index, row.error_code), row)
+                if row.error_code in TELLS_LEADER:
+                    misled.append(Misled(topic.name, topic.topic_id, asked.index, row))
+                elif failed > _MOST_EXPLAINED and partition is None:  # then no two of them differ but in this
+                    rows[-1] = unexplained.setdefault((row.index, row.error_code), row)
                 continue
             row.base_offset, row.log_append_time_ms, done = produced
             row.log_start_offset = partition.log.log_start_offset
@@ -102,7 +109,10 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
             for row in rows:
                 _fail(row, error)
     if request.acks:
-        return ProduceResponse(responses=topics)
+        response = ProduceResponse(responses=topics)
+        if misled and context.api_version >= _FIRST_WITH_LEADERS:
+            response.node_endpoints = tell_leaders(context, misled, LeaderIdAndEpoch, NodeEndpoint)
+        return response
     _check_unanswered(topics)
     return None
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
+from magnetar.broker.leader_epochs import LeaderEpochs
+from magnetar.broker.open_logs import Reason
 from magnetar.broker.topic import Topic
 from magnetar.kafka.partitions.chunked import ChunkedMessages
 from magnetar.kafka.partitions.conversions import Conversions, FrameOf, as_stored
@@ -45,7 +47,6 @@ from magnetar.records.entry import kafka_message_head
 from magnetar.records.errors import InvalidRecord, RecordsError
 from magnetar.records.pulsar_metadata import MOST_MESSAGES
 
-LEADER_EPOCH = 0
 _log = logging.getLogger("magnetar.kafka")
 _T = TypeVar("_T")
 # The fields of a batch that the broker fills in: base offset, length, leader epoch.
@@ -131,7 +132,10 @@ class Partition:
         "_last_done",
         "_refusal",
         "_waiting",
+        "closed",
+        "epochs",
         "index",
+        "leader_epoch",
         "log",
         "producers",
         "topic",
@@ -147,8 +151,12 @@ class Partition:
         ahead: ReadAhead | None = None,
         conversions: Conversions | None = None,
         frame_of: FrameOf | None = None,
+        epochs: LeaderEpochs | None = None,
     ) -> None:
         self.topic = topic
+        self.epochs = epochs or LeaderEpochs()
+        self.leader_epoch = self.epochs.latest
+        """Since when, in the count of its owners, this broker leads it."""
         self._ahead = ahead
         self.index = index
         self.log = log
@@ -161,6 +169,8 @@ class Partition:
         self._last_done: asyncio.Future[None] | None = None
         self._appended_ms = 0
         self._refusal: Refusal | None = None
+        self.closed: Reason | None = None
+        """Why its log has closed; whoever holds the partition looks for it again."""
         self.touched = True
         """Whether somebody asked for it lately; see ``Partitions.let_go``."""
         log.on_visible = self._ring
@@ -193,6 +203,13 @@ class Partition:
                 "the producers' snapshot of %s is not used, its log is read: %s", self.log.name, error
             )
             return ProducerStates(), 0
+
+    def close(self, reason: Reason) -> None:
+        """Have whoever waits here learn that the log has closed, and why."""
+        self.closed = reason
+        # What storage takes back is heard of until the end, or it would be kept in the producers' states.
+        self.log.on_visible = None
+        self._ring()
 
     @property
     def is_idle(self) -> bool:
@@ -300,7 +317,7 @@ class Partition:
     ) -> tuple[int, asyncio.Future[None] | None]:
         """Write one batch with the fields filled in that the broker owns."""
         head = kafka_message_head(now_ms, header.last_offset_delta + 1, mixed=mixed) + _OWNED.pack(
-            self.log.log_end_offset, header.length, LEADER_EPOCH
+            self.log.log_end_offset, header.length, self.leader_epoch
         )
         message = (head, data[_OWNED.size :])
         return self._append(message, header, header.max_timestamp, earliest_ms, now_ms)

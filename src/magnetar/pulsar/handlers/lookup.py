@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.errors import NamespaceNotFound, TopicNotFound
+from magnetar.broker.listeners import Endpoint
 from magnetar.broker.names import TopicName
+from magnetar.broker.ownership import Owned
 from magnetar.pulsar.errors import NotAuthorized, PulsarError
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.non_persistent import check_namespace
@@ -30,8 +33,10 @@ def check_look_up(connection: Connection, topic: TopicName) -> None:
         raise NotAuthorized(f"Role {connection.role} is not authorized to look up {topic}")
 
 
-def lookup(connection: Connection, command: CommandLookupTopic, entry: memoryview) -> None:
-    """This broker serves every topic there is or may be."""
+def lookup(
+    connection: Connection, command: CommandLookupTopic, entry: memoryview
+) -> Coroutine[Any, Any, None] | None:
+    """Tell which broker has a topic, of those there are or may be; this one takes what nobody has."""
     name = PulsarName.parse(command.topic)
     check_look_up(connection, name.topic)
     if connection.services.topics.find(name) is None:
@@ -39,17 +44,46 @@ def lookup(connection: Connection, command: CommandLookupTopic, entry: memoryvie
     listener = command.advertised_listener_name
     if listener and listener.upper() != connection.listener.name:
         raise PulsarError(f"the broker do not have {listener} listener", ServerError.MetadataError)
+    ownership = connection.services.broker.ownership
+    owner = ownership.owner(name.topic, name.partition or 0)
+    if owner is None:
+        return _taken(connection, command, name)
+    _send_to(connection, command, name, owner)
+    return None
+
+
+async def _taken(connection: Connection, command: CommandLookupTopic, name: PulsarName) -> None:
+    ownership = connection.services.broker.ownership
+    owner = await ownership.acquire(ownership.bundle_of(name.topic, name.partition or 0))
+    _send_to(connection, command, name, owner)
+
+
+def _send_to(connection: Connection, command: CommandLookupTopic, name: PulsarName, owner: Owned) -> None:
+    where = _endpoint(connection, owner)
+    if where is None:
+        raise PulsarError(
+            f"broker {owner.node_id} does not have {connection.listener.name} listener",
+            ServerError.ServiceNotReady,
+        )
     answer = BaseCommand(type=BaseCommand.LOOKUP_RESPONSE)
     response = answer.lookupTopicResponse
     response.request_id = command.request_id
     response.response = CommandLookupTopicResponse.Connect
     response.authoritative = True
-    where = str(connection.listener.advertised)
     if connection.listener.tls:
         response.brokerServiceUrlTls = f"pulsar+ssl://{where}"
     else:
         response.brokerServiceUrl = f"pulsar://{where}"
     connection.answer(answer)
+
+
+def _endpoint(connection: Connection, owner: Owned) -> Endpoint | None:
+    """Return where clients of this listener reach a broker."""
+    ownership = connection.services.broker.ownership
+    if owner.node_id == ownership.node_id:
+        return connection.listener.advertised  # where the client has just come in
+    found = (each for each in ownership.brokers() if each.node_id == owner.node_id)
+    return next((each.endpoints.get(connection.listener.name) for each in found), None)
 
 
 def lookup_refused(command: CommandLookupTopic, code: ServerError, message: str) -> BaseCommand:

@@ -122,6 +122,7 @@ async def _produce(connection: Connection, command: CommandProducer) -> None:
     if topic.producers.by_name.get(made.name) is not made:
         raise PulsarError("Producer was sent away before it began", ServerError.ServiceNotReady)
     connection.producers[command.producer_id] = producing
+    connection.sent_away.discard(command.producer_id)
     _tell(connection, command.request_id, producing, ready=True)
 
 
@@ -157,6 +158,8 @@ def send(connection: Connection, command: CommandSend, entry: memoryview) -> Non
     """Store what a producer sends; its receipt follows once it is durable."""
     producing = connection.producers.get(command.producer_id)
     if producing is None:
+        if command.producer_id in connection.sent_away:
+            return  # it was on its way when its producer was closed: the client sends it again
         raise BadCommand(f"a message of producer {command.producer_id}, which is not there")
     topic, made = producing.topic, producing.producer
     try:
@@ -272,6 +275,7 @@ def _refused(command: CommandSend, error: BaseException) -> bytes:
 def close_producer(connection: Connection, command: CommandCloseProducer, entry: memoryview) -> None:
     """Let a producer go, after all that it sent is stored."""
     connection.making_producers.close(command.producer_id)
+    connection.sent_away.discard(command.producer_id)
     producing = connection.producers.pop(command.producer_id, None)
     if producing is not None:
         producing.topic.producers.remove(producing.producer)

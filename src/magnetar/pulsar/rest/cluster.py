@@ -1,4 +1,4 @@
-"""Clusters, brokers, health: there is one broker, and it is the cluster."""
+"""The cluster, its brokers, and whether this one is well."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from magnetar import __version__
-from magnetar.broker.namespaces import CLUSTER
+from magnetar.broker.ownership import BrokerInfo
 from magnetar.broker.setting import SettingDef, plain
+from magnetar.broker.url_listeners import HTTP
 from magnetar.broker.values import Kind
 from magnetar.pulsar.rest.ask import Ask, Needs, Reply, RestError, Route
 
@@ -16,7 +17,7 @@ _SECRET = ("password", "secret", "token", "key")
 
 async def clusters(ask: Ask) -> list[str]:
     """List the clusters."""
-    return [CLUSTER]
+    return [ask.services.broker.ownership.cluster]
 
 
 async def cluster(ask: Ask) -> dict[str, Any]:
@@ -34,10 +35,11 @@ async def cluster(ask: Ask) -> dict[str, Any]:
 
 
 async def change_cluster(ask: Ask) -> None:
-    """Refuse: the one cluster is this broker, and follows its settings."""
-    if ask.path["cluster"] == CLUSTER:
-        raise RestError(409, f"Cluster {CLUSTER} already exists, and is what the broker's settings say")
-    raise RestError(405, "there is one cluster, this broker: geo-replication is not served")
+    """Refuse: there is one cluster, and it follows its brokers' settings."""
+    name = ask.services.broker.ownership.cluster
+    if ask.path["cluster"] == name:
+        raise RestError(409, f"Cluster {name} already exists, and is what the broker's settings say")
+    raise RestError(405, f"there is one cluster, {name}: geo-replication is not served")
 
 
 async def no_policies(ask: Ask) -> dict[str, Any]:
@@ -56,12 +58,26 @@ async def brokers(ask: Ask) -> list[str]:
     """List the active brokers."""
     if "cluster" in ask.path:
         _known(ask)
-    return [ask.address.broker]
+    return [_web_of(ask, each) for each in ask.services.broker.ownership.brokers()]
 
 
 async def leader(ask: Ask) -> dict[str, str]:
     """Give the broker that leads the cluster."""
-    return {"brokerId": ask.address.broker, "serviceUrl": ask.address.http or ask.address.https}
+    ownership = ask.services.broker.ownership
+    leading = next(each for each in ownership.brokers() if each.node_id == ownership.leader())
+    return {"brokerId": _web_of(ask, leading), "serviceUrl": _web_url_of(ask, leading)}
+
+
+def _web_of(ask: Ask, broker: BrokerInfo) -> str:
+    """Return what Pulsar calls a broker: host and port of its web service."""
+    return _web_url_of(ask, broker).partition("://")[2]
+
+
+def _web_url_of(ask: Ask, broker: BrokerInfo) -> str:
+    if broker.node_id == ask.services.broker.ownership.node_id:
+        return ask.address.http or ask.address.https
+    named = ((scheme, broker.endpoints.get(name)) for scheme, name in HTTP.items())
+    return next((f"{scheme}://{endpoint}" for scheme, endpoint in named if endpoint is not None), "")
 
 
 async def health(ask: Ask) -> Reply:
@@ -137,7 +153,7 @@ def _setting_name(ask: Ask) -> str:
 
 
 def _known(ask: Ask) -> None:
-    if ask.path["cluster"] != CLUSTER:
+    if ask.path["cluster"] != ask.services.broker.ownership.cluster:
         raise RestError(404, f"Cluster {ask.path['cluster']} does not exist")
 
 

@@ -7,13 +7,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from magnetar.broker.auth.grants import Grants
-from magnetar.broker.namespaces import CLUSTER
+from magnetar.broker.ownership import boundary
 from magnetar.pulsar.names import PulsarName, names_of
 from magnetar.pulsar.rest.ask import Ask, Needs, RestError, Route
 from magnetar.pulsar.rest.tenants import legal
 from magnetar.pulsar.topic import PulsarTopic
-
-_BUNDLES = {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1}
 
 
 async def policies(ask: Ask) -> dict[str, Any]:
@@ -22,7 +20,8 @@ async def policies(ask: Ask) -> dict[str, Any]:
     content.setdefault(
         "auth_policies", {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}}
     )
-    return {"replication_clusters": [CLUSTER], "bundles": _BUNDLES, **content}
+    cluster = ask.services.broker.ownership.cluster
+    return {"replication_clusters": [cluster], "bundles": _bundles(ask), **content}
 
 
 async def create(ask: Ask) -> None:
@@ -70,19 +69,27 @@ async def topics(ask: Ask) -> list[str]:
 
 
 async def bundles(ask: Ask) -> dict[str, Any]:
-    """Give the namespace's bundles: one, and this broker owns it."""
+    """Give the namespace's bundles: what its topics are owned by."""
     ask.services.broker.namespaces.policies(ask.namespace)
-    return _BUNDLES
+    return _bundles(ask)
+
+
+def _bundles(ask: Ask) -> dict[str, Any]:
+    found = ask.services.broker.ownership.bundles(ask.namespace)
+    return {"boundaries": ["0x00000000", *(boundary(each.end) for each in found)], "numBundles": len(found)}
 
 
 async def unload(ask: Ask) -> None:
-    """Send all clients of a namespace's topics away; they come back by themselves."""
-    async for topic in open_topics(ask):
-        topic.send_away()
-        topic.save()
-    for fleeting in ask.services.topics.non_persistent.all_open():
-        if fleeting.topic.name.namespace_name == ask.namespace:
-            fleeting.send_away()
+    """Give a namespace's topics, or a bundle of them, away: they are closed; their clients look them up again."""
+    ask.services.broker.namespaces.policies(ask.namespace)
+    ownership, wanted = ask.services.broker.ownership, ask.path.get("bundle")
+    concerned = [each for each in ownership.bundles(ask.namespace) if wanted in (None, each.range)]
+    if not concerned:
+        raise RestError(412, f"Failed to find bundle {wanted} of {ask.namespace}")
+    for bundle in concerned:
+        owner = ownership.owner_of(bundle)
+        if owner is not None and owner.node_id == ownership.node_id:
+            await ownership.release(bundle)
 
 
 async def permissions(ask: Ask) -> dict[str, list[str]]:
@@ -153,14 +160,6 @@ async def all_topics(ask: Ask) -> AsyncIterator[PulsarTopic]:
         if topic.name.namespace_name == ask.namespace and not topic.internal:
             for name in names_of(topic):
                 yield await services.topics.get(PulsarName.parse(name), create=False)
-
-
-async def open_topics(ask: Ask) -> AsyncIterator[PulsarTopic]:
-    """Give the partitions of a namespace that somebody uses."""
-    ask.services.broker.namespaces.policies(ask.namespace)
-    for topic in ask.services.topics.all_open():
-        if topic.topic.name.namespace_name == ask.namespace:
-            yield topic
 
 
 def as_json(grants: Grants) -> dict[str, list[str]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from magnetar.broker.errors import TooManyTopics, TopicNotFound
 from magnetar.broker.topic import MOST_NEW_PARTITIONS, Topic
+from magnetar.ledger.errors import LedgerClosed
 from magnetar.pulsar.names import PulsarName, names_of
 from magnetar.pulsar.non_persistent import check_namespace
 from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, Reply, RestError, Route, scalar
@@ -135,10 +136,11 @@ async def delete(ask: Ask) -> None:
 
 
 async def unload(ask: Ask) -> None:
-    """Send a topic's clients away; they come back by themselves."""
-    for topic in await every(ask):
-        topic.send_away()
-        topic.save()
+    """Close a topic; its clients look it up again, and it is opened anew."""
+    logs = ask.services.broker.open_logs
+    going = [logs.get(each.topic, each.index) for each in await every(ask)]
+    unloaded = LedgerClosed(f"{ask.topic} was unloaded")
+    await logs.release([each for each in going if each is not None], unloaded)
 
 
 async def truncate(ask: Ask) -> None:

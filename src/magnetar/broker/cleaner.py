@@ -7,31 +7,27 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from magnetar.broker.background import Repeated
 from magnetar.broker.compaction import is_due, rules_of
 from magnetar.broker.core import Broker
-from magnetar.broker.errors import TopicNotFound
+from magnetar.broker.errors import BrokerError
+from magnetar.broker.open_logs import OpenLog
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
 from magnetar.broker.values import MAX_LONG
-from magnetar.kafka.partitions.partition import Partition
-from magnetar.kafka.partitions.registry import Partitions
-from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.errors import LedgerClosed, LedgerError
 from magnetar.metadata import MetadataError
 from magnetar.records.errors import RecordsError
 
 _FAILURES = LedgerError, MetadataError, RecordsError, OSError
-_log = logging.getLogger("magnetar.kafka")
+_log = logging.getLogger("magnetar.broker")
 
 
 class Cleaner:
     """One round after the other, every ``log.cleaner.backoff.ms``; one partition at a time, the dirtiest first."""
 
-    def __init__(self, broker: Broker, partitions: Partitions, clock: Callable[[], int]) -> None:
+    def __init__(self, broker: Broker, clock: Callable[[], int]) -> None:
         self._broker = broker
-        self._partitions = partitions
         self._clock = clock
-        self._task: Repeated | None = None
         self._backoff_ms = broker.settings.topics.log_cleaner_backoff_ms
         self._changed = asyncio.Event()
         broker.events.settings_changed.append(self._settings_changed)
@@ -39,11 +35,7 @@ class Cleaner:
     def start(self) -> None:
         """Begin to look, if ``log.cleaner.enable`` says so."""
         if self._broker.settings.topics.log_cleaner_enable:
-            self._task = self._broker.background.repeat("log cleaner", self._pause, self.clean)
-
-    async def close(self) -> None:
-        if self._task is not None:
-            await self._task.stop()
+            self._broker.background.repeat("log cleaner", self._pause, self.clean)
 
     async def _pause(self) -> None:
         """Wait until the next round is due; a new backoff counts from the moment at which it is set."""
@@ -59,42 +51,50 @@ class Cleaner:
 
     async def clean(self) -> None:
         """Compact every partition that is due; what fails is logged, and tried again in the next round."""
-        for partition in await self._due():
-            try:
-                await partition.log.compact(rules_of(partition.topic, self._broker.settings))
-            except _FAILURES as error:
-                _log.error(
-                    "compaction of %s-%d failed: %s", partition.topic.kafka_name, partition.index, error
-                )
+        candidates = await self._candidates()
+        try:
+            for held in await self._due(candidates):
+                try:
+                    await held.log.compact(rules_of(held.topic, self._broker.settings))
+                except LedgerClosed:
+                    pass  # closed since: whoever has it now looks at it
+                except _FAILURES as error:
+                    _log.error("compaction of %s-%d failed: %s", held.topic.kafka_name, held.index, error)
+        finally:
+            for held in candidates:
+                held.leave(self)
+        await self._broker.open_logs.close_unheld()
 
-    async def _due(self) -> list[Partition]:
-        found: list[tuple[float, int, Partition]] = []
+    async def _due(self, candidates: list[OpenLog]) -> list[OpenLog]:
+        found: list[tuple[float, int, OpenLog]] = []
         now_ms = self._clock()
-        for partition in await self._candidates():
-            log, topic = partition.log, partition.topic
+        for held in candidates:
+            log, topic = held.log, held.topic
             rules = rules_of(topic, self._broker.settings)
             try:
                 if topic.config.max_compaction_lag_ms < MAX_LONG:
                     await log.roll(now_ms - topic.config.max_compaction_lag_ms)
                 if is_due(topic, log, rules, now_ms):
                     clean, dirty, _ = log.dirty_bytes(rules)
-                    found.append((dirty / (clean + dirty), len(found), partition))
+                    found.append((dirty / (clean + dirty), len(found), held))
             except _FAILURES as error:
-                _tell(topic, partition.index, error)
-        return [partition for _, _, partition in sorted(found, reverse=True)]
+                _tell(topic, held.index, error)
+        return [held for _, _, held in sorted(found, reverse=True)]
 
-    async def _candidates(self) -> list[Partition]:
-        """Give the partitions with something to compact, opened if need be."""
-        found = []
+    async def _candidates(self) -> list[OpenLog]:
+        """Return the logs with something to compact, opened if need be, and held."""
+        found: list[OpenLog] = []
         for topic in self._broker.topics():
             if not topic.config.compacted:
                 continue
             for index, name in enumerate(topic.ledger_names()):
                 try:
                     if self._has_some(topic, name):
-                        found.append(await self._partitions.get(topic, index))
-                except TopicNotFound:
-                    pass  # deleted meanwhile
+                        held = await self._broker.open_whole(topic, index)
+                        held.hold(self, lambda reason: None)
+                        found.append(held)
+                except BrokerError:
+                    pass  # deleted meanwhile, or another broker's
                 except _FAILURES as error:
                     _tell(topic, index, error)
             await asyncio.sleep(0)

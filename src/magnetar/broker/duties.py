@@ -1,0 +1,28 @@
+"""What a broker does beside requests for all its topics, whichever protocols it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from magnetar.broker.cleaner import Cleaner
+from magnetar.broker.compaction_monitor import CompactionMonitor
+from magnetar.broker.core import Broker
+from magnetar.broker.retention import Retention
+from magnetar.ledger.port import wall_clock_ms
+
+
+class Duties:
+    """Retention, the log cleaner, compaction past a threshold, and limits of backlogs. Ended with `Background`."""
+
+    def __init__(self, broker: Broker, clock: Callable[[], int] = wall_clock_ms) -> None:
+        self.retention = Retention(broker, clock)
+        self.cleaner = Cleaner(broker, clock)
+        self.compaction_monitor = CompactionMonitor(broker)
+        self._broker = broker
+
+    def start(self) -> None:
+        """Begin all of them."""
+        self.retention.start()
+        self.cleaner.start()
+        self.compaction_monitor.start()
+        self._broker.backlogs.start(self._broker.background)

@@ -1,0 +1,219 @@
+"""The one registry of open logs: a partition's log is opened once, whoever asks first, and all protocols hold the same.
+
+Whoever keeps something for a log (a partition of Kafka's, a topic of Pulsar's) *holds* it, and is told once, with
+the reason, when it closes: deleted, given away, taken by another owner, or closed by the engine. It is told in the turn
+of the loop in which that is decided, so it must not wait; by then nobody finds the log here any more. A log that nobody
+holds is closed by `OpenLogs.close_unheld`; whoever asks for it again waits for that, and gets it opened anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from magnetar.broker import leader_epochs
+from magnetar.broker.errors import BrokerError, TopicNotFound
+from magnetar.broker.leader_epochs import LeaderEpochs
+from magnetar.broker.once import Once
+from magnetar.broker.ownership import Bundle, NotOwned, Owned, Ownership
+from magnetar.broker.slices import batched, sliced
+from magnetar.broker.topic import Topic
+from magnetar.ledger.errors import LedgerClosed, LedgerError
+from magnetar.ledger.port import LedgerEngine, LedgerPolicy, ManagedLedger
+from magnetar.metadata import MetadataStore
+
+_CLOSED_AT_ONCE = 100  # with one flush
+Reason = LedgerError | BrokerError
+"""Why a log closed: in storage's words, or that its topic is gone, or that another broker has it."""
+_log = logging.getLogger("magnetar.broker")
+
+
+class OpenLog:
+    """The log of one partition while it is open, and who holds it."""
+
+    __slots__ = ("_holders", "asked", "bundle", "closed", "epochs", "index", "log", "topic")
+
+    def __init__(self, topic: Topic, index: int, log: ManagedLedger, bundle: Bundle) -> None:
+        self.topic = topic
+        self.index = index
+        self.log = log
+        self.bundle = bundle
+        """By which this broker has it."""
+        self.epochs = LeaderEpochs()
+        """The leader epochs of what is in it; the latest is the one that it was opened under."""
+        self.closed: Reason | None = None
+        """Why it is closed, or about to be; None while it is open."""
+        self.asked = True
+        """Whether somebody asked for it since `OpenLogs.close_unheld` looked: it may be about to hold it."""
+        self._holders: dict[object, Callable[[Reason], None]] = {}
+
+    def hold(self, holder: object, on_closed: Callable[[Reason], None]) -> None:
+        """Keep the log open, and be told when it closes all the same; raise why if it has closed already."""
+        self.check()
+        self._holders[holder] = on_closed
+
+    def leave(self, holder: object) -> None:
+        """Hold the log no more, and be told nothing."""
+        self._holders.pop(holder, None)
+
+    def check(self) -> None:
+        """Raise why the log is closed, if it is: ``LedgerError`` or ``BrokerError``."""
+        if self.closed is not None:
+            raise self.closed
+
+    @property
+    def is_held(self) -> bool:
+        """Whether anybody holds it."""
+        return bool(self._holders)
+
+    def tell_closed(self, reason: Reason) -> None:
+        """Tell whoever holds it, once, that it is closed, or will be when this turn of the loop is over."""
+        if self.closed is not None:
+            return
+        self.closed = reason
+        holders, self._holders = self._holders, {}
+        for told in holders.values():
+            try:
+                told(reason)
+            except Exception:  # the others have to learn of it all the same
+                _log.exception("a holder of %s failed when it was closed", self.log.name)
+
+
+class OpenLogs:
+    """All logs of this broker that are open, by topic and partition."""
+
+    def __init__(
+        self,
+        engine: LedgerEngine,
+        store: MetadataStore,
+        ownership: Ownership,
+        policy_of: Callable[[Topic], LedgerPolicy],
+    ) -> None:
+        self._engine = engine
+        self._store = store
+        self._ownership = ownership
+        self._policy_of = policy_of
+        self._entering: dict[asyncio.Future[None], Bundle] = {}
+        """Logs that the engine is opening, by what tells that it has ended."""
+        self._open: dict[tuple[bytes, int], OpenLog] = {}
+        self._opening: Once[tuple[bytes, int], OpenLog] = Once()
+
+    def get(self, topic: Topic, index: int) -> OpenLog | None:
+        """Return a log that is open already."""
+        return self._open.get((topic.topic_id, index))
+
+    def all(self) -> list[OpenLog]:
+        """Return the logs that are open."""
+        return list(self._open.values())
+
+    def of(self, topic: Topic) -> list[OpenLog]:
+        """Return those of a topic that are open."""
+        found = (self._open.get((topic.topic_id, index)) for index in range(topic.partitions))
+        return [each for each in found if each is not None]
+
+    async def open(self, topic: Topic, index: int) -> OpenLog:
+        """Return a partition's log, opened if need be; whoever goes on to use it holds it before it waits again.
+
+        Raises ``TopicNotFound``, `NotOwned`, or what storage raises.
+        """
+        key = topic.topic_id, index
+        found = self._open.get(key)
+        if found is not None:
+            found.asked = True
+            return found
+        self.check(topic, index)
+        return await self._opening.do(key, lambda: self._load(topic, index))
+
+    def check(self, topic: Topic, index: int) -> None:
+        """Raise why a partition cannot be opened here, as far as that is known without waiting; see `open`."""
+        if topic.deleted:
+            raise TopicNotFound(f"topic {topic.kafka_name} was deleted")
+        if not 0 <= index < topic.partitions:
+            raise TopicNotFound(f"topic {topic.kafka_name} has no partition {index}")
+        owner = self._ownership.owner(topic.name, index)
+        if owner is not None and owner.node_id != self._ownership.node_id:
+            raise NotOwned(f"{topic.kafka_name}-{index}", owner)
+
+    async def _load(self, topic: Topic, index: int) -> OpenLog:
+        bundle = self._ownership.bundle_of(topic.name, index)
+        owned = await self._ownership.acquire(bundle)
+        entering: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._entering[entering] = bundle
+        try:
+            return await self._opened(topic, index, bundle, owned)
+        finally:
+            del self._entering[entering]
+            entering.set_result(None)
+
+    async def _opened(self, topic: Topic, index: int, bundle: Bundle, owned: Owned) -> OpenLog:
+        log = await self._engine.open(topic.name.ledger_name(index), self._policy_of(topic))
+        made = OpenLog(topic, index, log, bundle)
+        log.on_closed.append(partial(self._closed, made))
+        made.epochs = await leader_epochs.entered(self._store, topic, index, owned.epoch, log.log_end_offset)
+        if topic.deleted:
+            await self._engine.delete(log.name)  # it was made again while its topic was being deleted
+            raise TopicNotFound(f"topic {topic.kafka_name} was deleted")
+        if (owner := self._ownership.owner_of(bundle)) != owned:
+            await self._engine.release(log.name)  # it was given away meanwhile
+            raise NotOwned(f"{topic.kafka_name}-{index}", owner)
+        made.check()  # another owner may have taken it meanwhile
+        self._open[topic.topic_id, index] = made
+        return made
+
+    def _closed(self, gone: OpenLog, reason: Reason) -> None:
+        key = gone.topic.topic_id, gone.index
+        if self._open.get(key) is gone:
+            del self._open[key]
+        gone.tell_closed(reason)
+
+    # -- letting go
+
+    async def close_unheld(self) -> None:
+        """Close the logs that nobody holds, nor has asked for since the last time; many together cost one flush.
+
+        The engine keeps those it is busy with.
+        """
+        unheld = []
+        async for each in sliced(self._open.values()):
+            if not each.is_held and not each.asked:
+                unheld.append(each)
+            each.asked = False
+        for some in batched(unheld, _CLOSED_AT_ONCE):
+            still = [each for each in some if not (each.is_held or each.asked or each.closed)]
+            for each in still:
+                # Not found from here on: whoever asks meanwhile has to wait for the engine, not be given a closed log.
+                self._closed(each, LedgerClosed(f"managed ledger {each.log.name} was closed: nobody used it"))
+            await self._engine.let_go([each.log for each in still])
+
+    async def give_away(self, bundle: Bundle) -> None:
+        """Close the logs of a bundle that this broker has no longer; return when it touches none of them any more."""
+        entering = [each for each, which in self._entering.items() if which == bundle]
+        if entering:
+            await asyncio.wait(entering)
+        reason = NotOwned(f"Namespace bundle {bundle}", self._ownership.owner_of(bundle))
+        await self.release([each for each in self._open.values() if each.bundle == bundle], reason)
+
+    async def release(self, logs: Iterable[OpenLog], reason: Reason) -> None:
+        """Close logs whoever holds them, all they hold kept; holders are told ``reason`` first."""
+        going = list(logs)
+        for each in going:
+            self._closed(each, reason)
+        await asyncio.gather(*(self._engine.release(each.log.name) for each in going))
+
+    def forget(self, topic: Topic) -> None:
+        """Tell the holders of a topic's logs that it is deleted; the engine deletes them after that."""
+        gone = TopicNotFound(f"topic {topic.kafka_name} was deleted")
+        for each in self.of(topic):
+            self._closed(each, gone)
+
+    # -- policies
+
+    def apply_policy(self, topic: Topic) -> None:
+        """Have what is in force for a topic now count for its open logs."""
+        held = self.of(topic)
+        if held:
+            policy = self._policy_of(topic)
+            for each in held:
+                each.log.policy = policy

@@ -1,0 +1,86 @@
+"""Retention: what policies no longer hold leaves the disk, of topics of all protocols, whoever is served."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from magnetar.broker.background import traced
+from magnetar.broker.core import Broker
+from magnetar.broker.errors import BrokerError
+from magnetar.broker.open_logs import OpenLog
+from magnetar.broker.slices import sliced
+from magnetar.broker.topic import Topic
+from magnetar.ledger.errors import LedgerError
+from magnetar.metadata import MetadataError
+from magnetar.records.errors import RecordsError
+
+_FAILURES = LedgerError, MetadataError, RecordsError, OSError
+_log = logging.getLogger("magnetar.broker")
+
+
+class Retention:
+    """One round after the other, every ``log.retention.check.interval.ms``."""
+
+    def __init__(self, broker: Broker, clock: Callable[[], int]) -> None:
+        self._broker = broker
+        self._clock = clock
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._broker.background.repeat(
+            "retention",
+            lambda: self._broker.settings.topics.log_retention_check_interval_ms / 1000,
+            self.retain,
+            essential=True,
+        )
+
+    async def retain(self) -> None:
+        """Let go of what retention no longer holds; what fails is logged, and tried again in the next round."""
+        now_ms = self._clock()
+        opened = await self._opened_overdue(now_ms)
+        for held in self._broker.open_logs.all():
+            try:
+                if held.closed is None and "delete" in held.topic.config.cleanup_policy:
+                    held.log.retain(now_ms)
+            except _FAILURES as error:
+                _tell(held.topic, held.index, error)
+            await asyncio.sleep(0)
+        for held in opened:
+            held.leave(self)
+        await self._broker.open_logs.close_unheld()
+
+    async def _opened_overdue(self, now_ms: int) -> list[OpenLog]:
+        """Open, and hold, the logs that nobody has asked for, but that hold something which retention may take."""
+        opened: list[OpenLog] = []
+        for topic in self._broker.topics():
+            config = topic.config
+            if "delete" not in config.cleanup_policy or (
+                config.retention_ms < 0 and config.retention_bytes < 0
+            ):
+                continue
+            async for index in sliced(range(topic.partitions)):
+                if self._broker.open_logs.get(topic, index) is not None:
+                    continue
+                try:
+                    if self._is_overdue(topic, index, now_ms):
+                        held = await self._broker.open_whole(topic, index)
+                        held.hold(self, lambda reason: None)
+                        opened.append(held)
+                except BrokerError:
+                    pass  # deleted meanwhile, or another broker's
+                except _FAILURES as error:
+                    _tell(topic, index, error)
+            await asyncio.sleep(0)
+        return opened
+
+    def _is_overdue(self, topic: Topic, index: int, now_ms: int) -> bool:
+        config = topic.config
+        ledgers = self._broker.engine.summaries(topic.name.ledger_name(index))
+        aged = bool(ledgers) and 0 <= config.retention_ms < now_ms - ledgers[0].created_ms
+        return aged or 0 <= config.retention_bytes < sum(ledger.size for ledger in ledgers)
+
+
+def _tell(topic: Topic, index: int, error: Exception) -> None:
+    _log.error("retention of %s-%d failed: %s", topic.kafka_name, index, error, exc_info=traced(error))

@@ -1,0 +1,196 @@
+"""One registry of open logs: both protocols hold the same, and whoever holds one learns that it closed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from magnetar.broker.core import Broker
+from magnetar.broker.errors import TopicNotFound
+from magnetar.broker.open_logs import OpenLog
+from magnetar.ledger.errors import LedgerClosed, LedgerFenced
+from magnetar.ledger.info import path_of
+from magnetar.metadata.ops import ANY, Put
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
+from tests.broker.both import Both, both
+from tests.pulsar import raw
+
+NAME = "persistent://public/default/t"
+SENT_AWAY = {BaseCommand.CLOSE_PRODUCER, BaseCommand.CLOSE_CONSUMER}
+
+
+async def opened(house: Both) -> OpenLog:
+    """A topic with two records that both protocols use: a fetch is parked, a producer and a consumer are there."""
+    await house.broker.create_topic("t", 1)
+    assert (await house.kafka.produce("t", b"0", b"1")).error_code == 0
+    assert (await house.pulsar.ask(raw.producer(NAME, 1, 1))).type == BaseCommand.PRODUCER_SUCCESS
+    assert (await house.pulsar.ask(raw.subscribe(NAME))).type == BaseCommand.SUCCESS
+    (held,) = house.broker.open_logs.all()
+    return held
+
+
+async def parked(house: Both) -> asyncio.Future[Any]:
+    fetch = house.kafka.fetch("t", 2)
+    partition = house.kafka_services.partitions.all_open()[0]
+    while not partition.waiting:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    return fetch
+
+
+async def sent_away(house: Both) -> set[int]:
+    return {(await house.pulsar.hears(*SENT_AWAY)).type, (await house.pulsar.hears(*SENT_AWAY)).type}
+
+
+async def test_both_protocols_hold_the_same_log() -> None:
+    async with both() as house:
+        held = await opened(house)
+        assert house.kafka_services.partitions.all_open()[0].log is held.log
+        assert house.pulsar_services.topics.all_open()[0].log is held.log
+        assert house.broker.engine.opened() == [held.log]
+
+
+async def test_many_who_ask_at_once_get_one_log_also_if_the_first_goes_away() -> None:
+    async with both() as house:
+        topic = await house.broker.create_topic("t", 1)
+        asking = [asyncio.ensure_future(house.broker.open_logs.open(topic, 0)) for _ in range(5)]
+        await asyncio.sleep(0)
+        asking[0].cancel()
+        assert len({id(await each) for each in asking[1:]}) == 1
+        with pytest.raises(TopicNotFound):
+            await house.broker.open_logs.open(topic, 1)
+
+
+async def test_holders_of_a_deleted_topic_are_told_so() -> None:
+    async with both() as house:
+        held = await opened(house)
+        fetch = await parked(house)
+        await house.broker.delete_topic("t")
+        assert (await fetch).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await sent_away(house) == SENT_AWAY
+        assert isinstance(held.closed, TopicNotFound)
+        assert not held.is_held
+        assert not house.broker.open_logs.all()
+        assert not house.kafka_services.partitions.all_open()
+        assert not house.pulsar_services.topics.all_open()
+
+
+async def test_holders_of_a_released_log_are_told_and_come_back_to_all_it_held() -> None:
+    async with both() as house:
+        held = await opened(house)
+        fetch = await parked(house)
+        await house.broker.open_logs.release([held], LedgerClosed("given away"))
+        assert (await fetch).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await sent_away(house) == SENT_AWAY
+        assert not house.broker.engine.opened()
+        assert (await house.kafka.fetch("t", 0)).high_watermark == 2
+        assert (await house.pulsar.ask(raw.producer(NAME, 1, 3))).type == BaseCommand.PRODUCER_SUCCESS
+        (again,) = house.broker.open_logs.all()
+        assert again.log is not held.log
+
+
+async def test_holders_learn_that_another_owner_took_a_log() -> None:
+    async with both() as house:
+        held = await opened(house)
+        fetch = await parked(house)
+        store = house.broker.store
+        stored = await store.get(path_of(held.log.name))
+        assert stored is not None
+        await store.commit(
+            [Put(path_of(held.log.name), stored.value, ANY)]
+        )  # another one writes the list of ledgers
+        with pytest.raises(LedgerFenced):
+            held.log.terminate()
+        assert (await fetch).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await sent_away(house) == SENT_AWAY
+        assert isinstance(held.closed, LedgerFenced)
+        assert (await house.kafka.produce("t", b"2")).base_offset == 2
+
+
+async def test_a_holder_that_fails_keeps_no_other_from_being_told() -> None:
+    async with both() as house:
+        held = await opened(house)
+
+        def fails(reason: Exception) -> None:
+            raise ValueError
+
+        told: list[Exception] = []
+        held.hold(fails, fails)
+        held.hold("me", told.append)
+        await house.broker.open_logs.release([held], LedgerClosed("given away"))
+        assert [type(each) for each in told] == [LedgerClosed]
+        with pytest.raises(LedgerClosed):
+            held.hold("me", told.append)
+
+
+async def test_a_log_is_closed_when_nobody_holds_it_and_not_before() -> None:
+    async with both() as house:
+        topic = await house.broker.create_topic("t", 1)
+        logs = house.broker.open_logs
+        held = await logs.open(topic, 0)
+        told: list[Exception] = []
+        held.hold("me", told.append)
+        await logs.close_unheld()
+        assert logs.all() == [held]
+        held.leave("me")
+        await logs.open(topic, 0)
+        await logs.close_unheld()
+        assert logs.all() == [held]  # somebody has just asked for it
+        await logs.close_unheld()
+        assert not logs.all()
+        assert not house.broker.engine.opened()
+        assert not told
+
+
+async def sealed(broker: Broker, **configs: str) -> OpenLog:
+    """A log of two sealed ledgers and an open one, that nobody holds."""
+    topic = await broker.create_topic("t", 1, {key.replace("_", "."): text for key, text in configs.items()})
+    held = await broker.open_logs.open(topic, 0)
+    held.hold("me", lambda reason: None)
+    for _ in range(2):
+        for key in (b"a", b"b"):
+            appended = held.log.append(
+                (raw.entry(b"v", partition_key=key.decode()),), messages=1, timestamp_ms=1
+            )
+            await appended.settled()
+        await held.log.roll()
+    await held.log.append((raw.entry(b"v", partition_key="c"),), messages=1, timestamp_ms=1).settled()
+    held.leave("me")
+    return held
+
+
+@pytest.mark.parametrize("protocol", ["kafka", "pulsar"])
+@pytest.mark.parametrize("does_its_duty", [True, False])
+async def test_retention_is_the_brokers_whichever_protocol_is_served(
+    protocol: str, does_its_duty: bool
+) -> None:
+    async with both([protocol], log_retention_check_interval_ms="1") as house:
+        gone = await sealed(house.broker, retention_ms="-1", retention_bytes="0" if does_its_duty else "-1")
+        for _ in range(200):
+            await asyncio.sleep(0.001)
+            ledgers = house.broker.engine.summaries(gone.log.name)
+            if ledgers[0].first_offset:
+                break
+        assert bool(ledgers[0].first_offset) is does_its_duty
+
+
+@pytest.mark.parametrize("protocol", ["kafka", "pulsar"])
+async def test_the_log_cleaner_is_the_brokers_whichever_protocol_is_served(protocol: str) -> None:
+    async with both([protocol], log_cleaner_backoff_ms="1") as house:
+        gone = await sealed(house.broker, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
+        async with asyncio.timeout(20):
+            while not house.broker.engine.summaries(gone.log.name)[0].compacted:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("protocol", ["kafka", "pulsar"])
+async def test_a_topic_past_its_threshold_is_compacted_whichever_protocol_is_served(protocol: str) -> None:
+    async with both([protocol], broker_service_compaction_monitor_interval_ms="1") as house:
+        gone = await sealed(house.broker, compaction_threshold="1")
+        held = await house.broker.open_logs.open(gone.topic, 0)
+        held.hold("me", lambda reason: None)
+        async with asyncio.timeout(20):
+            while held.log.compacted is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)

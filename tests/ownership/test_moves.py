@@ -1,0 +1,170 @@
+"""Ownership taken away and given back under load: nothing acknowledged is lost, doubled or reordered.
+
+``MAGNETAR_MOVES`` says how often; ``MAGNETAR_SEED`` which bundles, and for how long.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pulsar
+import pytest
+
+from tests.ownership.load import (
+    PARTITIONS,
+    PATIENCE_S,
+    Committer,
+    KafkaProducer,
+    KafkaReader,
+    PulsarProducer,
+    PulsarReader,
+    Told,
+    make_topics,
+    stored,
+    under_way,
+)
+
+MOVES = int(os.environ.get("MAGNETAR_MOVES", "30"))
+SEED = os.environ.get("MAGNETAR_SEED", str(random.randrange(1 << 30)))
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 2 * MOVES)]
+
+
+class MovingBroker:
+    """See `moving`; its log lies beside its data."""
+
+    def __init__(self, home: Path) -> None:
+        self.log = home / "broker.log"
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.ownership.moving", str(home / "data"), SEED],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        words = self._hear().split()
+        assert words[:1] == ["ready"], self.log.read_text()
+        self.kafka, self.pulsar = (word.partition("=")[2] for word in words[1:])
+
+    def move(self, times: int) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{times}\n")
+        self._process.stdin.flush()
+        assert self._hear().split() == ["moved", str(times)], self.log.read_text()[-5000:]
+
+    def _hear(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+    def end(self) -> int:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        return self._process.wait(PATIENCE_S)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[MovingBroker]:
+    made = MovingBroker(tmp_path)
+    yield made
+    made.kill()
+
+
+def check_order(told: Told, acknowledged: Told, *, once: bool) -> None:
+    """What was acknowledged is there, in order; ``once``: and nothing is there twice, nor missing in between."""
+    for partition in range(PARTITIONS):
+        numbers = told.by_partition[partition]
+        missing = set(acknowledged.by_partition[partition]) - set(numbers)
+        assert not missing, f"seed {SEED}: lost of partition {partition}: {sorted(missing)[:10]}"
+        firsts = told.firsts(partition)
+        assert firsts == sorted(firsts), f"seed {SEED}: reordered in partition {partition}"
+        if once:
+            assert numbers == list(range(len(numbers))), f"seed {SEED}: partition {partition} has some twice"
+
+
+def until_all_is_read(readers: list[KafkaReader] | list[PulsarReader], wanted: Told) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    for partition in range(PARTITIONS):
+        acknowledged = set(wanted.by_partition[partition])
+        while missing := acknowledged - {n for each in readers for n in each.got.by_partition[partition]}:
+            assert time.monotonic() < deadline, (
+                f"seed {SEED}: {len(missing)} of partition {partition} never came: {sorted(missing)[:10]}"
+            )
+            time.sleep(0.1)
+
+
+def test_nothing_acknowledged_is_lost_doubled_or_reordered(broker: MovingBroker) -> None:
+    started = time.monotonic()
+    make_topics(broker.kafka, "idempotent", "plain", "public/deduplicated/d", "p")
+    client = pulsar.Client(f"pulsar://{broker.pulsar}", logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    idempotent = KafkaProducer(broker.kafka, "idempotent", **{"enable.idempotence": True})
+    plain = KafkaProducer(broker.kafka, "plain", **{"max.in.flight": 1, "acks": "all"})
+    once = PulsarProducer(client, "persistent://public/deduplicated/d", "once")
+    again = PulsarProducer(client, "persistent://public/default/p", "again")
+    members = [KafkaReader(broker.kafka, "idempotent", "members") for _ in range(2)]
+    crossing = [KafkaReader(broker.kafka, "public/deduplicated/d", "crossing")]
+    committer = Committer(broker.kafka, "plain", "ledger")
+    shared, failover = (
+        [
+            PulsarReader(client, topic, partition, name, kind)
+            for partition in range(PARTITIONS)
+            for _ in range(2)
+        ]
+        for topic, name, kind in (
+            (again.topic, "shared", pulsar.ConsumerType.Shared),
+            (once.topic, "failover", pulsar.ConsumerType.Failover),
+        )
+    )
+    for each in (once, again):
+        each.begin()
+    with under_way(*members, *crossing, committer, *shared, *failover):
+        with under_way(idempotent, plain, once, again):
+            broker.move(MOVES)
+        producers = idempotent, plain, once, again
+        for each in producers:
+            each.flush()
+            assert not each.failed, f"seed {SEED}: {each.failed[:3]}"
+            assert len(each.acknowledged) == sum(each.sent)
+        until_all_is_read(members, idempotent.acknowledged)
+        until_all_is_read(crossing, once.acknowledged)
+        until_all_is_read(shared, again.acknowledged)
+        until_all_is_read(failover, once.acknowledged)
+    assert committer.committed() == committer.kept > 0
+    for topic, producer, is_once in (
+        ("idempotent", idempotent, True),
+        ("plain", plain, False),
+        ("public/deduplicated/d", once, True),
+        ("p", again, False),
+    ):
+        found, epochs = stored(broker.kafka, topic)
+        check_order(found, producer.acknowledged, once=is_once)
+        for each in epochs.values():
+            assert all(one <= other for one, other in pairwise(e for e in each if e is not None))
+    for partition in range(PARTITIONS):  # who takes over begins where the other left, or before: never behind
+        for each in failover:
+            firsts = each.got.firsts(partition)
+            assert firsts == sorted(firsts), f"seed {SEED}: failover, partition {partition}"
+    messages = {producer.topic: sum(producer.sent) for producer in producers}
+    client.close()
+    for reader in (*members, *crossing, committer):
+        reader.close()
+    assert broker.end() == 0, broker.log.read_text()[-5000:]
+    print(
+        f"{MOVES} moves in {time.monotonic() - started:.0f} s, seed {SEED}: {messages}, commits {committer.kept}"
+    )
+    assert "Traceback" not in broker.log.read_text()
+    assert threading.active_count() < 50
