@@ -25,7 +25,7 @@ async def test_sockets_have_the_buffers_that_are_asked_for(tmp_path: Path, send:
     }
     service = BrokerService(Settings().with_values(texts))
     await service.start()
-    bind = service.listeners[0].bind
+    bind = service.listeners["kafka"][0].bind
     with socket.create_connection((bind.host, bind.port)):
         while not kafka(service)._server.connections:  # noqa: ASYNC110 - a connection tells nobody
             await asyncio.sleep(0)

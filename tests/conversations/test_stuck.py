@@ -43,7 +43,7 @@ class Client:
     """One socket of a client that reads only when it is told to."""
 
     def __init__(self, service: BrokerService) -> None:
-        bind = service.listeners[0].bind
+        bind = service.listeners["kafka"][0].bind
         self.socket = socket.create_connection((bind.host, bind.port))
         self.socket.setblocking(False)
         self._loop = asyncio.get_running_loop()
