@@ -62,7 +62,7 @@ async def stored(service: BrokerService) -> list[int]:
     for name in TOPICS:
         topic = service.broker.get(name)
         assert topic is not None
-        found.append((await partitions.get(topic, 0)).log.next_offset)
+        found.append((await partitions.get(topic, 0)).log.log_end_offset)
     return found
 
 

@@ -31,7 +31,7 @@ def killed(data: Path, copy: Path) -> Path:
         shutil.copytree(data, copy, ignore=shutil.ignore_patterns("*.tmp"))
         found = log.ledgers()[-1].ledger_id
         await engine.close()
-        store.close()
+        store.blocking.close()
         return found
 
     return ledger_path(copy, asyncio.run(work()))
