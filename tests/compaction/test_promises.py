@@ -1,4 +1,4 @@
-"""What compaction leaves alone: what is past the horizon, too young, not durable, or pinned; and what it keeps once."""
+"""What compaction leaves alone: what is past the horizon, too young, not durable, or leased; and what it keeps once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pytest
 from magnetar.ledger.disk import File, RealDisk
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.files.layout import ledger_path
-from magnetar.ledger.pins import Pin
-from magnetar.ledger.port import CompactionRules, Flush, LedgerPolicy, ManagedLedger
+from magnetar.ledger.files.leases import HeldLease
+from magnetar.ledger.files.streams import FilesWriter
+from magnetar.ledger.port import CompactionRules, Flush, LedgerPolicy, LedgerSummary, ManagedLedger
 from magnetar.metadata import MemoryStore
 from magnetar.records.batch import Record, decode_records, encode_batch
 from magnetar.records.compression import Codec
@@ -142,7 +143,7 @@ async def test_what_is_not_durable_is_not_compacted(tmp_path: Path) -> None:
     await engine.close()
 
 
-async def test_a_pin_made_while_it_runs_keeps_history(
+async def test_a_lease_taken_while_it_runs_keeps_history(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = FilesEngine(tmp_path, MemoryStore(), RealDisk())
@@ -151,19 +152,18 @@ async def test_a_pin_made_while_it_runs_keeps_history(
     for number in range(6):
         await append(log, b"k", b"%d" % number).done
     await log.roll()
-    run, pins = log._run, []
+    seal, leases = FilesWriter.seal, []
 
-    def pinned_meanwhile(plan: Any) -> Any:
-        draft = run(plan)
-        pins.append(Pin(tmp_path, {NAME: 0}))
-        return draft
+    async def leased_meanwhile(writer: FilesWriter) -> LedgerSummary:
+        leases.append(HeldLease(tmp_path, {NAME: 0}))
+        return await seal(writer)
 
-    monkeypatch.setattr(log, "_run", pinned_meanwhile)
+    monkeypatch.setattr(FilesWriter, "seal", leased_meanwhile)
     await log.compact(KAFKA)
-    assert pins
+    assert leases
     assert log._info.compacted is None
     assert len(await log.read(0, max_bytes=1 << 20)) == 3
-    pins[0].release()
+    leases[0].release()
     monkeypatch.undo()
     await log.compact(KAFKA)
     assert log._info.compacted is not None

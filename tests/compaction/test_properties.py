@@ -12,7 +12,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -317,14 +317,15 @@ async def test_retention_while_copies_are_read_has_no_reader_skip_a_ledger() -> 
 @pytest.mark.parametrize("pulsar", [True, False])
 async def test_the_plain_form_comes_to_the_same(machine: bool, pulsar: bool) -> None:
     code = compaction.machine_code() if machine else None
-    with patch.object(compaction, "machine_code", lambda: code):
-        world = World()
-        await world.open()
-        for number in range(40):
-            world.append([(b"k%d" % (number % 4), b"%d" % number), (b"\xfe", None)], Codec.lz4, pulsar=pulsar)
-        await world.log.compact(CompactionRules())
-        assert world.log.compaction.removed == 76
-        await world.check()
+    world = World()
+    await world.open()
+    assert world.engine is not None
+    world.engine.workers.thread.machine = code
+    for number in range(40):
+        world.append([(b"k%d" % (number % 4), b"%d" % number), (b"\xfe", None)], Codec.lz4, pulsar=pulsar)
+    await world.log.compact(CompactionRules())
+    assert world.log.compaction.removed == 76
+    await world.check()
 
 
 async def test_damage_of_the_compacted_ledger_is_named_and_never_skipped() -> None:
@@ -351,9 +352,13 @@ async def test_damage_of_the_compacted_ledger_is_named_and_never_skipped() -> No
     assert "is damaged" in world.log.compaction.error
 
 
-@pytest.mark.parametrize("machine", [True, False])
-@pytest.mark.parametrize("codec", [Codec.none, Codec.zstd])
-def test_records_without_a_key_are_found(machine: bool, codec: Codec) -> None:
-    records = [Record(None if number % 3 == 1 else b"", b"v", (), NOW_MS) for number in range(8)]
-    with patch.object(compaction, "_loaded", {"code": compaction.machine_code() if machine else None}):
-        assert compaction.keyless_records(encode_batch(records, codec=codec)) == [1, 4, 7]
+@given(
+    st.lists(
+        st.tuples(st.none() | st.binary(max_size=200), st.integers(0, 1 << 40)), min_size=1, max_size=300
+    ),
+    st.sampled_from([Codec.none, Codec.zstd]),
+)
+def test_records_without_a_key_are_found(some: list[tuple[bytes | None, int]], codec: Codec) -> None:
+    records = [Record(key, b"v" * 70, (), NOW_MS + later) for key, later in some]
+    keyless = [number for number, (key, _) in enumerate(some) if key is None]
+    assert compaction.keyless_records(encode_batch(records, codec=codec)) == keyless

@@ -74,7 +74,7 @@ import os, sys
 from pathlib import Path
 os.umask(int(sys.argv[2], 8))
 from magnetar.ledger.disk import RealDisk
-from magnetar.ledger.pins import Pin
+from magnetar.ledger.files.leases import HeldLease
 from magnetar.metadata import SqliteFile
 root = Path(sys.argv[1]) / "data"
 store = SqliteFile(root / "metadata.sqlite")
@@ -83,7 +83,7 @@ disk = RealDisk()
 disk.open(root / "ledgers" / "00" / "0.ledger", create=True).close()
 disk.open_journal(root / "journal" / "0000.journal", 4096).close()
 disk.replace({root / "ledgers" / "00" / "0.index": b"index"})
-pin = Pin(root, {})
+pin = HeldLease(root, {})
 modes = {str(path.relative_to(root)): oct(path.stat().st_mode & 0o777) for path in [root, *root.rglob("*")]}
 print(*sorted(set(mode for path, mode in modes.items())), modes)
 """

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from magnetar.ledger.pins import pinned_offset
+from magnetar.ledger.files.leases import needed_offset
 from magnetar.pipeline.options import parse_options
 from magnetar.pipeline.plan import Plan
 from magnetar.pipeline.source import BatchReader
@@ -76,4 +76,4 @@ def test_ledgers_give_what_fetch_gives(address: str, tmp_path: Path) -> None:
     pieces = BatchReader(given).partitions()
     assert pieces == plan.slices(plan.starts(), plan.ends())
     # A batch that was planned beside a running broker is safe from its retention for a while.
-    assert pinned_offset(tmp_path, "public/default/persistent/t-partition-0") == 0
+    assert needed_offset(tmp_path, "public/default/persistent/t-partition-0") == 0

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
-from magnetar.ledger.pins import pinned_offset
+from magnetar.ledger.files.leases import needed_offset
 from magnetar.metadata import SqliteFile
 from magnetar.pipeline.admission import Delay
 from magnetar.pipeline.options import parse_options
@@ -203,13 +203,13 @@ def test_offsets_below_the_log_start_are_an_error_or_passed_over(tmp_path: Path)
 def test_a_running_stream_pins_what_it_has_still_to_read(tmp_path: Path) -> None:
     make(tmp_path)
     running, free = stream(tmp_path, maxOffsetsPerTrigger=30), stream(tmp_path, pin=False)
-    assert pinned_offset(tmp_path, LOG) is None
+    assert needed_offset(tmp_path, LOG) is None
     start = running.initial()
     end = running.next(start, running.default_limit())
-    assert pinned_offset(tmp_path, LOG) == 0
+    assert needed_offset(tmp_path, LOG) == 0
     running.slices(start, end)
     running.done(end)
-    assert pinned_offset(tmp_path, LOG) == from_json(end)["t", 0]  # type: ignore[index]
+    assert needed_offset(tmp_path, LOG) == from_json(end)["t", 0]  # type: ignore[index]
     free.next(start, ReadAllAvailable())
     running.close()
-    assert pinned_offset(tmp_path, LOG) is None
+    assert needed_offset(tmp_path, LOG) is None

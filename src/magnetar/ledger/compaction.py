@@ -1,48 +1,29 @@
-"""Compaction of one log, away from the event loop: two passes over its entries give a new compacted ledger.
+"""One run of a compaction: two passes over a log's entries make a new compacted ledger.
 
 The first pass reads what was not compacted yet (the *dirty* part) and notes the last offset of every key, as many as
 the map's memory holds; the last entry that fits is the *horizon*. The second one copies, from the compacted ledger
-there is and from the dirty part up to the horizon, what no later message supersedes (Kafka's and PIP-14's rules; see
-`magnetar.records.compaction`). The copies keep offsets and, in their heads, positions.
+there is and from the dirty part up to the horizon, what no later message supersedes. The copies keep offsets and, in
+their heads, positions.
 
-Nothing that exists is changed here, so whenever it ends early, all is as it was.
+Entries come as a stream and go to a `LedgerWriter`, so this runs on every engine; a `Worker` does the passes, away from
+the event loop. Nothing that exists is changed here, so whenever it ends early, all is as it was.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from magnetar.ledger.disk import Disk, File
-from magnetar.ledger.errors import LedgerClosed, LedgerCorrupt, LedgerError
-from magnetar.ledger.files.layout import FRAME_BYTES, encode_header, frame_head
-from magnetar.ledger.files.sparse import SparseIndex
-from magnetar.ledger.files.walk import walk
-from magnetar.ledger.port import CompactionRules, Position, StoredEntry
-from magnetar.records.compaction import (
-    Copied,
-    Keeping,
-    KeyMap,
-    Opened,
-    behind_broker_head,
-    bits_of,
-    copied_from,
-    copied_head,
-    count_of,
-    kept_rows,
-    open_entry,
-    rewritten,
-    there_were,
-)
-from magnetar.records.compression import Buffer
-from magnetar.records.entry import index_of, latest_timestamp
-from magnetar.records.errors import RecordsError
+from magnetar.ledger.compaction_passes import Copies, Job
+from magnetar.ledger.compaction_workers import Worker
+from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.port import LedgerSummary, LedgerWriter, Position, StoredEntry
 
-CHUNK_BYTES = 4 << 20
-WRITE_BYTES = 1 << 20
-_NO_END = 1 << 62
+Chunks = AsyncGenerator[Sequence[StoredEntry], None]
 _log = logging.getLogger("magnetar.ledger")
 
 
@@ -50,43 +31,24 @@ class KeysDoNotFit(LedgerError):
     """One entry has more keys than the map of a compaction may hold."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """Bytes of a ledger's file to read entries from: those from ``offset`` on."""
+class Source(ABC):
+    """Where the entries of one run come from, some at a time. Damage and closed logs raise ``LedgerError``."""
 
-    path: Path
-    ledger_id: int
-    at: int
-    entry_id: int
-    end: int
-    offset: int = -1
+    @abstractmethod
+    def dirty(self, up_to: int) -> Chunks:
+        """Return the entries that were not compacted yet, below offset ``up_to``."""
 
-
-@dataclass(slots=True)
-class Plan:
-    """What to compact. ``clean`` is the compacted ledger there is; ``up_to`` where the dirty part ends."""
-
-    rules: CompactionRules
-    clean: Stretch | None
-    dirty: Sequence[Stretch]
-    first_offset: int
-    """Copies of messages before it are let go."""
-    up_to: int
-    messages: int
-    """How many the dirty part holds at most."""
-    path: Path
-    ledger_id: int
-    begins: int
-    """The offset with which the new ledger begins."""
-    now_ms: int
-    may_go_on: Callable[[], bool]
+    @abstractmethod
+    def copies(self) -> Chunks:
+        """Return the entries of the compacted ledger there is, as they lie in it; none if there is none."""
 
 
 @dataclass(slots=True)
 class Draft:
-    """A compacted ledger that is whole and durable, and does not count yet."""
+    """A compacted ledger that is whole and durable, and does not count yet. Whoever does not want it discards it."""
 
-    index: SparseIndex
+    writer: LedgerWriter
+    ledger: LedgerSummary
     horizon: Position
     horizon_offset: int
     removed: int = 0
@@ -94,147 +56,82 @@ class Draft:
     """How many bytes came of each ledger."""
 
 
-def run(plan: Plan, disk: Disk) -> Draft | None:
-    """Write the new compacted ledger; None if there was nothing to compact. Raises ``LedgerError`` or ``OSError``."""
-    keys = KeyMap(plan.messages, plan.rules.buffer_bytes)
-    horizon = _note_keys(plan, disk, keys)
-    if horizon is None:
-        return None
-    draft = Draft(
-        SparseIndex(plan.ledger_id, plan.begins),
-        Position(horizon.ledger_id, horizon.entry_id),
-        horizon.last_offset,
-    )
-    file = disk.open(plan.path, create=True)
+async def run(
+    job: Job, source: Source, up_to: int, worker: Worker, new_ledger: Callable[[], Awaitable[LedgerWriter]]
+) -> Draft | None:
+    """Write the new compacted ledger; None if there was nothing to compact below ``up_to``. Raises ``LedgerError``."""
+    await worker.begin(job)
     try:
-        writer = _Writer(file, draft, plan.now_ms)
-        for entry, copied in _all(plan, disk, horizon.last_offset):
-            if not plan.may_go_on():
-                raise LedgerClosed("the log was closed while it was being compacted")
-            _copy(plan, keys, writer, entry, copied)
-        writer.finish()
+        horizon = await _noted(job, source.dirty(up_to), worker)
+        if horizon is None:
+            return None
+        writer = await new_ledger()
+        try:
+            return await _written(source, horizon, worker, writer)
+        except BaseException:
+            await writer.discard()
+            raise
     finally:
-        file.close()
-    disk.sync([plan.path])
-    return draft
+        await worker.end()
 
 
-def _note_keys(plan: Plan, disk: Disk, keys: KeyMap) -> StoredEntry | None:
-    """Give the last entry whose keys are all noted, or None if there is no entry."""
+async def _noted(job: Job, dirty: Chunks, worker: Worker) -> StoredEntry | None:
+    """Return the last entry whose keys are all noted, or None if there is no entry."""
     last = None
-    for stretch in plan.dirty:
-        for entry in entries_of(disk, stretch, plan.up_to):
-            if not plan.may_go_on():
-                raise LedgerClosed("the log was closed while it was being compacted")
-            opened = _opened(entry, keys)
-            if opened is not None and not keys.note(opened):
-                if last is None:
-                    raise KeysDoNotFit(
-                        f"entry {entry.ledger_id}:{entry.entry_id} has more keys than log.cleaner.dedupe.buffer.size "
-                        f"({plan.rules.buffer_bytes} bytes) holds"
-                    )
-                return last
-            last = entry
+    async with aclosing(_ahead(dirty)) as chunks:
+        async for entries in chunks:
+            noted = await worker.note(entries)
+            last = entries[noted - 1] if noted else last
+            if last is None:
+                raise KeysDoNotFit(
+                    f"entry {entries[0].ledger_id}:{entries[0].entry_id} has more keys than "
+                    f"log.cleaner.dedupe.buffer.size ({job.rules.buffer_bytes} bytes) holds"
+                )
+            if noted < len(entries):
+                break
     return last
 
 
-def _all(plan: Plan, disk: Disk, horizon_offset: int) -> Iterator[tuple[StoredEntry, Copied]]:
-    """Give the copies there are and the dirty entries, each with whence it comes."""
-    if plan.clean is not None:
-        for entry in entries_of(disk, plan.clean, _NO_END):
-            came = copied_from(entry.data)
-            yield entry._replace(ledger_id=came.ledger_id, entry_id=came.entry_id), came
-    for stretch in plan.dirty:
-        for entry in entries_of(disk, stretch, min(plan.up_to, horizon_offset + 1)):
-            yield entry, Copied(entry.ledger_id, entry.entry_id, plan.now_ms)
+async def _written(source: Source, horizon: StoredEntry, worker: Worker, writer: LedgerWriter) -> Draft:
+    removed, bytes_of = 0, dict[int, int]()
+    for are_copies, stream in ((True, source.copies()), (False, source.dirty(horizon.last_offset + 1))):
+        async with aclosing(_ahead(stream)) as chunks:
+            async for entries in chunks:
+                copies = await worker.copy(entries, are_copies=are_copies)
+                removed += copies.removed
+                _tell(copies)
+                _count(copies, bytes_of, writer.frame_bytes)
+                if copies.entries:
+                    await writer.append(copies.entries)
+    ledger = await writer.seal()
+    return Draft(
+        writer, ledger, Position(horizon.ledger_id, horizon.entry_id), horizon.last_offset, removed, bytes_of
+    )
 
 
-def _copy(plan: Plan, keys: KeyMap, writer: _Writer, entry: StoredEntry, copied: Copied) -> None:
-    if entry.last_offset < plan.first_offset:
-        return
-    opened = _opened(entry, keys)
-    if opened is None:
-        writer.add(entry, copied, [behind_broker_head(entry.data)])
-        return
-    rules = plan.rules
-    tombstones = rules.tombstones_ms >= 0 and plan.now_ms < copied.since_ms + max(rules.tombstones_ms, 1)
-    keeping = Keeping(rules.null_keys, tombstones, empty_deletes=rules.tombstones_ms < 0)
-    keeps = [kept_rows(part, keys, keeping) for part in opened.parts]
-    stay = sum(count_of(keep, keys.machine) for keep in keeps)
-    there = sum(there_were(part, keys.machine) for part in opened.parts)
-    writer.draft.removed += there - stay
-    if stay == there and stay:
-        writer.add(entry, copied, [behind_broker_head(entry.data)])
-    elif stay:
-        copied = copied._replace(there=bits_of(opened, keeps, keys.machine))
-        writer.add(entry, copied, rewritten(entry.data, opened, keeps, keys.machine))
+def _tell(copies: Copies) -> None:
+    for complaint in copies.complaints:
+        _log.warning("%s", complaint)
 
 
-def _opened(entry: StoredEntry, keys: KeyMap) -> Opened | None:
+def _count(copies: Copies, bytes_of: dict[int, int], frame_bytes: int) -> None:
+    for entry, origin in zip(copies.entries, copies.origins, strict=True):
+        bytes_of[origin] = bytes_of.get(origin, 0) + frame_bytes + len(entry.data)
+
+
+async def _ahead(chunks: Chunks) -> Chunks:
+    """Pass entries on, and meanwhile read the next ones."""
+
+    async def following() -> Sequence[StoredEntry] | None:
+        return await anext(chunks, None)
+
+    reading = asyncio.ensure_future(following())
     try:
-        return open_entry(entry.data, keys.machine)
-    except RecordsError as error:
-        _log.warning("entry %d:%d is kept as it is: %s", entry.ledger_id, entry.entry_id, error)
-        return None
-
-
-class _Writer:
-    """Appends entries to the new ledger, in large writes."""
-
-    def __init__(self, file: File, draft: Draft, now_ms: int) -> None:
-        self.draft = draft
-        self._file = file
-        self._parts: list[Buffer] = [encode_header(draft.index.ledger_id, now_ms)]
-        self._size, self._at = len(self._parts[0]), 0
-
-    def add(self, entry: StoredEntry, copied: Copied, message: list[Buffer]) -> None:
-        """Write one copy."""
-        index = self.draft.index
-        broker = index_of(entry.data)
-        head = copied_head(broker.broker_timestamp, broker.index, copied)
-        length = len(head) + sum(map(len, message))
-        latest = latest_timestamp(memoryview(b"".join((head, *message))))
-        self._put(frame_head(index.ledger_id, index.entries, head, message, length), *message)
-        index.add(FRAME_BYTES + length, entry.last_offset + 1 - index.next_offset, latest)
-        came = self.draft.bytes_of
-        came[copied.ledger_id] = came.get(copied.ledger_id, 0) + FRAME_BYTES + length
-
-    def _put(self, *parts: Buffer) -> None:
-        self._parts.extend(parts)
-        self._size += sum(map(len, parts))
-        if self._size >= WRITE_BYTES:
-            self.finish()
-
-    def finish(self) -> None:
-        """Write what has not been written yet."""
-        if self._parts:
-            self._file.write(self._parts, self._at)
-        self._at += self._size
-        self._parts, self._size = [], 0
-
-
-def entries_of(disk: Disk, stretch: Stretch, up_to: int) -> Iterator[StoredEntry]:
-    """Give the entries of a stretch with offsets below ``up_to``; raise ``LedgerCorrupt`` for damage."""
-    file = disk.open(stretch.path)
-    try:
-        at, entry_id, want = stretch.at, stretch.entry_id, CHUNK_BYTES
-        while at < stretch.end:
-            size = min(want, stretch.end - at)
-            data = memoryview(file.read(size, at))
-            if len(data) < size:
-                raise LedgerCorrupt(f"{stretch.path}: ends at byte {at + len(data)}, not at {stretch.end}")
-            walked = walk(
-                data, at, stretch.ledger_id, entry_id,
-                offset=stretch.offset, max_bytes=_NO_END, up_to=up_to, path=stretch.path,
-            )  # fmt: skip
-            yield from walked.entries
-            if walked.at == at:
-                if not walked.short_by:
-                    return
-                if at + size == stretch.end:
-                    raise LedgerCorrupt(f"{stretch.path}: entry {entry_id} at byte {at} runs past the end")
-                want = size + walked.short_by
-                continue
-            at, entry_id, want = walked.at, walked.entry_id, CHUNK_BYTES
+        while (entries := await reading) is not None:
+            reading = asyncio.ensure_future(following())
+            yield entries
     finally:
-        file.close()
+        reading.cancel()
+        with suppress(asyncio.CancelledError, LedgerError):
+            await reading
+        await chunks.aclose()

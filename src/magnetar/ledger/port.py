@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.leases import Leases
 from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.compression import Buffer
 
@@ -121,6 +122,14 @@ class StoredEntry(NamedTuple):
     """The compacted ledger that it was read from, where position and offset are those of the original."""
 
 
+class NewEntry(NamedTuple):
+    """An entry to be written, whole: the broker's entry metadata included."""
+
+    data: Buffer
+    last_offset: int
+    max_timestamp: int
+
+
 class Snapshot(NamedTuple):
     """What the owner of a log knew of all messages below ``offset``, so that it need not read them again."""
 
@@ -214,6 +223,29 @@ class CompactionRules:
     """What the map of keys may take."""
 
 
+class LedgerWriter(ABC):
+    """A new ledger that is written from its first entry to its last, and counts only when somebody names it.
+
+    Offsets only grow, and may have gaps. Raises ``LedgerError``, and then it has to be discarded.
+    """
+
+    ledger_id: int
+    frame_bytes: int = 0
+    """What an entry takes besides its own bytes."""
+
+    @abstractmethod
+    async def append(self, entries: Sequence[NewEntry]) -> None:
+        """Write some more; when it is durable `seal` tells."""
+
+    @abstractmethod
+    async def seal(self) -> LedgerSummary:
+        """Make it whole and durable; nothing can be written behind it."""
+
+    @abstractmethod
+    async def discard(self) -> None:
+        """Have it be as if it had never been."""
+
+
 class AppendInterceptor(Protocol):
     """Sees every entry before it is written (Pulsar's ManagedLedgerInterceptor): may change or refuse it."""
 
@@ -249,8 +281,8 @@ class ManagedLedger(ABC):
 
     Whoever holds it has to let go of it, too; what is opened by its name from now on is another one.
     """
-    letting_go: list[Callable[[], None]]
-    """Called before compacted ledgers take the place of history: what is only known from entries must be kept now."""
+    letting_go: list[Callable[[], Awaitable[None]]]
+    """Awaited before compacted ledgers take the place of history: what is only known from entries must be kept now."""
     compaction: CompactionReport
     take_snapshot: Callable[[], bytes] | None
     """Asked for the data of a new snapshot as often as the engine likes, at the latest before it closes the log.
@@ -373,6 +405,9 @@ class ManagedLedger(ABC):
 
 class LedgerEngine(ABC):
     """All managed ledgers of one broker."""
+
+    leases: Leases
+    """What readers past the broker need: retention and compaction leave it."""
 
     @abstractmethod
     async def start(self) -> None:

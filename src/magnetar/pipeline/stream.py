@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 
 from magnetar.broker.names import Naming
-from magnetar.ledger.pins import Pin
+from magnetar.ledger.files.leases import HeldLease
 from magnetar.ledger.port import wall_clock_ms
 from magnetar.pipeline.admission import Delay, admit
 from magnetar.pipeline.options import Offsets, SourceOptions, TopicPartition
@@ -32,7 +32,7 @@ class Stream:
         self._delay = Delay(options.min_offsets_per_trigger, options.max_trigger_delay_ms)
         self._target: Plan | None = None
         self._seen: Json | None = None
-        self._pin: Pin | None = None
+        self._lease: HeldLease | None = None
         self._group: ProgressGroup | None = None
 
     def initial(self) -> Json:
@@ -85,7 +85,7 @@ class Stream:
 
     def done(self, end: Json) -> None:
         """Note that everything before ``end`` is where it should be."""
-        if self._pin is not None:
+        if self._lease is not None:
             self._hold(from_json(end))
         self._show(from_json(end))
 
@@ -94,9 +94,9 @@ class Stream:
         if self._group is not None:
             self._group.close()
             self._group = None
-        if self._pin is not None:
-            self._pin.release()
-            self._pin = None
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
 
     def _look(self) -> Plan:
         return Plan(self._options, missing=not self._options.fail_on_data_loss)
@@ -148,10 +148,10 @@ class Stream:
             return
         named = _named(needs)
         try:
-            if self._pin is None:
-                self._pin = Pin(self._options.data, named)
+            if self._lease is None:
+                self._lease = HeldLease(self._options.data, named)
             else:
-                self._pin.move(named)
+                self._lease.move(named)
         except OSError as error:
             _not_pinned(error)
 
@@ -168,7 +168,7 @@ def hold_for_a_while(options: SourceOptions, pieces: Sequence[Slice]) -> None:
         which = TopicPartition(piece.topic, piece.partition)
         needs[which] = min(piece.low, needs.get(which, piece.low))
     try:
-        Pin(options.data, _named(needs), until_ms=wall_clock_ms() + _BATCH_PIN_MS).leave()
+        HeldLease(options.data, _named(needs), until_ms=wall_clock_ms() + _BATCH_PIN_MS).leave()
     except OSError as error:
         _not_pinned(error)
 

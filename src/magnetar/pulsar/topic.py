@@ -365,7 +365,7 @@ class PulsarTopic:
         if self.dedup is not None:
             self.dedup.save()
 
-    def _keep_sequence_ids(self) -> None:
+    async def _keep_sequence_ids(self) -> None:
         """Compaction takes entries away that producers might send again after a crash."""
         if self.dedup is not None:
             self.dedup.save()

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from magnetar.ledger.boot import boot_id
+from magnetar.ledger.compaction_workers import CompactionWorkers
 from magnetar.ledger.disk import Disk
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.files.compacting import COMPACTING
 from magnetar.ledger.files.journal import Journal
 from magnetar.ledger.files.journal_rounds import Journaled, journaled, records_of
 from magnetar.ledger.files.layout import HEADER_BYTES, encode_header, index_path, is_header, ledger_path
+from magnetar.ledger.files.leases import FileLeases
 from magnetar.ledger.files.ledger_file import LedgerFile, OpenFiles, as_storage_error
 from magnetar.ledger.files.managed import FilesManagedLedger, Words, metadata_failed
 from magnetar.ledger.files.recovery import Recovery, sealed_index
@@ -29,6 +31,7 @@ from magnetar.ledger.info import (
     is_managed_ledger,
     path_of,
 )
+from magnetar.ledger.leases import Leases
 from magnetar.ledger.port import (
     AppendInterceptor,
     Done,
@@ -122,6 +125,8 @@ class FilesEngine(LedgerEngine):
         """The logs that could not be written to within this gathering."""
         self._gathered: list[FilesManagedLedger] = []
         self._to_settle: list[tuple[Done, LedgerError | None]] = []
+        self.leases: Leases = FileLeases(root, self.in_thread, clock)
+        self.workers = CompactionWorkers(self.in_thread)
         self.one_compaction = asyncio.Lock()
         """Held by whoever compacts: their maps of keys shall not add up."""
 
@@ -523,7 +528,10 @@ class FilesEngine(LedgerEngine):
             managed.stop()
         while self._tasks:
             await asyncio.wait(list(self._tasks))
+        for managed in self.opened():
+            await managed.ended()  # a compaction sees that its log is closed
         kept = await self.close_some(self.opened())
+        self.workers.close()
         if kept and self._journal is not None and self._journal.failed is None:
             self._note_clean(self._journal.use)
         self.files.close()

@@ -22,11 +22,11 @@ from magnetar.ledger.errors import (
 from magnetar.ledger.files.compacting import COMPACTING, CompactingLedger
 from magnetar.ledger.files.layout import index_path, ledger_path
 from magnetar.ledger.files.lazy import LazyAppends
+from magnetar.ledger.files.leases import needed_offset
 from magnetar.ledger.files.ledger_file import LedgerFile, as_storage_error
 from magnetar.ledger.files.recovery import Recovery, describe
 from magnetar.ledger.files.sparse import Mark, SparseIndex
 from magnetar.ledger.info import ManagedLedgerInfo, encode_info, path_of
-from magnetar.ledger.pins import pinned_offset
 from magnetar.ledger.port import (
     Done,
     Flush,
@@ -397,7 +397,7 @@ class FilesManagedLedger(CompactingLedger):
         except StorageFull:
             pass  # all the more reason to let go of old ledgers
         excess = self.size() - policy.retention_bytes if policy.retention_bytes >= 0 else -1
-        needed = pinned_offset(self._engine.root, self.name, now_ms)
+        needed = needed_offset(self._engine.root, self.name, now_ms)
 
         def done_with(summary: LedgerSummary) -> bool:
             nonlocal excess
@@ -492,7 +492,7 @@ class FilesManagedLedger(CompactingLedger):
             self._closed is None
             and not self.watchers
             and self.on_visible is None
-            and not self._compacting.locked()
+            and not self._compactor.running.locked()
             and self.high_watermark == self.log_end_offset
         )
 
@@ -508,7 +508,7 @@ class FilesManagedLedger(CompactingLedger):
 
     async def ended(self) -> None:
         """Wait, after ``stop``, until a compaction has given up and nothing is written in the background."""
-        async with self._compacting:
+        async with self._compactor.running:
             await self.quiet()
 
     def tell_closed(self) -> None:

@@ -1,4 +1,4 @@
-"""Pins: what a reader past the broker still needs outlives retention; what nobody needs any more does not."""
+"""Leases: what a reader past the broker still needs outlives retention; what nobody needs any more does not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
-from magnetar.ledger.pins import Pin, pinned_offset
+from magnetar.ledger.files.leases import HeldLease, needed_offset
 from magnetar.ledger.port import LedgerPolicy
 from magnetar.metadata import MemoryStore
 from tests.admin.house import House
@@ -23,7 +23,7 @@ NAME = "public/default/persistent/t-partition-0"
 POLICY = LedgerPolicy(max_ledger_entries=5, retention_ms=1000)
 
 
-async def test_retention_leaves_what_is_pinned(tmp_path: Path) -> None:
+async def test_retention_leaves_what_is_leased(tmp_path: Path) -> None:
     engine = FilesEngine(tmp_path, MemoryStore(), RealDisk())
     await engine.start()
     log = await engine.open(NAME, POLICY)
@@ -33,13 +33,13 @@ async def test_retention_leaves_what_is_pinned(tmp_path: Path) -> None:
             await appended.done
     while not all(ledger.sealed for ledger in log.ledgers()[:-1]):  # noqa: ASYNC110  (the engine seals behind us)
         await asyncio.sleep(0.01)
-    pin = Pin(tmp_path, {NAME: 12, "public/default/persistent/other": 0})
+    lease = HeldLease(tmp_path, {NAME: 12, "public/default/persistent/other": 0})
     log.retain(10_000)
     assert log.log_start_offset == 10
-    pin.move({NAME: 21})
+    lease.move({NAME: 21})
     log.retain(10_000)
     assert log.log_start_offset == 20
-    pin.release()
+    lease.release()
     log.retain(10_000)
     assert log.log_start_offset >= 25
     await engine.close()
@@ -48,46 +48,46 @@ async def test_retention_leaves_what_is_pinned(tmp_path: Path) -> None:
 HOLD = """
 import sys, time
 from pathlib import Path
-from magnetar.ledger.pins import Pin
-pin = Pin(Path(sys.argv[1]), {sys.argv[2]: 7})
+from magnetar.ledger.files.leases import HeldLease
+lease = HeldLease(Path(sys.argv[1]), {sys.argv[2]: 7})
 print("held", flush=True)
 time.sleep(60)
 """
 
 
-def test_a_killed_reader_pins_nothing(tmp_path: Path) -> None:
+def test_a_killed_reader_holds_nothing(tmp_path: Path) -> None:
     reader = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path), NAME], stdout=subprocess.PIPE, text=True
     )
     assert reader.stdout is not None
     assert reader.stdout.readline() == "held\n"
-    assert pinned_offset(tmp_path, NAME) == 7
+    assert needed_offset(tmp_path, NAME) == 7
     os.kill(reader.pid, signal.SIGKILL)
     reader.wait()
     reader.stdout.close()
-    assert pinned_offset(tmp_path, NAME) is None
+    assert needed_offset(tmp_path, NAME) is None
     assert not list((tmp_path / "pins").iterdir())
 
 
 def test_the_lowest_of_several_counts_and_time_ends_what_nobody_holds(tmp_path: Path) -> None:
-    first, second = Pin(tmp_path, {NAME: 9}), Pin(tmp_path, {NAME: 4}, until_ms=5000)
-    assert pinned_offset(tmp_path, NAME, 9000) == 4
+    first, second = HeldLease(tmp_path, {NAME: 9}), HeldLease(tmp_path, {NAME: 4}, until_ms=5000)
+    assert needed_offset(tmp_path, NAME, 9000) == 4
     second.leave()
-    assert pinned_offset(tmp_path, NAME, 4999) == 4
-    assert pinned_offset(tmp_path, NAME, 5000) == 9
-    assert pinned_offset(tmp_path, "public/default/persistent/u") is None
+    assert needed_offset(tmp_path, NAME, 4999) == 4
+    assert needed_offset(tmp_path, NAME, 5000) == 9
+    assert needed_offset(tmp_path, "public/default/persistent/u") is None
     first.release()
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"needs": 3}'])
 def test_a_living_pin_that_cannot_be_read_holds_everything(tmp_path: Path, content: bytes) -> None:
-    pin = Pin(tmp_path, {NAME: 9})
+    lease = HeldLease(tmp_path, {NAME: 9})
     (path,) = (tmp_path / "pins").glob("*.pin")
     path.write_bytes(content)
-    assert pinned_offset(tmp_path, NAME) == -1
-    pin.release()
+    assert needed_offset(tmp_path, NAME) == -1
+    lease.release()
     path.write_bytes(content)
-    assert pinned_offset(tmp_path, NAME) is None
+    assert needed_offset(tmp_path, NAME) is None
     assert not path.exists()
 
 
@@ -108,7 +108,7 @@ def test_a_stale_pin_that_cannot_be_removed_holds_nothing_and_is_told_once(
         raise PermissionError(13, "Permission denied", str(self))
 
     monkeypatch.setattr(Path, "unlink", refused)
-    assert [pinned_offset(tmp_path, NAME) for _ in range(3)] == [None] * 3
+    assert [needed_offset(tmp_path, NAME) for _ in range(3)] == [None] * 3
     (line,) = [record.getMessage() for record in caplog.records]
     assert str(stale) in line
 
@@ -124,7 +124,7 @@ def test_a_pin_that_cannot_be_read_holds_everything(
         raise refusal
 
     monkeypatch.setattr(*((os, "scandir") if refused_at == "pins" else (Path, "open")), refused)
-    assert pinned_offset(tmp_path, NAME) == -1
+    assert needed_offset(tmp_path, NAME) == -1
 
 
 async def test_retention_goes_on_past_a_partition_that_the_disk_refuses(

@@ -1,0 +1,164 @@
+"""Ledgers of the files engine as streams: a source of entries, and a writer of new ledgers. All I/O is in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from magnetar.ledger.compaction import Chunks, Source
+from magnetar.ledger.errors import LedgerCorrupt
+from magnetar.ledger.files.layout import (
+    FRAME_BYTES,
+    HEADER_BYTES,
+    encode_header,
+    frame_head,
+    index_path,
+    ledger_path,
+)
+from magnetar.ledger.files.ledger_file import LedgerFile, as_storage_error
+from magnetar.ledger.files.recovery import describe
+from magnetar.ledger.files.sparse import SparseIndex
+from magnetar.ledger.files.walk import Walked, walk
+from magnetar.ledger.port import LedgerSummary, LedgerWriter, NewEntry
+from magnetar.records.compression import Buffer
+
+if TYPE_CHECKING:
+    from magnetar.ledger.files.engine import FilesEngine
+
+T = TypeVar("T")
+CHUNK_BYTES = 4 << 20
+WRITE_BYTES = 1 << 20
+_NO_END = 1 << 62
+
+
+class FilesWriter(LedgerWriter):
+    """Writes a ledger's file in large pieces; its index comes with the end."""
+
+    frame_bytes = FRAME_BYTES
+
+    def __init__(self, engine: FilesEngine, first_offset: int, on_discarded: Callable[[], None]) -> None:
+        self.ledger_id = engine.new_ledger_id()
+        self.index = SparseIndex(self.ledger_id, first_offset)
+        self._engine = engine
+        self._on_discarded = on_discarded
+        self._path = ledger_path(engine.root, self.ledger_id)
+        self._summary = LedgerSummary(self.ledger_id, first_offset, created_ms=engine.clock())
+        self._parts: list[Buffer] = [encode_header(self.ledger_id, self._summary.created_ms)]
+        self._size, self._at = HEADER_BYTES, 0
+
+    async def append(self, entries: Sequence[NewEntry]) -> None:
+        def append() -> None:
+            for data, last_offset, latest in entries:
+                self._add(data, last_offset, latest)
+                if self._size >= WRITE_BYTES:
+                    self._write()
+
+        await _in_thread(self._engine, append)
+
+    def _add(self, data: Buffer, last_offset: int, latest: int) -> None:
+        index, length = self.index, len(data)
+        self._parts += (frame_head(self.ledger_id, index.entries, b"", [data], length), data)
+        self._size += FRAME_BYTES + length
+        index.add(FRAME_BYTES + length, last_offset + 1 - index.next_offset, latest)
+
+    def _write(self) -> None:
+        file = self._engine.disk.open(self._path, create=True)
+        try:
+            file.write(self._parts, self._at)
+        finally:
+            file.close()
+        self._at += self._size
+        self._parts, self._size = [], 0
+
+    async def seal(self) -> LedgerSummary:
+        def seal() -> None:
+            if self._parts:
+                self._write()
+            self._engine.disk.sync([self._path])
+            self._engine.disk.replace({index_path(self._engine.root, self.ledger_id): self.index.encode()})
+
+        await _in_thread(self._engine, seal)
+        describe(self._summary, self.index)
+        return self._summary
+
+    async def discard(self) -> None:
+        self._on_discarded()
+        self._engine.remove_later([self.ledger_id])
+
+
+class FilesSource(Source):
+    """Entries as they lie in the files of ledgers, read in large pieces.
+
+    ``dirty`` are how to get at the ledgers that were not compacted yet, ``clean`` at the compacted one.
+    """
+
+    def __init__(
+        self,
+        engine: FilesEngine,
+        dirty: Sequence[Callable[[], Awaitable[LedgerFile]]],
+        clean: Callable[[], Awaitable[LedgerFile]] | None,
+        from_offset: int,
+        check_open: Callable[[], None],
+    ) -> None:
+        self._engine = engine
+        self._dirty = dirty
+        self._clean = clean
+        self._from_offset = from_offset
+        self._check_open = check_open
+
+    async def dirty(self, up_to: int) -> Chunks:
+        for ledger_of in self._dirty:
+            ledger = await ledger_of()
+            at, entry_id = ledger.index.before_offset(self._from_offset)
+            async for entries in self._stretch(ledger, at, entry_id, self._from_offset, up_to):
+                yield entries
+
+    async def copies(self) -> Chunks:
+        if self._clean is not None:
+            ledger = await self._clean()
+            async for entries in self._stretch(ledger, HEADER_BYTES, 0, -1, _NO_END):
+                yield entries
+
+    async def _stretch(self, ledger: LedgerFile, at: int, entry_id: int, offset: int, up_to: int) -> Chunks:
+        """Return the entries from a place on that hold ``offset`` and later ones, below ``up_to``."""
+        end, want = ledger.index.end, CHUNK_BYTES
+        while at < end:
+            self._check_open()
+            size = min(want, end - at)
+            walked = await self._walked(ledger, size, at, entry_id, offset, up_to)
+            if walked.entries:
+                yield walked.entries
+            if walked.at > at:
+                at, entry_id, want = walked.at, walked.entry_id, CHUNK_BYTES
+            elif not walked.short_by:
+                return
+            elif at + size == end:
+                raise LedgerCorrupt(f"{ledger.path}: entry {entry_id} at byte {at} runs past the end")
+            else:
+                want = size + walked.short_by
+
+    async def _walked(
+        self, ledger: LedgerFile, size: int, at: int, entry_id: int, offset: int, up_to: int
+    ) -> Walked:
+        path = ledger.path
+
+        def work() -> Walked:
+            file = self._engine.disk.open(path)
+            try:
+                data = memoryview(file.read(size, at))
+            finally:
+                file.close()
+            if len(data) < size:
+                raise LedgerCorrupt(f"{path}: ends at byte {at + len(data)}, not at {at + size}")
+            return walk(
+                data, at, ledger.ledger_id, entry_id, offset=offset, max_bytes=_NO_END, up_to=up_to, path=path
+            )
+
+        return await _in_thread(self._engine, work)
+
+
+async def _in_thread(engine: FilesEngine, work: Callable[[], T]) -> T:
+    try:
+        return await engine.in_thread(work)
+    except OSError as error:
+        raise as_storage_error(error) from error
