@@ -100,7 +100,7 @@ def shows_what_is_only_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
     def hasty(self: managed.FilesManagedLedger, message: list[bytes], **about: int) -> object:
         appended = append(self, message, **about)  # type: ignore[arg-type]
         if self._gathered_from is not None:
-            self._made_durable(self.next_offset)
+            self._made_durable(self.log_end_offset)
         return appended
 
     monkeypatch.setattr(managed.FilesManagedLedger, "append", hasty)
