@@ -56,7 +56,9 @@ class BrokerService:
     async def start(self) -> None:
         """Recover, then serve; raise what stands against it, with nothing left running."""
         self.handlers = arranged(self.settings)
-        wanted = [handler.listeners() for handler in self.handlers]
+        # Who is only needed by another serves nobody, whatever its listeners are by default.
+        asked = asked_for(self.settings)
+        wanted = [each.listeners() if each.protocol_name in asked else () for each in self.handlers]
         self.root.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         self._store = SqliteStore(self.root / "metadata.sqlite")
         try:
