@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +18,8 @@ from magnetar.broker.ownership import HASHES, Bundle, NotOwned, Owned, SoleOwner
 from magnetar.kafka.coordinators.classic import Caller
 from magnetar.kafka.coordinators.offsets import Commit, Committer
 from magnetar.kafka.coordinators.refused import Refused
+from magnetar.pulsar.rest.app import make_app
+from magnetar.pulsar.rest.ask import Address
 from magnetar.records.batch import batches
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -413,3 +418,63 @@ def test_leader_epochs_are_those_of_the_records(steps: list[tuple[int, int]], as
 def test_a_partition_that_never_moved_is_of_epoch_0() -> None:
     assert LeaderEpochs().end_of(0, 7) == (0, 7)
     assert LeaderEpochs().of(5) == 0
+
+
+@asynccontextmanager
+async def web(house: Both) -> AsyncIterator[httpx.AsyncClient]:
+    """Whoever asks the admin REST of the broker."""
+    own = Address("pulsar://here:6650", "", "http://here:8080", "")
+    transport = httpx.ASGITransport(make_app(house.pulsar_services, lambda: own))
+    async with httpx.AsyncClient(transport=transport, base_url="http://here:8080") as client:
+        yield client
+
+
+async def test_the_admin_rest_tells_of_brokers_bundles_and_owners() -> None:
+    async with both(ownership=MovingOwnership(bundles=2)) as house, web(house) as http:
+        bundle = await taken(house, OTHER)
+        moving(house).reaches(OTHER, "HTTP", "other", 8080)
+        moving(house).reaches(OTHER, "PULSAR", "other", 6650)
+        assert (await http.get("/admin/v2/brokers")).json() == ["here:8080", "other:8080"]
+        assert (await http.get("/admin/v2/clusters")).json() == ["moving"]
+        leader = (await http.get("/admin/v2/brokers/leaderBroker")).json()
+        assert leader == {"brokerId": "here:8080", "serviceUrl": "http://here:8080"}
+        bundles = (await http.get("/admin/v2/namespaces/public/default/bundles")).json()
+        assert bundles == {"boundaries": ["0x00000000", "0x80000000", "0xffffffff"], "numBundles": 2}
+        place = "/lookup/v2/topic/persistent/public/default/t"
+        assert (await http.get(f"{place}/bundle")).text == bundle.range
+        assert (await http.get(place)).json()["brokerUrl"] == "pulsar://other:6650"
+        stats = "/admin/v2/persistent/public/default/t/stats"
+        elsewhere = await http.get(f"{stats}?getPreciseBacklog=true")
+        assert (elsewhere.status_code, elsewhere.headers["location"]) == (
+            307,
+            f"http://other:8080{stats}?getPreciseBacklog=true",
+        )
+        await moving(house).give(bundle)
+        await moving(house).take(bundle)
+        assert (await http.get(stats)).status_code == 503
+        assert (await http.get(place)).status_code == 503
+        await moving(house).give(bundle)
+        assert (await http.get(place)).json()["brokerUrl"] == "pulsar://here:6650"
+        assert (await http.get(stats)).status_code == 200
+
+
+async def test_a_bundle_is_unloaded_by_its_name_and_a_topic_alone() -> None:
+    async with both(ownership=MovingOwnership(bundles=2)) as house, web(house) as http:
+        names = [f"t{number}" for number in range(8)]
+        topics = [await house.broker.create_topic(name, 1) for name in names]
+        logs = {
+            name: await house.broker.open_logs.open(topic, 0)
+            for name, topic in zip(names, topics, strict=True)
+        }
+        first = house.broker.ownership.bundles("public/default")[0]
+        in_first = {name for name, held in logs.items() if held.bundle == first}
+        assert 0 < len(in_first) < len(names)
+        root = "/admin/v2/namespaces/public/default"
+        assert (await http.put(f"{root}/0x1_0x2/unload")).status_code == 412
+        assert (await http.put(f"{root}/{first.range}/unload")).status_code == 204
+        assert {name for name, held in logs.items() if held.closed} == in_first
+        (alone, *_) = set(names) - in_first
+        assert (await http.put(f"/admin/v2/persistent/public/default/{alone}/unload")).status_code == 204
+        assert {name for name, held in logs.items() if held.closed} == {*in_first, alone}
+        assert (await http.put(f"{root}/unload")).status_code == 204
+        assert all(held.closed for held in logs.values())

@@ -74,3 +74,23 @@ async def test_the_cleaners_settings_change_while_it_waits(tmp_path: Path) -> No
         async with asyncio.timeout(20):
             while partition.log.compacted is None:  # noqa: ASYNC110  what is waited for rings no bell
                 await asyncio.sleep(0.01)
+
+
+async def test_very_many_topics_are_looked_through_in_turns(tmp_path: Path) -> None:
+    turns, is_done = 0, False
+
+    async def others() -> None:
+        nonlocal turns
+        while not is_done:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with House(tmp_path / "data", **NEVER) as house:
+        for number in range(50):
+            await house.services.broker.create_topic(f"t{number}", 1, {"cleanup.policy": "compact"})
+        bystander = asyncio.ensure_future(others())
+        await asyncio.sleep(0)
+        await house.duties.cleaner.clean()
+        is_done = True
+        await bystander
+    assert turns > 50

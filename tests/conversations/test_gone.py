@@ -221,6 +221,32 @@ async def test_answers_that_are_not_taken_are_few(service: BrokerService) -> Non
     assert peer.account.held_bytes == 0
 
 
+async def test_answers_are_sent_before_they_are_many(
+    service: BrokerService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However little time they take: what waits to be sent is a megabyte and one answer."""
+    monkeypatch.setattr(connection, "perf_counter", lambda: 0.0)
+    peer = Peer(service)
+    peer.say(produce(bytes(300_000), acks=1))
+    await until(lambda: bool(peer.answers))
+    peer.answers.clear()
+    peer.say(fetch() * 20)
+    await until(lambda: sum(peer.answers) > 20 * 300_000)
+    assert max(peer.answers) < MOST_READY_BYTES + 310_000
+
+
+async def test_a_fetch_of_one_who_has_gone_waits_for_nothing_any_more(service: BrokerService) -> None:
+    topic = service.broker.get("t")
+    assert topic is not None
+    partition = await kafka(service).services.partitions.get(topic, 0)
+    peer = Peer(service)
+    peer.say(fetch())
+    assert not partition.is_idle
+    peer.conversation.leave()
+    assert partition.is_idle
+    assert peer.account.held_bytes == 0
+
+
 async def test_nothing_waits_as_long_as_one_likes(
     service: BrokerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

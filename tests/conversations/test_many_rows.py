@@ -184,3 +184,100 @@ async def test_names_to_delete_are_looked_at_a_few_at_a_time(
         turns += 1
     assert len(asked.result().responses) == 40
     assert turns > 100, "each name is gone through three times"
+
+
+class SlowClock:
+    """Each look at it takes half a millisecond."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 0.0005
+        return self.now
+
+
+async def turns_until_answered(peer: Peer) -> int:
+    """Give how many turns others have until then."""
+    turns = 0
+    while not peer.answers:
+        turns += 1
+        await asyncio.sleep(0)
+    return turns
+
+
+async def test_rows_leave_others_their_turn_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "perf_counter", SlowClock())
+    turns, found = 0, []
+
+    async def work() -> None:
+        async for row in pace.paced(range(200)):
+            found.append(row)
+
+    task = asyncio.ensure_future(work())
+    while not task.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert found == list(range(200))
+    assert 10 < turns < 100
+
+
+async def test_produces_rows_leave_others_their_turn_by_time(
+    service: BrokerService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = Peer(kafka(service), service)
+    peer.say(produce(200))
+    at_once = await turns_until_answered(peer)
+    peer.answers.clear()
+    monkeypatch.setattr(producing, "perf_counter", SlowClock())
+    peer.say(produce(200))
+    assert await turns_until_answered(peer) > at_once + 10
+
+
+async def test_what_is_read_in_a_thread_for_one_who_has_gone_is_not_carried_out(
+    service: BrokerService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[str] = []
+    serve = connection.Conversation._serve
+
+    def noted(self: Any, answer: Any, context: Any, route: Any, *args: Any, **named: Any) -> None:
+        served.append(route.handler)
+        serve(self, answer, context, route, *args, **named)
+
+    monkeypatch.setattr(connection.Conversation, "_serve", noted)
+    for content, handlers in ((fetch(ROWS), []), (produce(ROWS), ["produce"])):
+        peer = Peer(kafka(service), service)
+        peer.say(content)
+        assert peer.conversation.under_way == 1
+        peer.conversation.hang_up()
+        while not peer.ended:  # noqa: ASYNC110 - what it looks at tells nobody
+            await asyncio.sleep(0)
+        assert served == handlers
+        assert peer.account.held_bytes == 0
+        served.clear()
+
+
+async def test_while_rows_are_carried_out_no_garbage_is_looked_for(
+    service: BrokerService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+    serve = connection.Conversation._serve
+
+    def noted(self: Any, *args: Any, **named: Any) -> None:
+        serve(self, *args, **named)
+        seen.append(gc.isenabled())
+
+    monkeypatch.setattr(connection.Conversation, "_serve", noted)
+    monkeypatch.setattr(producing, "perf_counter", SlowClock())
+    peer = Peer(kafka(service), service)
+    peer.say(produce(ROWS))
+    while not seen:  # noqa: ASYNC110 - what it looks at tells nobody
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    seen.clear()
+    while not peer.answers:
+        seen.append(gc.isenabled())
+        await asyncio.sleep(0)
+    assert len(seen) > 50
+    assert not any(seen[:-2]), "when all is done the answer is sent in one of the next turns"
+    assert gc.isenabled()

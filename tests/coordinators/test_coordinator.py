@@ -9,6 +9,7 @@ import pytest
 
 from magnetar.kafka.coordinators import shard as shards
 from magnetar.kafka.coordinators.classic import Caller
+from magnetar.kafka.coordinators.decider import GroupsDecider
 from magnetar.kafka.coordinators.facts import Committed
 from magnetar.kafka.coordinators.group import ClassicGroup, State
 from magnetar.kafka.coordinators.groups import GroupCoordinator, partition_of
@@ -364,3 +365,70 @@ async def test_records_of_other_kinds_are_never_compacted_away(
         await committed(groups, "g", offset)
     await groups.close()
     assert foreign in [batch async for batch in log.replay(partition_of("g", 50))]
+
+
+async def test_who_listens_is_told_what_was_committed_before_the_start(
+    groups: GroupCoordinator, log: SlowLog
+) -> None:
+    await committed(groups, "g", 5)
+    await groups.commit("other", Committer(), [commit(7, 2, "u")], 9)
+    await groups.close()
+    told: list[tuple[str, str, int, int]] = []
+    again = GroupCoordinator(log, SETTINGS)
+    again.on_committed = lambda *said: told.append(said)
+    await again.start()
+    await again.loaded()
+    assert sorted(told) == [("g", "t", 0, 5), ("other", "u", 2, 7)]
+    await again.close()
+
+
+def test_of_a_group_that_is_gone_nothing_is_kept() -> None:
+    """It may go while all groups are written anew, one after the other."""
+    assert list(GroupsDecider(SETTINGS, lambda: "id").snapshot("nobody")) == []
+
+
+class UnreadableLog(MemoryOffsetsLog):
+    """Its first ``fails`` replays of a partition fail."""
+
+    def __init__(self, fails: int) -> None:
+        super().__init__(50)
+        self.fails = fails
+        self.tried = 0
+
+    async def replay(self, partition: int) -> AsyncIterator[memoryview]:
+        if partition == partition_of("g", 50):
+            self.tried += 1
+            if self.tried <= self.fails:
+                raise StorageFull("cannot be read now")
+        async for data in super().replay(partition):
+            yield data
+
+
+async def test_a_partition_that_cannot_be_read_is_tried_again_after_pauses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shards, "_RETRY_S", (0.01, 0.02))
+    slept: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        if seconds:
+            slept.append(seconds)
+        await sleep(seconds)
+
+    monkeypatch.setattr(shards.asyncio, "sleep", noted)
+    log = UnreadableLog(fails=0)
+    before = await started(log)
+    assert await committed(before, "g", 4) == [ErrorCode.NONE]
+    await before.close()
+    log.fails, log.tried = 3, 0
+    coordinator = GroupCoordinator(log, SETTINGS)
+    await coordinator.start()
+    with pytest.raises(Refused) as refused:
+        await committed(coordinator, "g", 5)
+    assert refused.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    await coordinator.loaded()
+    assert [each for each in slept if each < 1] == [0.01, 0.02, 0.02]
+    assert log.tried == 4
+    assert await committed(coordinator, "g", 5) == [ErrorCode.NONE]
+    await coordinator.close()

@@ -285,7 +285,7 @@ class GroupHistory(RuleBasedStateMachine):
         assert set(group.static.values()) == {m.member_id for m in members if m.is_static}
         assert not set(group.pending) & set(group.members)
         assert set(group.unsynced) <= set(group.members)
-        assert len(group.members) <= 2 * self.settings.of(GroupSettings).group_max_size
+        assert len(group.members) <= 2 * self.settings.group_max_size
         if group.members:
             assert group.choose_protocol()
 

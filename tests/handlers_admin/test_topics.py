@@ -92,6 +92,17 @@ async def test_a_topic_is_made_in_every_version(tmp_path: Path, version: int) ->
         (wanted("t", 1, 0), E.INVALID_REPLICATION_FACTOR, "larger than 0"),
         (wanted("t", 1, 3), E.INVALID_REPLICATION_FACTOR, "only 1 broker"),
         (wanted("t", 20_000), E.POLICY_VIOLATION, "Excessively large"),
+        # Too many to be looked at: neither that they begin with 1 nor that there is no broker 9 is found out.
+        (
+            wanted("t", -1, -1, {each: [9] for each in range(1, 10_002)}),
+            E.POLICY_VIOLATION,
+            "Excessively large",
+        ),
+        (
+            wanted("t", -1, -1, {each: [9] for each in range(1, 10_001)}),
+            E.INVALID_REPLICA_ASSIGNMENT,
+            "consecutive",
+        ),
         (wanted("t", -1, 1, {0: [0]}), E.INVALID_REQUEST, "replication factor was not set to -1"),
         (wanted("t", 1, -1, {0: [0]}), E.INVALID_REQUEST, "not set to -1"),
         (wanted("t", -1, -1, {0: [0], 2: [0]}), E.INVALID_REPLICA_ASSIGNMENT, "consecutive"),

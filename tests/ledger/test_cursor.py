@@ -238,6 +238,11 @@ async def test_positions_that_never_were_are_refused(log: ManagedLedger) -> None
     for wrong in (Position(there.ledger_id, 1), Position(there.ledger_id + 1, 0)):
         with pytest.raises(LedgerNotFound):
             cursor.mark_delete(wrong)
+        with pytest.raises(LedgerNotFound):
+            cursor.delete(wrong)
+        with pytest.raises(LedgerNotFound):
+            cursor.delete_ranges([(there, wrong)])
+    assert cursor.deleted_ranges() == []
 
 
 async def test_parts_of_entries_are_kept_until_the_whole_is_done_with(log: ManagedLedger) -> None:

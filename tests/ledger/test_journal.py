@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -124,3 +127,67 @@ async def test_a_failed_flush_ends_all_promises() -> None:
     disk.fails = True
     with pytest.raises(StorageFailed, match="only a restart can tell"):
         await write(disk, [3000] * 40)
+
+
+class GatedDisk(KeepingDisk):
+    """Flushes ledgers only when it may; makes ``segments`` at most, then there is no room."""
+
+    def __init__(self, segments: int = 99) -> None:
+        super().__init__()
+        self.may_flush = threading.Event()
+        self.left = segments
+        self.asked = 0
+
+    def open_journal(self, path: Path, size: int) -> JournalFile:
+        self.asked += 1
+        if not self.left:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.left -= 1
+        return super().open_journal(path, size)
+
+    def sync(self, paths: object) -> None:
+        assert self.may_flush.wait(20)
+
+
+async def test_while_ledgers_are_flushed_their_segments_are_not_written_again() -> None:
+    """What a segment holds is all there is of it until then; each has a file of its own."""
+    disk = GatedDisk()
+    with ThreadPoolExecutor(8) as threads:
+        journal = Journal(Path("/d"), disk, threads.submit)
+        for number in range(20):
+            await journal.append(number, 0, 3000, [bytes([number]) * 3000], lambda _: None, 0)
+        assert len(disk.journals) == 3
+        found = []
+        for path in disk.journals:
+            _, rounds = journaled(memoryview(disk.journals[path]), path, clean_use=0)
+            found += [(record.ledger_id, bytes(record.frames)) for record in records_of(rounds, path)]
+        assert sorted(found) == [(number, bytes([number]) * 3000) for number in range(20)]
+        disk.may_flush.set()
+        await journal.close()
+
+
+async def test_without_room_for_a_segment_ledgers_are_flushed_and_it_is_tried_again_after_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, moved = asyncio.get_running_loop(), [0.0]
+    real = loop.time
+    monkeypatch.setattr(loop, "time", lambda: real() + moved[0])
+    disk = GatedDisk(segments=0)
+    disk.may_flush.set()
+    with ThreadPoolExecutor(8) as threads:
+        journal = Journal(Path("/d"), disk, threads.submit)
+
+        async def append() -> None:
+            await journal.append(7, 0, 3000, [bytes(3000)], lambda _: None, 0)
+
+        for _ in range(5):
+            await append()
+        assert (disk.asked, disk.journals) == (1, {})
+        moved[0] = 60.0
+        await append()
+        assert disk.asked == 2
+        moved[0], disk.left = 120.0, 1
+        await append()
+        await append()
+        assert (disk.asked, len(disk.journals)) == (3, 1)
+        await journal.close()

@@ -12,8 +12,10 @@ import pytest
 
 from magnetar.ledger.disk import File, RealDisk, RealFile
 from magnetar.ledger.errors import LedgerCorrupt, StorageFailed
+from magnetar.ledger.files import walk
 from magnetar.ledger.files.engine import FilesEngine
-from magnetar.ledger.files.layout import index_path, ledger_path
+from magnetar.ledger.files.layout import FRAME_BYTES, index_path, ledger_path
+from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.ledger.port import Flush, LedgerPolicy
 from magnetar.metadata import MemoryStore, SqliteStore
 from magnetar.records.compression import Buffer
@@ -197,4 +199,45 @@ async def test_a_ledger_that_could_not_be_sealed_is_sealed_later_and_then_goes(t
     await until(lambda: log.ledgers()[0].sealed)
     log.retain(NOW_MS)
     assert log.log_start_offset == 1
+    await engine.close()
+
+
+@pytest.mark.parametrize("scanned", range(40, 130, 3))
+def test_a_whole_entry_behind_a_damaged_one_is_found_wherever_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scanned: int
+) -> None:
+    """The file is looked through in parts, and where an entry begins may lie across two of them."""
+
+    async def fill(engine: FilesEngine) -> int:
+        log = await engine.open(LOG, ALWAYS)
+        for number in range(4):
+            await append_durably(log, b"%d" % number)
+        return log.ledgers()[-1].ledger_id
+
+    ledger = with_engine(tmp_path, fill)
+    content = bytearray(ledger_path(tmp_path, ledger).read_bytes())
+    frame = len(content) // 4
+    content[frame + FRAME_BYTES + 12] ^= 0xFF  # of the second, which is followed by a third and a fourth
+    del content[3 * frame + frame // 2 :]
+    ledger_path(tmp_path, ledger).write_bytes(content)
+    monkeypatch.setattr(walk, "SCAN_BYTES", scanned)
+    with pytest.raises(
+        LedgerCorrupt, match=r"entry 1 at byte \d+ is damaged, and entry 2 behind it is whole"
+    ):
+        file = RealDisk().open(ledger_path(tmp_path, ledger))
+        walk.scan(file, SparseIndex(ledger, 0), Path("it"), whole_until=0, may_have_holes=False)
+
+
+async def test_with_flush_interval_what_is_written_is_flushed_by_itself(tmp_path: Path) -> None:
+    disk = NotingDisk()
+    engine = FilesEngine(tmp_path, MemoryStore(), disk, flush_interval_ms=20)
+    await engine.start()
+    logs = [await engine.open(f"{LOG}{number}", LedgerPolicy(flush=Flush.interval)) for number in range(2)]
+    for _ in range(2):
+        disk.flushed.clear()
+        for log in logs:
+            append(log, b"value")
+        paths = {ledger_path(tmp_path, log.ledgers()[-1].ledger_id) for log in logs}
+        assert not paths & set(disk.flushed)
+        await until(lambda paths=paths: paths <= set(disk.flushed))  # type: ignore[misc]
     await engine.close()

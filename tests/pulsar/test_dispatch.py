@@ -34,7 +34,7 @@ from magnetar.pulsar.dispatch.shared import Shared
 from magnetar.pulsar.dispatch.single_active import SingleActive
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.dispatch.wanted import Wanted
-from magnetar.pulsar.errors import ConsumerAssignError
+from magnetar.pulsar.errors import ConsumerAssignError, NotAllowed
 from magnetar.pulsar.rate_limits import RateLimit
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.compression import Buffer
@@ -502,3 +502,61 @@ async def test_what_is_sent_again_is_held_back_by_a_rate_too(kind: str) -> None:
         await settle()
         assert [text for _, text, _ in ear.heard] == [f"{number}" for number in range(heard)]
     home.subscription.close()
+
+
+async def test_only_who_is_active_acknowledges_all_before() -> None:
+    home = await house("exclusive")
+    for number in range(5):
+        home.write(number)
+    (first, ear), (second, _) = home.join(), home.join()
+    await settle()
+    place = ear.heard[3][0]
+    with pytest.raises(NotAllowed, match="only the active consumer"):
+        home.subscription.acknowledge_up_to(second, place, None)
+    assert home.subscription.backlog == 5
+    home.subscription.acknowledge_up_to(first, place, None)
+    assert home.subscription.backlog == 1
+
+
+@pytest.mark.parametrize("kind", ["exclusive", "shared"])
+async def test_what_is_read_next_lies_behind_what_was_read_and_what_is_done_with(kind: str) -> None:
+    home = await house(kind)
+    for number in range(20):
+        home.write(number)
+    ledger = home.log.ledgers()[0].ledger_id
+    assert home.subscription.read_position.entry_id == 0
+    home.join(permits=3)
+    await settle()
+    assert home.subscription.read_position == (ledger, 20)
+    for number in range(10):
+        home.write(number)
+    home.subscription.skip_to(Position(ledger, 26))
+    assert home.subscription.read_position == (ledger, 27)
+
+
+class Chosen(Ear):
+    """Keeps what it is told of who is active."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[bool] = []
+
+    def active_changed(self, consumer_id: int, is_active: bool) -> None:
+        self.told.append(is_active)
+
+
+@pytest.mark.parametrize("sub_type", [SubType.Failover, SubType.Exclusive])
+async def test_failovers_consumers_are_told_which_of_them_is_active(sub_type: SubType.ValueType) -> None:
+    home = await house("exclusive")
+    home.subscription.sub_type = sub_type
+    ears = [Chosen() for _ in range(3)]
+    consumers = [Consumer(ear, number, f"c{number}", -1) for number, ear in enumerate(ears)]
+    if sub_type == SubType.Exclusive:
+        home.subscription.add(consumers[0])
+        assert ears[0].told == [], "there is nobody else to be told from"
+        return
+    for consumer in consumers:
+        home.subscription.add(consumer)
+    assert [ear.told for ear in ears] == [[True], [False], [False]]
+    home.subscription.remove(consumers[0])
+    assert [ear.told for ear in ears] == [[True], [False, True], [False]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +15,17 @@ from tests.pulsar.inside import inside, settled
 from tests.pulsar.test_patterns import topics_of, watch
 
 COUNT = int(os.environ.get("MAGNETAR_CONVERSATIONS", "500"))
+A_PART = 20_000
+"""After so many the resident size is looked at, and all that come then may add little to it."""
+MOST_GROWTH_BYTES = 32 << 20
 T = "persistent://public/default/t"
 
 
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.timeout(0)  # it takes as long as it is told to
 async def test_damaged_conversations_leave_nothing_behind(caplog: pytest.LogCaptureFixture) -> None:
     seed = int((os.environ.get("CI") and 7) or random.randrange(1 << 32))
     dice = random.Random(seed)
@@ -32,8 +41,11 @@ async def test_damaged_conversations_leave_nothing_behind(caplog: pytest.LogCapt
         raw.frame(watch(".*")),
         raw.frame(raw.ping()),
     ]
+    resident = 0
     async with inside() as broker:
-        for _ in range(COUNT):
+        for number in range(COUNT):
+            if number == A_PART:
+                resident = resident_bytes()
             said = bytearray(b"".join([whole[0], *dice.choices(whole, k=6)]))
             for _ in range(dice.randrange(4)):
                 said[dice.randrange(len(said))] = dice.randrange(256)
@@ -41,7 +53,13 @@ async def test_damaged_conversations_leave_nothing_behind(caplog: pytest.LogCapt
             client.feed(bytes(said[: dice.randrange(len(said) + 1)]))
             await settled(dice.randrange(4))
             client.leave()
+            assert not [each for each in caplog.records if each.exc_info], (
+                f"seed {seed}, conversation {number}"
+            )
         await settled(300)
+        if resident:
+            print(f"{COUNT} conversations: {resident >> 20} MB, at the end {resident_bytes() >> 20} MB")
+            assert resident_bytes() - resident < MOST_GROWTH_BYTES
         assert not [each for each in caplog.records if each.exc_info], f"seed {seed}"
         assert broker.broker.memory.held_bytes == 0, f"seed {seed}"
         assert broker.broker.connections.count == broker.services.watches.count == 0, f"seed {seed}"

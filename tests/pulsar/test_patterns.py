@@ -65,6 +65,12 @@ def test_what_is_long_or_large_or_cannot_be_linear_is_refused(pattern: str) -> N
         Pattern(pattern, 50)
 
 
+def test_what_would_compile_to_very_much_is_given_up_amid_it() -> None:
+    """RE2 may take 128 KB for it; with what it takes by itself it would go on, and only then be found too large."""
+    with pytest.raises(NotAllowed, match="not understood: pattern too large"):
+        Pattern(r"\pL{20}", 50)
+
+
 async def test_alternatives_do_not_multiply() -> None:
     """Of what goes back, each doubles the time: sixty of them would end after the sun."""
     pattern = "public/default/" + "(a|a)" * 60 + "b"
@@ -255,3 +261,53 @@ async def test_a_pattern_that_is_refused_leaves_no_watcher() -> None:
         assert not answer.getTopicsOfNamespaceResponse.filtered
         client.send(raw.ping())
         assert client.is_open
+
+
+async def test_one_connection_has_few_watchers() -> None:
+    async with inside() as broker:
+        client = broker.client()
+        for number in range(1000):
+            client.send(watch(".*", watcher_id=number))
+        await settled(300)
+        assert broker.services.watches.count == 1000
+        client.heard()
+        refused = await client.ask(watch(".*", watcher_id=1000))
+        assert (refused.type, refused.error.error) == (BaseCommand.ERROR, ServerError.NotAllowedError)
+        again = await client.ask(watch(".*", watcher_id=999))
+        assert again.type == BaseCommand.WATCH_TOPIC_LIST_SUCCESS, "one that is replaced is none more"
+        other = await broker.client().ask(watch(".*"))
+        assert other.type == BaseCommand.WATCH_TOPIC_LIST_SUCCESS
+
+
+async def test_a_watcher_that_fails_is_ended_and_the_next_one_is_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with inside() as broker:
+        first, second = broker.client(), broker.client()
+        for client in (first, second):
+            await client.ask(watch(".*"))
+        (failing,) = first.socket.connection.watchers.values()
+        monkeypatch.setattr(failing, "_send", lambda came, went: 1 // 0)
+        await broker.broker.create_topic("t", 1)
+        assert await _told(second) == [(["persistent://public/default/t"], [])]
+        assert failing.is_ended
+        assert broker.services.watches.count == 1
+        assert [each.levelname for each in caplog.records] == ["ERROR"]
+        assert first.is_open
+
+
+async def test_very_many_watchers_are_told_in_turns() -> None:
+    async with inside() as broker:
+        clients = [broker.client() for _ in range(40)]
+        for client in clients:
+            for number in range(20):
+                client.send(watch(".*", watcher_id=number))
+        await settled(100)
+        for client in clients:
+            client.heard()
+        await broker.broker.create_topic("t", 1)
+        told = [0]
+        while told[-1] < 800:
+            await asyncio.sleep(0)
+            told.append(told[-1] + sum(len(client.heard()) for client in clients))
+        assert max(after - before for before, after in pairwise(told)) < 400

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 
 import pytest
 
 from magnetar.broker.names import TopicName
 from magnetar.pulsar import server
 from magnetar.pulsar.connection import ANSWERS_AT_ONCE_BYTES
-from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
+from magnetar.pulsar.dispatch.base import SubType
+from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, KeySharedMode, ServerError
 from tests.pulsar import raw
 from tests.pulsar.inside import Inside, inside, settled
 from tests.pulsar.test_patterns import topics_of
 
 HIGH = 1 << 20
+PRODUCED = BaseCommand.PRODUCER_SUCCESS
 
 
 def _get_schema() -> BaseCommand:
@@ -192,3 +195,119 @@ async def test_with_authentication_off_whatever_is_offered_is_taken(method: str)
         client.send(again, raw.ping())
         await settled()
         assert [each.type for each in client.heard()] == [BaseCommand.PONG]
+
+
+async def _turns_until(is_done: Callable[[], bool]) -> int:
+    """Give how many turns of the loop others have until then."""
+    turns = 0
+    while not is_done():
+        turns += 1
+        await asyncio.sleep(0)
+    return turns
+
+
+async def test_frames_are_read_as_far_as_there_is_memory() -> None:
+    async with inside(**{"memory.requests.bytes": str(1 << 20)}) as broker:
+        client = broker.client()
+        assert (await client.ask(raw.producer("persistent://public/default/t"))).type == PRODUCED
+        message = raw.frame(raw.send(), raw.entry(b"x" * 400_000))
+        greedy = broker.broker.memory.account(lambda: None, known=True)
+        greedy.charge(2 << 20)
+        greedy.may_take_more()  # it is what is being finished
+        client.feed(message[:300_000])
+        await settled()
+        assert not client.transport.reading
+        assert client.transport.coming, "the rest is left where it is"
+        greedy.close()
+        client.feed(message[300_000:])
+        assert (await client.hears(BaseCommand.SEND_RECEIPT)).type == BaseCommand.SEND_RECEIPT
+        assert client.transport.reading
+
+
+async def test_many_commands_of_one_client_leave_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By time, whatever they are: here each look at the clock takes half a millisecond."""
+    async with inside() as broker:
+        client = broker.client()
+        await settled()
+        client.heard()
+        loop, now = asyncio.get_running_loop(), [asyncio.get_running_loop().time()]
+
+        def slowly() -> float:
+            now[0] += 0.0005
+            return now[0]
+
+        monkeypatch.setattr(loop, "time", slowly)
+        client.send(*[raw.ping()] * 150)
+        heard = 0
+
+        def all_heard() -> bool:
+            nonlocal heard
+            heard += len(client.heard())
+            return heard >= 150
+
+        assert await _turns_until(all_heard) > 10
+
+
+async def test_very_many_ranges_leave_others_their_turn() -> None:
+    command = raw.subscribe("persistent://public/default/t", "s", 1, subType=SubType.Key_Shared)
+    command.subscribe.keySharedMeta.keySharedMode = KeySharedMode.STICKY
+    for number in range(65_536):
+        command.subscribe.keySharedMeta.hashRanges.add(start=number, end=number)
+    async with inside() as broker:
+        client = broker.client()
+        await settled()
+        client.heard()
+        client.send(command)
+        heard: list[BaseCommand] = []
+
+        def answered() -> bool:
+            heard.extend(client.heard())
+            return bool(heard)
+
+        assert await _turns_until(answered) > 64
+        assert heard[0].type == BaseCommand.SUCCESS
+
+
+@pytest.mark.parametrize("name", ["pulsar.dedup", "pulsar.repl.east"])
+async def test_subscriptions_of_the_brokers_own_are_nobodys(name: str) -> None:
+    async with inside(brokerDeduplicationEnabled="true") as broker:
+        client = broker.client()
+        first = raw.producer("persistent://public/default/t", 2)
+        first.producer.initial_subscription_name = name
+        for command in (raw.subscribe("persistent://public/default/t", name), first):
+            refused = (await client.ask(command)).error
+            assert refused.error == ServerError.ProducerBusy
+            assert refused.message == "Subscription with reserved subscription name attempted"
+
+
+async def test_consumers_of_what_is_not_persistent_bring_ranges_that_do_not_overlap() -> None:
+    def sticky(number: int, start: int, end: int) -> BaseCommand:
+        command = raw.subscribe("non-persistent://public/default/t", "s", number, subType=SubType.Key_Shared)
+        command.subscribe.keySharedMeta.keySharedMode = KeySharedMode.STICKY
+        command.subscribe.keySharedMeta.hashRanges.add(start=start, end=end)
+        return command
+
+    async with inside() as broker:
+        client = broker.client()
+        assert (await client.ask(sticky(1, 0, 100))).type == BaseCommand.SUCCESS
+        refused = (await client.ask(sticky(2, 100, 200))).error
+        assert refused.error == ServerError.ConsumerAssignError
+        assert "overlaps" in refused.message
+        assert (await client.ask(sticky(3, 101, 200))).type == BaseCommand.SUCCESS
+
+
+async def test_a_subscription_that_nobody_has_becomes_of_the_type_that_is_wanted() -> None:
+    topic = "persistent://public/default/t"
+    shared = [raw.subscribe(topic, "s", number, subType=SubType.Shared) for number in (1, 2, 3)]
+    async with inside() as broker:
+        client = broker.client()
+        assert (await client.ask(raw.subscribe(topic, "s", 1))).type == BaseCommand.SUCCESS
+        assert (await client.ask(shared[1])).error.error == ServerError.ConsumerBusy
+        assert (await client.ask(raw.subscribe(topic, "s", 2))).error.error == ServerError.ConsumerBusy
+        closing = BaseCommand(type=BaseCommand.CLOSE_CONSUMER)
+        closing.close_consumer.consumer_id, closing.close_consumer.request_id = 1, 7
+        assert (await client.ask(closing)).type == BaseCommand.SUCCESS
+        for each in shared:
+            assert (await client.ask(each)).type == BaseCommand.SUCCESS
+        (found,) = broker.services.topics.all_open()[0].subscriptions.values()
+        assert (found.sub_type, len(found.consumers)) == (SubType.Shared, 3)

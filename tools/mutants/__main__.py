@@ -23,6 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tools.mutants.generate import sample
 from tools.mutants.lists import ROOT, BadList, Case, areas, generated, planted, verdicts
 from tools.mutants.runner import Copy, NotGreen, Outcome
+from tools.mutants.traces import Traces
 
 KEPT = ROOT / ".mutants"
 _console = Console(stderr=True)
@@ -60,7 +61,12 @@ def main() -> int:
         cases = _cases(asked)
         results = Results(fresh=asked.fresh)
         due = [case for case in cases if results.is_due(case, again=asked.again)]
-        _run(due, results, asked.workers, len(cases))
+        traces = Traces(areas(), KEPT / "traces.json")
+        if any(case.area != "planted" for case in due):
+            _console.print("looking which tests come where, unless that is known: some minutes")
+            with Copy() as copy:
+                copy.record(traces)
+        _run(due, results, traces, asked.workers, len(cases))
     except (BadList, NotGreen) as error:
         _console.print(str(error), style="red", markup=False)
         return 2
@@ -102,7 +108,7 @@ def _cases(asked: argparse.Namespace) -> list[Case]:
     return by_hand + [by_key[each.key] for each in chosen]
 
 
-def _run(due: list[Case], results: Results, workers: int, total: int) -> None:
+def _run(due: list[Case], results: Results, traces: Traces, workers: int, total: int) -> None:
     """Judge every mutant that is due, in so many copies of the tree at a time."""
     waiting: queue.SimpleQueue[Case] = queue.SimpleQueue()
     for case in due:
@@ -122,9 +128,7 @@ def _run(due: list[Case], results: Results, workers: int, total: int) -> None:
                     except queue.Empty:
                         return
                     try:
-                        if case.tests not in usual:
-                            usual[case.tests] = copy.time_of(case.tests)
-                        outcome = copy.judge(case, usual[case.tests])
+                        outcome = _outcome(copy, case, traces, usual)
                     except (NotGreen, OSError, subprocess.SubprocessError) as error:
                         trouble.append(error)
                         return
@@ -151,6 +155,16 @@ def _run(due: list[Case], results: Results, workers: int, total: int) -> None:
             raise
     if trouble:
         raise trouble[0]
+
+
+def _outcome(copy: Copy, case: Case, traces: Traces, usual: dict[tuple[str, ...], float]) -> Outcome:
+    """Have the tests that come to a generated mutant's line judge it; or those named for it."""
+    chosen = None if case.area == "planted" else traces.coming_to(case)
+    if chosen is not None:
+        return copy.judge_by(case, chosen) if chosen else Outcome("survived", "no test comes here", 0.0)
+    if case.tests not in usual:
+        usual[case.tests] = copy.time_of(case.tests)
+    return copy.judge(case, usual[case.tests])
 
 
 def _report(

@@ -13,11 +13,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tools.mutants.lists import ROOT, Case
+from tools.mutants.traces import Trace, Traces
 
 _COPIED = (
     "src",
@@ -33,6 +34,7 @@ _COPIED = (
 )
 _PATIENCE = 4.0  # times what the tests take without a mutant: the machine may be busier now
 _LEAST_S = 60.0
+_FIRST_S = 3.0  # of tests that run before all others: most mutants go no further, and few files are imported
 _QUICK = "not slow and not spark"
 _ENDED_WELL, _FAILED, _NONE_FOUND = 0, 1, 5
 
@@ -63,6 +65,8 @@ class Copy:
                 shutil.copytree(path, self.home / name, ignore=shutil.ignore_patterns("__pycache__"))
             elif path.exists():
                 shutil.copy2(path, self.home / name)
+        self.scratch = self.home / "tmp"  # in memory, too, where the copy is: no test waits for a disk
+        self.scratch.mkdir()
         self._changed = 0
 
     def __enter__(self) -> Copy:
@@ -70,6 +74,20 @@ class Copy:
 
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.home, ignore_errors=True)
+
+    def record(self, traces: Traces) -> None:
+        """Have the tests of all areas noted by where they come; raise `NotGreen` if they do not pass."""
+        traces.mark(self.home)
+
+        def run(notes: Path, files: Sequence[str]) -> None:
+            status, said = self._run(files, None, {"MUTANTS_NOTES": str(notes)})
+            if status != _ENDED_WELL:
+                raise NotGreen(f"with marks and without a mutant: status {status}\n{said[-3000:]}")
+
+        try:
+            traces.record(run)
+        finally:
+            traces.unmark(self.home)
 
     def time_of(self, tests: Sequence[str]) -> float:
         """Give how long these tests take (s) without a mutant; raise `NotGreen` if they do not pass."""
@@ -80,13 +98,36 @@ class Copy:
         return time.monotonic() - began
 
     def judge(self, case: Case, usual_s: float) -> Outcome:
-        """Give what the tests say of one mutant; ``usual_s`` is what they take without it."""
+        """Return what the tests named for a mutant say of it; ``usual_s`` is what they take without it."""
+        return self._judge(case, lambda: self._run(case.tests, max(_LEAST_S, usual_s * _PATIENCE)))
+
+    def judge_by(self, case: Case, chosen: Sequence[Trace]) -> Outcome:
+        """Return what these tests say of a mutant, the first few of them in a run of their own."""
+        first: list[Trace] = []
+        while len(first) < len(chosen) and sum(each.seconds for each in first) < _FIRST_S:
+            first.append(chosen[len(first)])
+        return self._judge(case, lambda: self._run_chosen(first, chosen[len(first) :]))
+
+    def _run_chosen(self, *parts: Sequence[Trace]) -> tuple[int | None, str]:
+        status: int | None = _ENDED_WELL
+        said = ""
+        for part in filter(None, parts):
+            names = self.home / "chosen"
+            names.write_text("\n".join(each.test for each in part))
+            most_s = _LEAST_S + _PATIENCE * sum(each.seconds for each in part)
+            files = dict.fromkeys(each.file for each in part)
+            status, said = self._run(list(files), most_s, {"MUTANTS_CHOSEN": str(names)})
+            if status != _ENDED_WELL:
+                break
+        return status, said
+
+    def _judge(self, case: Case, run: Callable[[], tuple[int | None, str]]) -> Outcome:
         path = self.home / case.mutant.path
         source = path.read_bytes()
         began = time.monotonic()
         self._write(path, case.mutant.applied(source))
         try:
-            status, said = self._run(case.tests, max(_LEAST_S, usual_s * _PATIENCE))
+            status, said = run()
         finally:
             self._write(path, source)
         seconds = time.monotonic() - began
@@ -106,8 +147,11 @@ class Copy:
         stamp = 1_000_000_000 + self._changed
         os.utime(path, (stamp, stamp))
 
-    def _run(self, tests: Sequence[str], most_s: float | None) -> tuple[int | None, str]:
+    def _run(
+        self, tests: Sequence[str], most_s: float | None, told: Mapping[str, str] | None = None
+    ) -> tuple[int | None, str]:
         command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=line"]
+        command += ["-p", "tools.mutants.in_pytest"]
         command += ["-p", "no:cacheprovider", *([] if "-m" in tests else ["-m", _QUICK]), *tests]
         environment = os.environ | {
             "PYTHONPATH": f"{self.home / 'src'}{os.pathsep}{self.home}",
@@ -115,6 +159,8 @@ class Copy:
             "MAGNETAR_SEEDS": os.environ.get("MAGNETAR_SEEDS", "100"),
             "MAGNETAR_FLIPS": os.environ.get("MAGNETAR_FLIPS", "100"),
             "CI": "1",
+            "TMPDIR": str(self.scratch),
+            **(told or {}),
         }
         process = subprocess.Popen(
             command, cwd=self.home, env=environment, text=True,
@@ -128,6 +174,8 @@ class Copy:
             return None, ""
         finally:
             _end_what_is_left(process.pid)
+            for each in self.scratch.iterdir():
+                shutil.rmtree(each, ignore_errors=True)
         return process.returncode, said
 
 

@@ -38,13 +38,16 @@ class LedgerOffsetsLog:
         """Whether this broker has a partition."""
         return self._broker.ownership.is_mine(self._name, partition)
 
-    def written(self) -> Iterable[int]:
-        """Give the partitions that have a ledger."""
+    async def written(self) -> Iterable[int]:
+        """Return the partitions that have a ledger."""
         topic = self._broker.get(self._topic)
-        for index, name in enumerate(topic.ledger_names() if topic is not None else ()):
-            stored = self._broker.store.blocking.get(path_of(name))
-            if stored is not None and decode_info(stored.value, name=name).ledgers:
-                yield index
+        names = topic.ledger_names() if topic is not None else []
+        found = enumerate(zip(names, await self._broker.store.get_many(map(path_of, names)), strict=True))
+        return [
+            index
+            for index, (name, stored) in found
+            if stored is not None and decode_info(stored.value, name=name).ledgers
+        ]
 
     async def append(self, partition: int, batch: bytes, records: int) -> int:
         """Keep one record batch; durable by the flush policy when this returns."""

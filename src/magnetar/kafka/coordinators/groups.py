@@ -107,9 +107,10 @@ class GroupCoordinator:
             await asyncio.gather(*(each.unload() for each in gone))
             come = [each for each in self._shards if not each.is_mine and self._log.is_mine(each.partition)]
             if come:
-                written = set(self._log.written())
+                written = set(await self._log.written())
                 for shard in come:
-                    shard.begin(self._gate, is_written=shard.partition in written)
+                    if self._log.is_mine(shard.partition):  # it may have gone again meanwhile
+                        shard.begin(self._gate, is_written=shard.partition in written)
 
     def _tell_all(self, decider: GroupsDecider) -> None:
         """Tell whoever listens what was committed before this start, or on another broker."""

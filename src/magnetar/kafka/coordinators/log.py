@@ -25,8 +25,8 @@ class OffsetsLog(Protocol):
         """Whether this broker has a partition; others are not to be read, and cannot be written."""
         ...
 
-    def written(self) -> Iterable[int]:
-        """Give the partitions that hold anything, or may."""
+    async def written(self) -> Iterable[int]:
+        """Return the partitions that hold anything, or may."""
         ...
 
     async def append(self, partition: int, batch: bytes, records: int) -> int:
@@ -61,8 +61,8 @@ class MemoryOffsetsLog:
         """Return True: nobody else has any."""
         return True
 
-    def written(self) -> Iterable[int]:
-        """Give the partitions that hold anything."""
+    async def written(self) -> Iterable[int]:
+        """Return the partitions that hold anything."""
         return sorted(self._batches)
 
     async def append(self, partition: int, batch: bytes, records: int) -> int:

@@ -61,7 +61,7 @@ class Timers:
             deadline_ms = self._deadlines.get(key)
             if deadline_ms is None:
                 continue
-            if deadline_ms > now_ms:
+            if deadline_ms > queued_ms:  # put off since it was queued: it has its place among the others
                 self._queue(key, deadline_ms)
                 continue
             del self._deadlines[key]

@@ -28,6 +28,7 @@ from magnetar.broker.errors import (
     TopicExists,
     TopicNotFound,
 )
+from magnetar.broker.ownership import NotOwned
 from magnetar.broker.web import BodyTooLarge, body_of, is_known
 from magnetar.ledger.errors import LedgerError, LedgerNotFound, OffsetOutOfRange, StorageFull
 from magnetar.pulsar.errors import (
@@ -39,7 +40,7 @@ from magnetar.pulsar.errors import (
     PulsarError,
     SubscriptionNotFound,
 )
-from magnetar.pulsar.rest.ask import Address, Ask, Needs, Reply, RestError, Route, check
+from magnetar.pulsar.rest.ask import Address, Ask, Needs, Reply, RestError, Route, address_of, check
 from magnetar.pulsar.rest.routes import ROUTES
 from magnetar.pulsar.services import Services
 from magnetar.records.errors import RecordsError
@@ -158,8 +159,20 @@ class _View:
             delay_ms = self._services.broker.settings.security.connection_failed_authentication_delay_ms
             await asyncio.sleep(delay_ms / 1000)
             return _refused(error, request)
+        except NotOwned as error:
+            return self._elsewhere(error, request)
         except Exception as error:
             return _refused(error, request)
+
+    def _elsewhere(self, error: NotOwned, request: Request) -> Response:
+        """Send a client to the broker that has what it asks about, as Pulsar does; 503 while nobody has it."""
+        ownership, owner = self._services.broker.ownership, error.owner
+        address = None if owner is None else address_of(ownership, owner.node_id, self._address())
+        if address is None or not address.broker:
+            return _refusal(503, str(error))
+        where = f"{address.http or address.https}{request.url.path}"
+        query = f"?{request.url.query}" if request.url.query else ""
+        return _refusal(307, str(error), {"Location": where + query})
 
 
 AUTH_METHOD_HEADER = "x-pulsar-auth-method-name"

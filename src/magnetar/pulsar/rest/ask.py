@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from magnetar.broker.auth.authentication import Principal
 from magnetar.broker.auth.authorization import Resource, Right, Subscribed, Tenant, may
 from magnetar.broker.limits import unquoted
+from magnetar.broker.ownership import Ownership
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.services import Services
 
@@ -121,7 +122,7 @@ def _no_constant(word: str) -> Any:
 
 
 class Address(NamedTuple):
-    """Where clients reach this broker; empty where a listener is not served."""
+    """Where clients reach a broker; empty where a listener is not served."""
 
     pulsar: str
     pulsar_tls: str
@@ -132,6 +133,19 @@ class Address(NamedTuple):
     def broker(self) -> str:
         """What Pulsar calls the broker: host and port of its web service."""
         return (self.http or self.https).partition("://")[2]
+
+
+def address_of(ownership: Ownership, node_id: int, own: Address) -> Address:
+    """Return where clients reach a broker; ``own`` is this one's. All is empty for one that does not live."""
+    if node_id == ownership.node_id:
+        return own
+    found = (each.endpoints for each in ownership.brokers() if each.node_id == node_id)
+    endpoints = next(found, {})
+    urls = (f"{scheme}://{endpoints[name]}" if name in endpoints else "" for scheme, name in _SCHEMES)
+    return Address(*urls)
+
+
+_SCHEMES = (("pulsar", "PULSAR"), ("pulsar+ssl", "PULSAR_SSL"), ("http", "HTTP"), ("https", "HTTPS"))
 
 
 class Reply(NamedTuple):

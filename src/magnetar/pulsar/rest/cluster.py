@@ -6,11 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from magnetar import __version__
-from magnetar.broker.ownership import BrokerInfo
 from magnetar.broker.setting import SettingDef, plain
-from magnetar.broker.url_listeners import HTTP
 from magnetar.broker.values import Kind
-from magnetar.pulsar.rest.ask import Ask, Needs, Reply, RestError, Route
+from magnetar.pulsar.rest.ask import Address, Ask, Needs, Reply, RestError, Route, address_of
 
 _SECRET = ("password", "secret", "token", "key")
 
@@ -58,26 +56,17 @@ async def brokers(ask: Ask) -> list[str]:
     """List the active brokers."""
     if "cluster" in ask.path:
         _known(ask)
-    return [_web_of(ask, each) for each in ask.services.broker.ownership.brokers()]
+    return [_address(ask, each.node_id).broker for each in ask.services.broker.ownership.brokers()]
 
 
 async def leader(ask: Ask) -> dict[str, str]:
     """Give the broker that leads the cluster."""
-    ownership = ask.services.broker.ownership
-    leading = next(each for each in ownership.brokers() if each.node_id == ownership.leader())
-    return {"brokerId": _web_of(ask, leading), "serviceUrl": _web_url_of(ask, leading)}
+    address = _address(ask, ask.services.broker.ownership.leader())
+    return {"brokerId": address.broker, "serviceUrl": address.http or address.https}
 
 
-def _web_of(ask: Ask, broker: BrokerInfo) -> str:
-    """Return what Pulsar calls a broker: host and port of its web service."""
-    return _web_url_of(ask, broker).partition("://")[2]
-
-
-def _web_url_of(ask: Ask, broker: BrokerInfo) -> str:
-    if broker.node_id == ask.services.broker.ownership.node_id:
-        return ask.address.http or ask.address.https
-    named = ((scheme, broker.endpoints.get(name)) for scheme, name in HTTP.items())
-    return next((f"{scheme}://{endpoint}" for scheme, endpoint in named if endpoint is not None), "")
+def _address(ask: Ask, node_id: int) -> Address:
+    return address_of(ask.services.broker.ownership, node_id, ask.address)
 
 
 async def health(ask: Ask) -> Reply:

@@ -6,11 +6,12 @@ import asyncio
 from typing import Any
 
 from magnetar.broker.errors import TooManyTopics, TopicNotFound
+from magnetar.broker.names import TopicName
 from magnetar.broker.topic import MOST_NEW_PARTITIONS, Topic
 from magnetar.ledger.errors import LedgerClosed
 from magnetar.pulsar.names import PulsarName, names_of
 from magnetar.pulsar.non_persistent import check_namespace
-from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, Reply, RestError, Route, scalar
+from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, Reply, RestError, Route, address_of, scalar
 from magnetar.pulsar.rest.namespaces import as_json, topics
 from magnetar.pulsar.topic import PulsarTopic
 
@@ -259,7 +260,11 @@ async def look_up(ask: Ask) -> dict[str, Any]:
         check_namespace(services.broker, ask.topic)
         if not services.broker.auto_topics(ask.topic.topic).allowed:
             raise TopicNotFound(f"Topic {ask.topic} not found")
-    address = ask.address
+    ownership, (topic, partition) = services.broker.ownership, _place(ask)
+    owner = ownership.owner(topic, partition)
+    if owner is None:  # whoever is asked takes what nobody has
+        owner = await ownership.acquire(ownership.bundle_of(topic, partition))
+    address = address_of(ownership, owner.node_id, ask.address)
     if not (address.pulsar or address.pulsar_tls):
         raise RestError(412, "Pulsar's protocol is not served: start with --pulsar HOST:PORT")
     return {
@@ -274,8 +279,11 @@ async def look_up(ask: Ask) -> dict[str, Any]:
 
 async def bundle(ask: Ask) -> Reply:
     """Give the bundle that a topic belongs to."""
-    _ = ask.topic
-    return Reply(b"0x00000000_0xffffffff", "text/plain")
+    return Reply(ask.services.broker.ownership.bundle_of(*_place(ask)).range.encode(), "text/plain")
+
+
+def _place(ask: Ask) -> tuple[TopicName, int]:
+    return ask.topic.topic, ask.topic.partition or 0
 
 
 def managing(
