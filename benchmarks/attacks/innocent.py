@@ -7,19 +7,18 @@ Run as a program it goes on until its input ends, then prints one line of JSON: 
 from __future__ import annotations
 
 import json
-import os
 import select
 import socket
 import statistics
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from typing import NamedTuple, Self
+
+from benchmarks.attacks.priority import INNOCENT, as_the
 
 EVERY_S = 0.01
 _QUESTION = bytes.fromhex("0000000c 0012 0000 00000001 0002 696e")
-_NICE = -10
 
 
 class Waits(NamedTuple):
@@ -60,8 +59,7 @@ class Innocent:
 
 def main() -> None:
     host, port = sys.argv[1].rsplit(":", 1)
-    with suppress(OSError):  # what it waits for is the broker, not for its own turn
-        os.nice(_NICE)
+    as_the(INNOCENT)  # what it waits for is the broker, not its own turn
     waits: list[tuple[float, float]] = []
     with socket.create_connection((host, int(port)), 600) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

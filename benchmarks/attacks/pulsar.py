@@ -67,10 +67,10 @@ def ack_sets(words: int, times: int) -> Any:
 def many_ids(count: int) -> Any:
     def strike(target: Target, ids: list[Any]) -> str:
         kind = type(ids[0])
-        wanted = [kind(ledgerId=ids[0].ledgerId, entryId=number, partition=-1) for number in range(count)]
+        wanted = [kind(ledgerId=ids[0].ledgerId, entryId=number) for number in range(count)]
         with PulsarWire(target) as client:
             client.ask(subscribe())
-            client.send(frame(ack(wanted)))
+            client.send_as_taken(frame(ack(wanted)), 60)
             return client.heard_or_closed()
 
     return strike
@@ -79,7 +79,7 @@ def many_ids(count: int) -> Any:
 def again(count: int) -> Any:
     def strike(target: Target, ids: list[Any]) -> None:
         kind = type(ids[0])
-        wanted = [kind(ledgerId=ids[0].ledgerId, entryId=number, partition=-1) for number in range(count)]
+        wanted = [kind(ledgerId=ids[0].ledgerId, entryId=number) for number in range(count)]
         with PulsarWire(target) as client:
             client.ask(subscribe())
             made = command(
@@ -88,8 +88,8 @@ def again(count: int) -> Any:
                 consumer_id=1,
                 message_ids=wanted,
             )
-            client.send(frame(made))
-            client.heard_or_closed()
+            client.send_as_taken(frame(made), 60)
+            return client.heard_or_closed()
 
     return strike
 
@@ -100,21 +100,21 @@ def properties(count: int) -> Any:
         for _ in range(count):
             made.subscribe.metadata.add(key="", value="")
         with PulsarWire(target) as client:
-            client.send(frame(made))
+            client.send_as_taken(frame(made), 60)
             return client.heard_or_closed()
 
     return strike
 
 
 def hash_ranges(count: int) -> Any:
-    def strike(target: Target, _: Any) -> None:
+    def strike(target: Target, _: Any) -> str:
         made = subscribe(subType=_KEY_SHARED)
         made.subscribe.keySharedMeta.keySharedMode = _STICKY
         step = 65536 // count
         for number in range(count):
             made.subscribe.keySharedMeta.hashRanges.add(start=number * step, end=number * step)
         with PulsarWire(target) as client:
-            client.ask(made)
+            return BaseCommand.Type.Name(client.ask(made).type)
 
     return strike
 
@@ -177,7 +177,7 @@ def avro(records: int) -> Any:
         made.producer.schema.name, made.producer.schema.type = "s", Schema.Avro
         made.producer.schema.schema_data = json.dumps(chain(records)).encode()
         with PulsarWire(target) as client:
-            client.send(frame(made))
+            client.send_as_taken(frame(made), 60)
             return client.heard_or_closed()
 
     return strike
@@ -194,7 +194,7 @@ def pattern(text: str) -> Any:
             topics_pattern=text,
         )
         with PulsarWire(target) as client:
-            client.send(frame(made))
+            client.send_as_taken(frame(made), 60)
             return client.heard_or_closed()
 
     return strike

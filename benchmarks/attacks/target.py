@@ -7,6 +7,7 @@ import socket
 import time
 from pathlib import Path
 
+from benchmarks.attacks.priority import ATTACKER, BROKER, as_the
 from benchmarks.peers.magnetar import MagnetarOs
 from benchmarks.peers.server import free_port
 from benchmarks.thin import ThinClient
@@ -40,6 +41,11 @@ class Target(MagnetarOs):
             *("--http", f"127.0.0.1:{self.http_port}"),
             *("--schema-registry", f"127.0.0.1:{self.registry_port}"),
         ]
+
+    def launch(self) -> None:
+        as_the(BROKER)
+        super().launch()
+        as_the(ATTACKER)
 
     def start(self) -> None:
         super().start()

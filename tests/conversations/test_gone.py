@@ -19,6 +19,7 @@ from magnetar.kafka.connection import MOST_READY_BYTES, Conversation
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.handlers import ROUTE_BY_KEY, ROUTES
 from magnetar.kafka.handlers import fetch as fetching
+from magnetar.kafka.pace import SharedTurn
 from magnetar.kafka.server import KafkaServer, hung_up
 from magnetar.records.batch import Record, encode_batch
 from magnetar.records.compression import Buffer
@@ -341,3 +342,36 @@ async def test_of_many_that_leave_at_once_a_few_are_taken_leave_of_in_a_turn(
             each.connection_lost(None)
     await until_quiet()
     assert not server.connections
+
+
+async def test_a_gone_connection_keeps_nothing_though_something_keeps_it(service: BrokerService) -> None:
+    server = server_of(service)
+    connection = server.connection(service.listeners["kafka"][0])
+    connection.connection_made(Socket())  # type: ignore[arg-type]
+    half = metadata()[:-4]
+    connection.get_buffer(-1)[: len(half)] = half
+    connection.buffer_updated(len(half))
+    assert connection._frames.held_bytes > 0
+    connection.connection_lost(None)
+    await until_quiet()
+    assert connection._frames.held_bytes == 0
+    assert not connection._frames.is_amid_frame
+
+
+async def test_who_takes_long_takes_turns_and_who_does_not_is_served_at_once(
+    service: BrokerService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the innocent would wait behind ten clients that asked for all topics, each for a turn of its own."""
+    turn = SharedTurn()
+    monkeypatch.setattr(kafka(service).services, "turn", turn)
+    assert not turn.is_over
+    turn._is_over_at = 0.0  # others have used it up
+    light, heavy = Peer(service), Peer(service)
+    light.conversation._takes_long = False
+    heavy.conversation._takes_long = True
+    for peer in (light, heavy):
+        peer.say(produce(b"x", acks=1))
+    assert light.conversation.under_way + len(light.answers) == 1
+    assert heavy.conversation.under_way + len(heavy.answers) == 0
+    await until(lambda: bool(heavy.answers) and bool(light.answers))
+    assert not heavy.conversation._takes_long, "it was quick this time"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from magnetar.broker.collector import uncollected
+from magnetar.broker.core import NewTopic
 from magnetar.broker.service import BrokerService
 from magnetar.kafka import connection, pace
 from magnetar.kafka.connection import APART_BYTES, ROWS_COST
@@ -25,6 +26,8 @@ from magnetar.wire.kafka.messages.delete_topics_request import DeleteTopicsReque
 from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from magnetar.wire.kafka.messages.leave_group_response import LeaveGroupResponse, MemberResponse
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest
+from magnetar.wire.kafka.messages.metadata_response import MetadataResponse
 from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
@@ -281,3 +284,20 @@ async def test_while_rows_are_carried_out_no_garbage_is_looked_for(
     assert len(seen) > 50
     assert not any(seen[:-2]), "when all is done the answer is sent in one of the next turns"
     assert gc.isenabled()
+
+
+async def test_what_all_clients_are_told_of_is_not_let_go_of_with_an_answer(
+    service: BrokerService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        connection, "MOST_SECONDS", -1.0
+    )  # so that a thread writes the answer down, and lets it go
+    name = service.broker.naming.parse("wide")
+    await service.broker.create_topics([NewTopic(name, pace.MANY_ROWS)])
+    for _ in range(2):
+        peer = Peer(kafka(service), service)
+        peer.say(frame(request_bytes(MetadataRequest(topics=None), 12)))
+        await answered(peer)
+        _, body = decode_response_header(memoryview(peer.answers[0])[4:], 3, 12)
+        told = {topic.name: len(topic.partitions) for topic in MetadataResponse.decode(body, 12).topics}
+        assert told["wide"] == pace.MANY_ROWS

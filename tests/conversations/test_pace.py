@@ -69,3 +69,27 @@ def test_rows_go_when_the_next_is_asked_for() -> None:
     rows = [1, 2, 3]
     seen = [(row, len(rows)) for row in drained(rows)]
     assert seen == [(1, 2), (2, 1), (3, 0)]
+
+
+class Row:
+    __slots__ = ("number", "rows", "shared")
+
+    def __init__(self, rows: list[Row], shared: tuple[Row, ...] = ()) -> None:
+        self.rows, self.shared, self.number = rows, shared, 1
+
+
+def test_long_lists_are_let_go_of_and_what_others_have_stays() -> None:
+    """Rows of Metadata are one tuple for all topics of a size."""
+    leaf = Row([])
+    shared = (leaf,) * (2 * pace.MANY_ROWS)
+    for message, long in (
+        (Row([Row([], shared) for _ in range(pace.MANY_ROWS)]), lambda top: top.rows),
+        (Row([Row([leaf] * pace.MANY_ROWS, shared)]), lambda top: top.rows[0].rows),
+    ):
+        assert len(long(message)) == pace.MANY_ROWS
+        pace.let_go(message)
+        assert long(message) == []
+    few = Row([Row([leaf] * (pace.MANY_ROWS - 1))])
+    pace.let_go(few)
+    assert len(few.rows[0].rows) == pace.MANY_ROWS - 1, "they go quickly enough"
+    assert len(shared) == 2 * pace.MANY_ROWS

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from magnetar.kafka import pace
-from magnetar.kafka.authorization import _guard
+from magnetar.kafka.authorization import guard_of
+from magnetar.kafka.handlers import ROUTE_BY_KEY
 from magnetar.wire.kafka.message import Message
 from magnetar.wire.kafka.messages import (
     create_topics_request,
@@ -86,7 +87,7 @@ async def test_a_guard_gives_others_a_turn_between_rows(name: str, monkeypatch: 
     async def handler(request: Any, context: Any) -> Any:
         return response_class(request.API_KEY)()
 
-    guard = _guard(name.split()[0])
+    guard = guard_of(ROUTE_BY_KEY[request.API_KEY])
     context: Any = SimpleNamespace(api_version=9)
     asked = asyncio.ensure_future(guard(request, context, Nothing(), handler))  # type: ignore[arg-type]
     turns = 0

@@ -183,3 +183,17 @@ def test_a_bad_size_behind_many_small_frames_is_told_of_behind_them() -> None:
         assert reader.next_frame() is not None
     with pytest.raises(FrameInvalid):
         reader.next_frame()
+
+
+def test_what_has_come_goes_when_the_connection_does() -> None:
+    """Whoever knows a gone connection, in a ring with it, would otherwise keep 99 MB until garbage is looked for."""
+    for size in (100, 3_000_000, 90_000_000):
+        reader = FrameReader()
+        reader.feed(struct.pack(">i", 12) + bytes(12))
+        reader.feed(struct.pack(">i", size) + bytes(size // 2))
+        assert reader.held_bytes > size // 2
+        reader.close()
+        assert reader.held_bytes == 0
+        assert reader._big is None
+        assert reader.next_frame() is None
+        assert not reader.is_amid_frame

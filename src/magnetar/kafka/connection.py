@@ -27,7 +27,7 @@ from magnetar.kafka.eager import Eager
 from magnetar.kafka.handlers import ROUTE_BY_KEY
 from magnetar.kafka.handlers.api_versions import unsupported_version
 from magnetar.kafka.login import AuthenticationRequired, Login
-from magnetar.kafka.pace import MOST_SECONDS
+from magnetar.kafka.pace import LONG_SECONDS, MANY_ROWS, MOST_SECONDS, let_go
 from magnetar.kafka.route import Route
 from magnetar.kafka.services import Services
 from magnetar.kafka.settings import KafkaSettings
@@ -55,14 +55,13 @@ ROWS_COST = 12
 """So many times what its rows took on the wire a request takes while it is carried out; Produce has few of them."""
 APART_BYTES = 64 << 10
 """Requests above that are read in a thread, but Produce, whose bytes are batches and not rows, unless it has many."""
-MANY_ROWS = 1000
 _log = logging.getLogger("magnetar.kafka")
 
 
 class Answer:
     """The place of one request in the order of answers; ``parts`` are there once it is answered."""
 
-    __slots__ = ("begun", "context", "encoded", "header", "parts", "size", "translate")
+    __slots__ = ("begun", "context", "encoded", "header", "parts", "request", "size", "translate")
 
     def __init__(self, header: RequestHeader, size: int, context: RequestContext | None) -> None:
         self.header = header
@@ -70,6 +69,7 @@ class Answer:
         self.size = size
         self.parts: Sequence[Buffer] | None = None
         self.encoded: bytes | None = None  # the response, where a thread wrote it down
+        self.request: Any = None  # while it has many rows
         self.begun: Eager | asyncio.Task[None] | None = None
         self.translate: Callable[[Any], None] | None = None
 
@@ -117,6 +117,8 @@ class Conversation:
         self._ready: list[Buffer] = []  # answers, in parts, that go out together
         self._ready_bytes = 0
         self._yields_at = 0.0
+        self._takes_long = True  # what was begun last time; of who has asked nothing yet nobody knows
+        self._asks_long = True  # the same of what was asked last
         self.client_id = ""
         self.software = Software()
 
@@ -134,10 +136,14 @@ class Conversation:
         """Take up whole requests as far as order and the client's appetite for answers allow."""
         if self._beginning:
             return
+        if self._takes_long and self._services.turn.is_over:
+            self._go_on_soon()
+            return
         self._beginning = True
         self._short = False
         self._collect()
-        self._yields_at = perf_counter() + MOST_SECONDS
+        began = perf_counter()
+        self._yields_at = began + MOST_SECONDS
         wakeups = self._services.wakeups
         wakeups.begin()
         try:
@@ -149,6 +155,7 @@ class Conversation:
             self._beginning = False
             wakeups.end()
         self._flush()
+        self._takes_long = perf_counter() - began > LONG_SECONDS
         if self._frames.waiting and self._may_begin():
             self._go_on_soon()  # it was its time, or its answers', that was up
         if self._went_on is not None:
@@ -301,6 +308,8 @@ class Conversation:
         if (home := self._home) is not None:
             answer.translate = lambda response: home.outward(route.names, response)
         coroutine = handler(request, context)
+        if apart:
+            answer.request = request
         if route.api_key in (PRODUCE, FETCH) and not apart:
             answer.begun = Eager(coroutine, lambda response, error: self._answered(answer, response, error))
         else:
@@ -343,11 +352,13 @@ class Conversation:
             with uncollected():
                 await self._run(answer, coroutine)
             return
-        await self._services.turn.wait()
+        if self._asks_long:
+            await self._services.turn.wait()
         began = perf_counter()
         try:
             response = await coroutine
-            if perf_counter() - began > MOST_SECONDS and not self._ended:
+            self._asks_long = perf_counter() - began > LONG_SECONDS
+            if response is not None and perf_counter() - began > MOST_SECONDS and not self._ended:
                 # It may well have many rows. (It may have waited, too: then this does no harm.)
                 answer.encoded = await asyncio.get_running_loop().run_in_executor(
                     None, self._encoded, answer, response
@@ -360,6 +371,10 @@ class Conversation:
     def _encoded(self, answer: Answer, response: Any) -> bytes:
         self._translate(answer, response)
         encoded: bytes = response.encode(answer.header.api_version)
+        let_go(response)
+        if answer.request is not None:
+            let_go(answer.request)
+            answer.request = None
         return encoded
 
     @staticmethod

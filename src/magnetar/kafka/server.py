@@ -255,6 +255,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _close_account(self) -> None:
         """Let go of all, once nothing is sent and nothing is carried out any more."""
         if self._is_lost and self.conversation.has_ended:
+            self._frames.close()
             self.account.close()
 
     def give_up(self, why: str) -> None:

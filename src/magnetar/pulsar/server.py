@@ -256,6 +256,7 @@ class PulsarSocket(asyncio.BufferedProtocol):
             if each is not None:
                 each.cancel()
         self.connection.hang_up()
+        self._frames.close()
         self.account.close()
 
     def close(self) -> None:

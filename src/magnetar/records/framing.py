@@ -106,6 +106,13 @@ class SizedFrames(ABC):
         """Whether a frame has half come."""
         return self._big is not None or bool(self._rest)
 
+    def close(self) -> None:
+        """Let go of all that has come: a connection is in rings of who knows whom, and those go late."""
+        self._frames.clear()
+        self._uncut = self._big = None
+        self._rest = b""
+        self._whole_bytes = 0
+
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Take bytes as they came, cut anywhere."""
         left = memoryview(data)

@@ -8,7 +8,7 @@ it; after a deletion some wait for just that.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.names import INTERNAL_TOPICS
 from magnetar.broker.ownership import NO_EPOCH, Owned
@@ -45,7 +45,10 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
             if broker.visible(topic) and context.shows(topic.name)
         ]
     elif context.api_version < _FIRST_WITH_IDS and any(topic.topic_id != ZERO_UUID for topic in asked):
-        found = [_refused(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in asked]
+        found = [
+            _refused(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id)
+            async for topic in paced(asked)
+        ]
     else:
         found = await _found(context, asked, operations, create=request.allow_auto_topic_creation)
     return MetadataResponse(
@@ -67,12 +70,13 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
 async def _found(
     context: RequestContext, asked: list[MetadataRequestTopic], operations: int, *, create: bool
 ) -> list[MetadataResponseTopic]:
-    by_name = dict.fromkeys(
-        topic.name for topic in asked if topic.name is not None and topic.topic_id == ZERO_UUID
-    )
-    by_id = dict.fromkeys(
-        topic.topic_id for topic in asked if topic.name is None or topic.topic_id != ZERO_UUID
-    )
+    by_name: dict[str, None] = {}
+    by_id: dict[bytes, None] = {}
+    async for topic in paced(asked):
+        if topic.name is None or topic.topic_id != ZERO_UUID:
+            by_id[topic.topic_id] = None
+        else:
+            by_name[topic.name] = None
     named = [await _by_name(context, name, operations, create=create) async for name in paced(by_name)]
     return named + [_by_id(context, topic_id, operations) async for topic_id in paced(by_id)]
 
@@ -118,7 +122,7 @@ def _refused(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> 
     )
 
 
-def _partitions(context: RequestContext, topic: Topic) -> list[MetadataResponsePartition]:
+def _partitions(context: RequestContext, topic: Topic) -> Any:
     ownership = context.kafka.broker.ownership
     sole = ownership.sole_owner
     if sole is not None:
@@ -134,9 +138,9 @@ def _partitions(context: RequestContext, topic: Topic) -> list[MetadataResponseP
 
 
 @lru_cache(maxsize=64)
-def _alike(count: int, owner: Owned) -> list[MetadataResponsePartition]:
-    """Return the rows of a topic with one owner; topics of one size share them, and nobody changes them."""
-    return [_led(index, owner) for index in range(count)]
+def _alike(count: int, owner: Owned) -> Any:
+    """Return the rows of a topic with one owner, in a tuple: topics of one size share them, and nobody changes them."""
+    return tuple(_led(index, owner) for index in range(count))
 
 
 def _led(index: int, owner: Owned | None) -> MetadataResponsePartition:
