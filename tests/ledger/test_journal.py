@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -130,10 +131,11 @@ async def test_a_failed_flush_ends_all_promises() -> None:
 
 
 class GatedDisk(KeepingDisk):
-    """Flushes ledgers only when it may; makes ``segments`` at most, then there is no room."""
+    """Flushes ledgers only when it may; makes ``segments`` at most, then there is ``error``."""
 
-    def __init__(self, segments: int = 99) -> None:
+    def __init__(self, segments: int = 99, error: int = errno.ENOSPC) -> None:
         super().__init__()
+        self.error = error
         self.may_flush = threading.Event()
         self.left = segments
         self.asked = 0
@@ -141,7 +143,7 @@ class GatedDisk(KeepingDisk):
     def open_journal(self, path: Path, size: int) -> JournalFile:
         self.asked += 1
         if not self.left:
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise OSError(self.error, os.strerror(self.error))
         self.left -= 1
         return super().open_journal(path, size)
 
@@ -166,13 +168,14 @@ async def test_while_ledgers_are_flushed_their_segments_are_not_written_again() 
         await journal.close()
 
 
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE])
 async def test_without_room_for_a_segment_ledgers_are_flushed_and_it_is_tried_again_after_a_second(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
     loop, moved = asyncio.get_running_loop(), [0.0]
     real = loop.time
     monkeypatch.setattr(loop, "time", lambda: real() + moved[0])
-    disk = GatedDisk(segments=0)
+    disk = GatedDisk(segments=0, error=error)
     disk.may_flush.set()
     with ThreadPoolExecutor(8) as threads:
         journal = Journal(Path("/d"), disk, threads.submit)

@@ -11,6 +11,7 @@ import ctypes
 import errno
 import mmap
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,8 @@ from magnetar.metadata.modes import FILE_MODE, FOLDER_MODE
 from magnetar.records.compression import Buffer
 
 BLOCK_BYTES = 4096
+NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
+_DESCRIPTOR_S = 10.0
 _IOV_MAX = 1024
 _SMALL_BYTES = 16 << 10
 _PROBE = bytearray(1)  # nobody looks at what is read into it
@@ -240,7 +243,7 @@ class RealDisk(Disk):
             return
         for path in found:
             with contextlib.suppress(FileNotFoundError):
-                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                fd = _opened(path)
                 try:
                     os.fdatasync(fd)
                 finally:
@@ -250,12 +253,24 @@ class RealDisk(Disk):
     def _sync_file_system(path: Path) -> bool:
         """One ``syncfs`` for many files; tell whether it could be done."""
         with contextlib.suppress(FileNotFoundError):
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = _opened(path)
             try:
                 return bool(ctypes.CDLL(None, use_errno=True).syncfs(fd) == 0)
             finally:
                 os.close(fd)
         return False
+
+
+def _opened(path: Path) -> int:
+    """Open a file that is to be flushed. That no descriptor is left says nothing of the disk: wait for one a while."""
+    until = time.monotonic() + _DESCRIPTOR_S
+    while True:
+        try:
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTOR or time.monotonic() > until:
+                raise
+        time.sleep(_DESCRIPTOR_S / 100)
 
 
 def _draft_of(path: Path, data: Buffer) -> Path:

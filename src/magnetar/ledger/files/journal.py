@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Protocol
 
-from magnetar.ledger.disk import BLOCK_BYTES, Disk, JournalFile
+from magnetar.ledger.disk import BLOCK_BYTES, NO_DESCRIPTOR, Disk, JournalFile
 from magnetar.ledger.errors import StorageFailed
 from magnetar.ledger.files.journal_rounds import HEADER_BYTES, RECORD_BYTES, Round, whole_blocks
 from magnetar.ledger.files.layout import ledger_path
@@ -31,7 +31,8 @@ SEGMENT_BYTES = 16 << 20
 MOST_BUSY = 16
 ROUND_BYTES = 4 << 20
 RETRY_S = 1.0
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, *NO_DESCRIPTOR)
+"""Why there may be no new segment now, which loses nothing."""
 _log = logging.getLogger("magnetar.ledger")
 
 
