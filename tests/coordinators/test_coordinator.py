@@ -17,6 +17,7 @@ from magnetar.kafka.coordinators.log import MemoryOffsetsLog
 from magnetar.kafka.coordinators.offsets import Commit, Committer
 from magnetar.kafka.coordinators.refused import Refused
 from magnetar.kafka.coordinators.settings import GroupSettings
+from magnetar.kafka.coordinators.timers import TimerKey
 from magnetar.ledger.errors import StorageFull
 from magnetar.records.batch import Record, encode_batch
 from magnetar.wire.kafka.errors import ErrorCode
@@ -432,3 +433,19 @@ async def test_a_partition_that_cannot_be_read_is_tried_again_after_pauses(
     assert log.tried == 4
     assert await committed(coordinator, "g", 5) == [ErrorCode.NONE]
     await coordinator.close()
+
+
+async def test_who_listens_is_told_that_a_group_is_gone(groups: GroupCoordinator) -> None:
+    await committed(groups, "g", 5)
+    told: list[tuple[str, str, int, int | None]] = []
+    groups.on_committed = lambda *said: told.append(said)
+    await groups.delete_group("g")
+    assert told == [("g", "t", 0, None)]
+
+
+def test_a_deadline_of_a_group_that_is_gone_is_passed_over() -> None:
+    decider = GroupsDecider(SETTINGS, lambda: "id")
+    for kind in ("session", "join", "sync"):
+        decider.classic.timers.schedule(TimerKey(kind, "gone", "m"), 5)
+    assert decider.classic.expire(10).facts == ()
+    assert decider.classic.timers.wake_ms() is None

@@ -17,6 +17,7 @@ from tests.crash import faults
 from tests.process import environment
 
 DRIVER = Path(__file__).with_name("fault_lives.py")
+TREE = DRIVER.parents[2]
 LIVES = int(os.environ.get("MAGNETAR_FAULT_LIVES", "24"))
 
 
@@ -33,7 +34,7 @@ def test_lives_on_a_disk_that_fails() -> None:
             [sys.executable, DRIVER, plan.file, plan.root, str(first), str(LIVES)],
             env={
                 **environment(),
-                "PYTHONPATH": str(DRIVER.parents[2]),
+                "PYTHONPATH": f"{TREE / 'src'}{os.pathsep}{TREE}",  # this one, also where another is installed
                 **plan.environment(faults.build(folder)),
             },
             capture_output=True,

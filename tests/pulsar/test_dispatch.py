@@ -35,6 +35,7 @@ from magnetar.pulsar.dispatch.single_active import SingleActive
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.errors import ConsumerAssignError, NotAllowed
+from magnetar.pulsar.places import Places
 from magnetar.pulsar.rate_limits import RateLimit
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.compression import Buffer
@@ -560,3 +561,39 @@ async def test_failovers_consumers_are_told_which_of_them_is_active(sub_type: Su
     assert [ear.told for ear in ears] == [[True], [False], [False]]
     home.subscription.remove(consumers[0])
     assert [ear.told for ear in ears] == [[True], [False, True], [False]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_is_asked_for_again_comes_again_but_for_what_retention_took(kind: str) -> None:
+    home = await house(kind)
+    for number in range(55):
+        home.write(number)
+    consumer, ear = home.join(permits=100)
+    await settle()
+    assert [payload for _, payload, _ in ear.heard] == [str(number) for number in range(55)]
+    home.log.trim(50)  # all that was in the first ledger
+    await settle()
+    ear.heard.clear()
+    home.subscription.redeliver(consumer, [], None)
+    home.subscription.flow(consumer, 100)
+    await settle()
+    assert [payload for _, payload, _ in ear.heard] == [str(number) for number in range(50, 55)]
+    for place, _, _ in ear.heard:
+        home.subscription.acknowledge(consumer, place, None)
+    home.subscription.flush_acks()
+    assert home.subscription.backlog == 0
+
+
+async def test_about_how_much_lies_behind_a_position_is_known() -> None:
+    home = await house("shared")
+    for number in range(75):
+        home.write(1000 + number)
+    first, second = home.log.ledgers()
+    places = Places(home.log)
+    one = first.size // 50
+    assert places.bytes_behind(Position(first.ledger_id, -1)) == first.size + second.size
+    assert places.bytes_behind(Position(first.ledger_id, 9)) == first.size * 40 // 50 + second.size
+    assert places.bytes_behind(Position(second.ledger_id, -1)) == second.size
+    assert abs(places.bytes_behind(Position(second.ledger_id, 23)) - one) < one // 2
+    assert places.bytes_behind(Position(second.ledger_id, 24)) == 0
+    assert places.bytes_behind(Position(second.ledger_id + 1, 0)) == 0
