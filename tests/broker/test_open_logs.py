@@ -22,6 +22,19 @@ NAME = "persistent://public/default/t"
 SENT_AWAY = {BaseCommand.CLOSE_PRODUCER, BaseCommand.CLOSE_CONSUMER}
 
 
+class Told:
+    """A holder, and what it was told."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.reasons: list[Exception] = []
+        self._fails = fails
+
+    def log_closed(self, reason: Exception) -> None:
+        self.reasons.append(reason)
+        if self._fails:
+            raise ValueError
+
+
 async def opened(house: Both) -> OpenLog:
     """A topic with two records that both protocols use: a fetch is parked, a producer and a consumer are there."""
     await house.broker.create_topic("t", 1)
@@ -113,16 +126,13 @@ async def test_a_holder_that_fails_keeps_no_other_from_being_told() -> None:
     async with both() as house:
         held = await opened(house)
 
-        def fails(reason: Exception) -> None:
-            raise ValueError
-
-        told: list[Exception] = []
-        held.hold(fails, fails)
-        held.hold("me", told.append)
+        me, fails = Told(), Told(fails=True)
+        held.hold(fails)
+        held.hold(me)
         await house.broker.open_logs.release([held], LedgerClosed("given away"))
-        assert [type(each) for each in told] == [LedgerClosed]
+        assert [type(each) for each in me.reasons] == [LedgerClosed]
         with pytest.raises(LedgerClosed):
-            held.hold("me", told.append)
+            held.hold(me)
 
 
 async def test_a_log_is_closed_when_nobody_holds_it_and_not_before() -> None:
@@ -130,25 +140,26 @@ async def test_a_log_is_closed_when_nobody_holds_it_and_not_before() -> None:
         topic = await house.broker.create_topic("t", 1)
         logs = house.broker.open_logs
         held = await logs.open(topic, 0)
-        told: list[Exception] = []
-        held.hold("me", told.append)
+        me = Told()
+        held.hold(me)
         await logs.close_unheld()
         assert logs.all() == [held]
-        held.leave("me")
+        held.leave(me)
         await logs.open(topic, 0)
         await logs.close_unheld()
         assert logs.all() == [held]  # somebody has just asked for it
         await logs.close_unheld()
         assert not logs.all()
         assert not house.broker.engine.opened()
-        assert not told
+        assert not me.reasons
 
 
 async def sealed(broker: Broker, **configs: str) -> OpenLog:
     """A log of two sealed ledgers and an open one, that nobody holds."""
     topic = await broker.create_topic("t", 1, {key.replace("_", "."): text for key, text in configs.items()})
     held = await broker.open_logs.open(topic, 0)
-    held.hold("me", lambda reason: None)
+    me = Told()
+    held.hold(me)
     for _ in range(2):
         for key in (b"a", b"b"):
             appended = held.log.append(
@@ -157,7 +168,7 @@ async def sealed(broker: Broker, **configs: str) -> OpenLog:
             await appended.settled()
         await held.log.roll()
     await held.log.append((raw.entry(b"v", partition_key="c"),), messages=1, timestamp_ms=1).settled()
-    held.leave("me")
+    held.leave(me)
     return held
 
 
@@ -190,7 +201,7 @@ async def test_a_topic_past_its_threshold_is_compacted_whichever_protocol_is_ser
     async with both([protocol], broker_service_compaction_monitor_interval_ms="1") as house:
         gone = await sealed(house.broker, compaction_threshold="1")
         held = await house.broker.open_logs.open(gone.topic, 0)
-        held.hold("me", lambda reason: None)
+        held.hold(Told())
         async with asyncio.timeout(20):
             while held.log.compacted is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)

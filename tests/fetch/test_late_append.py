@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from magnetar.broker.settings import Settings
 from magnetar.kafka.context import Software
 from magnetar.kafka.fetch_sessions import Ask
 from magnetar.kafka.handlers import fetch as fetching
@@ -55,9 +56,7 @@ async def test_an_append_during_the_first_read_is_not_missed() -> None:
         kafka=SimpleNamespace(
             fetch_sessions=SimpleNamespace(resolve=lambda request, named, owner: (None, [ask], 0)),
             partitions=SimpleNamespace(opened=lambda name, topic_id, index: partition),
-            broker=SimpleNamespace(
-                settings=SimpleNamespace(fetch_max_bytes=1 << 20), memory=account().budget
-            ),
+            broker=SimpleNamespace(settings=Settings(), memory=account().budget),
             wakeups=Wakeups(),
         ),
     )
@@ -82,9 +81,7 @@ async def parked(**named: Any) -> tuple[Any, Any, Any]:
         kafka=SimpleNamespace(
             fetch_sessions=SimpleNamespace(resolve=lambda request, named, owner: (None, [ask], 0)),
             partitions=SimpleNamespace(opened=lambda name, topic_id, index: partition),
-            broker=SimpleNamespace(
-                settings=SimpleNamespace(fetch_max_bytes=1 << 20), memory=account().budget
-            ),
+            broker=SimpleNamespace(settings=Settings(), memory=account().budget),
             wakeups=Wakeups(),
         ),
     )

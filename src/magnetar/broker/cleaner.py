@@ -10,7 +10,7 @@ from collections.abc import Callable
 from magnetar.broker.compaction import is_due, rules_of
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError
-from magnetar.broker.open_logs import OpenLog
+from magnetar.broker.open_logs import OpenLog, Reason
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
 from magnetar.broker.values import MAX_LONG
@@ -36,6 +36,9 @@ class Cleaner:
         """Begin to look, if ``log.cleaner.enable`` says so."""
         if self._broker.settings.topics.log_cleaner_enable:
             self._broker.background.repeat("log cleaner", self._pause, self.clean)
+
+    def log_closed(self, reason: Reason) -> None:
+        """What was to be compacted has closed: whoever has it now looks at it."""
 
     async def _pause(self) -> None:
         """Wait until the next round is due; a new backoff counts from the moment at which it is set."""
@@ -91,7 +94,7 @@ class Cleaner:
                 try:
                     if self._has_some(topic, name):
                         held = await self._broker.open_whole(topic, index)
-                        held.hold(self, lambda reason: None)
+                        held.hold(self)
                         found.append(held)
                 except BrokerError:
                     pass  # deleted meanwhile, or another broker's

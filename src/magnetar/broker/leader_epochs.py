@@ -66,6 +66,10 @@ class LeaderEpochs:
         return EpochStart(self.starts[at - 1].epoch if at else epoch, self.starts[at].offset)
 
 
+NEVER_MOVED = LeaderEpochs()
+"""Of all partitions whose bundle has its first owner still; nothing begins in it."""
+
+
 def path_of(topic: Topic, index: int) -> str:
     """Return where a partition's epochs are kept: by the topic's id, as another one of its name begins anew."""
     return f"{ROOT}/{topic.topic_id.hex()}/{index}"
@@ -77,7 +81,7 @@ async def entered(store: MetadataStore, topic: Topic, index: int, epoch: int, of
     A partition that never had an owner but the first has nothing stored. Raises ``MetadataError``.
     """
     if epoch == 0:
-        return LeaderEpochs()
+        return NEVER_MOVED
     path = path_of(topic, index)
     stored = await store.get(path)
     epochs = LeaderEpochs() if stored is None else LeaderEpochs(_decoded(path, stored.value))

@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from functools import partial
+from typing import Protocol
 
 from magnetar.broker import leader_epochs
 from magnetar.broker.errors import BrokerError, TopicNotFound
-from magnetar.broker.leader_epochs import LeaderEpochs
+from magnetar.broker.leader_epochs import NEVER_MOVED
 from magnetar.broker.once import Once
 from magnetar.broker.ownership import Bundle, NotOwned, Owned, Ownership
 from magnetar.broker.slices import batched, sliced
@@ -30,33 +30,47 @@ Reason = LedgerError | BrokerError
 _log = logging.getLogger("magnetar.broker")
 
 
+class Holder(Protocol):
+    """Whoever keeps something for a log, and so keeps it open."""
+
+    def log_closed(self, reason: Reason) -> None:
+        """The log closes in this turn of the loop, or has closed, and is held no more."""
+        ...
+
+
 class OpenLog:
     """The log of one partition while it is open, and who holds it."""
 
-    __slots__ = ("_holders", "asked", "bundle", "closed", "epochs", "index", "log", "topic")
+    __slots__ = ("_gone", "_holders", "asked", "bundle", "closed", "epochs", "index", "log", "topic")
 
-    def __init__(self, topic: Topic, index: int, log: ManagedLedger, bundle: Bundle) -> None:
+    def __init__(
+        self, topic: Topic, index: int, log: ManagedLedger, bundle: Bundle, gone: Callable[[OpenLog], None]
+    ) -> None:
+        """``gone`` is called before holders are told that it closes."""
         self.topic = topic
         self.index = index
         self.log = log
         self.bundle = bundle
         """By which this broker has it."""
-        self.epochs = LeaderEpochs()
+        self.epochs = NEVER_MOVED
         """The leader epochs of what is in it; the latest is the one that it was opened under."""
         self.closed: Reason | None = None
         """Why it is closed, or about to be; None while it is open."""
         self.asked = True
         """Whether somebody asked for it since `OpenLogs.close_unheld` looked: it may be about to hold it."""
-        self._holders: dict[object, Callable[[Reason], None]] = {}
+        self._gone = gone
+        # One or two; a dictionary for each would be a twentieth of what an open partition takes.
+        self._holders: tuple[Holder, ...] = ()
 
-    def hold(self, holder: object, on_closed: Callable[[Reason], None]) -> None:
+    def hold(self, holder: Holder) -> None:
         """Keep the log open, and be told when it closes all the same; raise why if it has closed already."""
         self.check()
-        self._holders[holder] = on_closed
+        if holder not in self._holders:
+            self._holders += (holder,)
 
-    def leave(self, holder: object) -> None:
+    def leave(self, holder: Holder) -> None:
         """Hold the log no more, and be told nothing."""
-        self._holders.pop(holder, None)
+        self._holders = tuple(each for each in self._holders if each is not holder)
 
     def check(self) -> None:
         """Raise why the log is closed, if it is: ``LedgerError`` or ``BrokerError``."""
@@ -73,10 +87,11 @@ class OpenLog:
         if self.closed is not None:
             return
         self.closed = reason
-        holders, self._holders = self._holders, {}
-        for told in holders.values():
+        self._gone(self)
+        holders, self._holders = self._holders, ()
+        for holder in holders:
             try:
-                told(reason)
+                holder.log_closed(reason)
             except Exception:  # the others have to learn of it all the same
                 _log.exception("a holder of %s failed when it was closed", self.log.name)
 
@@ -98,6 +113,7 @@ class OpenLogs:
         self._entering: dict[asyncio.Future[None], Bundle] = {}
         """Logs that the engine is opening, by what tells that it has ended."""
         self._open: dict[tuple[bytes, int], OpenLog] = {}
+        self._gone = self._forget  # made once, not for each of many thousand logs
         self._opening: Once[tuple[bytes, int], OpenLog] = Once()
 
     def get(self, topic: Topic, index: int) -> OpenLog | None:
@@ -149,8 +165,8 @@ class OpenLogs:
 
     async def _opened(self, topic: Topic, index: int, bundle: Bundle, owned: Owned) -> OpenLog:
         log = await self._engine.open(topic.name.ledger_name(index), self._policy_of(topic))
-        made = OpenLog(topic, index, log, bundle)
-        log.on_closed.append(partial(self._closed, made))
+        made = OpenLog(topic, index, log, bundle, self._gone)
+        log.on_closed.append(made.tell_closed)
         made.epochs = await leader_epochs.entered(self._store, topic, index, owned.epoch, log.log_end_offset)
         if topic.deleted:
             await self._engine.delete(log.name)  # it was made again while its topic was being deleted
@@ -162,11 +178,10 @@ class OpenLogs:
         self._open[topic.topic_id, index] = made
         return made
 
-    def _closed(self, gone: OpenLog, reason: Reason) -> None:
+    def _forget(self, gone: OpenLog) -> None:
         key = gone.topic.topic_id, gone.index
         if self._open.get(key) is gone:
             del self._open[key]
-        gone.tell_closed(reason)
 
     # -- letting go
 
@@ -184,7 +199,7 @@ class OpenLogs:
             still = [each for each in some if not (each.is_held or each.asked or each.closed)]
             for each in still:
                 # Not found from here on: whoever asks meanwhile has to wait for the engine, not be given a closed log.
-                self._closed(each, LedgerClosed(f"managed ledger {each.log.name} was closed: nobody used it"))
+                each.tell_closed(LedgerClosed(f"managed ledger {each.log.name} was closed: nobody used it"))
             await self._engine.let_go([each.log for each in still])
 
     async def give_away(self, bundle: Bundle) -> None:
@@ -199,14 +214,14 @@ class OpenLogs:
         """Close logs whoever holds them, all they hold kept; holders are told ``reason`` first."""
         going = list(logs)
         for each in going:
-            self._closed(each, reason)
+            each.tell_closed(reason)
         await asyncio.gather(*(self._engine.release(each.log.name) for each in going))
 
     def forget(self, topic: Topic) -> None:
         """Tell the holders of a topic's logs that it is deleted; the engine deletes them after that."""
         gone = TopicNotFound(f"topic {topic.kafka_name} was deleted")
         for each in self.of(topic):
-            self._closed(each, gone)
+            each.tell_closed(gone)
 
     # -- policies
 

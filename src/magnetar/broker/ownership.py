@@ -166,6 +166,7 @@ class SoleOwner(Ownership):
         self._away: set[Bundle] = set()
         """What everybody is letting go of now."""
         self._endpoints: dict[str, Endpoint] = {}
+        self._bundles: dict[str, tuple[Bundle]] = {}
 
     def brokers(self) -> Sequence[BrokerInfo]:
         return [BrokerInfo(self.node_id, self._rack, self._endpoints)]
@@ -177,7 +178,10 @@ class SoleOwner(Ownership):
         return self.node_id
 
     def bundles(self, namespace: str) -> Sequence[Bundle]:
-        return [Bundle(namespace)]
+        found = self._bundles.get(namespace)
+        if found is None:
+            found = self._bundles[namespace] = (Bundle(namespace),)
+        return found
 
     @property
     def sole_owner(self) -> Owned | None:

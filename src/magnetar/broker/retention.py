@@ -9,7 +9,7 @@ from collections.abc import Callable
 from magnetar.broker.background import traced
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError
-from magnetar.broker.open_logs import OpenLog
+from magnetar.broker.open_logs import OpenLog, Reason
 from magnetar.broker.slices import sliced
 from magnetar.broker.topic import Topic
 from magnetar.ledger.errors import LedgerError
@@ -35,6 +35,9 @@ class Retention:
             self.retain,
             essential=True,
         )
+
+    def log_closed(self, reason: Reason) -> None:
+        """What was to be looked at has closed: whoever has it now looks at it."""
 
     async def retain(self) -> None:
         """Let go of what retention no longer holds; what fails is logged, and tried again in the next round."""
@@ -66,7 +69,7 @@ class Retention:
                 try:
                     if self._is_overdue(topic, index, now_ms):
                         held = await self._broker.open_whole(topic, index)
-                        held.hold(self, lambda reason: None)
+                        held.hold(self)
                         opened.append(held)
                 except BrokerError:
                     pass  # deleted meanwhile, or another broker's

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from magnetar.broker.limits import Limits as TopicLimits
 from magnetar.broker.limits import Persistence
+from magnetar.broker.open_logs import Reason
 from magnetar.broker.topic import Topic
 from magnetar.ledger.cursor import Cursor, Cursors, Start
 from magnetar.ledger.port import ManagedLedger, Pending, Position, TakenBack
@@ -72,6 +73,8 @@ class PulsarTopic:
         self._epoch_path = f"{_EPOCHS}/{log.name}"
         stored = self._store.blocking.get(self._epoch_path)
         self.producers = Producers(int(stored.value) if stored else None, self._keep_epoch)
+        self.on_closed: Callable[[PulsarTopic], None] = lambda topic: None
+        """Called when the log closes, in the turn of the loop in which that is decided."""
         self.stirred: Callable[[], None] = lambda: None
         """Called when something was done to it of which something is left to do: to be kept, to be held to limits."""
         self.limits = TopicLimits()
@@ -377,6 +380,10 @@ class PulsarTopic:
             subscription.disconnect()
             if not subscription.is_durable:  # forgotten unless its reader comes back
                 subscription.abandoned_ms = self._clock()
+
+    def log_closed(self, reason: Reason) -> None:
+        """The log closes: whoever made the topic ends it in order."""
+        self.on_closed(self)
 
     def close(self) -> None:
         """Send everybody away, and keep what is to be kept."""

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from functools import partial
 from itertools import takewhile
 
 from magnetar.broker.background import Repeated, end_all
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import TopicExists, TopicNotFound
 from magnetar.broker.once import Once
-from magnetar.broker.open_logs import Reason
 from magnetar.broker.slices import sliced
 from magnetar.broker.topic import Topic
 from magnetar.ledger.errors import LedgerError
@@ -177,7 +175,8 @@ class PulsarTopics:
             deduplicates=self.policies.deduplicates(topic),
             within_batches=broker.settings.of(PulsarSettings).acknowledgment_at_batch_index_level_enabled,
         )
-        held.hold(made, partial(self._closed, made))
+        made.on_closed = self._closed
+        held.hold(made)
         made.is_groups = lambda name: self.is_groups(made, name)
         try:
             await made.load()
@@ -191,7 +190,7 @@ class PulsarTopics:
         made.stir()
         return made
 
-    def _closed(self, topic: PulsarTopic, reason: Reason) -> None:
+    def _closed(self, topic: PulsarTopic) -> None:
         """The log has closed, or will at once: clients are sent away, and look the topic up again."""
         self._forget(topic)
         if topic.topic.deleted:

@@ -7,9 +7,11 @@ it; after a deletion some wait for just that.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from magnetar.broker.core import Broker
 from magnetar.broker.names import INTERNAL_TOPICS
 from magnetar.broker.ownership import NO_EPOCH, Owned
 from magnetar.broker.topic import Topic
@@ -31,16 +33,17 @@ if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
 
 _FIRST_WITH_IDS = 12
+_Rows = Callable[[Topic], list[MetadataResponsePartition]]
 
 
 async def metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     """Tell what is asked for; None asks for all topics, as no topics did in version 0."""
     broker = context.kafka.broker
-    asked = request.topics
+    asked, rows = request.topics, _rows_of(context)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     if asked is None or (context.api_version == 0 and not asked):
         found = [
-            _told(context, topic, topic.kafka_name, operations)
+            _told(rows(topic), topic, topic.kafka_name, operations)
             async for topic in paced(list(broker.topics()))
             if broker.visible(topic) and context.shows(topic.name)
         ]
@@ -50,7 +53,7 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
             async for topic in paced(asked)
         ]
     else:
-        found = await _found(context, asked, operations, create=request.allow_auto_topic_creation)
+        found = await _found(broker, rows, asked, operations, create=request.allow_auto_topic_creation)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
@@ -68,7 +71,7 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
 
 
 async def _found(
-    context: RequestContext, asked: list[MetadataRequestTopic], operations: int, *, create: bool
+    broker: Broker, rows: _Rows, asked: list[MetadataRequestTopic], operations: int, *, create: bool
 ) -> list[MetadataResponseTopic]:
     by_name: dict[str, None] = {}
     by_id: dict[bytes, None] = {}
@@ -77,14 +80,13 @@ async def _found(
             by_id[topic.topic_id] = None
         else:
             by_name[topic.name] = None
-    named = [await _by_name(context, name, operations, create=create) async for name in paced(by_name)]
-    return named + [_by_id(context, topic_id, operations) async for topic_id in paced(by_id)]
+    named = [await _by_name(broker, rows, name, operations, create=create) async for name in paced(by_name)]
+    return named + [_by_id(broker, rows, topic_id, operations) async for topic_id in paced(by_id)]
 
 
 async def _by_name(
-    context: RequestContext, name: str, operations: int, *, create: bool
+    broker: Broker, rows: _Rows, name: str, operations: int, *, create: bool
 ) -> MetadataResponseTopic:
-    broker = context.kafka.broker
     try:
         topic = broker.get(name)
         if topic is None:
@@ -95,23 +97,24 @@ async def _by_name(
         return _refused(code_for(error), name)
     if topic is None or not broker.visible(topic):
         return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
-    return _told(context, topic, name, operations)
+    return _told(rows(topic), topic, name, operations)
 
 
-def _by_id(context: RequestContext, topic_id: bytes, operations: int) -> MetadataResponseTopic:
-    broker = context.kafka.broker
+def _by_id(broker: Broker, rows: _Rows, topic_id: bytes, operations: int) -> MetadataResponseTopic:
     topic = broker.get_by_id(topic_id)
     if topic is None or not broker.visible(topic):
         return _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
-    return _told(context, topic, topic.kafka_name, operations)
+    return _told(rows(topic), topic, topic.kafka_name, operations)
 
 
-def _told(context: RequestContext, topic: Topic, name: str, operations: int) -> MetadataResponseTopic:
+def _told(
+    rows: list[MetadataResponsePartition], topic: Topic, name: str, operations: int
+) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        partitions=_partitions(context, topic),
+        partitions=rows,
         topic_authorized_operations=operations,
     )
 
@@ -122,12 +125,25 @@ def _refused(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> 
     )
 
 
-def _partitions(context: RequestContext, topic: Topic) -> Any:
-    ownership = context.kafka.broker.ownership
-    sole = ownership.sole_owner
-    if sole is not None:
-        return _alike(topic.partitions, sole)
-    owners = [ownership.owner(topic.name, index) for index in range(topic.partitions)]
+def _rows_of(context: RequestContext) -> _Rows:
+    """Return what gives a topic's rows."""
+    sole = context.kafka.broker.ownership.sole_owner
+    if sole is None:
+        return lambda topic: _each(context, topic)
+    by_size: dict[int, list[MetadataResponsePartition]] = {}  # most topics have one of few sizes
+
+    def alike(topic: Topic) -> list[MetadataResponsePartition]:
+        found = by_size.get(topic.partitions)
+        if found is None:
+            found = by_size[topic.partitions] = _alike(topic.partitions, sole)
+        return found
+
+    return alike
+
+
+def _each(context: RequestContext, topic: Topic) -> list[MetadataResponsePartition]:
+    owner_of = context.kafka.broker.ownership.owner
+    owners = [owner_of(topic.name, index) for index in range(topic.partitions)]
     unreached = {each.node_id for each in set(owners) if each and endpoint_of(context, each.node_id) is None}
     return [
         _led(index, owner)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-from magnetar.broker.leader_epochs import LeaderEpochs
+from magnetar.broker.leader_epochs import NEVER_MOVED, LeaderEpochs
 from magnetar.broker.open_logs import Reason
 from magnetar.broker.topic import Topic
 from magnetar.kafka.partitions.chunked import ChunkedMessages
@@ -48,6 +48,8 @@ from magnetar.records.errors import InvalidRecord, RecordsError
 from magnetar.records.pulsar_metadata import MOST_MESSAGES
 
 _log = logging.getLogger("magnetar.kafka")
+_NOBODY: set[Callable[[], None]] = set()
+"""Who waits where nobody does: an empty set each would be a twentieth of what a partition takes."""
 _T = TypeVar("_T")
 # The fields of a batch that the broker fills in: base offset, length, leader epoch.
 _OWNED = struct.Struct(">qii")
@@ -137,6 +139,7 @@ class Partition:
         "index",
         "leader_epoch",
         "log",
+        "on_closed",
         "producers",
         "topic",
         "touched",
@@ -151,10 +154,10 @@ class Partition:
         ahead: ReadAhead | None = None,
         conversions: Conversions | None = None,
         frame_of: FrameOf | None = None,
-        epochs: LeaderEpochs | None = None,
+        epochs: LeaderEpochs = NEVER_MOVED,
     ) -> None:
         self.topic = topic
-        self.epochs = epochs or LeaderEpochs()
+        self.epochs = epochs
         self.leader_epoch = self.epochs.latest
         """Since when, in the count of its owners, this broker leads it."""
         self._ahead = ahead
@@ -165,12 +168,14 @@ class Partition:
         self._conversions = conversions or Conversions()
         self._frame_of = frame_of
         self._chunked: ChunkedMessages | None = None
-        self._waiting: set[Callable[[], None]] = set()
+        self._waiting = _NOBODY
         self._last_done: asyncio.Future[None] | None = None
         self._appended_ms = 0
         self._refusal: Refusal | None = None
         self.closed: Reason | None = None
         """Why its log has closed; whoever holds the partition looks for it again."""
+        self.on_closed: Callable[[Partition], None] = lambda partition: None
+        """Called when that is so, before whoever waits is told."""
         self.touched = True
         """Whether somebody asked for it lately; see ``Partitions.let_go``."""
         log.on_visible = self._ring
@@ -204,9 +209,10 @@ class Partition:
             )
             return ProducerStates(), 0
 
-    def close(self, reason: Reason) -> None:
+    def log_closed(self, reason: Reason) -> None:
         """Have whoever waits here learn that the log has closed, and why."""
         self.closed = reason
+        self.on_closed(self)
         # What storage takes back is heard of until the end, or it would be kept in the producers' states.
         self.log.on_visible = None
         self._ring()
@@ -445,10 +451,14 @@ class Partition:
 
     def wait(self, ring: Callable[[], None]) -> None:
         """Have ``ring`` called each time more may be read, until ``leave``."""
+        if self._waiting is _NOBODY:
+            self._waiting = set()
         self._waiting.add(ring)
 
     def leave(self, ring: Callable[[], None]) -> None:
-        self._waiting.discard(ring)
+        if self._waiting is not _NOBODY:
+            self._waiting.discard(ring)
+            self._waiting = self._waiting or _NOBODY
 
     @property
     def waiting(self) -> int:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from magnetar.broker.background import Repeated
 from magnetar.broker.core import Broker
 from magnetar.broker.once import Once
-from magnetar.broker.open_logs import Reason
 from magnetar.broker.slices import sliced
 from magnetar.broker.topic import Topic
 from magnetar.kafka.partitions.conversions import Conversions, FrameOf
@@ -34,7 +33,7 @@ class Partitions:
         self._broker = broker
         self._clock = clock
         self._open: dict[tuple[str, int], Partition] = {}
-        self._open_by_id: dict[tuple[bytes, int], Partition] = {}
+        self._on_closed = self._forget  # made once, not for each of many thousand partitions
         self._opening: Once[tuple[str, int], Partition] = Once()
         self._ahead = ReadAhead()
         memory = broker.memory.account(lambda: None, known=True)
@@ -73,7 +72,10 @@ class Partitions:
 
     def opened(self, topic: str, topic_id: bytes, index: int) -> Partition | None:
         """Return a partition that is open already, by the name its topic is kept under or, without one, by its id."""
-        found = self._open.get((topic, index)) if topic else self._open_by_id.get((topic_id, index))
+        if not topic:
+            named = self._broker.get_by_id(topic_id)
+            topic = "" if named is None else named.kafka_name
+        found = self._open.get((topic, index))
         if found is not None:
             found.touched = True
         return found
@@ -103,30 +105,21 @@ class Partitions:
             self._frame_of(topic),
             held.epochs,
         )
-        held.hold(partition, partial(self._closed, partition))
+        partition.on_closed = self._on_closed
+        held.hold(partition)
         try:
             await partition.load()
             held.check()
         except BaseException:
             held.leave(partition)
             raise
-        self._open[topic.kafka_name, index] = self._open_by_id[topic.topic_id, index] = partition
+        self._open[topic.kafka_name, index] = partition
         return partition
 
-    def _closed(self, partition: Partition, reason: Reason) -> None:
-        """The log has closed, or will at once: nobody finds the partition, and whoever waits there is answered."""
-        self._forget(partition)
-        partition.close(reason)
-
     def _forget(self, partition: Partition) -> None:
-        by_name, by_id = (
-            (partition.topic.kafka_name, partition.index),
-            (partition.topic.topic_id, partition.index),
-        )
-        if self._open.get(by_name) is partition:
-            del self._open[by_name]
-        if self._open_by_id.get(by_id) is partition:
-            del self._open_by_id[by_id]
+        key = partition.topic.kafka_name, partition.index
+        if self._open.get(key) is partition:
+            del self._open[key]
 
     def _frame_of(self, topic: Topic) -> FrameOf | None:
         frames = self._frames
