@@ -321,7 +321,7 @@ class ManagedLedger(ABC):
         """Give the entries from the one that holds ``offset``, below ``up_to`` (default: what is visible).
 
         At least one entry comes, if there is one, then as many as fit ``max_bytes``; they may end at the end
-        of a ledger. Raises ``OffsetOutOfRange`` or ``LedgerCorrupt``.
+        of a ledger, or after some thousands of entries. Raises ``OffsetOutOfRange`` or ``LedgerCorrupt``.
         """
 
     @abstractmethod

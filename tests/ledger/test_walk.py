@@ -1,0 +1,41 @@
+"""A walk through very many small entries is cut into pieces, and misses none of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from magnetar.ledger.files import walk as walking
+from magnetar.ledger.files.layout import frame_head
+from magnetar.ledger.files.walk import walk
+from magnetar.records.entry import broker_entry_head, kafka_message_head
+
+LEDGER, COUNT, MOST = 7, 25, 10
+
+
+def test_so_many_entries_come_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """15,000 of 60 bytes lie in a megabyte: whoever read them held everybody up for 100 ms."""
+    monkeypatch.setattr(walking, "MOST_ENTRIES", MOST)
+    data = b"".join(
+        frame_head(LEDGER, number, entry, [], len(entry))
+        for number in range(COUNT)
+        for entry in [broker_entry_head(1_700_000_000_000, number) + kafka_message_head(1_700_000_000_000, 1)]
+    )
+    found, sizes, at, entry_id = [], [], 0, 0
+    while at < len(data):
+        walked = walk(
+            memoryview(data)[at:],
+            at,
+            LEDGER,
+            entry_id,
+            offset=0,
+            max_bytes=1 << 30,
+            up_to=1 << 60,
+            path=Path("x"),
+        )
+        found += [entry.last_offset for entry in walked.entries]
+        sizes.append(len(walked.entries))
+        at, entry_id = walked.at, walked.entry_id
+    assert found == list(range(COUNT))
+    assert sizes == [MOST, MOST, COUNT - 2 * MOST]
