@@ -24,9 +24,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from magnetar.broker.core import Broker
 from magnetar.broker.settings import Settings
+from magnetar.broker.topic_settings import TopicSettings
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.partitions.partition import Partition, Produced
 from magnetar.kafka.partitions.producers import OutOfOrderSequence, ProducerFenced
+from magnetar.kafka.settings import KafkaSettings
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.records.batch import Record, encode_batch
 from tests.admin.house import drafted
@@ -102,7 +104,8 @@ class Producers(RuleBasedStateMachine):
         self.disk = SimulatedDisk(Random(7))
         self.metadata = SimulatedMetadata(self.disk)
         self.settings = Settings(
-            num_partitions=1, flush="always", producer_id_expiration_ms=EXPIRATION_MS, log_retention_ms=-1
+            TopicSettings(num_partitions=1, flush="always", log_retention_ms=-1),
+            KafkaSettings(producer_id_expiration_ms=EXPIRATION_MS),
         )
         self.models: dict[int, Model] = {}
         self.given: set[int] = set()
