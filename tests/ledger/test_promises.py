@@ -241,3 +241,18 @@ async def test_with_flush_interval_what_is_written_is_flushed_by_itself(tmp_path
         assert not paths & set(disk.flushed)
         await until(lambda paths=paths: paths <= set(disk.flushed))  # type: ignore[misc]
     await engine.close()
+
+
+async def test_what_retention_lets_go_of_leaves_the_disk(tmp_path: Path) -> None:
+    engine = FilesEngine(tmp_path, MemoryStore(), RealDisk())
+    await engine.start()
+    log = await engine.open(LOG, LedgerPolicy(flush=Flush.always, max_ledger_entries=3))
+    for number in range(10):
+        await append_durably(log, b"%d" % number)
+    paths = [ledger_path(tmp_path, each.ledger_id) for each in log.ledgers()]
+    assert all(path.exists() for path in paths)
+    await until(lambda: all(each.sealed for each in log.ledgers()[:-1]))
+    log.trim(6)
+    await until(lambda: not any(path.exists() for path in paths[:2]))
+    assert [path.exists() for path in paths] == [False, False, True, True]
+    await engine.close()

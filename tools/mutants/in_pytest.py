@@ -51,6 +51,10 @@ class Notes:
         self._map: mmap = importlib.import_module(MODULE).MAP
         self._by_fixture: dict[int, int] = {}
         self._seen = 0
+        self._failed = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._failed |= report.failed
 
     def _take(self) -> int:
         """Return the marks that were set since the last time, as bits."""
@@ -72,7 +76,7 @@ class Notes:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        self._seen = 0
+        self._seen, self._failed = 0, False
         began = time.monotonic()
         result = yield
         seconds = time.monotonic() - began
@@ -82,8 +86,9 @@ class Notes:
             for each in definitions:
                 self._seen |= self._by_fixture.get(id(each), 0)
         row = {"test": item.nodeid, "seconds": round(seconds, 3), "marks": f"{self._seen:x}"}
-        self._file.write(json.dumps(row) + "\n")
-        self._file.flush()
+        if not self._failed:
+            self._file.write(json.dumps(row) + "\n")
+            self._file.flush()
         return result
 
 

@@ -54,7 +54,7 @@ class Traces:
             notes.unlink(missing_ok=True)
             run(notes, part)
             known |= {file: {"of": wanted[file], "rows": []} for file in part}
-            for row in map(json.loads, notes.read_text().splitlines()):
+            for row in map(json.loads, notes.read_text().splitlines() if notes.exists() else ()):
                 known[row["test"].partition("::")[0]]["rows"].append(row)
             self._kept.write_text(json.dumps(known))
         rows = itertools.chain.from_iterable(each["rows"] for each in known.values())
