@@ -170,6 +170,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
         # On a busy machine a turn may be over sooner than all has arrived; what happens then is tested elsewhere.
         for module in (connection, produce):
             patch.setattr(module, "MOST_SECONDS", 60.0)
+        patch.setattr(connection, "LONG_SECONDS", float("inf"))
         house = House(tmp_path)
         await house.begin()
         yield house
