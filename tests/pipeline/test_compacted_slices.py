@@ -38,7 +38,7 @@ async def test_what_lies_behind_a_compaction_that_ended_within_a_ledger_is_read_
         assert appended.done is not None
         await appended.done
     assert (
-        await log._compact_once(FEW_KEYS) is not None
+        await log._compactor._compact_once(FEW_KEYS) is not None
     )  # and it is asked for no more: a kill, or a busy broker
     compacted = log.compacted
     assert compacted is not None

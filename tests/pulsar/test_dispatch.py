@@ -581,6 +581,7 @@ async def test_what_is_asked_for_again_comes_again_but_for_what_retention_took(k
     for place, _, _ in ear.heard:
         home.subscription.acknowledge(consumer, place, None)
     home.subscription.flush_acks()
+    await settle()
     assert home.subscription.backlog == 0
 
 
