@@ -77,7 +77,9 @@ async def test_producers_of_what_was_not_kept_are_sent_away(flush: str) -> None:
         assert [each.send_error.sequence_id for each in told if each.type == ERROR] == [1, 2, 3]
         assert [each.type for each in told].count(CLOSED) == 1
         disk.capacity = None
-        client.send(*messages(4, 5))  # sent before it knew: nothing hears it, or it would go in before what was refused
+        client.send(
+            *messages(4, 5)
+        )  # sent before it knew: nothing hears it, or it would go in before what was refused
         for _ in range(10):
             await asyncio.sleep(0)
         again = await producing(broker)
