@@ -197,7 +197,8 @@ class TestGroups:
             else:
                 reader.send_signal(signal.SIGINT)
                 reader.wait()
-                assert lag() == 0
+                # Stopped between a line and noting it, the next reader begins with that line.
+                assert lag() in (0, 1)
         finally:
             reader.kill()
             reader.communicate()
