@@ -6,6 +6,7 @@ import contextlib
 import json as jsonlib
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
@@ -130,29 +131,49 @@ def _print(
 ) -> None:
     """Print until ``count`` records were, or all of ``ends`` were reached; for ever if neither is given."""
     out, printed, last = sys.stdout.buffer, 0, Last(consumer)
+    with _whole_records() if commit else contextlib.nullcontext(bool) as is_stopped:
+        try:
+            for message in _messages(consumer, topic, ends):
+                if is_stopped():
+                    break
+                if message is None:
+                    out.flush()
+                    last.store()
+                    continue
+                record = seen(message)
+                if wanted(record):
+                    out.write(show(record))
+                    printed += 1
+                if commit:
+                    last.note(message)
+                if printed == count:
+                    break
+                if printed % _FLUSH_EVERY == 0:
+                    out.flush()
+                    last.store()
+        finally:
+            # Whoever ends a command that follows a topic has seen what is printed until then.
+            out.flush()
+            last.store()
+        if commit:
+            _commit(consumer, topic)
+
+
+@contextlib.contextmanager
+def _whole_records() -> Iterator[Callable[[], bool]]:
+    """Have the first Ctrl-C wait until a printed record is noted, too; a second one, for a stuck pipe, does not."""
+    stopped = False
+
+    def stop(number: int, frame: object) -> None:
+        nonlocal stopped
+        stopped = True
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, stop)
     try:
-        for message in _messages(consumer, topic, ends):
-            if message is None:
-                out.flush()
-                last.store()
-                continue
-            record = seen(message)
-            if wanted(record):
-                out.write(show(record))
-                printed += 1
-            if commit:
-                last.note(message)
-            if printed == count:
-                break
-            if printed % _FLUSH_EVERY == 0:
-                out.flush()
-                last.store()
+        yield lambda: stopped
     finally:
-        # Whoever ends a command that follows a topic has seen what is printed until then.
-        out.flush()
-        last.store()
-    if commit:
-        _commit(consumer, topic)
+        signal.signal(signal.SIGINT, before)
 
 
 class Last:
