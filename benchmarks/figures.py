@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from benchmarks.bars import BARS
 from benchmarks.format_bars import FORMAT_BARS
 from benchmarks.pulsar_bars import PULSAR_BARS
-from benchmarks.samples import Bar, Samples
+from benchmarks.samples import Bar, Medians, Samples
 from benchmarks.spark_bars import SPARK_BARS
 
 FILE = Path(__file__).parent.parent / "docs" / "benchmarks.json"
@@ -54,7 +54,7 @@ class Figure(NamedTuple):
     runs: int | None = None
 
 
-class Figures:
+class Figures(Medians):
     """Figures by measure and server, and the circumstances of each group's last run."""
 
     def __init__(self, groups: dict[str, dict[str, str]], known: dict[str, dict[str, Figure]]) -> None:
@@ -94,14 +94,6 @@ class Figures:
     def median(self, measure: str, server: str) -> float | None:
         found = self._known.get(measure, {}).get(server)
         return None if found is None else found.median
-
-    def value(self, bar: Bar) -> float | None:
-        """Return what ``bar`` is about: a ratio of medians, or a median; None if it was not measured."""
-        ours = self.median(bar.measure, bar.ours)
-        if ours is None or bar.against is None:
-            return ours
-        theirs = self.median(bar.measure, bar.against)
-        return ours / theirs if theirs else None
 
     def measured(self, bars: Iterable[Bar]) -> list[tuple[Bar, float]]:
         """Return those bars of which there is a figure, with it; missed ones first, the worst of them at the top."""

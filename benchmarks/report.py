@@ -10,25 +10,16 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 from benchmarks.figures import FILE, GROUPS, Figures, Group
 from benchmarks.peers.jars import KAFKA_VERSION
 from benchmarks.peers.pulsar import PULSAR_VERSION
-from benchmarks.samples import Bar, Samples
+from benchmarks.samples import Bar, Medians, Samples
 from benchmarks.spark_bars import READY, SPARK_BARS
 
 PAGE = FILE.with_suffix(".md")
 _TOLD = 3
 _ALL = tuple(bar for group in GROUPS for bar in group.bars)
-
-
-class Medians(Protocol):
-    """What a table is made of: a run's samples, or the figures of the newest runs."""
-
-    def median(self, measure: str, server: str) -> float | None: ...
-
-    def value(self, bar: Bar) -> float | None: ...
 
 
 def circumstances(mode: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
@@ -28,7 +29,23 @@ class Bar(NamedTuple):
         return value >= self.limit if self.higher_is_better else value <= self.limit
 
 
-class Samples:
+class Medians(ABC):
+    """What tables are made of: a run's samples, or the figures of the newest runs."""
+
+    @abstractmethod
+    def median(self, measure: str, server: str) -> float | None:
+        """Return a measure's median, None if there is none."""
+
+    def value(self, bar: Bar) -> float | None:
+        """Return the figure that ``bar`` is about: a ratio of medians or a median; None if it was not measured."""
+        ours = self.median(bar.measure, bar.ours)
+        if ours is None or bar.against is None:
+            return ours
+        theirs = self.median(bar.measure, bar.against)
+        return ours / theirs if theirs else None
+
+
+class Samples(Medians):
     """Figures by measure (its name ends with the unit) and server; each round adds one of each."""
 
     def __init__(self) -> None:
@@ -41,14 +58,6 @@ class Samples:
     def median(self, measure: str, server: str) -> float | None:
         found = self.values.get(measure, {}).get(server)
         return statistics.median(found) if found else None
-
-    def value(self, bar: Bar) -> float | None:
-        """Give the figure that ``bar`` is about: a ratio of medians or a median; None if it was not measured."""
-        ours = self.median(bar.measure, bar.ours)
-        if ours is None or bar.against is None:
-            return ours
-        theirs = self.median(bar.measure, bar.against)
-        return ours / theirs if theirs else None
 
     def fill_in(self, earlier: dict[str, dict[str, list[float]]]) -> None:
         """Take over the measures of an earlier run that this one did not make."""
