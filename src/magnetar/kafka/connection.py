@@ -118,6 +118,7 @@ class Conversation:
         self._ready_bytes = 0
         self._yields_at = 0.0
         self._takes_long = True  # what was begun last time; of who has asked nothing yet nobody knows
+        self._has_asked = True  # the same: for something else than batches to be kept
         self._asks_long = True  # the same of what was asked last
         self.client_id = ""
         self.software = Software()
@@ -141,6 +142,7 @@ class Conversation:
             return
         self._beginning = True
         self._short = False
+        self._has_asked = False
         self._collect()
         began = perf_counter()
         self._yields_at = began + MOST_SECONDS
@@ -155,7 +157,8 @@ class Conversation:
             self._beginning = False
             wakeups.end()
         self._flush()
-        self._takes_long = perf_counter() - began > LONG_SECONDS
+        # Batches take as long as they are long, and to put them off only lets more of them come meanwhile.
+        self._takes_long = self._has_asked and perf_counter() - began > LONG_SECONDS
         if self._frames.waiting and self._may_begin():
             self._go_on_soon()  # it was its time, or its answers', that was up
         if self._went_on is not None:
@@ -265,6 +268,7 @@ class Conversation:
             self._account,
         )
         rows = apart or header.api_key != PRODUCE
+        self._has_asked = self._has_asked or rows
         answer = Answer(header, size * ROWS_COST if rows else size, context)
         self._answers.append(answer)
         self._hold(answer.size)
