@@ -90,7 +90,7 @@ async def test_a_killed_process_is_a_failed_compaction_and_the_next_one_has_anot
     await engine.start()
     log = await engine.open(NAME, POLICY)
     for number in range(9):
-        append(log, b"k", b"%d" % number)
+        await append(log, b"k", b"%d" % number).done  # what is not durable yet is not compacted
     await log.roll()
     worker = engine.workers.process
     note = worker.note
