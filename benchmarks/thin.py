@@ -132,6 +132,16 @@ class ThinClient:
                 raise Refused(f"{topic}: errors {errors}")
             time.sleep(0.002)
 
+    def send_batch(self, topic: str, partition: int, batch: bytes) -> None:
+        """Append a batch as it is."""
+        data = [PartitionProduceData(index=partition, records=batch)]
+        request = ProduceRequest(
+            acks=-1, timeout_ms=60_000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
+        )
+        (row,) = self.call(request, ProduceResponse, _PRODUCE).responses[0].partition_responses
+        if row.error_code:
+            raise Refused(f"{topic}-{partition}: error {row.error_code}")
+
     def fetch(self, topic: str, partition: int, offset: int, max_bytes: int = 1 << 20) -> bytes:
         """Give the batches from ``offset`` on, waiting for the first."""
         place = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)

@@ -80,22 +80,26 @@ class Done(asyncio.Future[None]):
 class Gathered(Done):
     """Tells what became of appends that needed only to be written: at the end of a `gathering`, not a turn later."""
 
-    def __init__(self) -> None:
-        super().__init__(loop=asyncio.get_running_loop())
-        self.steps: list[Callable[[object], None]] = []
+    steps: list[Callable[[object], None]] | None = None  # most have one, and many none
 
     def settle(self, error: BaseException | None = None) -> None:
         """Have those go on at once that asked for it by `when_done`."""
-        super().settle(error)
-        steps, self.steps = self.steps, []
-        for step in steps:
+        if error is None and not self.done():
+            self.set_result(None)
+        else:
+            super().settle(error)
+        steps, self.steps = self.steps, None
+        for step in steps or ():
             step(self)
 
 
 def when_done(done: asyncio.Future[None], step: Callable[[Any], None]) -> None:
     """Have ``step(done)`` called as soon as it is known what became of an append."""
     if isinstance(done, Gathered) and not done.done():
-        done.steps.append(step)
+        if done.steps is None:
+            done.steps = [step]
+        else:
+            done.steps.append(step)
     else:
         done.add_done_callback(step)
 

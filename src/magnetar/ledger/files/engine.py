@@ -79,9 +79,13 @@ class _Gathering(AbstractContextManager[None]):
         if self.depth > 1:
             self.depth -= 1
             return
-        self._engine.write_gathered()
-        self.depth = 0
-        self._engine.settle_gathered()
+        engine = self._engine
+        if engine.has_gathered:
+            engine.write_gathered()
+            self.depth = 0
+            engine.settle_gathered()
+        else:
+            self.depth = 0
 
 
 class FilesEngine(LedgerEngine):
@@ -120,6 +124,7 @@ class FilesEngine(LedgerEngine):
         self._replayed: dict[int, int] = {}  # ledger id -> up to where the journal vouches for its file
         self._first_use = 1
         self._journal: Journal | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._gathering = _Gathering(self)
         self.refused: dict[ManagedLedger, LedgerError] = {}
         """The logs that could not be written to within this gathering."""
@@ -137,6 +142,13 @@ class FilesEngine(LedgerEngine):
             self._journal = Journal(self.root, self.disk, self._executor.submit, first_use=self._first_use)
             self._journal.on_failed = lambda error: self.on_failed(error)
         return self._journal
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop; to ask which one runs is a call of the system each time."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
 
     @property
     def failed(self) -> LedgerError | None:
@@ -256,6 +268,11 @@ class FilesEngine(LedgerEngine):
     def gathers(self) -> bool:
         """Whether what is appended now is written at the end of a gathering."""
         return self._gathering.depth > 0
+
+    @property
+    def has_gathered(self) -> bool:
+        """Whether there is something to write."""
+        return bool(self._gathered)
 
     def gather(self, log: FilesManagedLedger) -> None:
         """Have what a log gathers written at the end."""

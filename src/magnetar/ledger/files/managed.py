@@ -174,7 +174,7 @@ class FilesManagedLedger(CompactingLedger):
             return Pending(base_offset, self._write(writer, mark, parts), position)
         if self._gathered_from is None:
             self._gathered_from = mark
-            self._gathered_done = Done() if flush is Flush.always else Gathered()
+            self._gathered_done = (Done if flush is Flush.always else Gathered)(loop=engine.loop)
             engine.gather(self)
         self._gathered += parts
         return Pending(base_offset, self._gathered_done, position)

@@ -48,7 +48,7 @@ def walk(
     a frame that is not what it must be.
     """
     entries: list[StoredEntry] = []
-    at, size, room = 0, len(data), max_bytes
+    at, size, room, left = 0, len(data), max_bytes, MOST_ENTRIES
     place, unpack = _PLACE.pack, FRAME.unpack_from
     while at + FRAME_BYTES <= size:
         length, crc, found = unpack(data, at)
@@ -64,11 +64,10 @@ def walk(
         if last >= up_to:
             break
         if last >= offset:
-            if entries and length > room:
+            if not left or (entries and length > room):
                 break
             room -= length
-            if len(entries) == MOST_ENTRIES:
-                break
+            left -= 1
             entries.append(StoredEntry(ledger_id, entry_id, last, entry, at + FRAME_BYTES))
         at = end
         entry_id += 1
