@@ -250,6 +250,7 @@ class House:
             await asyncio.wait(running)
 
     async def close(self) -> None:
+        await self.registry.drain()  # else its timer keeps this broker
         for handler in (self.registry, self.pulsar, self.kafka):
             await handler.close()
         await self.broker.compactions.close()

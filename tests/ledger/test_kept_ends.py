@@ -1,0 +1,96 @@
+"""What the end of a log leaves for the next start: a checkpoint, a journal, an error, each only where it is one."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from magnetar.ledger.disk import File, RealDisk, RealFile
+from magnetar.ledger.errors import StorageFailed
+from magnetar.ledger.files import managed
+from magnetar.ledger.files.engine import FilesEngine
+from magnetar.ledger.files.layout import index_path
+from magnetar.ledger.files.sparse import SparseIndex
+from magnetar.ledger.port import Flush, LedgerPolicy
+from magnetar.metadata import MemoryStore
+from tests.ledger.entries import append_durably, read_all
+from tests.ledger.test_recovery import settled
+from tests.simulation.disk import SimulatedDisk
+
+LOG = "public/default/persistent/t"
+ALWAYS, OS = LedgerPolicy(flush=Flush.always), LedgerPolicy(flush=Flush.os)
+
+
+@pytest.mark.parametrize(("policy", "counts"), [(ALWAYS, True), (OS, False)], ids=["durable", "lazy"])
+async def test_the_checkpoint_of_a_durable_log_counts_after_a_power_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: LedgerPolicy, counts: bool
+) -> None:
+    monkeypatch.setattr(managed, "CHECKPOINT_ENTRIES", 10)
+    engine = FilesEngine(tmp_path, MemoryStore(), RealDisk())
+    await engine.start()
+    log = await engine.open(LOG, policy)
+    for number in range(30):
+        await append_durably(log, b"%d" % number)
+    path = index_path(tmp_path, log.ledgers()[-1].ledger_id)
+    await settled(path.exists)
+
+    def kept() -> int:
+        return SparseIndex.decode(path.read_bytes(), path, "the boot after")[0].entries
+
+    await settled(lambda: kept() >= 10)
+    assert (kept() >= 10) is counts
+    await engine.close()
+
+
+async def test_where_the_last_checkpoint_failed_the_journal_is_still_needed() -> None:
+    disk, store = SimulatedDisk(Random(5)), MemoryStore()
+    engine = FilesEngine(Path("/data"), store, disk)
+    await engine.start()
+    log = await engine.open(LOG, ALWAYS)
+    for number in range(20):
+        await append_durably(log, b"%d" % number)
+    disk.full = True
+    await engine.close()
+    disk.restart(power_lost=True)
+    engine = FilesEngine(Path("/data"), store, disk)
+    await engine.start()
+    log = await engine.open(LOG, ALWAYS)
+    assert [each.last_offset for each in await read_all(log)] == list(range(20))
+    await engine.close()
+
+
+class UnreadableFile(RealFile):
+    def read(self, size: int, at: int) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def read_now(self, size: int, at: int) -> bytes | None:
+        return self.read(size, at)
+
+
+class UnreadableDisk(RealDisk):
+    """Its files cannot be read any more, once it is ``ill``."""
+
+    ill = False
+
+    def open(self, path: Path, *, create: bool = False) -> File:
+        return UnreadableFile(path, create=create) if self.ill else super().open(path, create=create)
+
+
+async def test_a_read_that_fails_says_so_to_who_reads(tmp_path: Path) -> None:
+    disk = UnreadableDisk()
+    engine = FilesEngine(tmp_path, MemoryStore(), disk)
+    await engine.start()
+    log = await engine.open(LOG, OS)
+    await append_durably(log, b"value")
+    assert len(await log.read(0, max_bytes=1)) == 1
+    disk.ill = True
+    engine.files.close()  # what was open is opened again
+    with pytest.raises(StorageFailed, match="Input/output error"):
+        await log.read(0, max_bytes=1)
+    disk.ill = False
+    engine.files.close()
+    await engine.close()
