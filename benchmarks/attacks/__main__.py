@@ -1,6 +1,7 @@
 """Attack a broker in all ways known, one after the other, with an innocent client beside it; print a table.
 
     python -m benchmarks.attacks [NAME...] [--list] [--json FILE] [--first]
+    python -m benchmarks.attacks --page
 
 A name selects all attacks that begin with it. Everything stays on loopback and is bounded. ``--json`` adds outcomes to
 a file, so that all can be made in slices. Without ``--first`` the machine should do nothing else.
@@ -12,10 +13,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.attacks import http, kafka, many, periodic, pulsar
+from benchmarks.attacks import http, kafka, many, page, periodic, pulsar
 from benchmarks.attacks.attack import Attack, Outcome, made
 from benchmarks.attacks.priority import before_all_else
 
@@ -36,7 +39,13 @@ def main() -> int:
     parser.add_argument(
         "--first", action="store_true", help="served before others on the machine; wants root"
     )
+    parser.add_argument(
+        "--page", action="store_true", help="write docs/attacks.md from what was kept, and no more"
+    )
     given = parser.parse_args()
+    if given.page:
+        page.write()
+        return 0
     if given.first:
         before_all_else()
     chosen = [each for each in ATTACKS if not given.names or each.name.startswith(tuple(given.names))]
@@ -64,8 +73,11 @@ def _row(outcome: Outcome) -> str:
 
 
 def _keep(file: Path, outcome: Outcome) -> None:
-    kept = json.loads(file.read_text()) if file.exists() else {}
-    kept[outcome.name] = outcome._asdict()
+    kept = json.loads(file.read_text()) if file.exists() else {"outcomes": {}}
+    git = ["git", "rev-parse", "--short", "HEAD"]
+    kept["commit"] = subprocess.run(git, check=True, capture_output=True, text=True).stdout.strip()
+    kept["day"] = datetime.now(UTC).date().isoformat()
+    kept["outcomes"][outcome.name] = outcome._asdict()
     file.write_text(json.dumps(kept, indent=1) + "\n")
 
 
