@@ -14,10 +14,11 @@ _HEAD = f"""# Attacks
 
 What one client without rights to administer can do to the others: each attack is made on a broker of its own, on
 loopback, beside an innocent Kafka client that asks for ApiVersions every 10 ms. The bars: that client never waits above
-{MOST_WAIT_MS:.0f} ms, and the broker never takes more than {MOST_GROWTH_MB:.0f} MB beyond what it had (its budget for clients,
-`memory.requests.bytes`, and 64 MB). What is missed is in bold. This page is made by `python -m benchmarks.attacks --page` from
-what `python -m benchmarks.attacks --first --json benchmarks/attacks/results.json` found, on two cores; with `--first`
-other work on the machine waits, but the processors' caches and the disk are shared with it.
+{MOST_WAIT_MS:.0f} ms, and the broker never takes more than {MOST_GROWTH_MB:.0f} MB beyond what it had (its budget for
+clients, `memory.requests.bytes`, and 64 MB). What is missed is in bold. This page is made by
+`python -m benchmarks.attacks --page` from what `python -m benchmarks.attacks --first --json
+benchmarks/attacks/results.json` found, on two cores; with `--first` other work on the machine waits, but the
+processors' caches and the disk are shared with it.
 
 | attack | longest wait, ms | growth, MB | what came of it |
 |---|---:|---:|---|

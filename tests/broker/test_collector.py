@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from magnetar.broker import collector
 from magnetar.broker.collector import LATEST_THAW_S, MANY_OBJECTS, THAW_EVERY_S, Collector, uncollected
+from magnetar.cli.standalone import SWITCH_SECONDS
 
 
 class Ring:
@@ -120,3 +124,16 @@ async def test_nothing_is_thawed_where_nothing_was_frozen(made: Collector, clock
     collections = gc.get_stats()[2]["collections"]
     await made.thaw_when_quiet(clock.second)
     assert gc.get_stats()[2]["collections"] == collections
+
+
+def test_a_broker_has_its_threads_hand_over_the_interpreter_soon(tmp_path: Path) -> None:
+    """At Python's own 5 ms the loop waited so long in each of its turns while a thread read many rows."""
+    (tmp_path / "file").touch()
+    said = f"""
+import sys
+from pathlib import Path
+from magnetar.cli.standalone import run
+print(run(Path({str(tmp_path / "file")!r}), None, None, None, None, None, []), sys.getswitchinterval())
+"""
+    told = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["1", str(SWITCH_SECONDS)], told.stderr

@@ -21,6 +21,8 @@ from magnetar.broker.settings import Settings
 from magnetar.ledger.errors import LedgerError, StorageFull
 from magnetar.metadata import DirectoryInUse, MetadataError, MetadataUnavailable
 
+SWITCH_SECONDS = 0.001
+"""That a thread may keep the interpreter while the event loop wants it: Python's own 5 ms came for each turn of it."""
 STORAGE_FAILED = 74
 """The exit status where the disk failed for good while the broker served: EX_IOERR of sysexits.h."""
 _log = logging.getLogger("magnetar.standalone")
@@ -60,6 +62,7 @@ def run(
         _log.warning(warning)
     _raise_file_limit()
     _bound_allocator()
+    sys.setswitchinterval(SWITCH_SECONDS)
     try:
         if not uvloop.run(_serve(loaded.settings)):
             print("magnetar: ended because its disk failed; the log tells what to do", file=sys.stderr)

@@ -362,7 +362,7 @@ class Conversation:
         try:
             response = await coroutine
             self._asks_long = perf_counter() - began > LONG_SECONDS
-            if response is not None and perf_counter() - began > MOST_SECONDS and not self._ended:
+            if response is not None and perf_counter() - began > MOST_SECONDS / 2 and not self._ended:
                 # It may well have many rows. (It may have waited, too: then this does no harm.)
                 answer.encoded = await asyncio.get_running_loop().run_in_executor(
                     None, self._encoded, answer, response

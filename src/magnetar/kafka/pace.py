@@ -121,7 +121,7 @@ class SharedTurn:
         if self._under_way:
             return perf_counter() > self._is_over_at
         self._under_way = True
-        self._is_over_at = perf_counter() + MOST_SECONDS
+        self._is_over_at = perf_counter() + MOST_SECONDS / 2
         asyncio.get_running_loop().call_soon(self._end)
         return False
 
