@@ -112,7 +112,7 @@ class House:
         self.duties = Duties(broker)
         self.duties.start()
         self.services = self._handler.services
-        self.ask = LiveBroker(self.services)
+        self.ask = LiveBroker(self.services.broker)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -124,7 +124,7 @@ class House:
         self._store.blocking.close()
 
     def ask_later(self, ms: int) -> LiveBroker:
-        return LiveBroker(self.services, lambda: wall_clock_ms() + ms)
+        return LiveBroker(self.services.broker, lambda: wall_clock_ms() + ms)
 
     # Topics.
 

@@ -10,13 +10,13 @@ import pytest
 
 from magnetar.broker import background as module
 from magnetar.broker.background import Background, end_all
+from magnetar.broker.background_metrics import BackgroundCollector
 from magnetar.broker.compaction_monitor import CompactionMonitor
 from magnetar.broker.errors import TopicNotFound
 from magnetar.broker.node_settings import NodeSettings
 from magnetar.broker.service import ADDRESS_FILE, BrokerService
 from magnetar.broker.settings import Settings
 from magnetar.kafka.settings import KafkaSettings
-from magnetar.pulsar.rest.broker_metrics import BackgroundCollector
 
 
 @pytest.fixture

@@ -26,6 +26,10 @@ class Declined(AdminError):
     """The broker answered, and said no."""
 
 
+class Forbidden(AdminError):
+    """Whoever asks may not have that answer."""
+
+
 class Invalid(AdminError):
     """What was asked for cannot be meant: a usage error."""
 

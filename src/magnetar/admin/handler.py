@@ -66,7 +66,7 @@ class AdminHandler(ProtocolHandler):
 
             is_ready = self._app is not None and self._app.done() and self._app.exception() is None
             app = self._app.result() if self._app is not None and is_ready else self._prepared()
-            self._web = WebServer(app, self._broker)
+            self._web = WebServer(app, self._broker, answers_common=True)
         return self._web.connection()
 
     def _prepared(self) -> ASGIApp:
@@ -74,10 +74,13 @@ class AdminHandler(ProtocolHandler):
         import prometheus_client  # noqa: F401
 
         import magnetar.broker.web_server  # noqa: F401
+        from magnetar.admin import rest
         from magnetar.pulsar.rest.app import make_app
+        from magnetar.pulsar.rest.routes import ROUTES
         from magnetar.pulsar.services import Services
 
-        return make_app(self._broker.offers.get(Services), self._address)
+        services = self._broker.offers.get(Services)
+        return make_app(services, self._address, (*ROUTES, *rest.ROUTES))
 
     def _address(self) -> Address:
         from magnetar.pulsar.rest.ask import Address

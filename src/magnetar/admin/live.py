@@ -10,7 +10,7 @@ from pathlib import Path
 from magnetar.admin import compaction
 from magnetar.admin.adopting import adopt_all, reserve_for
 from magnetar.admin.compaction import TopicCompaction
-from magnetar.admin.errors import AdminError, NotThere
+from magnetar.admin.errors import AdminError, Declined, NotThere
 from magnetar.admin.explain import Explained, FilePlace, explain
 from magnetar.admin.frames import place_of
 from magnetar.admin.ledgers_of import PartitionLedgers, shown
@@ -20,6 +20,7 @@ from magnetar.admin.place import Place
 from magnetar.admin.reasons import Why
 from magnetar.admin.why_group import GroupFacts, Key, why_group
 from magnetar.admin.why_partition import PartitionFacts, Refusal, why_partition
+from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError, TopicNotFound
 from magnetar.kafka.coordinators.facts import Committed
 from magnetar.kafka.coordinators.refused import Refused
@@ -38,31 +39,42 @@ from magnetar.wire.kafka.messages.consumer_protocol_assignment import ConsumerPr
 class LiveBroker:
     """Answers an operator's questions from the services of the broker in this process."""
 
-    def __init__(self, services: Services, clock: Callable[[], int] = wall_clock_ms) -> None:
-        self._services = services
+    def __init__(self, broker: Broker, clock: Callable[[], int] = wall_clock_ms) -> None:
+        self._broker = broker
         self._clock = clock
+
+    @property
+    def _services(self) -> Services:
+        """Kafka's handler, that knows partitions and groups; raise `Declined` where it is not started."""
+        found = self._broker.offers.find(Services)
+        if found is None:
+            raise Declined(
+                "this broker does not speak Kafka's protocol, and knows no groups and offsets",
+                "Add kafka to messaging.protocols.",
+            )
+        return found
 
     # Grants.
 
     async def permissions(self, target: str) -> GrantsOf:
         """Give the grants of a namespace or a topic."""
-        return LivePermissions(self._services.broker).show(target)
+        return LivePermissions(self._broker).show(target)
 
     async def grant(self, target: str, role: str, actions: list[str]) -> GrantsOf:
         """Give a role exactly these actions."""
-        return LivePermissions(self._services.broker).grant(target, role, actions)
+        return LivePermissions(self._broker).grant(target, role, actions)
 
     async def revoke(self, target: str, role: str) -> GrantsOf:
         """Take from a role all that it was granted on a target."""
-        return LivePermissions(self._services.broker).revoke(target, role)
+        return LivePermissions(self._broker).revoke(target, role)
 
     async def restrict(self, namespace: str, subscription: str, roles: list[str]) -> GrantsOf:
         """Have a subscription be for these roles alone."""
-        return LivePermissions(self._services.broker).restrict(namespace, subscription, roles)
+        return LivePermissions(self._broker).restrict(namespace, subscription, roles)
 
     async def set_admins(self, tenant: str, roles: list[str]) -> tuple[str, ...]:
         """Make these roles the admins of a tenant."""
-        return LivePermissions(self._services.broker).set_admins(tenant, roles)
+        return LivePermissions(self._broker).set_admins(tenant, roles)
 
     # Partitions and groups.
 
@@ -113,25 +125,25 @@ class LiveBroker:
 
     async def reserve_ledgers(self, manifest: str) -> Reserved:
         """Give ids for the ledgers of a topic to be restored; raise `Declined`."""
-        return reserve_for(self._services.broker, read_manifest(Path(manifest)))
+        return reserve_for(self._broker, read_manifest(Path(manifest)))
 
     async def adopt_ledgers(self, manifest: str) -> Adopted:
         """Make a topic of ledgers that were written under reserved ids; raise `Declined`."""
-        return await adopt_all(self._services.broker, read_manifest(Path(manifest)))
+        return await adopt_all(self._broker, read_manifest(Path(manifest)))
 
     # Compaction.
 
     async def compact(self, topic: str, partitions: list[int]) -> TopicCompaction:
         """Begin to compact these partitions, all if none is named; raise `NotThere` or `Declined`."""
         found = await self._partitions(topic, partitions)
-        compaction.begin(self._services.broker, found[0].topic, [each.log for each in found])
+        compaction.begin(self._broker, found[0].topic, [each.log for each in found])
         return await self.compaction(topic, partitions)
 
     async def compaction(self, topic: str, partitions: list[int]) -> TopicCompaction:
         """Tell how the last compactions of these partitions went, of all if none is named."""
         found = await self._partitions(topic, partitions)
         return compaction.status(
-            self._services.broker,
+            self._broker,
             found[0].topic,
             [each.index for each in found],
             [each.log for each in found],
@@ -141,7 +153,7 @@ class LiveBroker:
 
     async def _partitions(self, topic: str, partitions: list[int]) -> list[Partition]:
         try:
-            wanted = list(range(self._services.broker.topic(topic).partitions))
+            wanted = list(range(self._broker.topic(topic).partitions))
         except BrokerError as error:
             raise NotThere(str(error), "See 'magnetar topic list'.") from error
         if partitions:
@@ -150,7 +162,7 @@ class LiveBroker:
 
     async def _partition(self, place: Place) -> Partition:
         try:
-            topic = self._services.broker.topic(place.topic)
+            topic = self._broker.topic(place.topic)
             return await self._services.partitions.get(topic, place.partition)
         except TopicNotFound as error:
             raise NotThere(str(error), "See 'magnetar topic list'.") from error
@@ -162,7 +174,7 @@ class LiveBroker:
     async def _facts(self, topic: str, index: int) -> PartitionFacts:
         now_ms = self._clock()
         try:
-            found = self._services.broker.get(topic)
+            found = self._broker.get(topic)
         except BrokerError:
             found = None
         if found is None or index >= found.partitions:
@@ -223,13 +235,13 @@ class LiveBroker:
 
     def _free_bytes(self) -> int | None:
         try:
-            room = os.statvfs(self._services.broker.settings.node.data_dir)
+            room = os.statvfs(self._broker.settings.node.data_dir)
         except OSError:
             return None  # it may be gone, or was never on a disk
         return room.f_bavail * room.f_frsize
 
     async def _file(self, stored: StoredEntry) -> FilePlace | None:
-        root = Path(self._services.broker.settings.node.data_dir).absolute()
+        root = Path(self._broker.settings.node.data_dir).absolute()
         return await asyncio.to_thread(place_of, root, stored.ledger_id, stored.entry_id)
 
     # Groups.

@@ -59,17 +59,31 @@ async def answer(line: bytes, broker: LiveBroker) -> bytes:
         question, given = _parse(line)
         value = await getattr(broker, question.method)(**given)
     except AdminError as error:
-        told = {"kind": type(error).__name__, "message": str(error), "next_step": error.next_step}
-        return to_line({"error": told})
+        return to_line(as_error(error))
     return to_line({"answer": value})
+
+
+def as_error(error: AdminError) -> dict[str, object]:
+    """Return what is told of an error, by which `read_answer` makes it again."""
+    told = {"kind": type(error).__name__, "message": str(error), "next_step": error.next_step}
+    return {"error": told}
 
 
 def _parse(line: bytes) -> tuple[Question, dict[str, object]]:
     try:
         given = json.loads(line)
-        question = QUESTIONS[given.pop("ask")]
+        name = given.pop("ask")
+        known = name in QUESTIONS
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise Invalid(f"not a question: {error!r}", f"Known are {', '.join(QUESTIONS)}.") from error
+    if not known:
+        raise Invalid(f"not a question: {name!r}", f"Known are {', '.join(QUESTIONS)}.")
+    return parse(name, given)
+
+
+def parse(name: str, given: dict[str, object]) -> tuple[Question, dict[str, object]]:
+    """Return a question and what it is given; raise `Invalid` if that is not what it takes."""
+    question = QUESTIONS[name]
     takes = question.takes
     if given.keys() != takes.keys() or not all(_is(given[name], kind) for name, kind in takes.items()):
         raise Invalid(f"it takes {', '.join(f'{name} ({kind.__name__})' for name, kind in takes.items())}")

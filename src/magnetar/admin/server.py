@@ -44,9 +44,8 @@ class AdminServer:
         await asyncio.to_thread(import_module, "magnetar.admin.live")
         from magnetar.admin.live import LiveBroker
         from magnetar.admin.questions import answer
-        from magnetar.kafka.services import Services
 
-        broker = LiveBroker(self._broker.offers.get(Services))
+        broker = LiveBroker(self._broker)
         try:
             while line := await _line(reader):
                 writer.write(await answer(line, broker))

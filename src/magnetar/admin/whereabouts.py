@@ -1,16 +1,20 @@
-"""Which data directory an operator means: the one named, or that of the broker at the bootstrap address."""
+"""Which broker an operator means, and how to ask it: through its data directory, or its admin REST."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+from magnetar.admin.client import Local, Remote, Way
 from magnetar.admin.cluster import Cluster
+from magnetar.admin.configs import Resource, describe_configs
 from magnetar.admin.errors import NotThere
 from magnetar.wire.kafka.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from magnetar.wire.kafka.messages.describe_log_dirs_response import DescribeLogDirsResponse
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest
 from magnetar.wire.kafka.messages.metadata_response import MetadataResponse
+
+_ADMIN_URL = "magnetar.admin.url"  # a configuration that brokers tell of themselves
 
 
 def data_directory(data: Path | None, bootstrap: str) -> Path:
@@ -22,17 +26,53 @@ def data_directory(data: Path | None, bootstrap: str) -> Path:
             )
         return data.absolute()
     with Cluster(bootstrap) as cluster:
-        said = cluster.ask(DescribeLogDirsRequest(topics=[]), DescribeLogDirsResponse)
-        asked = MetadataRequest(topics=[], allow_auto_topic_creation=False)
-        brokers = cluster.ask(asked, MetadataResponse).brokers
+        found = _directory_of(cluster)
+    if found is None:
+        raise NotThere(
+            f"the broker at {bootstrap} keeps its data where this process cannot see it",
+            "Run this on the broker's machine as its user, or name the directory with --data.",
+        )
+    return found
+
+
+def way_to_ask(data: Path | None, admin: str | None, bootstrap: str) -> Way:
+    """Return how to ask the broker that is meant: over the admin REST named, or through a directory's socket.
+
+    Of the broker at the bootstrap address, where neither is named, it is the socket if this process can see it, and
+    otherwise the admin REST that the broker says it serves. Raises `NotThere` or `Unreachable`.
+    """
+    if admin is not None:
+        return Remote(admin)
+    if data is not None:
+        return Local(data_directory(data, bootstrap))
+    with Cluster(bootstrap) as cluster:
+        found = _directory_of(cluster)
+        if found is not None:
+            return Local(found)
+        url = _admin_of(cluster)
+    if url is None:
+        raise NotThere(
+            f"the broker at {bootstrap} serves no admin REST, and keeps its data where this process cannot see it",
+            "Start it with --http, name its admin REST with --admin, or run this on its machine as its user.",
+        )
+    return Remote(url)
+
+
+def _admin_of(cluster: Cluster) -> str | None:
+    asked = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+    node_id = str(cluster.ask(asked, MetadataResponse).controller_id)
+    rows = describe_configs(cluster, Resource.BROKER, node_id).configs
+    return next((row.value.split(",")[0] for row in rows if row.name == _ADMIN_URL and row.value), None)
+
+
+def _directory_of(cluster: Cluster) -> Path | None:
+    """Return the data directory of the broker that is asked, if it lies on this machine and may be seen."""
+    said = cluster.ask(DescribeLogDirsRequest(topics=[]), DescribeLogDirsResponse)
+    asked = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+    brokers = cluster.ask(asked, MetadataResponse).brokers
     advertised = {f"{broker.host}:{broker.port}" for broker in brokers}
-    for result in said.results:
-        if _serves(Path(result.log_dir), advertised):
-            return Path(result.log_dir)
-    raise NotThere(
-        f"the broker at {bootstrap} keeps its data where this process cannot see it",
-        "Run this on the broker's machine as its user, or name the directory with --data.",
-    )
+    served = (Path(each.log_dir) for each in said.results if _serves(Path(each.log_dir), advertised))
+    return next(served, None)
 
 
 def _serves(directory: Path, advertised: set[str]) -> bool:

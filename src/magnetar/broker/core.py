@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from magnetar.broker import leader_epochs
 from magnetar.broker.auth.security import Security
@@ -45,8 +45,12 @@ from magnetar.broker.topic_config import TopicConfig, check_overrides, check_tog
 from magnetar.ledger.port import LedgerEngine, LedgerPolicy
 from magnetar.metadata import MetadataStore
 
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+
 _STRANGERS_PART = 8  # of the budget for clients' bytes, for those who have not said who they are
 T = TypeVar("T")
+Shows = Callable[[TopicName], bool]
 _NO_POLICIES = NamespacePolicies()
 _log = logging.getLogger("magnetar.broker")
 
@@ -115,6 +119,10 @@ class Broker:
         self.engine = engine
         self.events = Events()
         self.offers = Offers()
+        self.readiness: list[Callable[[], Sequence[str]]] = []
+        """Each tells, in words, what a handler still waits for."""
+        self.collectors: list[Callable[[Shows], Collector]] = []
+        """Each makes what tells a handler's figures when it is asked: of topics those that whoever asks may see."""
         self.background = Background()
         self.idle_poll = IdlePoll(settings.connections.idle_poll_time_us / 1e6)
         self.connections = Connections(lambda: self.settings)
@@ -223,6 +231,10 @@ class Broker:
         if not self.store.blocking.is_writable():
             found.append(f"the metadata store cannot be written to: {self.store.trouble}")
         return found + self.background.troubles()
+
+    def waits_for(self) -> list[str]:
+        """Return, in words, what this broker still waits for before it serves everybody; nothing once it is ready."""
+        return [word for waits in self.readiness for word in waits()]
 
     # Changing.
 

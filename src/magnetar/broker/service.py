@@ -86,6 +86,7 @@ class BrokerService:
             await handler.start(self.broker)
             for kind in handler.offers:
                 self.broker.offers.get(kind)
+            self.broker.readiness.append(handler.ready)
         Duties(self.broker).start()
         for handler, listeners in zip(self.handlers, wanted, strict=True):
             served = tuple([await self._listen(listener, handler) for listener in listeners])

@@ -27,6 +27,7 @@ ENVIRONMENT_PREFIX = "MAGNETAR_"
 _NOT_THE_BROKERS = {
     "MAGNETAR_BOOTSTRAP_SERVER",
     "MAGNETAR_COMMAND_CONFIG",
+    "MAGNETAR_ADMIN",
     "MAGNETAR_OBJECT_CACHE",
 }  # tell the command line whom to ask, how; Spark's source where to keep what it brings
 

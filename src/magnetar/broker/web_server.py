@@ -12,6 +12,7 @@ from uvicorn.server import ServerState
 
 from magnetar.broker import web
 from magnetar.broker.core import Broker
+from magnetar.broker.web_common import Common
 from magnetar.broker.web_connection import WebConnection
 
 _LOOK_S = 1.0
@@ -21,7 +22,10 @@ _log = logging.getLogger("magnetar.web")
 class WebServer:
     """Serves one application."""
 
-    def __init__(self, app: ASGIApp, broker: Broker) -> None:
+    def __init__(self, app: ASGIApp, broker: Broker, *, answers_common: bool = False) -> None:
+        """Paths that every port answers (`Common`) are answered here, unless the application does so itself."""
+        app = app if answers_common else Common(app, broker)
+
         async def while_connected(scope: Scope, receive: Receive, send: Send) -> None:
             try:
                 await app(scope, receive, send)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from magnetar.admin.client import ask
+from magnetar.admin.client import Way
 from magnetar.admin.compaction import TopicCompaction
 from magnetar.admin.errors import AdminError, Invalid
-from magnetar.admin.whereabouts import data_directory
-from magnetar.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Data, Json, Partitions, TopicName
+from magnetar.admin.whereabouts import way_to_ask
+from magnetar.cli.options import DEFAULT_BOOTSTRAP, Admin, Bootstrap, Data, Json, Partitions, TopicName
 from magnetar.cli.output import give, pairs, size, table
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ def compact(
         bool, typer.Option("--status", help="Begin none: show how the last one went, or goes.")
     ] = False,
     data: Data = None,
+    admin: Admin = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
@@ -43,11 +43,11 @@ def compact(
     """
     if status and not wait:
         raise Invalid("--status begins nothing that --no-wait could leave alone", "Give one of both.")
-    root = data_directory(data, bootstrap_server)
+    way = way_to_ask(data, admin, bootstrap_server)
     asked: dict[str, object] = {"topic": name, "partitions": partition or []}
-    found = cast(TopicCompaction, ask(root, "compaction" if status else "compact", **asked))
+    found = cast(TopicCompaction, way.ask("compaction" if status else "compact", **asked))
     if wait and not status:
-        found = _done(root, asked, found, hidden=json)
+        found = _done(way, asked, found, hidden=json)
     give(found, _shown, as_json=json)
     for each in found.partitions:
         if each.status == "ERROR":
@@ -61,7 +61,7 @@ def compact(
             )
 
 
-def _done(root: Path, asked: dict[str, object], found: TopicCompaction, *, hidden: bool) -> TopicCompaction:
+def _done(way: Way, asked: dict[str, object], found: TopicCompaction, *, hidden: bool) -> TopicCompaction:
     """Wait until no partition is being compacted; show, on standard error of a terminal, how many are done."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -74,7 +74,7 @@ def _done(root: Path, asked: dict[str, object], found: TopicCompaction, *, hidde
         task = bar.add_task("", total=len(found.partitions))
         while found.running:
             time.sleep(_EVERY_S)
-            found = cast(TopicCompaction, ask(root, "compaction", **asked))
+            found = cast(TopicCompaction, way.ask("compaction", **asked))
             bar.update(task, completed=len(found.partitions) - found.running)
     return found
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from magnetar.admin.client import ask
+from magnetar.admin.client import Local, Way
 from magnetar.admin.errors import Unreachable
 from magnetar.admin.explain import Explained, GroupAt, MessageFacts, Preview
 from magnetar.admin.place import parse_record
-from magnetar.admin.whereabouts import data_directory
-from magnetar.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Data, Json, partition_names
+from magnetar.admin.whereabouts import way_to_ask
+from magnetar.cli.options import DEFAULT_BOOTSTRAP, Admin, Bootstrap, Data, Json, partition_names
 from magnetar.cli.output import give, moment, pairs, size
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 def explain(
     record: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION@OFFSET", autocompletion=partition_names)],
     data: Data = None,
+    admin: Admin = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
@@ -31,17 +31,19 @@ def explain(
     Asks the running broker; with --data and no broker it reads the directory itself.
     """
     (topic, partition), offset = parse_record(record)
-    root = data_directory(data, bootstrap_server)
-    give(_explained(root, topic, partition, offset), _shown, as_json=json)
+    way = way_to_ask(data, admin, bootstrap_server)
+    give(_explained(way, topic, partition, offset), _shown, as_json=json)
 
 
-def _explained(root: Path, topic: str, partition: int, offset: int) -> Explained:
+def _explained(way: Way, topic: str, partition: int, offset: int) -> Explained:
     try:
-        return cast(Explained, ask(root, "explain", topic=topic, partition=partition, offset=offset))
+        return cast(Explained, way.ask("explain", topic=topic, partition=partition, offset=offset))
     except Unreachable:
+        if not isinstance(way, Local):
+            raise
         from magnetar.admin.data_directory import DataDirectory
 
-        with DataDirectory(root) as directory:
+        with DataDirectory(way.data) as directory:
             return directory.explain(topic, partition, offset)
 
 

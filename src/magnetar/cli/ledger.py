@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from magnetar.admin.client import ask
+from magnetar.admin.client import Local, Way
 from magnetar.admin.errors import Invalid, Unreachable
 from magnetar.admin.ledgers_of import PartitionLedgers
 from magnetar.admin.place import parse_place
-from magnetar.admin.whereabouts import data_directory
-from magnetar.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Data, Json, Yes, confirm, partition_names
+from magnetar.admin.whereabouts import way_to_ask
+from magnetar.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    Admin,
+    Bootstrap,
+    Data,
+    Json,
+    Yes,
+    confirm,
+    partition_names,
+)
 from magnetar.cli.output import give, moment, pairs, size, table
 
 if TYPE_CHECKING:
@@ -32,13 +41,14 @@ app = typer.Typer(help="The files that hold a partition: look, check, mend.", no
 def list_(
     partition: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", autocompletion=partition_names)],
     data: Data = None,
+    admin: Admin = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
     """List the ledgers of a partition, oldest first."""
     topic, index = parse_place(partition)
-    root = data_directory(data, bootstrap_server)
-    give(_ledgers(root, topic, index), _listed, as_json=json)
+    way = way_to_ask(data, admin, bootstrap_server)
+    give(_ledgers(way, topic, index), _listed, as_json=json)
 
 
 Directory = Annotated[
@@ -108,13 +118,15 @@ def repair(
     raise typer.Exit(1 if any(each.gravity is Gravity.damage for each in done.left) else 0)
 
 
-def _ledgers(root: Path, topic: str, partition: int) -> PartitionLedgers:
+def _ledgers(way: Way, topic: str, partition: int) -> PartitionLedgers:
     try:
-        return cast(PartitionLedgers, ask(root, "ledgers", topic=topic, partition=partition))
+        return cast(PartitionLedgers, way.ask("ledgers", topic=topic, partition=partition))
     except Unreachable:
+        if not isinstance(way, Local):
+            raise
         from magnetar.admin.data_directory import DataDirectory
 
-        with DataDirectory(root) as directory:
+        with DataDirectory(way.data) as directory:
             return directory.ledgers(topic, partition)
 
 

@@ -65,6 +65,15 @@ Data = Annotated[
     Path | None,
     typer.Option("--data", help="The broker's data directory; without it the bootstrap server is asked."),
 ]
+Admin = Annotated[
+    str | None,
+    typer.Option(
+        "--admin",
+        envvar="MAGNETAR_ADMIN",
+        metavar="URL",
+        help="The broker's admin REST, for asking from another machine; without it the bootstrap server is asked.",
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check and show, but change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before something is lost.")]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_names)]

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from magnetar.admin.client import ask
 from magnetar.admin.errors import Invalid
 from magnetar.admin.permissions import GrantsOf, Rows
-from magnetar.admin.whereabouts import data_directory
-from magnetar.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Data, Json
+from magnetar.admin.whereabouts import way_to_ask
+from magnetar.cli.options import DEFAULT_BOOTSTRAP, Admin, Bootstrap, Data, Json
 from magnetar.cli.output import give, table
 
 if TYPE_CHECKING:
@@ -32,11 +31,12 @@ Roles = Annotated[list[str] | None, typer.Option("--role", "-r", help="Repeatabl
 def list_(
     target: Target = "public/default",
     data: Data = None,
+    admin: Admin = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
     """Show what was granted on a namespace and its topics, or what counts for one topic."""
-    _give(ask(data_directory(data, bootstrap_server), "permissions", target=target), json)
+    _give(way_to_ask(data, admin, bootstrap_server).ask("permissions", target=target), json)
 
 
 @app.command()
@@ -47,13 +47,14 @@ def grant(
         str, typer.Option("--actions", "-a", help="produce, consume, functions, sources, sinks, packages.")
     ],
     data: Data = None,
+    admin: Admin = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
     """Give a role exactly these actions on a namespace or a topic."""
     wanted = [action.strip() for action in actions.split(",") if action.strip()]
-    root = data_directory(data, bootstrap_server)
-    _give(ask(root, "grant", target=target, role=role, actions=wanted), json)
+    way = way_to_ask(data, admin, bootstrap_server)
+    _give(way.ask("grant", target=target, role=role, actions=wanted), json)
 
 
 @app.command()
@@ -61,11 +62,12 @@ def revoke(
     target: Target,
     role: Role,
     data: Data = None,
+    admin: Admin = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
     """Take from a role all that it was granted on exactly this namespace or topic."""
-    _give(ask(data_directory(data, bootstrap_server), "revoke", target=target, role=role), json)
+    _give(way_to_ask(data, admin, bootstrap_server).ask("revoke", target=target, role=role), json)
 
 
 @app.command()
@@ -74,12 +76,13 @@ def subscription(
     name: Annotated[str, typer.Argument(metavar="SUBSCRIPTION", help="A subscription, or a Kafka group.")],
     role: Roles = None,
     data: Data = None,
+    admin: Admin = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
     """Have a subscription be for these roles alone; without roles, for all that may consume."""
-    root = data_directory(data, bootstrap_server)
-    _give(ask(root, "restrict", namespace=namespace, subscription=name, roles=role or []), json)
+    way = way_to_ask(data, admin, bootstrap_server)
+    _give(way.ask("restrict", namespace=namespace, subscription=name, roles=role or []), json)
 
 
 @app.command()
@@ -88,14 +91,15 @@ def admins(
     role: Roles = None,
     nobody: Annotated[bool, typer.Option("--nobody", help="Leave the tenant without admins.")] = False,
     data: Data = None,
+    admin: Admin = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
     """Make these roles, and no others, the admins of a tenant: they may do everything in it."""
     if bool(role) == nobody:
         raise Invalid("who?", "Give --role, as often as needed, or --nobody.")
-    root = data_directory(data, bootstrap_server)
-    now = cast(tuple[str, ...], ask(root, "set-admins", tenant=tenant, roles=role or []))
+    way = way_to_ask(data, admin, bootstrap_server)
+    now = cast(tuple[str, ...], way.ask("set-admins", tenant=tenant, roles=role or []))
     give(now, lambda roles: iter([f"admins of {tenant}: {', '.join(roles) or 'nobody'}"]), as_json=json)
 
 

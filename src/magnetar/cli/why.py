@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from magnetar.admin.client import ask
 from magnetar.admin.errors import Invalid
 from magnetar.admin.place import parse_place
 from magnetar.admin.reasons import Why
-from magnetar.admin.whereabouts import data_directory
+from magnetar.admin.whereabouts import way_to_ask
 from magnetar.cli.options import (
     DEFAULT_BOOTSTRAP,
+    Admin,
     Bootstrap,
     Data,
     Json,
@@ -37,6 +37,7 @@ def why(
         list[str], typer.Argument(metavar="group GROUP | TOPIC-PARTITION", autocompletion=_words)
     ],
     data: Data = None,
+    admin: Admin = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
@@ -49,8 +50,8 @@ def why(
         question, given = "why-partition", {"topic": topic, "partition": partition}
     else:
         raise Invalid("why what?", "Write 'magnetar why group GROUP' or 'magnetar why TOPIC-PARTITION'.")
-    root = data_directory(data, bootstrap_server)
-    give(cast(Why, ask(root, question, **given)), _shown, as_json=json)
+    way = way_to_ask(data, admin, bootstrap_server)
+    give(cast(Why, way.ask(question, **given)), _shown, as_json=json)
 
 
 def _shown(value: Why) -> Iterator[RenderableType]:

@@ -129,6 +129,10 @@ class KafkaProtocolHandler(ProtocolHandler):
         decodes = self._settings.of(SchemaRegistrySettings).kafka_apply_avro_schema_on_decode
         return ("schema-registry",) if decodes else ()
 
+    def ready(self) -> Sequence[str]:
+        loading = self.services.groups.loading
+        return [f"{loading} partitions of groups are being loaded"] if loading else []
+
     async def drain(self) -> None:
         self._server.close()
 

@@ -13,9 +13,11 @@ from magnetar.broker.setting import SettingDef
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
 from magnetar.broker.topic_config import CONFIGS
+from magnetar.broker.url_listeners import HTTP
 from magnetar.broker.values import Kind, render
 from magnetar.kafka.settings import KafkaSettings
 
+ADMIN_URL = "magnetar.admin.url"
 Row = TypeVar("Row")
 
 
@@ -88,7 +90,16 @@ def broker_entries(broker: Broker) -> list[Entry]:
     """Give all settings of this broker, and what Kafka's tools look for besides."""
     known = (*broker.settings.declared.definitions.values(), *WITHOUT_EFFECT.values())
     entries = [_entry(setting, broker.authority.setting_origins(setting)) for setting in known]
-    return sorted(entries + _fixed_entries(broker.settings))
+    return sorted(entries + _fixed_entries(broker.settings) + [_admin_entry(broker)])
+
+
+def _admin_entry(broker: Broker) -> Entry:
+    """What no setting says, for a port may have been chosen late: where operators' tools ask this broker."""
+    ownership = broker.ownership
+    endpoints = next(each.endpoints for each in ownership.brokers() if each.node_id == ownership.node_id)
+    urls = [f"{scheme}://{endpoints[name]}" for scheme, name in HTTP.items() if name in endpoints]
+    origin = Origin(ADMIN_URL, ",".join(urls), Source.STATIC_BROKER)
+    return Entry(ADMIN_URL, [origin], Kind.LIST, True, "Where the admin REST is served; nowhere if empty.")
 
 
 def default_entries(broker: Broker) -> list[Entry]:

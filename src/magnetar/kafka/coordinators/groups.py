@@ -123,6 +123,11 @@ class GroupCoordinator:
         """Wait until every partition that this broker has is loaded."""
         await asyncio.gather(*(shard.reloaded() for shard in self._shards))
 
+    @property
+    def loading(self) -> int:
+        """How many partitions this broker has whose groups nobody can be told of yet."""
+        return sum(each.is_mine and each.decider is None for each in self._shards)
+
     async def _clean(self) -> None:
         self.expire_offsets()
 

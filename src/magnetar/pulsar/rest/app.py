@@ -29,7 +29,8 @@ from magnetar.broker.errors import (
     TopicNotFound,
 )
 from magnetar.broker.ownership import NotOwned
-from magnetar.broker.web import BodyTooLarge, body_of, is_known
+from magnetar.broker.web import BodyTooLarge, body_of
+from magnetar.broker.web_common import principal_of
 from magnetar.ledger.errors import LedgerError, LedgerNotFound, OffsetOutOfRange, StorageFull
 from magnetar.pulsar.errors import (
     ConsumerBusy,
@@ -76,25 +77,27 @@ _STATUS: dict[type[BaseException], int] = {
 }
 
 
-def make_app(services: Services, address: Callable[[], Address]) -> Starlette:
-    """Give the ASGI application. ``address`` is asked with each request, for ports may be chosen late."""
+def make_app(
+    services: Services, address: Callable[[], Address], routes: tuple[Route, ...] = ROUTES
+) -> Starlette:
+    """Return the ASGI application. ``address`` is asked with each request, for ports may be chosen late."""
     by_path: dict[str, dict[str, Route]] = {}
-    for route in ROUTES:
+    for route in routes:
         assert route.method not in by_path.setdefault(route.full_path, {}), (
             f"{route.full_path} is there twice"
         )
         by_path[route.full_path][route.method] = route
-    page = openapi(ROUTES)
+    page = openapi(routes)
 
     async def describe(request: Request) -> Response:
         return _as_response(page)
 
-    routes: list[StarletteRoute] = [
+    paths: list[StarletteRoute] = [
         _Path(path, _View(table, services, address)) for path, table in by_path.items()
     ]
     for place in ("/openapi.json", "/admin/v2/openapi.json"):
-        routes.append(StarletteRoute(place, describe))
-    return Starlette(routes=routes, exception_handlers={HTTPException: _not_found})
+        paths.append(StarletteRoute(place, describe))
+    return Starlette(routes=paths, exception_handlers={HTTPException: _not_found})
 
 
 class _Path(StarletteRoute):
@@ -175,26 +178,10 @@ class _View:
         return _refusal(307, str(error), {"Location": where + query})
 
 
-AUTH_METHOD_HEADER = "x-pulsar-auth-method-name"
-"""How Pulsar's clients name their method of authentication over HTTP."""
-
-
 async def _principal(request: Request, services: Services, needs: Needs) -> Principal:
-    authentication = services.broker.security.authentication
-    settings = services.broker.settings
-    is_open = needs is Needs.nobody or (
-        needs is Needs.metrics and not settings.security.authenticate_metrics_endpoint
-    )
-    if not authentication.enabled or is_open:
-        return Principal("", "")
-    principal = await authentication.of_header(
-        request.headers.get("authorization", ""),
-        request.scope.get("state", {}).get("certificate"),
-        method=request.headers.get(AUTH_METHOD_HEADER, ""),
-        address=request.client.host if request.client else "",
-    )
-    is_known(request.scope)
-    return principal
+    security = services.broker.settings.security
+    is_open = needs is Needs.nobody or (needs is Needs.metrics and not security.authenticate_metrics_endpoint)
+    return Principal("", "") if is_open else await principal_of(request, services.broker)
 
 
 def _as_response(answer: Any) -> Response:

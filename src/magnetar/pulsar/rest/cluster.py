@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from magnetar import __version__
+from magnetar.broker import web_common
 from magnetar.broker.setting import SettingDef, plain
 from magnetar.broker.values import Kind
 from magnetar.pulsar.rest.ask import Address, Ask, Needs, Reply, RestError, Route, address_of
@@ -71,10 +72,17 @@ def _address(ask: Ask, node_id: int) -> Address:
 
 async def health(ask: Ask) -> Reply:
     """Tell whether storage and metadata answer, and essential background work succeeds; 503 with what does not."""
-    ask.services.broker.store.blocking.get("/admin/clusters")
-    troubles = ask.services.broker.troubles()
-    if troubles:
-        raise RestError(503, "; ".join(troubles))
+    wrong = web_common.troubles(ask.services.broker)
+    if wrong:
+        raise RestError(503, "; ".join(wrong))
+    return Reply(b"ok", "text/plain")
+
+
+async def ready(ask: Ask) -> Reply:
+    """Tell whether everybody is served; 503 with what is still waited for."""
+    waits_for = ask.services.broker.waits_for()
+    if waits_for:
+        raise RestError(503, "; ".join(waits_for))
     return Reply(b"ok", "text/plain")
 
 
@@ -160,6 +168,8 @@ ROUTES = (
     Route("GET", "/brokers", brokers, _SUPER),
     Route("GET", "/brokers/leaderBroker", leader, _SUPER),
     Route("GET", "/brokers/health", health, _OPEN),
+    Route("GET", "//health", health, _OPEN),
+    Route("GET", "//ready", ready, _OPEN),
     Route("GET", "/brokers/ready", health, _OPEN),
     Route("GET", "/brokers/version", version, _ANY),
     Route("GET", "/brokers/configuration", dynamic_names, _SUPER),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from magnetar.broker.auth import Right, may
+from magnetar.broker import web_common
 from magnetar.ledger.port import LedgerSummary
 from magnetar.pulsar.dispatch.base import AnySubscription, SubType
 from magnetar.pulsar.dispatch.consumer import Consumer
@@ -288,26 +288,8 @@ def _time(ms: int) -> str:
 
 
 async def metrics(ask: Ask) -> Reply:
-    """Give what Prometheus reads: Pulsar's names for topics and subscriptions that are in use, and may be seen."""
-    from prometheus_client import generate_latest
-    from prometheus_client.registry import CollectorRegistry
-
-    from magnetar.pulsar.rest.broker_metrics import BackgroundCollector
-    from magnetar.pulsar.rest.metrics import TopicCollector
-
-    topics = ask.services.topics
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(BackgroundCollector(ask.services.broker.background))
-    access = None
-    if ask.services.broker.settings.security.authenticate_metrics_endpoint:
-        access = ask.services.broker.security.authorization.access(ask.principal.role)
-    registry.register(
-        TopicCollector(
-            [each for each in topics.all_open() if may(access, Right.see, each.topic.name)],
-            [each for each in topics.non_persistent.all_open() if may(access, Right.see, each.topic.name)],
-        )
-    )
-    return Reply(generate_latest(registry), "text/plain; version=0.0.4; charset=utf-8")
+    """Give what Prometheus reads, under Pulsar's and Kafka's own names; of topics those that may be seen."""
+    return Reply(web_common.metrics(ask.services.broker, ask.principal), web_common.METRICS_TYPE)
 
 
 _ROOT = "/persistent/{tenant}/{namespace}/{topic}"
