@@ -19,12 +19,14 @@ import sys
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from magnetar.ledger.compaction_passes import Copies, Job, Passes, machine_code
 from magnetar.ledger.errors import LedgerCorrupt, LedgerError
 from magnetar.ledger.port import NewEntry, StoredEntry
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 T = TypeVar("T")
 InThread = Callable[[Callable[[], T]], asyncio.Future[T]]
@@ -152,6 +154,10 @@ class ProcessWorker(Worker):
         return answer
 
     def _start(self) -> None:
+        from multiprocessing.connection import (
+            Connection,
+        )  # 700 KB that a broker which compacts little goes without
+
         process = subprocess.Popen(
             [sys.executable, "-c", _SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -198,6 +204,8 @@ def _rows(data: bytes) -> zip[tuple[int, int, int, int]]:
 
 def serve() -> None:
     """Answer questions from the standard input until there are no more."""
+    from multiprocessing.connection import Connection
+
     os.nice(2)  # clients come first
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with its pipe
     questions = Connection(os.dup(0), writable=False)
