@@ -62,12 +62,20 @@ def told(*words: str, **environment: str) -> dict[str, Any]:
     ],
 )
 def test_both_ways_give_the_same_answer(broker: BrokerProcess, words: tuple[str, ...]) -> None:
-    here = told(*words, "--data", str(broker.data))
-    there = told(*words, "--admin", url(broker))
-    named = told(*words, MAGNETAR_ADMIN=url(broker))
-    for each in (here, there, named):
-        for changing in ("facts", "says"):  # how long ago something was
-            each.pop(changing, None)
+    def asked() -> list[dict[str, Any]]:
+        ways = (
+            told(*words, "--data", str(broker.data)),
+            told(*words, "--admin", url(broker)),
+            told(*words, MAGNETAR_ADMIN=url(broker)),
+        )
+        for each in ways:
+            for changing in ("facts", "says"):  # how long ago something was
+                each.pop(changing, None)
+        return list(ways)
+
+    here, there, named = asked()
+    if not there == named == here:  # what moved a moment ago is idle from some moment on, once
+        here, there, named = asked()
     assert there == named == here
 
 
