@@ -250,8 +250,10 @@ class House:
             await asyncio.wait(running)
 
     async def close(self) -> None:
-        await self.registry.drain()  # else its timer keeps this broker
-        for handler in (self.registry, self.pulsar, self.kafka):
+        handlers = (self.registry, self.pulsar, self.kafka)
+        for handler in handlers:  # as a broker ends: what looks around from time to time would keep this one
+            await handler.drain()
+        for handler in handlers:
             await handler.close()
         await self.broker.compactions.close()
         await self._engine.close()
