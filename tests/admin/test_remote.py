@@ -21,7 +21,7 @@ from magnetar.admin.questions import QUESTIONS
 from magnetar.admin.whereabouts import way_to_ask
 from tests.process import BrokerProcess
 from tests.security.certificates import Authority
-from tests.security.signing import SECRET_URL, token
+from tests.security.signing import SECURED, token
 
 COMMAND = str(Path(sys.executable).parent / "magnetar")
 HTTP = ("--set", "http.listeners=http://127.0.0.1:0")
@@ -131,15 +131,6 @@ def test_what_is_no_question_is_told_so(broker: BrokerProcess) -> None:
 
 def test_every_question_has_a_rule_or_is_for_this_machine_alone() -> None:
     assert QUESTIONS.keys() - rights.RULES.keys() == {"reserve-ledgers", "adopt-ledgers"}
-
-
-SECURED = (
-    "authentication.enabled=true",
-    "authorization.enabled=true",
-    "super.user.roles=root",
-    f"token.secret.key={SECRET_URL}",
-    "connection.failed.authentication.delay.ms=10",
-)
 
 
 def test_rights_count_and_the_command_config_says_who_asks(tmp_path: Path) -> None:

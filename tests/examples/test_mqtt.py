@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from tests.process import BrokerProcess
-from tests.security.signing import SECRET_URL, token
+from tests.security.signing import SECURED, token
 
 mqtt5 = pytest.importorskip("mqtt5", reason="'make install' brings it")
 paho = pytest.importorskip("paho.mqtt.client", reason="'make install' brings it")
@@ -336,12 +336,8 @@ def test_what_came_before_the_end_is_stored_and_clients_are_told(installed: Path
         assert [each.value() for each in found][: len(acked)] == [b"%d" % each for each in range(len(acked))]
 
 
-SECURED = (
-    "authentication.enabled=true",
-    "authorization.enabled=true",
-    "super.user.roles=root",
-    f"token.secret.key={SECRET_URL}",
-    "connection.failed.authentication.delay.ms=10",
+_SECURED = (
+    *SECURED,
     "messaging.protocols=mqtt,admin",
     "http.listeners=http://127.0.0.1:0",
     "mqtt.listeners=mqtt://127.0.0.1:0",
@@ -349,7 +345,7 @@ SECURED = (
 
 
 def test_the_brokers_authentication_and_grants_count(installed: Path, tmp_path: Path) -> None:
-    options = [word for each in SECURED for word in ("--set", each)]
+    options = [word for each in _SECURED for word in ("--set", each)]
     with BrokerProcess(tmp_path / "data", *options, kafka=None) as broker:
         assert sorted(broker.served) == ["http", "mqtt"], "Kafka is only needed, and serves nobody"
         for password in ("", "nonsense"):

@@ -46,7 +46,7 @@ async def test_the_checkpoint_of_a_durable_log_counts_after_a_power_loss(
     await engine.close()
 
 
-async def test_where_the_last_checkpoint_failed_the_journal_is_still_needed() -> None:
+async def test_what_was_acknowledged_outlives_a_last_checkpoint_that_failed() -> None:
     disk, store = SimulatedDisk(Random(5)), MemoryStore()
     engine = FilesEngine(Path("/data"), store, disk)
     await engine.start()

@@ -16,6 +16,14 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 SECRET = bytes(range(64))
 SECRET_URL = "data:;base64," + base64.b64encode(SECRET).decode()
+SECURED = (
+    "authentication.enabled=true",
+    "authorization.enabled=true",
+    "super.user.roles=root",
+    f"token.secret.key={SECRET_URL}",
+    "connection.failed.authentication.delay.ms=10",
+)
+"""Settings of a broker that knows whoever shows a `token`, and of whom root may do all."""
 OTHER_SECRET = bytes(range(100, 164))
 
 

@@ -84,10 +84,7 @@ class Gathered(Done):
 
     def settle(self, error: BaseException | None = None) -> None:
         """Have those go on at once that asked for it by `when_done`."""
-        if error is None and not self.done():
-            self.set_result(None)
-        else:
-            super().settle(error)
+        super().settle(error)
         steps, self.steps = self.steps, None
         for step in steps or ():
             step(self)
