@@ -53,7 +53,7 @@ async def test_what_was_acknowledged_outlives_a_last_checkpoint_that_failed() ->
     log = await engine.open(LOG, ALWAYS)
     for number in range(20):
         await append_durably(log, b"%d" % number)
-    disk.full = True
+    disk.sync_fails = 1.0
     await engine.close()
     disk.restart(power_lost=True)
     engine = FilesEngine(Path("/data"), store, disk)
