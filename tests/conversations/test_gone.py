@@ -375,3 +375,16 @@ async def test_who_takes_long_takes_turns_and_who_does_not_is_served_at_once(
     assert heavy.conversation.under_way + len(heavy.answers) == 0
     await until(lambda: bool(heavy.answers) and bool(light.answers))
     assert not heavy.conversation._takes_long, "it was quick this time"
+
+
+async def test_who_only_sends_batches_is_not_put_off_however_long_they_take(
+    service: BrokerService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To put it off only lets more of them come meanwhile, and produce took a fifth more of the processor."""
+    monkeypatch.setattr(connection, "LONG_SECONDS", -1.0)  # all takes too long
+    sends, asks = Peer(service), Peer(service)
+    sends.say(produce(b"x", acks=1))
+    asks.say(metadata())
+    assert not sends.conversation._takes_long
+    assert asks.conversation._takes_long
+    await until(lambda: bool(sends.answers) and bool(asks.answers))
