@@ -82,8 +82,8 @@ async def test_everything_is_back_after_a_restart() -> None:
     made = await before.create_topic("t", 2, {"retention.ms": "5000"})
     await before.create_topic("plain", 1)
     await before.create_topic("partitioned", 1, partitioned=True)
-    before.set_topic_config("partitioned", {"retention.ms": "1"})
-    before.set_dynamic({"num.partitions": "7"}, for_all=True)
+    await before.set_topic_config("partitioned", {"retention.ms": "1"})
+    await before.set_dynamic({"num.partitions": "7"}, for_all=True)
     after = await started(store)
     assert [after.topic(name).partitioned for name in ("t", "plain", "partitioned")] == [True, False, True]
     topic = after.topic("t")
@@ -140,13 +140,13 @@ async def test_topics_made_together_fail_each_for_itself() -> None:
 async def test_a_topic_only_grows() -> None:
     broker = await started()
     await broker.create_topic("t", 2)
-    assert broker.grow_topic("t", 5, validate_only=True).partitions == 2
-    assert broker.grow_topic("t", 5).partitions == 5
+    assert (await broker.grow_topic("t", 5, validate_only=True)).partitions == 2
+    assert (await broker.grow_topic("t", 5)).partitions == 5
     for count in (5, 4, 0):
         with pytest.raises(InvalidPartitions):
-            broker.grow_topic("t", count)
+            await broker.grow_topic("t", count)
     with pytest.raises(TopicNotFound):
-        broker.grow_topic("u", 2)
+        await broker.grow_topic("u", 2)
 
 
 async def test_deleting_takes_the_ledgers_along() -> None:
@@ -223,11 +223,11 @@ async def test_subscribers_hear_of_changes() -> None:
         lambda settings: heard.append(f"settings {settings.topics.log_retention_ms}")
     )
     await broker.create_topic("t", 1)
-    broker.set_topic_config("t", {"retention.ms": "1000"})
-    broker.set_topic_config("t", {"retention.ms": "1000"})
-    broker.set_topic_config("t", {"retention.ms": "2000"}, validate_only=True)
-    broker.set_topic_config("t", {})
-    broker.set_dynamic({"log.retention.ms": "99"}, for_all=False)
+    await broker.set_topic_config("t", {"retention.ms": "1000"})
+    await broker.set_topic_config("t", {"retention.ms": "1000"})
+    await broker.set_topic_config("t", {"retention.ms": "2000"}, validate_only=True)
+    await broker.set_topic_config("t", {})
+    await broker.set_dynamic({"log.retention.ms": "99"}, for_all=False)
     assert heard == ["created t", "changed 1000", "changed 604800000", "changed 99", "settings 99"]
 
 
@@ -241,15 +241,15 @@ async def test_the_nearest_source_is_in_force() -> None:
         return [(o.value, o.source) for o in broker.authority.topic_origins(retention, topic, policies)]
 
     assert why() == [("400", Source.STATIC_BROKER), ("604800000", Source.DEFAULT)]
-    broker.set_dynamic({"log.retention.ms": "300"}, for_all=True)
+    await broker.set_dynamic({"log.retention.ms": "300"}, for_all=True)
     assert topic.config.retention_ms == 300
-    broker.set_dynamic({"log.retention.ms": "200"}, for_all=False)
+    await broker.set_dynamic({"log.retention.ms": "200"}, for_all=False)
     assert topic.config.retention_ms == 200
-    broker.set_policies(
+    await broker.set_policies(
         "public/default", b'{"retention_policies":{"retentionTimeInMinutes":1,"retentionSizeInMB":-1}}'
     )
     assert topic.config.retention_ms == 60_000
-    broker.set_topic_config("t", {"retention.ms": "100"})
+    await broker.set_topic_config("t", {"retention.ms": "100"})
     assert topic.config.retention_ms == 100
     assert [source for _, source in why()] == [
         Source.TOPIC,
@@ -267,9 +267,11 @@ async def test_the_ledger_policy_follows_topic_and_namespace() -> None:
     policy = broker.ledger_policy(topic)
     assert (policy.flush, policy.max_ledger_bytes, policy.retention_bytes) == (Flush.os, 2000000, 7)
     assert policy.max_ledger_entries == 9
-    broker.set_policies("public/default", b'{"magnetar":{"flush":"interval"}}')
+    await broker.set_policies("public/default", b'{"magnetar":{"flush":"interval"}}')
     assert broker.ledger_policy(topic).flush == Flush.interval
-    broker.set_topic_config("t", {"flush.messages": "1", "cleanup.policy": "compact", "retention.ms": "5"})
+    await broker.set_topic_config(
+        "t", {"flush.messages": "1", "cleanup.policy": "compact", "retention.ms": "5"}
+    )
     assert broker.ledger_policy(topic).flush == Flush.always
     assert broker.ledger_policy(topic).retention_ms == -1
 
@@ -278,26 +280,26 @@ async def test_kafkas_flush_after_every_message_is_flush_always_while_it_stands(
     broker = await started(flush="os", log_flush_interval_messages="10000")
     topic = await broker.create_topic("t", 1)
     assert broker.ledger_policy(topic).flush == Flush.os
-    broker.set_dynamic({"log.flush.interval.messages": "1"}, for_all=False)
+    await broker.set_dynamic({"log.flush.interval.messages": "1"}, for_all=False)
     assert broker.ledger_policy(topic).flush == Flush.always
-    broker.set_topic_config("t", {"flush.messages": "1234"})
+    await broker.set_topic_config("t", {"flush.messages": "1234"})
     assert broker.ledger_policy(topic).flush == Flush.os
-    broker.set_dynamic({"log.flush.interval.messages": "1234"}, for_all=False)
-    broker.set_topic_config("t", {})
+    await broker.set_dynamic({"log.flush.interval.messages": "1234"}, for_all=False)
+    await broker.set_topic_config("t", {})
     assert broker.ledger_policy(topic).flush == Flush.os
     with pytest.raises(InvalidConfig, match=r"log\.flush\.interval\.messages"):
-        broker.set_dynamic({"log.flush.interval.messages": "0"}, for_all=False)
+        await broker.set_dynamic({"log.flush.interval.messages": "0"}, for_all=False)
 
 
 async def test_wrong_policies_and_settings_change_nothing() -> None:
     broker = await started()
     for text in (b'{"magnetar":{"flush":"never"}}', b"[]", b"{", b'{"magnetar":{"entryFormat":"csv"}}'):
         with pytest.raises(InvalidPolicy):
-            broker.set_policies("public/default", text)
+            await broker.set_policies("public/default", text)
     with pytest.raises(InvalidConfig, match="Cannot update these configs dynamically"):
-        broker.set_dynamic({"listeners": "PLAINTEXT://:1"}, for_all=False)
+        await broker.set_dynamic({"listeners": "PLAINTEXT://:1"}, for_all=False)
     with pytest.raises(InvalidConfig, match=r"log\.retention\.ms"):
-        broker.set_dynamic({"log.retention.ms": "x"}, for_all=False)
+        await broker.set_dynamic({"log.retention.ms": "x"}, for_all=False)
     assert broker.settings == (await started()).settings
 
 
@@ -371,7 +373,7 @@ async def test_whoever_fails_when_told_stops_nobody() -> None:
     broker.events.topic_changed += [fails, lambda topic: told.append(f"{topic.kafka_name} changed")]
     broker.events.topic_deleted += [fails_later, deleted]
     await broker.create_topic("flights", 1)
-    broker.grow_topic("flights", 2)
+    await broker.grow_topic("flights", 2)
     await broker.delete_topic("flights")
     assert told == ["flights came", "flights changed", "flights went"]
     assert broker.get("flights") is None

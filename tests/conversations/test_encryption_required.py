@@ -30,16 +30,16 @@ TOPICS = ("guarded", "public/open/t")
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[BrokerService]:
     async with broker(tmp_path / "data") as service:
-        service.broker.namespaces.create("public/open")
+        await service.broker.namespaces.create("public/open")
         naming = service.broker.naming
         await service.broker.create_topics([NewTopic(naming.parse(topic), 1) for topic in TOPICS])
         yield service
 
 
-def require(service: BrokerService, required: bool) -> None:
+async def require(service: BrokerService, required: bool) -> None:
     content = service.broker.namespaces.content("public/default")
     said = content | {"encryption_required": required}
-    service.broker.set_policies("public/default", json.dumps(said).encode())
+    await service.broker.set_policies("public/default", json.dumps(said).encode())
 
 
 def produce(acks: int) -> bytes:
@@ -70,7 +70,7 @@ async def test_what_is_not_encrypted_is_refused_there_and_only_there(service: Br
     peer = Peer(kafka(service), service)
     peer.say(produce(acks=-1))
     assert {row.error_code for row in (await answer(peer)).values()} == {ErrorCode.NONE}
-    require(service, True)
+    await require(service, True)
     peer.say(produce(acks=-1))
     rows = await answer(peer)
     guarded, free = rows["guarded"], rows["public/open/t"]
@@ -79,13 +79,13 @@ async def test_what_is_not_encrypted_is_refused_there_and_only_there(service: Br
     assert guarded.base_offset == guarded.log_start_offset == -1
     assert (free.error_code, free.base_offset) == (ErrorCode.NONE, 1)
     assert await stored(service) == [1, 2]
-    require(service, False)
+    await require(service, False)
     peer.say(produce(acks=1))
     assert (await answer(peer))["guarded"].base_offset == 1
 
 
 async def test_who_wants_no_answer_learns_of_it_by_losing_the_connection(service: BrokerService) -> None:
-    require(service, True)
+    await require(service, True)
     peer = Peer(kafka(service), service)
     peer.say(produce(acks=0))
     while not peer.ended:  # noqa: ASYNC110 - nor does an end

@@ -105,13 +105,13 @@ async def test_a_namespace_says_what_its_topics_are_kept_as(tmp_path: Path) -> N
         partition = await house.topic()
         assert partition.entry_format == "kafka"
         broker = house.services.broker
-        broker.set_policies("public/default", b'{"magnetar": {"entryFormat": "pulsar"}}')
+        await broker.set_policies("public/default", b'{"magnetar": {"entryFormat": "pulsar"}}')
         assert partition.entry_format == "pulsar"
         await house.produce(partition, 3)
         with pytest.raises(
             InvalidPolicy, match="entryFormat is one of kafka, mixed_kafka, pulsar, not 'avro'"
         ):
-            broker.set_policies("public/default", b'{"magnetar": {"entryFormat": "avro"}}')
+            await broker.set_policies("public/default", b'{"magnetar": {"entryFormat": "avro"}}')
         assert partition.entry_format == "pulsar"
 
 

@@ -130,8 +130,8 @@ async def serve(data: str, seed: str) -> None:
     ownership = MovingOwnership()
     service = BrokerService(Settings().with_values(texts), ownership)
     await service.start()
-    service.broker.namespaces.create("public/deduplicated")
-    service.broker.set_policies("public/deduplicated", b'{"deduplicationEnabled": true}')
+    await service.broker.namespaces.create("public/deduplicated")
+    await service.broker.set_policies("public/deduplicated", b'{"deduplicationEnabled": true}')
     kafka, pulsar = service.listeners["kafka"][0].advertised, service.listeners["pulsar"][0].advertised
     print(f"ready kafka={kafka} pulsar={pulsar}", flush=True)
     reader = asyncio.StreamReader()

@@ -198,7 +198,7 @@ class Producers(RuleBasedStateMachine):
     @rule(begins_with=st.sampled_from((0, 0, 5, MOST_SEQUENCE - 5, MOST_SEQUENCE)))
     def comes(self, begins_with: int) -> None:
         """A new one; its first sequence need not be 0: it may have been forgotten."""
-        producer_id = self.handler.services.producer_ids.take()
+        producer_id = self.run(self.handler.services.producer_ids.take)
         assert producer_id not in self.given, "an id was given twice"
         self.given.add(producer_id)
         self.models[producer_id] = Model(next=begins_with)

@@ -155,7 +155,7 @@ async def test_sequence_ids_are_kept_in_the_order_of_the_log(house: House) -> No
     dedup.note(Pending(6, second, Position(9, 1)), "b", 0)
     second.settle()
     await asyncio.sleep(0)
-    dedup.save()
+    await dedup.save()
     assert await house.after_a_crash() == {"a": 4, "b": -1}
 
 
@@ -177,7 +177,7 @@ async def test_entries_that_were_counted_and_are_lost_count_no_more(house: House
     assert dedup is not None
     dedup.note(Pending(40, None, Position(last, 40)), "a", 40)
     dedup.note(Pending(41, None, Position(last, 41)), "b", 7)
-    dedup.save()
+    await dedup.save()
     assert await house.after_a_crash() == {"a": 4, "b": -1}
 
 
@@ -201,15 +201,20 @@ async def test_the_epoch_of_an_exclusive_producer_fences_across_a_restart(house:
         mode = ProducerAccessMode.Exclusive
         return Producer(cast(Any, None), 1, name, 0, True, mode, epoch)
 
+    async def add(topic: PulsarTopic, producer: Producer) -> None:
+        topic.producers.add(producer)
+        await topic.keep_epoch(producer)
+
     first = exclusive("first")
-    house.topic.producers.add(first)
+    await add(house.topic, first)
     house.topic.producers.remove(first)
     second = exclusive("second")
-    house.topic.producers.add(second)
+    await add(house.topic, second)
     assert (first.topic_epoch, second.topic_epoch) == (0, 1)
     again = house.another_topic()
+    await again.load()
     with pytest.raises(ProducerFenced, match="it had the topic in epoch 0, which is 1 now"):
-        again.producers.add(exclusive("first", 0))
+        await add(again, exclusive("first", 0))
     back = exclusive("second", 1)
-    again.producers.add(back)
+    await add(again, back)
     assert back.topic_epoch == 1

@@ -17,9 +17,9 @@ T = "persistent://public/default/t"
 PRODUCED, DONE, REFUSED = BaseCommand.PRODUCER_SUCCESS, BaseCommand.SUCCESS, BaseCommand.ERROR
 
 
-def _policies(broker: Inside, namespace: str = "public/default", **said: Any) -> None:
+async def _policies(broker: Inside, namespace: str = "public/default", **said: Any) -> None:
     content = broker.broker.namespaces.content(namespace)
-    broker.broker.set_policies(namespace, json.dumps(content | said).encode())
+    await broker.broker.set_policies(namespace, json.dumps(content | said).encode())
 
 
 def lookup(topic: str) -> BaseCommand:
@@ -53,13 +53,13 @@ async def test_of_a_namespace_that_is_not_there_nothing_is_made(domain: str, pla
 async def test_a_namespace_says_whether_and_how_topics_are_made_by_asking() -> None:
     async with inside() as broker:
         client = broker.client()
-        _policies(broker, autoTopicCreationOverride={"allowAutoTopicCreation": False})
+        await _policies(broker, autoTopicCreationOverride={"allowAutoTopicCreation": False})
         assert (await client.ask(raw.producer(T))).error.error == ServerError.TopicNotFound
         assert (await client.ask(raw.subscribe(T))).error.error == ServerError.TopicNotFound
         assert (await client.ask(metadata(T))).partitionMetadataResponse.error == ServerError.TopicNotFound
         assert await broker.broker.auto_create("t") is None  # as Kafka's clients ask
         partitioned = {"allowAutoTopicCreation": True, "topicType": "partitioned", "defaultNumPartitions": 3}
-        _policies(broker, autoTopicCreationOverride=partitioned)
+        await _policies(broker, autoTopicCreationOverride=partitioned)
         assert (await client.ask(metadata(T))).partitionMetadataResponse.partitions == 3
         made = await broker.broker.auto_create("u")
         assert made is not None
@@ -67,7 +67,7 @@ async def test_a_namespace_says_whether_and_how_topics_are_made_by_asking() -> N
     async with inside(allowAutoTopicCreation="false") as broker:
         client = broker.client()
         assert (await client.ask(raw.producer(T))).error.error == ServerError.TopicNotFound
-        _policies(broker, autoTopicCreationOverride={"allowAutoTopicCreation": True})
+        await _policies(broker, autoTopicCreationOverride={"allowAutoTopicCreation": True})
         assert (await client.ask(raw.producer(T))).type == PRODUCED
 
 
@@ -76,7 +76,7 @@ async def test_subscriptions_are_made_by_asking_only_where_that_is_allowed(by_se
     said = {"allowAutoSubscriptionCreation": "false"} if by_setting else {}
     async with inside(**said) as broker:
         if not by_setting:
-            _policies(broker, autoSubscriptionCreationOverride={"allowAutoSubscriptionCreation": False})
+            await _policies(broker, autoSubscriptionCreationOverride={"allowAutoSubscriptionCreation": False})
         client = broker.client()
         assert (await client.ask(raw.subscribe(T))).error.error == ServerError.SubscriptionNotFound
         assert (await client.ask(raw.subscribe(T, "reader", 2, durable=False))).type == DONE
@@ -93,7 +93,7 @@ async def test_subscriptions_are_made_by_asking_only_where_that_is_allowed(by_se
 async def test_where_encryption_is_required_nothing_comes_in_the_clear() -> None:
     async with inside() as broker:
         client = broker.client()
-        _policies(broker, encryption_required=True)
+        await _policies(broker, encryption_required=True)
         refused = (await client.ask(raw.producer(T))).error
         assert (refused.error, refused.message) == (
             ServerError.MetadataError,
@@ -119,7 +119,7 @@ def _with_schema(command: BaseCommand, name: str) -> BaseCommand:
 async def test_where_schemas_are_enforced_nobody_produces_without() -> None:
     async with inside() as broker:
         client = broker.client()
-        _policies(broker, schema_validation_enforced=True)
+        await _policies(broker, schema_validation_enforced=True)
         assert (await client.ask(raw.producer(T, 1))).type == PRODUCED  # it has none yet
         assert (await client.ask(_with_schema(raw.producer(T, 2), "a"))).type == PRODUCED
         assert (await client.ask(raw.producer(T, 3))).error.error == ServerError.IncompatibleSchema
@@ -130,7 +130,7 @@ async def test_where_only_administrators_bring_schemas_producers_do_not() -> Non
     async with inside() as broker:
         client = broker.client()
         assert (await client.ask(_with_schema(raw.producer(T, 1), "a"))).type == PRODUCED
-        _policies(
+        await _policies(
             broker, is_allow_auto_update_schema=False, schema_compatibility_strategy="ALWAYS_COMPATIBLE"
         )
         assert (await client.ask(_with_schema(raw.producer(T, 2), "a"))).type == PRODUCED
@@ -144,10 +144,10 @@ async def test_where_only_administrators_bring_schemas_producers_do_not() -> Non
 
 async def test_the_older_policy_of_schemas_counts_where_the_newer_says_nothing() -> None:
     async with inside() as broker:
-        _policies(broker, schema_auto_update_compatibility_strategy="AutoUpdateDisabled")
+        await _policies(broker, schema_auto_update_compatibility_strategy="AutoUpdateDisabled")
         policies = broker.broker.namespaces.policies("public/default")
         assert policies.schema_compatibility_strategy == "ALWAYS_INCOMPATIBLE"
-        _policies(broker, schema_compatibility_strategy="FULL")
+        await _policies(broker, schema_compatibility_strategy="FULL")
         assert broker.broker.namespaces.policies("public/default").schema_compatibility_strategy == "FULL"
 
 
@@ -165,7 +165,7 @@ async def test_what_is_the_brokers_own_no_client_subscribes_to_or_ends(name: str
 
 async def test_who_may_only_produce_makes_no_subscription() -> None:
     async with inside(**SECURED) as broker:
-        _grant(broker, "public/default", pete=["produce"], carl=["produce", "consume"])
+        await _grant(broker, "public/default", pete=["produce"], carl=["produce", "consume"])
         pete, carl = _as(broker, "pete"), _as(broker, "carl")
         command = raw.producer(T)
         command.producer.initial_subscription_name = "made-by-pete"
@@ -177,8 +177,8 @@ async def test_who_may_only_produce_makes_no_subscription() -> None:
 async def test_subscriptions_begin_with_their_role_where_that_is_asked() -> None:
     async with inside(**SECURED) as broker:
         await broker.broker.create_topic(TopicName("public", "default", "t"), 1)
-        _grant(broker, "public/default", carl=["consume"])
-        _policies(broker, subscription_auth_mode="Prefix")
+        await _grant(broker, "public/default", carl=["consume"])
+        await _policies(broker, subscription_auth_mode="Prefix")
         carl, root = _as(broker, "carl"), _as(broker, "root")
         assert (await carl.ask(raw.subscribe(T, "mine"))).error.error == ServerError.AuthorizationError
         assert (await carl.ask(raw.subscribe(T, "carl-mine"))).type == DONE

@@ -136,14 +136,14 @@ async def test_a_watcher_is_told_what_comes_grows_and_goes() -> None:
         await core.create_topic("t-new", 1)
         await core.create_topic("elsewhere", 1)
         assert await _told(client) == [([base + "t-new"], [])]
-        core.grow_topic("t-new", 2)
+        await core.grow_topic("t-new", 2)
         came = [f"{base}t-new-partition-{index}" for index in range(2)]
         told = await _told(client)
         assert [name for each in told for name in each[0]] == came
         assert [name for each in told for name in each[1]] == [base + "t-new"]
-        core.set_topic_config("t-new", {"retention.ms": "1000"})
+        await core.set_topic_config("t-new", {"retention.ms": "1000"})
         assert await _told(client) == []
-        core.grow_topic("t-new", 3)
+        await core.grow_topic("t-new", 3)
         assert await _told(client) == [([base + "t-new-partition-2"], [])]
         await core.delete_topic("t-new")
         assert await _told(client) == [([], [*came, base + "t-new-partition-2"])]
@@ -190,14 +190,14 @@ async def test_who_watches_and_does_not_listen_is_let_go() -> None:
         assert broker.services.watches.count == 1
 
 
-def _grant(broker: Inside, namespace: str, **roles: list[str]) -> None:
+async def _grant(broker: Inside, namespace: str, **roles: list[str]) -> None:
     content = broker.broker.namespaces.content(namespace)
     content["auth_policies"] = {
         "namespace_auth": roles,
         "destination_auth": {},
         "subscription_auth_roles": {},
     }
-    broker.broker.set_policies(namespace, json.dumps(content).encode())
+    await broker.broker.set_policies(namespace, json.dumps(content).encode())
 
 
 SECURED = {
@@ -220,9 +220,9 @@ def _as(broker: Inside, role: str) -> Client:
 @pytest.mark.parametrize("namespace", ["red/default", "red/new", "nobody/there"])
 async def test_a_stranger_watches_nothing_and_stops_nobody(namespace: str) -> None:
     async with inside(**SECURED) as broker:
-        broker.broker.namespaces.create("red/default")
-        broker.broker.namespaces.create("blue/default")
-        _grant(broker, "blue/default", bob=["produce", "consume"])
+        await broker.broker.namespaces.create("red/default")
+        await broker.broker.namespaces.create("blue/default")
+        await _grant(broker, "blue/default", bob=["produce", "consume"])
         bob = _as(broker, "bob")
         for command in (watch(".*", namespace), topics_of(namespace=namespace)):
             assert (await bob.ask(command)).error.error == ServerError.AuthorizationError
@@ -234,12 +234,12 @@ async def test_a_stranger_watches_nothing_and_stops_nobody(namespace: str) -> No
 
 async def test_a_watcher_that_loses_its_grant_is_told_nothing_and_stops_nobody() -> None:
     async with inside(**SECURED) as broker:
-        broker.broker.namespaces.create("red/default")
-        _grant(broker, "red/default", bob=["consume"], paul=["consume"])
+        await broker.broker.namespaces.create("red/default")
+        await _grant(broker, "red/default", bob=["consume"], paul=["consume"])
         bob, paul = _as(broker, "bob"), _as(broker, "paul")
         for each in (bob, paul):
             assert (await each.ask(watch(".*", "red/default"))).type == BaseCommand.WATCH_TOPIC_LIST_SUCCESS
-        _grant(broker, "red/default", paul=["consume"])
+        await _grant(broker, "red/default", paul=["consume"])
         made = await broker.broker.create_topic(TopicName("red", "default", "t"))
         assert await _told(bob) == []
         assert await _told(paul) == [(["persistent://red/default/t"], [])]

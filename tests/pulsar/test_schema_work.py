@@ -74,7 +74,7 @@ async def test_a_topic_that_is_deleted_meanwhile_gets_no_schema(monkeypatch: pyt
     held.go_on.set()
     with pytest.raises(TopicNotFound):
         await heavy
-    assert schemas.versions(ONE) == []
+    assert await schemas.versions(ONE) == []
 
 
 async def test_a_client_that_is_gone_and_a_broker_that_ends_leave_no_work() -> None:

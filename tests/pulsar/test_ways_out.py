@@ -82,7 +82,7 @@ async def test_when_the_topic_is_unloaded(
 
 async def test_when_the_topic_gets_partitions_and_with_them_another_name(acknowledged: Acknowledged) -> None:
     topic = acknowledged.topic.topic
-    acknowledged.house.services.broker.grow_topic(topic.kafka_name, 2)
+    await acknowledged.house.services.broker.grow_topic(topic.kafka_name, 2)
     assert acknowledged.kept() == 1
 
 

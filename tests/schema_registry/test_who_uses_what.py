@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.metadata import MemoryTree
+from magnetar.metadata import MemoryStore, MemoryTree
+from magnetar.metadata.cache import MetadataCache
 from magnetar.schema_registry.registry import Registry
 from magnetar.schema_registry.schema import Reference, Schema, Version
-from magnetar.schema_registry.store import Kept, Subject
+from magnetar.schema_registry.store import Changes, Kept, Subject
 
 NAMES, NUMBERS, IDS = "abc", (1, 2), (1, 2, 3, 4)
 REFERENCES = st.builds(Reference, st.just("r"), st.sampled_from(NAMES), st.sampled_from(NUMBERS))
@@ -56,18 +59,34 @@ def check(kept: Kept) -> None:
 def test_who_has_a_schema_and_who_refers_to_it(
     steps: list[tuple[int | str, Schema | Subject | None]],
 ) -> None:
-    store = MemoryTree()
-    kept = Kept(store, "public")
+    asyncio.run(_whoever_writes(steps))
+
+
+async def _whoever_writes(steps: list[tuple[int | str, Schema | Subject | None]]) -> None:
+    """One registry changes everything; another one follows, and a third is read at the end."""
+    tree = MemoryTree()
+    caches = [MetadataCache(MemoryStore(tree)) for _ in range(3)]
+    kept, following, again = (Kept(cache, "public") for cache in caches)
+    await kept.load()
+    await following.load()
     for key, value in steps:
-        with kept.changes() as changes:
+
+        def put(changes: Changes, key: int | str = key, value: Schema | Subject | None = value) -> None:
             if isinstance(key, int):
                 assert not isinstance(value, Subject)
                 changes.schema(key, value)
             else:
                 assert not isinstance(value, Schema)
                 changes.subject(key, value)
+
+        await kept.change(put)
         check(kept)
-    again = Kept(store, "public")
-    again.load()
+    await again.load()
     check(again)
-    assert (again.users, again.referrers) == (kept.users, kept.referrers)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    check(following)
+    for other in (again, following):
+        assert (other.users, other.referrers, other.subjects) == (kept.users, kept.referrers, kept.subjects)
+    for cache in caches:
+        await cache.close()

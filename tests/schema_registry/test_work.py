@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2
 
-from magnetar.metadata.memory import MemoryTree
+from magnetar.metadata import MemoryStore
+from magnetar.metadata.cache import MetadataCache
 from magnetar.schema_registry import kinds
 from magnetar.schema_registry.endpoints import register
 from magnetar.schema_registry.errors import InvalidSchema
@@ -19,7 +20,7 @@ from magnetar.schema_registry.kinds import json_kind
 from magnetar.schema_registry.kinds.protoc import ProtocFailed, compile_texts
 from magnetar.schema_registry.levels import Level
 from magnetar.schema_registry.references import MOST_REFERENCES, walk
-from magnetar.schema_registry.registry import Registry
+from magnetar.schema_registry.registry import Overtaken, Registry
 from magnetar.schema_registry.schema import Reference, Schema
 from magnetar.schema_registry.store import Kept
 from magnetar.schema_registry.work import TooComplex, Work
@@ -99,67 +100,68 @@ def test_checking_a_json_schema_is_counted() -> None:
 # -- references -------------------------------------------------------------------------------------------------
 
 
-def registry() -> Registry:
-    made = Registry(Kept(MemoryTree(), "public"))
-    made.set_level(None, Level.NONE)
+async def registry() -> Registry:
+    made = Registry(Kept(MetadataCache(MemoryStore()), "public"))
+    await made.kept.load()
+    await made.set_level(None, Level.NONE)
     return made
 
 
-def put(registry: Registry, name: str, text: str, *references: Reference, kind: str = "JSON") -> int:
-    return registry.register(name, registry.understand(Schema(kind, text, references), Work()))
+async def put(registry: Registry, name: str, text: str, *references: Reference, kind: str = "JSON") -> int:
+    return await registry.register(name, registry.understand(Schema(kind, text, references), Work()))
 
 
-def test_each_schema_that_references_lead_to_is_taken_once() -> None:
-    kept = registry()
-    put(kept, "s0", '{"type": "string"}')
+async def test_each_schema_that_references_lead_to_is_taken_once() -> None:
+    kept = await registry()
+    await put(kept, "s0", '{"type": "string"}')
     for number in range(1, 60):  # each names the one before twice
         before = f"s{number - 1}"
-        put(kept, f"s{number}", "{}", Reference("a", before, 1), Reference("b", before, 1))
+        await put(kept, f"s{number}", "{}", Reference("a", before, 1), Reference("b", before, 1))
     found = walk(kept, (Reference("top", "s59", 1),))
     assert len(found) == 60 + 59
     assert found[0].reference.subject == "s0", "those that others refer to come first"
     assert found[-1].reference.subject == "s59"
 
 
-def test_references_have_a_bound() -> None:
-    kept = registry()
-    put(kept, "s", "{}")
+async def test_references_have_a_bound() -> None:
+    kept = await registry()
+    await put(kept, "s", "{}")
     many = tuple(Reference(f"r{number}", "s", 1) for number in range(MOST_REFERENCES + 1))
     with pytest.raises(InvalidSchema, match="more than"):
         kept.understand(Schema("JSON", "{}", many), Work())
     large = json.dumps({"title": "x" * 900_000})
     for number in range(5):
-        put(kept, f"large{number}", large.replace("xx", f"x{number}", 1))
+        await put(kept, f"large{number}", large.replace("xx", f"x{number}", 1))
     with pytest.raises(InvalidSchema, match="larger than"):
         kept.understand(
             Schema("JSON", "{}", tuple(Reference(f"r{n}", f"large{n}", 1) for n in range(5))), Work()
         )
 
 
-def test_references_in_a_circle_have_an_end() -> None:
-    kept = registry()
-    put(kept, "a", "{}")
-    put(kept, "b", "{}", Reference("a", "a", 1))
-    with kept.kept.changes() as changes:
-        changes.schema(1, Schema("JSON", "{}", (Reference("b", "b", 1),)))
+async def test_references_in_a_circle_have_an_end() -> None:
+    kept = await registry()
+    await put(kept, "a", "{}")
+    await put(kept, "b", "{}", Reference("a", "a", 1))
+    circle = Schema("JSON", "{}", (Reference("b", "b", 1),))
+    await kept.kept.change(lambda changes: changes.schema(1, circle))
     assert len(walk(kept, (Reference("a", "a", 1),))) == 3
 
 
-def test_a_reference_is_looked_for_again_when_a_schema_is_registered() -> None:
-    kept = registry()
-    put(kept, "a", "{}")
+async def test_a_reference_is_looked_for_again_when_a_schema_is_registered() -> None:
+    kept = await registry()
+    await put(kept, "a", "{}")
     new = kept.understand(Schema("JSON", "{}", (Reference("a", "a", 1),)), Work())
-    kept.delete_subject("a", permanent=False)
-    kept.delete_subject("a", permanent=True)
+    await kept.delete_subject("a", permanent=False)
+    await kept.delete_subject("a", permanent=True)
     with pytest.raises(InvalidSchema, match="no schema reference found"):
-        kept.register("b", new)
+        await kept.register("b", new)
 
 
-def test_what_was_understood_is_kept_as_long_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_was_understood_is_kept_as_long_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("magnetar.schema_registry.registry.MOST_PARSED_BYTES", 1_000)
-    kept = registry()
+    kept = await registry()
     for number in range(50):
-        put(kept, "s", json.dumps({"title": f"{number:0100}"}))
+        await put(kept, "s", json.dumps({"title": f"{number:0100}"}))
     assert len(kept._parsed) < 12
 
 
@@ -177,7 +179,7 @@ async def test_another_subject_goes_on_while_one_is_at_work(monkeypatch: pytest.
         return understand(kind, text, references, work)
 
     monkeypatch.setattr(kinds, "parse", parse)
-    kept, locks, workshop = registry(), Locks(), Workshop()
+    kept, locks, workshop = await registry(), Locks(), Workshop()
 
     def asked(subject: str, text: str) -> Any:
         from magnetar.schema_registry.ask import Ask
@@ -202,10 +204,10 @@ async def test_another_subject_goes_on_while_one_is_at_work(monkeypatch: pytest.
     workshop.close()
 
 
-def test_avro_of_many_ways_is_registered() -> None:
-    kept = registry()
-    kept.set_level(None, Level.FULL_TRANSITIVE)
-    put(kept, "s", json.dumps(chain(40)), kind="AVRO")
+async def test_avro_of_many_ways_is_registered() -> None:
+    kept = await registry()
+    await kept.set_level(None, Level.FULL_TRANSITIVE)
+    await put(kept, "s", json.dumps(chain(40)), kind="AVRO")
     new = kept.understand(Schema("AVRO", json.dumps(chain(40, type="string"))), Work())
     reasons = kept.clashes(kept.level("s"), new, kept.older("s"), Work())
     assert any("not compatible" in each for each in reasons)
@@ -244,3 +246,34 @@ def test_a_descriptor_that_imports_what_is_not_there_is_refused(name: str) -> No
     file.message_type.add(name="M")
     with pytest.raises(InvalidSchema):
         kinds.parse("PROTOBUF", base64.b64encode(file.SerializeToString()).decode(), {}, Work())
+
+
+async def test_two_registries_on_one_store_never_give_one_id_to_two_schemas() -> None:
+    store = MemoryStore()
+    both = [Registry(Kept(MetadataCache(MemoryStore(store.blocking)), "public")) for _ in range(2)]  # type: ignore[arg-type]
+    for each in both:
+        await each.kept.load()
+    await both[0].set_level(None, Level.NONE)
+    ids = await asyncio.gather(
+        *(put(both[n % 2], f"s{n % 5}", json.dumps({"title": str(n)})) for n in range(40))
+    )
+    assert sorted(ids) == list(range(1, 41))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    for each in both:
+        assert {number: json.loads(schema.text)["title"] for number, schema in each.kept.schemas.items()} == {
+            number: str(n) for n, number in enumerate(ids)
+        }
+        versions = [(each.versions(f"s{n}")) for n in range(5)]
+        assert [[one.version for one in found] for found in versions] == [list(range(1, 9))] * 5
+
+
+async def test_what_was_checked_against_is_still_there_when_a_schema_is_registered() -> None:
+    kept = await registry()
+    await put(kept, "s", "{}")
+    before = kept.kept.subjects["s"]
+    new = kept.understand(Schema("JSON", '{"title": "new"}'), Work())
+    await put(kept, "s", '{"title": "faster"}')
+    with pytest.raises(Overtaken):
+        await kept.register("s", new, checked=before)
+    assert await kept.register("s", new, checked=kept.kept.subjects["s"]) == 3

@@ -15,6 +15,7 @@ from magnetar.broker.namespaces import POLICIES, Namespaces
 from magnetar.broker.settings import Settings
 from magnetar.kafka.authorization.checks import Checks
 from magnetar.metadata import MemoryStore
+from magnetar.metadata.cache import MetadataCache
 from tests.security.signing import SECRET_URL
 
 NAMESPACE = "public/default"
@@ -27,14 +28,18 @@ class House:
 
     def __init__(self, store: MemoryStore | None = None, **settings: str) -> None:
         self.store = store or MemoryStore()
-        self.namespaces = Namespaces(self.store)
+        self.cache = MetadataCache(self.store)
+        self.namespaces = Namespaces(self.cache)
         texts = {"authorization.enabled": "true", "super.user.roles": "root", "token.secret.key": SECRET_URL}
         given = {name.replace("_", "."): text for name, text in settings.items()}
         loaded = Settings().with_values({"authentication.enabled": "true"} | texts | given)
         self.security = Security(loaded, self.namespaces)
-        self.namespaces.load()
-        self.namespaces.create(NAMESPACE)
         self.permissions = self.security.permissions
+
+    async def ready(self) -> House:
+        await self.cache.follow(self.namespaces)
+        await self.namespaces.create(NAMESPACE)
+        return self
 
     def may(self, role: str, topic: TopicName = ORDERS, subscription: str | None = None) -> str:
         """Give p for produce, c for consume and l for look-up, of those that are allowed."""
@@ -44,60 +49,60 @@ class House:
         return "".join(letter for letter, yes in zip("pcl", allowed, strict=True) if yes)
 
 
-def test_nobody_may_anything_until_it_is_granted() -> None:
-    house = House()
+async def test_nobody_may_anything_until_it_is_granted() -> None:
+    house = await House().ready()
     assert (house.may("alice"), house.may("root")) == ("", "pcl")
-    house.permissions.grant(NAMESPACE, "alice", ["produce"])
+    await house.permissions.grant(NAMESPACE, "alice", ["produce"])
     assert (house.may("alice"), house.may("alice", PAYMENTS), house.may("bob")) == ("pl", "pl", "")
-    house.permissions.grant(NAMESPACE, "alice", ["consume"])
+    await house.permissions.grant(NAMESPACE, "alice", ["consume"])
     assert house.may("alice") == "cl", "a grant says exactly what a role may do"
-    assert house.permissions.revoke(NAMESPACE, "alice")
-    assert not house.permissions.revoke(NAMESPACE, "alice")
+    assert await house.permissions.revoke(NAMESPACE, "alice")
+    assert not await house.permissions.revoke(NAMESPACE, "alice")
     assert house.may("alice") == ""
 
 
-def test_a_grant_on_one_topic_is_for_that_topic() -> None:
-    house = House()
-    house.permissions.grant(NAMESPACE, "alice", ["consume"], ORDERS)
+async def test_a_grant_on_one_topic_is_for_that_topic() -> None:
+    house = await House().ready()
+    await house.permissions.grant(NAMESPACE, "alice", ["consume"], ORDERS)
     assert (house.may("alice"), house.may("alice", PAYMENTS)) == ("cl", "")
-    house.permissions.grant(NAMESPACE, "alice", ["produce"])
+    await house.permissions.grant(NAMESPACE, "alice", ["produce"])
     assert (house.may("alice"), house.may("alice", PAYMENTS)) == ("pcl", "pl")
     assert house.permissions.of_topic(ORDERS)["alice"] == {"produce", "consume"}
-    house.permissions.revoke(NAMESPACE, "alice", ORDERS)
+    await house.permissions.revoke(NAMESPACE, "alice", ORDERS)
     assert house.may("alice") == "pl"
 
 
-def test_a_tenants_admins_may_everything_in_it_and_nothing_beside() -> None:
-    house = House()
-    house.permissions.set_tenant_admins("public", ["chief"])
+async def test_a_tenants_admins_may_everything_in_it_and_nothing_beside() -> None:
+    house = await House().ready()
+    await house.permissions.set_tenant_admins("public", ["chief"])
     elsewhere = TopicName("other", "ns", "t")
     assert (house.may("chief"), house.may("chief", elsewhere)) == ("pcl", "")
-    house.permissions.set_tenant_admins("public", [])
+    await house.permissions.set_tenant_admins("public", [])
     assert house.may("chief") == ""
 
 
-def test_a_named_subscription_is_for_its_roles() -> None:
-    house = House()
+async def test_a_named_subscription_is_for_its_roles() -> None:
+    house = await House().ready()
     for role in ("alice", "bob"):
-        house.permissions.grant(NAMESPACE, role, ["consume"])
+        await house.permissions.grant(NAMESPACE, role, ["consume"])
     assert (house.may("alice", subscription="s"), house.may("bob", subscription="s")) == ("cl", "cl")
-    house.permissions.grant_subscription(NAMESPACE, "s", ["alice"])
+    await house.permissions.grant_subscription(NAMESPACE, "s", ["alice"])
     assert house.may("alice", subscription="s") == "cl"
     access = house.security.authorization.access("bob")
     assert access is not None
     assert not access.consumes(ORDERS, "s")
     assert access.consumes(ORDERS, "another")
-    house.permissions.revoke_subscription(NAMESPACE, "s", "alice")
+    await house.permissions.revoke_subscription(NAMESPACE, "s", "alice")
     assert access.consumes(ORDERS, "s")
 
 
-def test_what_is_granted_survives_and_is_pulsars_json() -> None:
-    house = House()
-    house.namespaces.set_policies(NAMESPACE, b'{"bundles": {"numBundles": 4}}')
-    house.permissions.grant(NAMESPACE, "alice", ["produce", "consume"], ORDERS)
-    house.permissions.grant(NAMESPACE, "bob", ["functions"])
-    house.permissions.grant_subscription(NAMESPACE, "s", ["alice"])
-    house.permissions.set_tenant_admins("public", ["chief"])
+async def test_what_is_granted_survives_and_is_pulsars_json() -> None:
+    house = await House().ready()
+    await house.namespaces.set_policies(NAMESPACE, b'{"bundles": {"numBundles": 4}}')
+    await house.permissions.grant(NAMESPACE, "alice", ["produce", "consume"], ORDERS)
+    await house.permissions.grant(NAMESPACE, "bob", ["functions"])
+    await house.permissions.grant_subscription(NAMESPACE, "s", ["alice"])
+    await house.permissions.set_tenant_admins("public", ["chief"])
     stored = house.store.blocking.get(f"{POLICIES}/{NAMESPACE}")
     assert stored is not None
     assert json.loads(stored.value) == {
@@ -108,43 +113,45 @@ def test_what_is_granted_survives_and_is_pulsars_json() -> None:
             "subscription_auth_roles": {"s": ["alice"]},
         },
     }
-    again = House(house.store)
+    again = await House(house.store).ready()
     assert (again.may("alice"), again.may("bob"), again.may("chief")) == ("pcl", "", "pcl")
 
 
-def test_policies_written_as_a_whole_count_at_once() -> None:
-    house = House()
+async def test_policies_written_as_a_whole_count_at_once() -> None:
+    house = await House().ready()
     assert house.may("alice") == ""
     policies = {"auth_policies": {"namespace_auth": {"alice": ["produce"]}}}
-    house.namespaces.set_policies(NAMESPACE, json.dumps(policies).encode())
+    await house.namespaces.set_policies(NAMESPACE, json.dumps(policies).encode())
     assert house.may("alice") == "pl"
 
 
 @pytest.mark.parametrize("wildcards", ["true", "false"])
-def test_wildcards_count_only_where_they_are_allowed(wildcards: str) -> None:
-    house = House(authorization_allow_wildcards_matching=wildcards)
-    house.permissions.grant(NAMESPACE, "team.*", ["produce"])
-    house.permissions.grant(NAMESPACE, "*.reader", ["consume"])
+async def test_wildcards_count_only_where_they_are_allowed(wildcards: str) -> None:
+    house = await House(authorization_allow_wildcards_matching=wildcards).ready()
+    await house.permissions.grant(NAMESPACE, "team.*", ["produce"])
+    await house.permissions.grant(NAMESPACE, "*.reader", ["consume"])
     found = [house.may(role) for role in ("team.a", "x.reader", "team.reader", "other", "team.*")]
     assert found == (["pl", "cl", "pcl", "", "pl"] if wildcards == "true" else ["", "", "", "", "pl"])
 
 
-def test_wrong_grants_are_refused_and_change_nothing() -> None:
-    house = House()
+async def test_wrong_grants_are_refused_and_change_nothing() -> None:
+    house = await House().ready()
     with pytest.raises(InvalidPolicy, match="'write' is no action: one of produce, consume"):
-        house.permissions.grant(NAMESPACE, "alice", ["produce", "write"])
+        await house.permissions.grant(NAMESPACE, "alice", ["produce", "write"])
     with pytest.raises(InvalidPolicy, match="at least one action"):
-        house.permissions.grant(NAMESPACE, "alice", [])
+        await house.permissions.grant(NAMESPACE, "alice", [])
     with pytest.raises(NamespaceNotFound):
-        house.permissions.grant("no/where", "alice", ["produce"])
+        await house.permissions.grant("no/where", "alice", ["produce"])
     for broken in ({"namespace_auth": {"alice": ["write"]}}, {"namespace_auth": 3}, []):
         with pytest.raises(InvalidPolicy):
-            house.namespaces.set_policies(NAMESPACE, json.dumps({"auth_policies": broken or [1]}).encode())
+            await house.namespaces.set_policies(
+                NAMESPACE, json.dumps({"auth_policies": broken or [1]}).encode()
+            )
     assert house.may("alice") == ""
 
 
-def test_without_authorization_nobody_is_asked() -> None:
-    house = House(authorization_enabled="false")
+async def test_without_authorization_nobody_is_asked() -> None:
+    house = await House(authorization_enabled="false").ready()
     assert house.security.authorization.access("alice") is None
     assert house.security.authorization.may("alice", Right.produce, ORDERS)
 
@@ -154,11 +161,11 @@ def test_authorization_of_nobody_in_particular_is_refused() -> None:
         House(authentication_enabled="false")
 
 
-def test_with_tenants_what_may_be_consumed_elsewhere_opens_no_group() -> None:
+async def test_with_tenants_what_may_be_consumed_elsewhere_opens_no_group() -> None:
     """Nor for who comes by a certificate, and so says nothing of a home: he is at home where everybody is."""
-    house = House()
-    house.namespaces.create("blue/default")
-    house.permissions.grant("blue/default", "bob", ["consume"])
+    house = await House().ready()
+    await house.namespaces.create("blue/default")
+    await house.permissions.grant("blue/default", "bob", ["consume"])
     access = house.security.authorization.access("bob")
     assert access is not None
 
@@ -177,13 +184,13 @@ def test_with_tenants_what_may_be_consumed_elsewhere_opens_no_group() -> None:
     assert uses("", None), "without tenants groups are everybody's who may consume anything"
 
 
-def test_every_connection_hears_of_a_changed_grant_however_many_roles_there_are() -> None:
-    house = House()
-    house.permissions.grant(NAMESPACE, "alice", ["consume"])
+async def test_every_connection_hears_of_a_changed_grant_however_many_roles_there_are() -> None:
+    house = await House().ready()
+    await house.permissions.grant(NAMESPACE, "alice", ["consume"])
     access = house.security.authorization.access("alice")
     assert access is not None
     assert access.may(Right.consume, ORDERS)
     others = [house.security.authorization.access(f"role-{number}") for number in range(20_000)]
-    house.permissions.revoke(NAMESPACE, "alice")
+    await house.permissions.revoke(NAMESPACE, "alice")
     assert not access.may(Right.consume, ORDERS)
     assert len(others) == 20_000

@@ -62,19 +62,19 @@ class LiveBroker:
 
     async def grant(self, target: str, role: str, actions: list[str]) -> GrantsOf:
         """Give a role exactly these actions."""
-        return LivePermissions(self._broker).grant(target, role, actions)
+        return await LivePermissions(self._broker).grant(target, role, actions)
 
     async def revoke(self, target: str, role: str) -> GrantsOf:
         """Take from a role all that it was granted on a target."""
-        return LivePermissions(self._broker).revoke(target, role)
+        return await LivePermissions(self._broker).revoke(target, role)
 
     async def restrict(self, namespace: str, subscription: str, roles: list[str]) -> GrantsOf:
         """Have a subscription be for these roles alone."""
-        return LivePermissions(self._broker).restrict(namespace, subscription, roles)
+        return await LivePermissions(self._broker).restrict(namespace, subscription, roles)
 
     async def set_admins(self, tenant: str, roles: list[str]) -> tuple[str, ...]:
         """Make these roles the admins of a tenant."""
-        return LivePermissions(self._broker).set_admins(tenant, roles)
+        return await LivePermissions(self._broker).set_admins(tenant, roles)
 
     # Partitions and groups.
 

@@ -59,33 +59,33 @@ class LivePermissions:
             enabled,
         )
 
-    def grant(self, target: str, role: str, actions: list[str]) -> GrantsOf:
+    async def grant(self, target: str, role: str, actions: list[str]) -> GrantsOf:
         """Give a role exactly these actions."""
         namespace, topic = self._target(target)
         with _told():
-            self._permissions.grant(namespace, role, actions, topic)
+            await self._permissions.grant(namespace, role, actions, topic)
         return self.show(target)
 
-    def revoke(self, target: str, role: str) -> GrantsOf:
+    async def revoke(self, target: str, role: str) -> GrantsOf:
         """Take from a role all that it was granted on exactly this target."""
         namespace, topic = self._target(target)
         with _told():
-            if not self._permissions.revoke(namespace, role, topic):
+            if not await self._permissions.revoke(namespace, role, topic):
                 raise NotThere(f"{role} has no grant on {target} itself", "See 'magnetar permission list'.")
         return self.show(target)
 
-    def restrict(self, namespace: str, subscription: str, roles: list[str]) -> GrantsOf:
+    async def restrict(self, namespace: str, subscription: str, roles: list[str]) -> GrantsOf:
         """Have a subscription be for these roles alone; for all who may consume if there are none."""
         with _told():
-            self._permissions.set_subscription(self._namespace(namespace), subscription, roles)
+            await self._permissions.set_subscription(self._namespace(namespace), subscription, roles)
         return self.show(namespace)
 
-    def set_admins(self, tenant: str, roles: list[str]) -> tuple[str, ...]:
+    async def set_admins(self, tenant: str, roles: list[str]) -> tuple[str, ...]:
         """Make these roles the admins of a tenant."""
         if tenant not in self._broker.namespaces.tenants():
             known = ", ".join(sorted(self._broker.namespaces.tenants()))
             raise NotThere(f"there is no tenant {tenant}", f"There are {known}; Pulsar's admin makes more.")
-        self._permissions.set_tenant_admins(tenant, roles)
+        await self._permissions.set_tenant_admins(tenant, roles)
         return tuple(sorted(self._broker.namespaces.admin_roles(tenant)))
 
     def _target(self, target: str) -> tuple[str, TopicName | None]:

@@ -18,7 +18,7 @@ from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.files.layout import HEADER_BYTES, check_header, ledger_path
 from magnetar.ledger.info import ManagedLedgerInfo, encode_info, path_of
 from magnetar.ledger.port import LedgerSummary
-from magnetar.metadata import MUST_NOT_EXIST
+from magnetar.metadata import MUST_NOT_EXIST, Put
 
 
 def reserve(broker: Broker, new: NewTopic, ledgers: int) -> tuple[int, ...]:
@@ -42,10 +42,15 @@ async def adopt(broker: Broker, new: NewTopic, logs: Mapping[int, Sequence[Ledge
         names = dict(enumerate(topic.ledger_names()))
         for name in names.values():
             await engine.delete(name)  # what an adoption that died half-way left behind
-        with broker.store.blocking.transaction():
-            for partition, ledgers in logs.items():
-                info = ManagedLedgerInfo(list(ledgers), {"first_offset": str(ledgers[0].first_offset)})
-                broker.store.blocking.put(path_of(names[partition]), encode_info(info), MUST_NOT_EXIST)
+        infos = {
+            path_of(names[partition]): ManagedLedgerInfo(
+                list(ledgers), {"first_offset": str(ledgers[0].first_offset)}
+            )
+            for partition, ledgers in logs.items()
+        }
+        await broker.store.commit(
+            [Put(path, encode_info(info), MUST_NOT_EXIST) for path, info in infos.items()]
+        )
 
     return await broker.create_with(new, store)
 

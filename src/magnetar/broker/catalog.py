@@ -2,77 +2,171 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from magnetar.broker.names import Naming, TopicName
 from magnetar.broker.topic import Topic, decode_topic, encode_topic
 from magnetar.broker.topic_config import TopicConfig
-from magnetar.metadata import MUST_NOT_EXIST, MetadataStore
+from magnetar.metadata import MAX_COMMIT_BYTES, MUST_NOT_EXIST, BadVersion, Delete, Put, Stored
+from magnetar.metadata.cache import MetadataCache
 
 _ROOT = "/admin/partitioned-topics"
+_COMMIT_BYTES = MAX_COMMIT_BYTES // 4  # of new topics together: others' commits have their turn in between
+_OVERHEAD_BYTES = 64
+
+
+@dataclass(slots=True)
+class CatalogEvents:
+    """Who is called when a topic came, changed or went, whoever did that."""
+
+    created: Callable[[Topic], None]
+    changed: Callable[[Topic], None]
+    hidden: Callable[[Topic], None]
 
 
 class Catalog:
     """The topics of one broker. ``version`` grows with every change, so that answers can be cached."""
 
-    def __init__(self, store: MetadataStore, naming: Naming) -> None:
-        self._store = store.blocking
+    root = _ROOT
+
+    def __init__(
+        self,
+        cache: MetadataCache,
+        naming: Naming,
+        config_of: Callable[[Topic], TopicConfig],
+        events: CatalogEvents,
+    ) -> None:
+        self._cache = cache
         self._naming = naming
+        self._config_of = config_of
+        self._events = events
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
         self.leaving: dict[str, Topic] = {}
         """Deleted topics whose ledgers may still be there; nobody else finds them."""
         self.version = 0
 
-    def load(self, config_of: Callable[[Topic], TopicConfig]) -> None:
-        """Read everything that is stored, with one scan."""
-        for path, stored in self._store.scan(_ROOT + "/"):
-            tenant, namespace, domain, encoded = path.removeprefix(_ROOT + "/").split("/", 3)
-            if domain != "persistent":
-                continue
-            name = TopicName.from_metadata(tenant, namespace, encoded)
-            topic = decode_topic(path, stored.value, name, self._naming.kafka_name(name))
-            if topic.deleted:
-                self.leaving[topic.kafka_name] = topic
-            else:
-                topic.config = config_of(topic)
-                self._show(topic)
+    # Following what is stored.
 
-    def add(self, topics: Iterable[Topic]) -> None:
-        """Keep new topics, all of them or none."""
-        topics = list(topics)
-        with self._store.transaction():
-            for topic in topics:
-                self._store.put(_path(topic.name), encode_topic(topic), MUST_NOT_EXIST)
-        for topic in topics:
-            self._show(topic)
+    def known(self) -> Iterator[str]:
+        return (_path(topic.name) for topics in (self.by_name, self.leaving) for topic in topics.values())
+
+    def apply(self, path: str, stored: Stored | None) -> None:
+        """Take over what is stored of one topic."""
+        parts = path.removeprefix(_ROOT + "/").split("/", 3)
+        if len(parts) != 4 or parts[2] != "persistent":
+            return
+        name = TopicName.from_metadata(parts[0], parts[1], parts[3])
+        kafka_name = self._naming.kafka_name(name)
+        known = self.by_name.get(kafka_name) or self.leaving.get(kafka_name)
+        found = None
+        if stored is not None:
+            found = decode_topic(path, stored.value, name, kafka_name)
+            found.stored_version = stored.version
+        if known is not None and (found is None or found.topic_id != known.topic_id):
+            self._forget(known)
+            known = None
+        if found is None:
+            return
+        if known is None:
+            self._show(found)
+        elif found.stored_version != known.stored_version:
+            self._update(known, found)
+
+    def _show(self, topic: Topic) -> None:
         self.version += 1
+        if topic.deleted:
+            self.leaving[topic.kafka_name] = topic
+            return
+        topic.config = self._config_of(topic)
+        self.by_name[topic.kafka_name] = topic
+        self.by_id[topic.topic_id] = topic
+        self._events.created(topic)
 
-    def change(self, topic: Topic, partitions: int, overrides: dict[str, str]) -> None:
-        """Keep a topic's new number of partitions and its own configuration."""
-        wanted = replace(topic, partitions=partitions, overrides=overrides)
-        self._store.put(_path(topic.name), encode_topic(wanted))
-        topic.partitions, topic.overrides = partitions, overrides
+    def _update(self, topic: Topic, found: Topic) -> None:
+        topic.stored_version = found.stored_version
+        if topic.deleted or found.deleted:
+            self._hide(topic)
+            return
+        topic.partitions, topic.overrides = found.partitions, found.overrides
+        topic.made_partitioned = found.made_partitioned
         self.version += 1
+        self._events.changed(topic)
 
-    def hide(self, topic: Topic) -> None:
-        """Mark a topic as deleted: it is found no more, and `forget` is to follow, now or after a restart."""
-        self._store.put(_path(topic.name), encode_topic(replace(topic, deleted=True)))
+    def _hide(self, topic: Topic) -> None:
+        if topic.deleted:
+            return
         topic.deleted = True
         del self.by_name[topic.kafka_name]
         del self.by_id[topic.topic_id]
         self.leaving[topic.kafka_name] = topic
         self.version += 1
+        self._events.hidden(topic)
 
-    def forget(self, topic: Topic) -> None:
-        """Let go of a hidden topic once nothing is left of it."""
-        self._store.delete(_path(topic.name))
+    def _forget(self, topic: Topic) -> None:
+        self._hide(topic)
         del self.leaving[topic.kafka_name]
 
-    def _show(self, topic: Topic) -> None:
-        self.by_name[topic.kafka_name] = topic
-        self.by_id[topic.topic_id] = topic
+    # Changing what is stored.
+
+    async def add(self, topics: Iterable[Topic]) -> set[TopicName]:
+        """Keep new topics and show them; return the names of those that somebody else has made meanwhile."""
+        taken: set[TopicName] = set()
+        for some in _cut({_path(each.name): (each.name, encode_topic(each)) for each in topics}):
+            left = dict(some)
+            while left:
+                try:
+                    await self._cache.commit(
+                        [Put(path, value, MUST_NOT_EXIST) for path, (_, value) in left.items()]
+                    )
+                except BadVersion as error:
+                    taken.add(left.pop(error.path)[0])
+                else:
+                    break
+        return taken
+
+    async def change(self, topic: Topic, partitions: int, overrides: dict[str, str]) -> None:
+        """Keep a topic's new number of partitions and its own configuration; raise `BadVersion` if it changed."""
+        wanted = replace(topic, partitions=partitions, overrides=overrides)
+        await self._cache.commit([Put(_path(topic.name), encode_topic(wanted), topic.stored_version)])
+
+    async def hide(self, topic: Topic) -> None:
+        """Mark a topic as deleted: it is found no more, and `forget` is to follow, now or after a restart."""
+
+        def plan() -> Sequence[Put]:
+            if topic.deleted:
+                return ()
+            value = encode_topic(replace(topic, deleted=True))
+            return [Put(_path(topic.name), value, topic.stored_version)]
+
+        await self._cache.change(plan)
+
+    async def forget(self, topic: Topic) -> None:
+        """Let go of a hidden topic once nothing is left of it."""
+
+        def plan() -> Sequence[Delete]:
+            still_there = self.leaving.get(topic.kafka_name) is topic
+            return [Delete(_path(topic.name), topic.stored_version)] if still_there else ()
+
+        await self._cache.change(plan)
+
+
+def _cut(
+    topics: dict[str, tuple[TopicName, bytes]],
+) -> Iterator[dict[str, tuple[TopicName, bytes]]]:
+    """Cut what is to be stored into as much as one commit may hold."""
+    some: dict[str, tuple[TopicName, bytes]] = {}
+    size = 0
+    for path, (name, value) in topics.items():
+        more = len(path) + len(value) + _OVERHEAD_BYTES
+        if some and size + more > _COMMIT_BYTES:
+            yield some
+            some, size = {}, 0
+        some[path] = name, value
+        size += more
+    if some:
+        yield some
 
 
 def _path(name: TopicName) -> str:

@@ -1,14 +1,14 @@
 """The broker core: topics in their namespaces, what is in force for each, and who wants to know when that changes.
 
-Everything is held in memory and written through to the metadata store before a call returns. Those that keep
-something per topic (partitions, groups) subscribe to `Events`.
+Everything is held in memory and written through to the metadata store before a call returns; what other clients of
+the store change is followed. Those that keep something per topic (partitions, groups) subscribe to `Events`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -16,7 +16,7 @@ from magnetar.broker import leader_epochs
 from magnetar.broker.auth.security import Security
 from magnetar.broker.background import Background
 from magnetar.broker.backlogs import Backlogs
-from magnetar.broker.catalog import Catalog
+from magnetar.broker.catalog import Catalog, CatalogEvents
 from magnetar.broker.compaction import Compactions
 from magnetar.broker.connections import Connections
 from magnetar.broker.dynamic import DynamicSettings, check_dynamic
@@ -43,7 +43,8 @@ from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
 from magnetar.broker.topic_config import TopicConfig, check_overrides, check_together
 from magnetar.ledger.port import LedgerEngine, LedgerPolicy
-from magnetar.metadata import MetadataStore
+from magnetar.metadata import BadVersion, MetadataStore
+from magnetar.metadata.cache import MetadataCache
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -116,6 +117,8 @@ class Broker:
         self.settings = settings
         """What is in force now, with all that was changed while running."""
         self.store = store
+        self.metadata = MetadataCache(store)
+        """What is kept in memory of the store, and followed; what lies there is written through it alone."""
         self.engine = engine
         self.events = Events()
         self.offers = Offers()
@@ -139,7 +142,7 @@ class Broker:
         self.open_logs = OpenLogs(engine, store, self.ownership, self.ledger_policy)
         self.events.topic_changed.append(self.open_logs.apply_policy)
         self.backlogs = Backlogs(lambda: self.settings)
-        self.namespaces = Namespaces(store)
+        self.namespaces = Namespaces(self.metadata)
         self.security = Security(settings, self.namespaces)
         self.naming = Naming(
             settings.names.kafka_tenant,
@@ -150,18 +153,32 @@ class Broker:
         self.identity: Identity
         self.authority: Authority
         self._static = settings
-        self._catalog = Catalog(store, self.naming)
+        self._dynamic = DynamicSettings(self.metadata, settings.node.node_id, self._dynamic_changed)
+        self.namespaces.policies_changed = self._policies_changed
+        self._catalog = Catalog(
+            self.metadata,
+            self.naming,
+            self._config_of,
+            CatalogEvents(
+                lambda topic: self.events.tell(self.events.topic_created, topic),
+                lambda topic: self._refresh([topic]),
+                self._hidden,
+            ),
+        )
+        self._deleting: set[Topic] = set()
+        """Whose deletion this broker sees to."""
         self._base: dict[str, TopicConfig] = {}
         self._gate = asyncio.Lock()
 
     async def start(self) -> None:
         """Read everything that is stored, and finish what a crash interrupted."""
-        self.identity = take_identity(self.store.blocking, self.settings.node.node_id)
-        self._apply(DynamicSettings(self.store, self.settings.node.node_id))
-        self.namespaces.load()
-        self.namespaces.create(f"{self.naming.tenant}/{self.naming.namespace}")
-        self.namespaces.create(f"{self.naming.metadata_tenant}/{self.naming.metadata_namespace}")
-        self._catalog.load(self._config_of)
+        self.identity = await take_identity(self.store, self.settings.node.node_id)
+        self._apply_dynamic()
+        await self.metadata.follow(self._dynamic)
+        await self.metadata.follow(self.namespaces)
+        await self.namespaces.create(f"{self.naming.tenant}/{self.naming.namespace}")
+        await self.namespaces.create(f"{self.naming.metadata_tenant}/{self.naming.metadata_namespace}")
+        await self.metadata.follow(self._catalog)
         for topic in list(self._catalog.leaving.values()):
             await self._finish_deletion(topic)
 
@@ -225,10 +242,10 @@ class Broker:
         namespace = topic.name.namespace_name
         return self.namespaces.policies(namespace) if namespace in self.namespaces else _NO_POLICIES
 
-    def troubles(self) -> list[str]:
-        """Give, in words, what keeps this broker from doing what it promises; nothing if it is well."""
+    async def troubles(self) -> list[str]:
+        """Return, in words, what keeps this broker from doing what it promises; nothing if it is well."""
         found = [] if self.engine.failed is None else [str(self.engine.failed)]
-        if not self.store.blocking.is_writable():
+        if not await self.store.is_writable():
             found.append(f"the metadata store cannot be written to: {self.store.trouble}")
         return found + self.background.troubles()
 
@@ -270,8 +287,14 @@ class Broker:
                     made.append(topic)
                 except BrokerError as error:
                     made.append(error)
-            self._add([topic for topic in made if isinstance(topic, Topic)])
-        return made
+            taken = await self._add([topic for topic in made if isinstance(topic, Topic)])
+        return [self._made(topic, taken) if isinstance(topic, Topic) else topic for topic in made]
+
+    def _made(self, planned: Topic, taken: Container[TopicName]) -> Topic | BrokerError:
+        """Return the topic that came of a plan; somebody else may have made it, or deleted it, meanwhile."""
+        if planned.name in taken:
+            return TopicExists(f"Topic '{planned.kafka_name}' already exists.")
+        return self._catalog.by_name.get(planned.kafka_name, planned)
 
     async def create_with(self, new: NewTopic, prepare: Callable[[Topic], Awaitable[None]]) -> Topic:
         """Make one topic of what ``prepare`` stores for it; raise what `plan_free` or ``prepare`` raises.
@@ -281,8 +304,10 @@ class Broker:
         async with self._gate:
             topic = self.plan_free(new)
             await prepare(topic)
-            self._add([topic])
-        return topic
+            made = self._made(topic, await self._add([topic]))
+        if isinstance(made, BrokerError):
+            raise made
+        return made
 
     def plan_free(self, new: NewTopic) -> Topic:
         """Give the topic as `plan` does; raise `TopicExists` too while an older one of its name is being deleted."""
@@ -407,8 +432,15 @@ class Broker:
             )
         )
 
-    def grow_topic(self, name: str, partitions: int, *, validate_only: bool = False) -> Topic:
+    async def grow_topic(self, name: str, partitions: int, *, validate_only: bool = False) -> Topic:
         """Give a topic more partitions, to be ``partitions`` in all; raise `TopicNotFound` or `InvalidPartitions`."""
+        while True:
+            topic = self.growable_topic(name, partitions)
+            if validate_only or await self._changed(topic, partitions, topic.overrides):
+                return topic
+
+    def growable_topic(self, name: str, partitions: int) -> Topic:
+        """Return the topic that `grow_topic` would give more partitions; raise what that raises."""
         topic = self.topic(name)
         if topic.internal:
             raise InvalidPartitions(f"{topic.kafka_name} is the coordinators' own and keeps its partitions.")
@@ -420,49 +452,93 @@ class Broker:
                 f"{partitions} would not be an increase."
             )
         self._check_room(replace(topic, partitions=partitions - topic.partitions))
-        if not validate_only:
-            self._change(topic, partitions, topic.overrides)
         return topic
 
-    def set_topic_config(
+    async def set_topic_config(
         self, name: str, overrides: Mapping[str, str | None], *, validate_only: bool = False
     ) -> Topic:
         """Replace all of a topic's own configuration; raise `TopicNotFound` or `InvalidConfig`."""
-        topic = self.topic(name)
-        checked = check_overrides(overrides.items())
-        check_together(with_overrides(self._namespace_config(topic.name.namespace_name), checked))
-        if not validate_only and checked != topic.overrides:
-            self._change(topic, topic.partitions, checked)
-        return topic
+        return await self.change_topic_config(name, lambda _: overrides, validate_only=validate_only)
 
-    def set_dynamic(self, texts: Mapping[str, str], *, for_all: bool, validate_only: bool = False) -> None:
+    async def change_topic_config(
+        self,
+        name: str,
+        change: Callable[[Topic], Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
+    ) -> Topic:
+        """Put what ``change`` makes of a topic in the place of its own configuration.
+
+        It is called again where somebody else was faster. Raises `TopicNotFound` or `InvalidConfig`.
+        """
+        while True:
+            topic = self.topic(name)
+            checked = check_overrides(change(topic).items())
+            check_together(with_overrides(self._namespace_config(topic.name.namespace_name), checked))
+            if validate_only or checked == topic.overrides:
+                return topic
+            if await self._changed(topic, topic.partitions, checked):
+                return topic
+
+    async def set_dynamic(
+        self, texts: Mapping[str, str], *, for_all: bool, validate_only: bool = False
+    ) -> None:
         """Replace the settings changed while running, of this broker or of all; raise `InvalidConfig`."""
-        for name, text in texts.items():
-            check_dynamic(self.settings, name, text)
-        if not validate_only:
-            self.authority.dynamic.replace(texts, for_all=for_all)
-            self._apply(self.authority.dynamic)
-            self._refresh(self._catalog.by_name.values())
-            self.events.tell(self.events.settings_changed, self.settings)
+        await self.change_dynamic(lambda _: texts, for_all=for_all, validate_only=validate_only)
 
-    def set_policies(self, namespace: str, text: bytes) -> None:
+    async def change_dynamic(
+        self,
+        change: Callable[[dict[str, str]], Mapping[str, str]],
+        *,
+        for_all: bool,
+        validate_only: bool = False,
+    ) -> None:
+        """Put what ``change`` makes of the settings changed while running in their place; raise `InvalidConfig`."""
+
+        def plan() -> Mapping[str, str]:
+            texts = change(dict(self._dynamic.default if for_all else self._dynamic.own))
+            for name, text in texts.items():
+                check_dynamic(self.settings, name, text)
+            return texts
+
+        if validate_only:
+            plan()
+        else:
+            await self._dynamic.change(plan, for_all=for_all)
+
+    async def set_policies(self, namespace: str, text: bytes) -> None:
         """Replace a namespace's policies (Pulsar's JSON); raise `NamespaceNotFound` or `InvalidPolicy`."""
-        self.namespaces.set_policies(namespace, text)
-        self._base.pop(namespace, None)
-        self._refresh(topic for topic in self.topics() if topic.name.namespace_name == namespace)
+        await self.namespaces.set_policies(namespace, text)
 
     # How it is kept.
 
-    def _change(self, topic: Topic, partitions: int, overrides: dict[str, str]) -> None:
-        self._catalog.change(topic, partitions, overrides)
-        self._refresh([topic])
+    async def _changed(self, topic: Topic, partitions: int, overrides: dict[str, str]) -> bool:
+        """Keep a change of a topic; return whether nobody else was faster."""
+        try:
+            await self._catalog.change(topic, partitions, overrides)
+        except BadVersion:
+            return False
+        return True
 
-    def _add(self, topics: list[Topic]) -> None:
+    async def _add(self, topics: list[Topic]) -> set[TopicName]:
         for namespace in {topic.name.namespace_name for topic in topics}:
-            self.namespaces.create(namespace)
-        self._catalog.add(topics)
-        for topic in topics:
-            self.events.tell(self.events.topic_created, topic)
+            await self.namespaces.create(namespace)
+        return await self._catalog.add(topics)
+
+    def _dynamic_changed(self) -> None:
+        self._apply_dynamic()
+        self._refresh(self._catalog.by_name.values())
+        self.events.tell(self.events.settings_changed, self.settings)
+
+    def _policies_changed(self, namespace: str) -> None:
+        self._base.pop(namespace, None)
+        self._refresh(topic for topic in self.topics() if topic.name.namespace_name == namespace)
+
+    def _hidden(self, topic: Topic) -> None:
+        """A topic is deleted; if another client of the store did that, whoever holds it here lets go of it."""
+        self.open_logs.forget(topic)
+        if topic not in self._deleting:
+            self.background.once("deletion of topic", self.events.tell_deleted(topic), about=topic.kafka_name)
 
     async def _delete(self, topic: Topic, is_used: Callable[[], bool]) -> bool:
         async with self._gate:
@@ -470,17 +546,21 @@ class Broker:
                 raise TopicNotFound(f"topic {topic.kafka_name} does not exist")
             if is_used():
                 return False
-            self._catalog.hide(topic)
-            self.open_logs.forget(topic)
-            await self.events.tell_deleted(topic)
-            await self._finish_deletion(topic)
+            self._deleting.add(topic)
+            try:
+                await self._catalog.hide(topic)
+                await self.events.tell_deleted(topic)
+                await self._finish_deletion(topic)
+            finally:
+                self._deleting.discard(topic)
             return True
 
     async def _finish_deletion(self, topic: Topic) -> None:
         for ledger in topic.ledger_names():
             await self.engine.delete(ledger)
+            await asyncio.sleep(0)  # there may be thousands, and an engine need not wait for anything
         await leader_epochs.forget(self.store, topic)
-        self._catalog.forget(topic)
+        await self._catalog.forget(topic)
 
     async def _lost(self, bundle: Bundle) -> None:
         for told in self.events.bundle_lost:
@@ -497,9 +577,9 @@ class Broker:
             except Exception:
                 _log.exception("%s has come, but somebody failed when it was told", bundle)
 
-    def _apply(self, dynamic: DynamicSettings) -> None:
-        self.settings = dynamic.settings(self._static)
-        self.authority = Authority(self._static, self.settings, dynamic)
+    def _apply_dynamic(self) -> None:
+        self.settings = self._dynamic.settings(self._static)
+        self.authority = Authority(self._static, self.settings, self._dynamic)
         self._base.clear()
 
     def _refresh(self, topics: Iterable[Topic]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from magnetar.broker.errors import NotDynamic
 from magnetar.broker.kafka_dynamic_settings import WITHOUT_EFFECT
 from magnetar.broker.setting import SettingDef
 from magnetar.broker.settings import Settings
-from magnetar.metadata import MetadataCorrupt, MetadataStore
+from magnetar.metadata import MUST_NOT_EXIST, MetadataCorrupt, Put, Stored
+from magnetar.metadata.cache import MetadataCache
 
 _ROOT = "/magnetar/dynamic-settings"
 
@@ -17,35 +18,61 @@ _ROOT = "/magnetar/dynamic-settings"
 class DynamicSettings:
     """What is stored for this broker (``own``) and for all (``default``); the former is stronger."""
 
-    def __init__(self, store: MetadataStore, node_id: int) -> None:
-        self._store = store.blocking
-        self._node = str(node_id)
-        self.own: dict[str, str] = self._load(self._node)
-        self.default: dict[str, str] = self._load("default")
+    root = _ROOT
+
+    def __init__(self, cache: MetadataCache, node_id: int, changed: Callable[[], None]) -> None:
+        """``changed`` is called when one of them has changed, whoever did that."""
+        self._cache = cache
+        self._own, self._default = f"{_ROOT}/{node_id}", f"{_ROOT}/default"
+        self._changed = changed
+        self._stored: dict[str, tuple[dict[str, str], int]] = {}
+        """By path: what is stored, and its version."""
+
+    @property
+    def own(self) -> dict[str, str]:
+        return self._of(self._own)[0]
+
+    @property
+    def default(self) -> dict[str, str]:
+        return self._of(self._default)[0]
 
     def settings(self, static: Settings) -> Settings:
-        """Give what is in force."""
+        """Return what is in force."""
         both = self.default | self.own
         return static.with_values({name: text for name, text in both.items() if name not in WITHOUT_EFFECT})
 
-    def replace(self, texts: Mapping[str, str], *, for_all: bool) -> None:
-        """Keep new values (checked by `check_dynamic`) in place of the old ones."""
-        name = "default" if for_all else self._node
-        self._store.put(f"{_ROOT}/{name}", json.dumps(dict(texts), sort_keys=True).encode())
-        if for_all:
-            self.default = dict(texts)
-        else:
-            self.own = dict(texts)
+    def known(self) -> Iterable[str]:
+        return tuple(self._stored)
 
-    def _load(self, name: str) -> dict[str, str]:
-        path = f"{_ROOT}/{name}"
-        stored = self._store.get(path)
-        if stored is None:
-            return {}
-        try:
-            return {str(key): str(text) for key, text in json.loads(stored.value).items()}
-        except (ValueError, AttributeError) as error:
-            raise MetadataCorrupt(path, f"not settings: {error}") from error
+    def apply(self, path: str, stored: Stored | None) -> None:
+        """Take over what is stored for this broker or for all."""
+        if path not in (self._own, self._default):
+            return
+        before = self._of(path)
+        now = ({}, MUST_NOT_EXIST) if stored is None else (_decode(path, stored.value), stored.version)
+        if now != before:
+            self._stored[path] = now
+            self._changed()
+
+    async def change(self, plan: Callable[[], Mapping[str, str]], *, for_all: bool) -> None:
+        """Keep what ``plan`` makes of what is stored, all of it checked by `check_dynamic`, in place of that."""
+        path = self._default if for_all else self._own
+
+        def ops() -> list[Put]:
+            value = json.dumps(dict(plan()), sort_keys=True).encode()
+            return [Put(path, value, self._of(path)[1])]
+
+        await self._cache.change(ops)
+
+    def _of(self, path: str) -> tuple[dict[str, str], int]:
+        return self._stored.get(path, ({}, MUST_NOT_EXIST))
+
+
+def _decode(path: str, value: bytes) -> dict[str, str]:
+    try:
+        return {str(key): str(text) for key, text in json.loads(value).items()}
+    except (ValueError, AttributeError) as error:
+        raise MetadataCorrupt(path, f"not settings: {error}") from error
 
 
 def check_dynamic(settings: Settings, name: str, text: str) -> SettingDef:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 
 from magnetar.broker.namespaces import CLUSTER
-from magnetar.metadata import BlockingStore
+from magnetar.metadata import ANY, MUST_NOT_EXIST, BadVersion, MetadataStore, Put
 
 _CLUSTER_ID = "/magnetar/cluster-id"
 
@@ -29,16 +30,21 @@ def new_id() -> bytes:
     return made
 
 
-def take_identity(store: BlockingStore, node_id: int) -> Identity:
-    """Give the identity for a broker that starts now, and keep it."""
-    with store.transaction():
-        stored = store.get(_CLUSTER_ID)
-        if stored is None:
-            store.put(_CLUSTER_ID, base64.urlsafe_b64encode(new_id()).rstrip(b"="))
-            store.put(
-                f"/admin/clusters/{CLUSTER}", json.dumps({"serviceUrl": "", "brokerServiceUrl": ""}).encode()
-            )
-            stored = store.get(_CLUSTER_ID)
-        assert stored is not None
-        epoch = store.put(f"/magnetar/brokers/{node_id}/started", b"")
+async def take_identity(store: MetadataStore, node_id: int) -> Identity:
+    """Return the identity for a broker that starts now, and keep it."""
+    started = f"/magnetar/brokers/{node_id}/started"
+    while (stored := await store.get(_CLUSTER_ID)) is None:
+        with suppress(BadVersion):  # another one is the cluster's first broker
+            await _begin_cluster(store)
+    (epoch,) = await store.commit([Put(started, b"", ANY)])  # each start counts, whoever wrote it last
     return Identity(stored.value.decode(), node_id, epoch)
+
+
+async def _begin_cluster(store: MetadataStore) -> None:
+    cluster = json.dumps({"serviceUrl": "", "brokerServiceUrl": ""}).encode()
+    await store.commit(
+        [
+            Put(_CLUSTER_ID, base64.urlsafe_b64encode(new_id()).rstrip(b"="), MUST_NOT_EXIST),
+            Put(f"/admin/clusters/{CLUSTER}", cluster, ANY),
+        ]
+    )

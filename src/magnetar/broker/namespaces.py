@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from magnetar.broker.auth.grants import AuthPolicies, encode_auth_policies
 from magnetar.broker.errors import NamespaceNotFound
 from magnetar.broker.ownership import CLUSTER as CLUSTER
 from magnetar.broker.policies import NamespacePolicies, decode_policies
-from magnetar.metadata import MetadataCorrupt, MetadataStore
+from magnetar.metadata import MUST_NOT_EXIST, Delete, MetadataCorrupt, Put, Stored
+from magnetar.metadata.cache import MetadataCache
 
 POLICIES = "/admin/policies"
 _TENANT = {"adminRoles": [], "allowedClusters": [CLUSTER]}
@@ -20,105 +22,164 @@ _NAMESPACE = {"replication_clusters": [CLUSTER]}
 class Namespaces:
     """All tenants and namespaces with their policies, held in memory."""
 
-    def __init__(self, store: MetadataStore) -> None:
-        self._store = store.blocking
+    root = POLICIES
+
+    def __init__(self, cache: MetadataCache) -> None:
+        self._cache = cache
+        self._stored: dict[str, Stored] = {}
+        """By path, all of it."""
         self._admin_roles: dict[str, frozenset[str]] = {}
         """By tenant; every tenant is there."""
         self._policies: dict[str, NamespacePolicies] = {}
         self.changed: list[Callable[[], None]] = []
         """Called when tenants, namespaces or their policies have changed."""
+        self.policies_changed: Callable[[str], None] = lambda namespace: None
+        """Called with the namespace whose topics' policies have changed."""
 
-    def load(self) -> None:
-        """Read everything that is stored."""
-        for path, stored in self._store.scan(POLICIES + "/"):
-            parts = path.removeprefix(POLICIES + "/").split("/")
-            if len(parts) == 1:
-                self._admin_roles[parts[0]] = _admin_roles(path, stored.value)
-            elif len(parts) == 2:
-                self._policies["/".join(parts)] = decode_policies("/".join(parts), stored.value)
-        self._tell()
+    # Following what is stored.
+
+    def known(self) -> Iterable[str]:
+        return tuple(self._stored)
+
+    def apply(self, path: str, stored: Stored | None) -> None:
+        """Take over what is stored of one tenant or namespace."""
+        parts = path.removeprefix(POLICIES + "/").split("/")
+        before = self._stored.get(path)
+        if stored == before or len(parts) > 2:
+            return
+        if len(parts) == 1:
+            self._apply_tenant(path, parts[0], stored)
+        else:
+            self._apply_namespace("/".join(parts), stored)
+        if stored is None:
+            del self._stored[path]
+        else:
+            self._stored[path] = stored
+        for changed in self.changed:
+            changed()
+
+    def _apply_tenant(self, path: str, tenant: str, stored: Stored | None) -> None:
+        if stored is None:
+            self._admin_roles.pop(tenant, None)
+        else:
+            self._admin_roles[tenant] = _admin_roles(path, stored.value)
+
+    def _apply_namespace(self, namespace: str, stored: Stored | None) -> None:
+        before = self._policies.pop(namespace, NamespacePolicies())
+        now = NamespacePolicies()
+        if stored is not None:
+            now = self._policies[namespace] = decode_policies(namespace, stored.value)
+        if replace(before, auth=now.auth) != now:
+            self.policies_changed(namespace)
+
+    # Asking.
 
     def names(self) -> list[str]:
-        """Give all namespaces as ``tenant/namespace``, sorted."""
+        """Return all namespaces as ``tenant/namespace``, sorted."""
         return sorted(self._policies)
 
     def __contains__(self, namespace: str) -> bool:
         return namespace in self._policies
 
     def policies(self, namespace: str) -> NamespacePolicies:
-        """Give a namespace's policies; raise `NamespaceNotFound`."""
+        """Return a namespace's policies; raise `NamespaceNotFound`."""
         found = self._policies.get(namespace)
         if found is None:
             raise NamespaceNotFound(f"namespace {namespace} does not exist")
         return found
 
-    def create(self, namespace: str) -> None:
-        """Create a namespace, and its tenant, unless they exist."""
-        if namespace in self._policies:
-            return
-        tenant = namespace.partition("/")[0]
-        with self._store.transaction():
-            if tenant not in self._admin_roles:
-                self._store.put(f"{POLICIES}/{tenant}", json.dumps(_TENANT).encode())
-            self._store.put(f"{POLICIES}/{namespace}", json.dumps(_NAMESPACE).encode())
-        self._admin_roles.setdefault(tenant, frozenset())
-        self._policies[namespace] = decode_policies(namespace, b"")
-        self._tell()
-
     def content(self, namespace: str) -> dict[str, Any]:
-        """Give all of Pulsar's JSON that is kept of a namespace; raise `NamespaceNotFound`."""
+        """Return all of Pulsar's JSON that is kept of a namespace; raise `NamespaceNotFound`."""
         self.policies(namespace)
-        stored = self._store.get(f"{POLICIES}/{namespace}")
-        return dict(json.loads(stored.value)) if stored is not None and stored.value else {}
-
-    def delete(self, namespace: str) -> None:
-        """Forget a namespace; raise `NamespaceNotFound`. Whoever asks has seen to it that it is empty."""
-        self.policies(namespace)
-        self._store.delete(f"{POLICIES}/{namespace}")
-        del self._policies[namespace]
-        self._tell()
-
-    def delete_tenant(self, tenant: str) -> None:
-        """Forget a tenant without namespaces; an unknown one is no error."""
-        if self._admin_roles.pop(tenant, None) is not None:
-            self._store.delete(f"{POLICIES}/{tenant}")
-            self._tell()
-
-    def set_policies(self, namespace: str, text: bytes) -> None:
-        """Keep Pulsar's JSON as the namespace's policies; raise `InvalidPolicy` or `NamespaceNotFound`."""
-        self.policies(namespace)
-        policies = decode_policies(namespace, text)
-        self._store.put(f"{POLICIES}/{namespace}", text)
-        self._policies[namespace] = policies
-        self._tell()
-
-    def set_auth_policies(self, namespace: str, granted: AuthPolicies) -> None:
-        """Keep new grants beside a namespace's other policies; raise `NamespaceNotFound`."""
-        content = self.content(namespace)
-        content["auth_policies"] = encode_auth_policies(granted)
-        self.set_policies(namespace, json.dumps(content).encode())
+        value = self._stored[f"{POLICIES}/{namespace}"].value
+        return dict(json.loads(value)) if value else {}
 
     def tenants(self) -> list[str]:
-        """Give all tenants, sorted."""
+        """Return all tenants, sorted."""
         return sorted(self._admin_roles)
 
     def admin_roles(self, tenant: str) -> frozenset[str]:
-        """Give the roles that may do everything in a tenant; none where there is no such tenant."""
+        """Return the roles that may do everything in a tenant; none where there is no such tenant."""
         return self._admin_roles.get(tenant, frozenset())
 
-    def set_admin_roles(self, tenant: str, roles: Iterable[str]) -> None:
-        """Keep a tenant's admins; a tenant that is not there is created."""
-        path = f"{POLICIES}/{tenant}"
-        stored = self._store.get(path)
-        content: dict[str, Any] = dict(_TENANT) if stored is None else json.loads(stored.value)
-        content["adminRoles"] = sorted(set(roles))
-        self._store.put(path, json.dumps(content).encode())
-        self._admin_roles[tenant] = frozenset(content["adminRoles"])
-        self._tell()
+    # Changing what is stored.
 
-    def _tell(self) -> None:
-        for changed in self.changed:
-            changed()
+    async def create(self, namespace: str) -> None:
+        """Create a namespace, and its tenant, unless they exist."""
+        tenant = f"{POLICIES}/{namespace.partition('/')[0]}"
+        wanted = {tenant: _TENANT, f"{POLICIES}/{namespace}": _NAMESPACE}
+
+        def plan() -> list[Put]:
+            missing = {path: content for path, content in wanted.items() if path not in self._stored}
+            return [Put(path, json.dumps(each).encode(), MUST_NOT_EXIST) for path, each in missing.items()]
+
+        await self._cache.change(plan)
+
+    async def delete(self, namespace: str) -> None:
+        """Forget a namespace; raise `NamespaceNotFound`. Whoever asks has seen to it that it is empty."""
+        self.policies(namespace)
+        await self._delete(f"{POLICIES}/{namespace}")
+
+    async def delete_tenant(self, tenant: str) -> None:
+        """Forget a tenant without namespaces; an unknown one is no error."""
+        await self._delete(f"{POLICIES}/{tenant}")
+
+    async def _delete(self, path: str) -> None:
+        def plan() -> list[Delete]:
+            return [Delete(path, self._stored[path].version)] if path in self._stored else []
+
+        await self._cache.change(plan)
+
+    async def change(self, namespace: str, edit: Callable[[dict[str, Any]], object]) -> None:
+        """Edit the JSON of a namespace and put it in force; raise `InvalidPolicy` or `NamespaceNotFound`.
+
+        ``edit`` changes what it is given in place; it is called again where somebody else was faster.
+        """
+
+        def content() -> dict[str, Any]:
+            found = self.content(namespace)
+            edit(found)
+            return found
+
+        await self._set(namespace, lambda: json.dumps(content()).encode())
+
+    async def set_policies(self, namespace: str, text: bytes) -> None:
+        """Keep Pulsar's JSON as the namespace's policies; raise `InvalidPolicy` or `NamespaceNotFound`."""
+        await self._set(namespace, lambda: text)
+
+    async def _set(self, namespace: str, text: Callable[[], bytes]) -> None:
+        path = f"{POLICIES}/{namespace}"
+
+        def plan() -> list[Put]:
+            self.policies(namespace)
+            value = text()
+            decode_policies(namespace, value)
+            return [Put(path, value, self._stored[path].version)]
+
+        await self._cache.change(plan)
+
+    async def change_auth_policies(
+        self, namespace: str, edit: Callable[[AuthPolicies], AuthPolicies]
+    ) -> None:
+        """Keep what ``edit`` makes of a namespace's grants beside its other policies; raise `NamespaceNotFound`."""
+
+        def edited(content: dict[str, Any]) -> None:
+            content["auth_policies"] = encode_auth_policies(edit(self.policies(namespace).auth))
+
+        await self.change(namespace, edited)
+
+    async def set_admin_roles(self, tenant: str, roles: Iterable[str]) -> None:
+        """Keep a tenant's admins; a tenant that is not there is created."""
+        path, wanted = f"{POLICIES}/{tenant}", sorted(set(roles))
+
+        def plan() -> list[Put]:
+            stored = self._stored.get(path)
+            content: dict[str, Any] = dict(_TENANT) if stored is None else json.loads(stored.value)
+            content["adminRoles"] = wanted
+            version = MUST_NOT_EXIST if stored is None else stored.version
+            return [Put(path, json.dumps(content).encode(), version)]
+
+        await self._cache.change(plan)
 
 
 def _admin_roles(path: str, value: bytes) -> frozenset[str]:

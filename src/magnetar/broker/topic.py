@@ -40,6 +40,8 @@ class Topic:
     deleted: bool = False
     made_partitioned: bool = False
     """Whether Pulsar's tools made it with partitions: then it has them even if it has but one."""
+    stored_version: int = -1
+    """Of its node in the metadata store."""
 
     @property
     def partitioned(self) -> bool:

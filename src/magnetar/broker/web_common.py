@@ -56,10 +56,10 @@ def metrics(broker: Broker, principal: Principal) -> bytes:
     return generate_latest(registry)
 
 
-def troubles(broker: Broker) -> list[str]:
+async def troubles(broker: Broker) -> list[str]:
     """Return what keeps the broker from being well."""
-    broker.store.blocking.get("/admin/clusters")
-    return broker.troubles()
+    await broker.store.get("/admin/clusters")
+    return await broker.troubles()
 
 
 class Common:
@@ -95,7 +95,7 @@ class Common:
         return Response(metrics(self._broker, principal), media_type=METRICS_TYPE)
 
     async def _health(self, request: Request) -> Response:
-        return _as_status(troubles(self._broker))
+        return _as_status(await troubles(self._broker))
 
     async def _ready(self, request: Request) -> Response:
         return _as_status(self._broker.waits_for())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from magnetar.metadata import MetadataStore
+from magnetar.metadata.numbers import take_numbers
 
 _PATH = "/magnetar/producer-ids"
 _BLOCK = 1000
@@ -12,15 +15,16 @@ class ProducerIds:
     """Gives producer ids; those of a block begun before a crash are skipped."""
 
     def __init__(self, store: MetadataStore) -> None:
-        self._store = store.blocking
+        self._store = store
         self._next = self._limit = 0
+        self._taking = asyncio.Lock()
 
-    def take(self) -> int:
-        """Give an id that nobody had before."""
-        if self._next == self._limit:
-            stored = self._store.get(_PATH)
-            self._next = int(stored.value) if stored else 0
-            self._store.put(_PATH, str(self._next + _BLOCK).encode(), stored.version if stored else -1)
-            self._limit = self._next + _BLOCK
+    async def take(self) -> int:
+        """Return an id that nobody had before; whoever comes while a block is taken waits for that."""
+        while self._next == self._limit:
+            async with self._taking:
+                if self._next == self._limit:
+                    self._next = await take_numbers(self._store, _PATH, _BLOCK)
+                    self._limit = self._next + _BLOCK
         self._next += 1
         return self._next - 1

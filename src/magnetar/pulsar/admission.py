@@ -39,7 +39,9 @@ def check_encryption(policies: NamespacePolicies, topic: AnyTopic, *, is_encrypt
         raise PulsarError(f"Encryption is required in {topic.name}", ServerError.MetadataError)
 
 
-def check_schema(services: Services, topic: TopicName, schema: Schema | None, *, produces: bool) -> None:
+async def check_schema(
+    services: Services, topic: TopicName, schema: Schema | None, *, produces: bool
+) -> None:
     """Raise ``IncompatibleSchema`` for a producer without a schema where the topic's is enforced, or for one that only
     an administrator may bring."""
     namespaces = services.broker.namespaces
@@ -48,14 +50,14 @@ def check_schema(services: Services, topic: TopicName, schema: Schema | None, *,
     policies = namespaces.policies(topic.namespace_name)
     has_none = schema is None or schema.type in NO_SCHEMA
     if has_none or schema is None:
-        if produces and policies.enforces_schemas and services.schemas.latest(topic) is not None:
+        if produces and policies.enforces_schemas and await services.schemas.latest(topic) is not None:
             raise IncompatibleSchema(
                 "Producers cannot connect or send message without a schema to topics with a schema"
             )
     elif (
         policies.keeps_schemas
-        and (produces or services.schemas.latest(topic) is None)
-        and services.schemas.find(topic, schema) is None
+        and (produces or await services.schemas.latest(topic) is None)
+        and await services.schemas.find(topic, schema) is None
     ):
         raise IncompatibleSchema("Schema not found and schema auto updating is disabled.")
 

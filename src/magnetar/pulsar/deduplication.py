@@ -9,6 +9,8 @@ again.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 
@@ -17,7 +19,8 @@ from google.protobuf.message import DecodeError
 from magnetar.ledger.cursor_info import CursorInfo, cursor_path, encode_cursor
 from magnetar.ledger.port import ManagedLedger, Pending, Position, when_done
 from magnetar.ledger.protobuf import fields, message, number, signed
-from magnetar.metadata import MetadataStore
+from magnetar.metadata import MUST_NOT_EXIST, MetadataError, MetadataStore, MetadataUncertain
+from magnetar.metadata.parts import get_value, put_value
 from magnetar.wire.pulsar.pulsar_pb2 import MessageMetadata
 
 CURSOR = "pulsar.dedup"
@@ -25,6 +28,7 @@ _PROPERTY = 5
 _ENTRIES_BETWEEN_SNAPSHOTS = 1000
 _MOST_PRODUCERS = 10_000
 _PLAIN = b"\x0e\x01"
+_log = logging.getLogger("magnetar.pulsar")
 
 
 class Deduplication:
@@ -32,19 +36,24 @@ class Deduplication:
 
     def __init__(self, log: ManagedLedger, store: MetadataStore, clock: Callable[[], int]) -> None:
         self._log = log
-        self._store = store.blocking
+        self._store = store
+        self._path = cursor_path(log.name, CURSOR)
+        self._version = MUST_NOT_EXIST
         self._clock = clock
         self._pushed: dict[str, int] = {}  # appended, and maybe not durable yet
         self._in_flight: deque[tuple[Pending, str, int]] = deque()  # those that are not, in the log's order
         self._durable: dict[str, int] = {}
         self._since = 0
         self._last: Position | None = None
+        self._saving = asyncio.Lock()
+        self._soon: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
         """Read what is kept, and the entries that came later."""
         offset = self._log.log_start_offset
-        stored = self._store.get(cursor_path(self._log.name, CURSOR))
+        stored = await get_value(self._store, self._path)
         if stored is not None:
+            self._version = stored.version
             mark = self._decode(stored.value)
             ledgers = {each.ledger_id: each for each in self._log.ledgers()}
             ledger = ledgers.get(mark.ledger_id)
@@ -107,7 +116,7 @@ class Deduplication:
                 _raise(self._durable, producer, highest_sequence_id)
             self._since += 1
             if self._since >= _ENTRIES_BETWEEN_SNAPSHOTS:
-                self.save()
+                self.save_soon()
 
     def take_back(self, offset: int) -> None:
         """What was appended from ``offset`` on was not kept."""
@@ -120,16 +129,38 @@ class Deduplication:
             if producer in forgotten and highest_sequence_id >= 0:
                 _raise(self._pushed, producer, highest_sequence_id)
 
-    def save(self) -> None:
-        """Keep what is known, and up to where."""
-        if self._last is None or not self._since:
-            return
-        info = encode_cursor(CursorInfo(self._last, (), self._clock()))
-        rows = (message(1, name.encode()) + number(2, last) for name, last in self._durable.items())
-        self._store.put(
-            cursor_path(self._log.name, CURSOR), info + b"".join(message(_PROPERTY, row) for row in rows)
-        )
-        self._since = 0
+    @property
+    def unsaved(self) -> bool:
+        """Whether something is durable that is not kept yet."""
+        return self._last is not None and self._since > 0
+
+    def save_soon(self) -> None:
+        """Begin to do as `save`; what fails is logged, and done with the next call."""
+        if self.unsaved and (self._soon is None or self._soon.done()):
+            self._soon = asyncio.get_running_loop().create_task(self._saved_soon())
+
+    async def _saved_soon(self) -> None:
+        try:
+            await self.save()
+        except MetadataError as error:
+            _log.error("sequence ids of %s cannot be kept: %s", self._log.name, error)
+
+    async def save(self) -> None:
+        """Keep what is known, and up to where; raise ``MetadataError``."""
+        async with self._saving:
+            if self._last is None or not self._since:
+                return
+            since = self._since
+            info = encode_cursor(CursorInfo(self._last, (), self._clock()))
+            rows = (message(1, name.encode()) + number(2, last) for name, last in self._durable.items())
+            value = info + b"".join(message(_PROPERTY, row) for row in rows)
+            try:
+                self._version = await put_value(self._store, self._path, value, self._version)
+            except MetadataUncertain:
+                stored = await self._store.get(self._path)  # it may be there; nobody else writes it
+                self._version = MUST_NOT_EXIST if stored is None else stored.version
+                raise
+            self._since -= since
 
     def _decode(self, data: bytes) -> Position:
         numbers: dict[int, int] = {}

@@ -14,16 +14,17 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 from weakref import WeakKeyDictionary, WeakSet
 
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError, TopicNotFound
 from magnetar.broker.progress import GroupIsActive, Read
 from magnetar.broker.slices import sliced
+from magnetar.broker.topic import Topic
 from magnetar.ledger.errors import LedgerError, OffsetOutOfRange
 from magnetar.ledger.port import Position
-from magnetar.metadata import MetadataError
+from magnetar.metadata import ANY, Delete, MetadataError, NotFound, Put
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.dispatch.wanted import Wanted
@@ -58,13 +59,25 @@ class GroupCursors:
         self._progress.joining = self._joining
         topics.each_second.append(self.synchronise)
         topics.is_groups = self.is_groups
+        topics.loading.append(self._load)
+        broker.events.topic_deleted.append(self._topic_deleted)
 
     def is_groups(self, topic: PulsarTopic, name: str) -> bool:
         """Whether a subscription is a group's alone."""
-        return (
-            not self._progress.is_linked(name)
-            and self._broker.store.blocking.get(_mark(topic, name)) is not None
-        )
+        return not self._progress.is_linked(name) and name in topic.group_cursors
+
+    async def _load(self, topic: PulsarTopic) -> None:
+        names = await self._broker.store.children(f"{_MARKS}/{topic.log.name}")
+        topic.group_cursors = set(map(unquote, names))
+
+    async def _topic_deleted(self, topic: Topic) -> None:
+        """What was marked of it is another's if a topic of its name is made again."""
+        store = self._broker.store
+        for ledger in topic.ledger_names():
+            root = f"{_MARKS}/{ledger}"
+            if names := await store.children(root):
+                with contextlib.suppress(NotFound):
+                    await store.commit([Delete(f"{root}/{name}", ANY) for name in names])
 
     async def synchronise(self) -> None:
         """Do what is due, and what could not be done before."""
@@ -120,10 +133,12 @@ class GroupCursors:
         if offset is None:
             if found is not None:
                 topic.unsubscribe(read.group)
-                self._unmark(topic, read.group)
+                await self._unmark(topic, read.group)
             return
         if found is None:
-            self._broker.store.blocking.put(_mark(topic, read.group), b"")
+            # It is there or not, and the topic's owner alone says so.
+            await self._broker.store.commit([Put(_mark(topic, read.group), b"", ANY)])
+            topic.group_cursors.add(read.group)
             found = await topic.subscription(Wanted(read.group, SubType.Exclusive, is_group=True))
         if await self.offset_of(topic, found) != offset:
             await self._put(topic, found, offset)
@@ -244,18 +259,17 @@ class GroupCursors:
         groups = self._progress.groups
         if groups is not None and self._has_group(topic, name):
             await groups.forget(Read(name, topic.topic.kafka_name, topic.index))
-            self._unmark(topic, name)
+            await self._unmark(topic, name)
         self._told.get(topic, {}).pop(name, None)
 
     def _has_group(self, topic: PulsarTopic, name: str) -> bool:
-        return (
-            self._progress.is_linked(name) or self._broker.store.blocking.get(_mark(topic, name)) is not None
-        )
+        return self._progress.is_linked(name) or name in topic.group_cursors
 
-    def _unmark(self, topic: PulsarTopic, name: str) -> None:
-        path = _mark(topic, name)
-        if self._broker.store.blocking.get(path) is not None:
-            self._broker.store.blocking.delete(path)
+    async def _unmark(self, topic: PulsarTopic, name: str) -> None:
+        if name in topic.group_cursors:
+            with contextlib.suppress(NotFound):
+                await self._broker.store.commit([Delete(_mark(topic, name), ANY)])
+            topic.group_cursors.discard(name)
 
 
 def _mark(topic: PulsarTopic, name: str) -> str:

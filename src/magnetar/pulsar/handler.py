@@ -75,7 +75,8 @@ class PulsarProtocolHandler(ProtocolHandler):
 
         schemas.strategy_of = strategy_of
         self._server = PulsarServer(self.services, self._settings)
-        topics.start()
+        await broker.metadata.follow(schemas, load=False)
+        await topics.start()
         self._server.start()
 
     def new_connection(self, listener: Listener) -> asyncio.BaseProtocol:

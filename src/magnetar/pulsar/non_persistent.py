@@ -19,7 +19,7 @@ from magnetar.broker.ownership import Bundle, NotOwned
 from magnetar.broker.slices import sliced
 from magnetar.broker.topic import Topic
 from magnetar.ledger.port import Position
-from magnetar.metadata import MetadataCorrupt
+from magnetar.metadata import MUST_NOT_EXIST, BadVersion, Delete, MetadataCorrupt, Put, Stored
 from magnetar.pulsar.dispatch.base import AnySubscription
 from magnetar.pulsar.dispatch.deliveries import Delivery
 from magnetar.pulsar.dispatch.non_persistent import NonPersistentSubscription
@@ -49,7 +49,7 @@ class NonPersistentTopic:
         self.topic = topic
         self.index = index
         self.partition = index if topic.partitioned else -1
-        self.producers = Producers(None, lambda epoch: None)
+        self.producers = Producers()
         self.subscriptions: dict[str, NonPersistentSubscription] = {}
         self.entries = self.messages_in = self.bytes_in = 0
         self._left_messages = self._left_bytes = self._left_dropped = 0
@@ -179,14 +179,26 @@ class NonPersistentTopics:
         self._partitioned: dict[TopicName, Topic] = {}
         self._open: dict[tuple[TopicName, int], NonPersistentTopic] = {}
 
-    def load(self) -> None:
-        """Read which topics have partitions."""
-        for path, stored in self._broker.store.blocking.scan(_ROOT + "/"):
-            tenant, namespace, domain, encoded = path.removeprefix(_ROOT + "/").split("/", 3)
-            if domain == "non-persistent":
-                name = TopicName.from_metadata(tenant, namespace, encoded)
-                name = TopicName(name.tenant, name.namespace, name.local, persistent=False)
-                self._partitioned[name] = _partitioned(name, _decode(path, stored.value))
+    # -- following what is stored: which topics have partitions
+
+    root = _ROOT
+
+    def known(self) -> Iterator[str]:
+        return map(_path, self._partitioned)
+
+    def apply(self, path: str, stored: Stored | None) -> None:
+        """Take over what is stored of a topic with partitions."""
+        parts = path.removeprefix(_ROOT + "/").split("/", 3)
+        if len(parts) != 4 or parts[2] != "non-persistent":
+            return
+        name = TopicName.from_metadata(parts[0], parts[1], parts[3])
+        name = TopicName(name.tenant, name.namespace, name.local, persistent=False)
+        if stored is None:
+            if (gone := self._partitioned.pop(name, None)) is not None:
+                self._send_away(gone)
+            return
+        topic = self._partitioned.setdefault(name, _partitioned(name, 0))
+        topic.partitions, topic.stored_version = _decode(path, stored.value), stored.version
 
     # -- asking
 
@@ -224,7 +236,7 @@ class NonPersistentTopics:
         """Give the topics of ``tenant/namespace`` that have partitions."""
         return sorted(str(name) for name in self._partitioned if name.namespace_name == namespace)
 
-    def get(self, name: PulsarName, *, create: bool) -> NonPersistentTopic:
+    async def get(self, name: PulsarName, *, create: bool) -> NonPersistentTopic:
         """Give a partition, made where that is asked for and allowed.
 
         Raises ``TopicNotFound``, ``NamespaceNotFound``, `NotOwned` or ``NotAllowed``.
@@ -240,7 +252,7 @@ class NonPersistentTopics:
             wanted = self._broker.auto_topics(name.topic)
             if name.partition is not None or not create or not wanted.allowed:
                 raise TopicNotFound(f"Topic {name} does not exist")
-            return self.create(name.topic)
+            return await self.create(name.topic)
         if name.partition is None and topic.partitions > 1:
             raise NotAllowed(f"{name} has {topic.partitions} partitions; name one of them")
         index = name.partition or 0
@@ -258,17 +270,20 @@ class NonPersistentTopics:
 
     # -- changing
 
-    def create(self, name: TopicName) -> NonPersistentTopic:
+    async def create(self, name: TopicName) -> NonPersistentTopic:
         """Make a topic without partitions; raise ``TopicExists``, ``NamespaceNotFound`` or ``NotAllowed``."""
-        self._check_new(name)
+        await self._check_new(name)
         return self._opened(Topic(name, "", b"", 1), 0)
 
-    def create_partitioned(self, name: TopicName, partitions: int) -> None:
+    async def create_partitioned(self, name: TopicName, partitions: int) -> None:
         """Make a topic with so many partitions; raise ``TopicExists``, ``NamespaceNotFound`` or ``NotAllowed``."""
-        self._check_new(name)
-        self._keep(_partitioned(name, partitions))
+        await self._check_new(name)
+        try:
+            await self._keep(name, partitions, MUST_NOT_EXIST)
+        except BadVersion:
+            raise TopicExists("This topic already exists") from None
 
-    def _check_new(self, name: TopicName) -> None:
+    async def _check_new(self, name: TopicName) -> None:
         broker = self._broker
         if not broker.settings.of(PulsarSettings).enable_non_persistent_topics:
             raise NotAllowed("Broker is not configured to serve non-persistent topics")
@@ -278,9 +293,9 @@ class NonPersistentTopics:
         if namespace not in broker.namespaces:
             if not broker.settings.names.auto_create_namespaces_enable:
                 raise NamespaceNotFound(f"namespace {namespace} does not exist")
-            broker.namespaces.create(namespace)
+            await broker.namespaces.create(namespace)
 
-    def grow(self, topic: Topic, partitions: int) -> None:
+    async def grow(self, topic: Topic, partitions: int) -> None:
         """Give a topic more partitions; raise ``InvalidPartitions``."""
         if topic.name not in self._partitioned:
             raise InvalidPartitions(f"{topic.name} is not partitioned")
@@ -288,17 +303,23 @@ class NonPersistentTopics:
             raise InvalidPartitions(
                 f"{topic.name} has {topic.partitions} partitions; {partitions} would not be an increase."
             )
-        topic.partitions = partitions
-        self._keep(topic)
+        await self._keep(topic.name, partitions, topic.stored_version)
 
-    def delete(self, topic: Topic) -> None:
+    async def delete(self, topic: Topic) -> None:
         """Forget a topic; its clients are sent away."""
+        self._send_away(topic)
+        await self._policies.forget(topic.name)
+
+        def plan() -> list[Delete]:
+            known = self._partitioned.get(topic.name)
+            return [] if known is None else [Delete(_path(topic.name), known.stored_version)]
+
+        await self._broker.metadata.change(plan)
+
+    def _send_away(self, topic: Topic) -> None:
         for each in self.open_of(topic):
             del self._open[topic.name, each.index]
             each.send_away()
-        self._policies.forget(topic.name)
-        if self._partitioned.pop(topic.name, None) is not None:
-            self._broker.store.blocking.delete(_path(topic.name))
 
     def changed(self, topic: Topic) -> None:
         """The policies of a topic have changed."""
@@ -327,10 +348,9 @@ class NonPersistentTopics:
         for topic in self.all_open():
             topic.send_away()
 
-    def _keep(self, topic: Topic) -> None:
-        content = json.dumps({"partitions": topic.partitions, "deleted": False}, separators=(",", ":"))
-        self._broker.store.blocking.put(_path(topic.name), content.encode())
-        self._partitioned[topic.name] = topic
+    async def _keep(self, name: TopicName, partitions: int, expected: int) -> None:
+        content = json.dumps({"partitions": partitions, "deleted": False}, separators=(",", ":"))
+        await self._broker.metadata.commit([Put(_path(name), content.encode(), expected)])
 
 
 def _partitioned(name: TopicName, partitions: int) -> Topic:

@@ -7,7 +7,8 @@ has for them (``TopicPolicies``); its retention is part of its configuration, wh
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from magnetar.broker.core import Broker
@@ -23,6 +24,7 @@ from magnetar.broker.limits import (
 )
 from magnetar.broker.names import TopicName
 from magnetar.broker.topic import Topic
+from magnetar.metadata import MUST_NOT_EXIST, Delete, MetadataCorrupt, Put, Stored
 from magnetar.pulsar.limit_settings import PulsarLimitSettings
 from magnetar.pulsar.settings import PulsarSettings
 
@@ -30,44 +32,66 @@ _ROOT = "/magnetar/topic-policies"
 
 
 class TopicPolicies:
-    """The policies of all topics. ``changed`` is called when a topic's own have changed."""
+    """The policies of all topics. ``changed`` is called with a topic whose own have changed."""
+
+    root = _ROOT
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._store = broker.store.blocking
-        self._known: dict[TopicName, dict[str, Any]] = {}
+        self._known: dict[str, tuple[dict[str, Any], int]] = {}
+        """By path: what is stored, and its version."""
         self._defaults = _defaults(broker)
-        self.changed: Callable[[Topic], None] = lambda topic: None
+        self.changed: Callable[[TopicName], None] = lambda topic: None
+
+    # Following what is stored.
+
+    def known(self) -> Iterable[str]:
+        return tuple(self._known)
+
+    def apply(self, path: str, stored: Stored | None) -> None:
+        """Take over what is stored of one topic."""
+        before = self._known.pop(path, None)
+        now = None if stored is None or not stored.value else (_decode(path, stored.value), stored.version)
+        if now is not None:
+            self._known[path] = now
+        parts = path.removeprefix(_ROOT + "/").split("/", 3)
+        if now != before and len(parts) == 4:
+            name = TopicName.from_metadata(parts[0], parts[1], parts[3])
+            self.changed(replace(name, persistent=parts[2] == "persistent"))
+
+    # Asking and changing.
 
     def content(self, name: TopicName) -> dict[str, Any]:
-        """Give a topic's own policies as JSON; do not change it."""
-        found = self._known.get(name)
-        if found is None:
-            stored = self._store.get(_path(name))
-            found = self._known[name] = {} if stored is None else dict(json.loads(stored.value))
-        return found
+        """Return a topic's own policies as JSON; do not change it."""
+        return self._known.get(_path(name), _NOTHING)[0]
 
-    def set(self, topic: Topic, key: str, value: Any) -> None:
+    async def set(self, topic: Topic, key: str, value: Any) -> None:
         """Keep one of a topic's own policies, or with None take it away; raise `InvalidPolicy`."""
-        content = {**self.content(topic.name), key: value}
-        content = {each: kept for each, kept in content.items() if kept is not None}
-        decode_limits({key: value}, TOPIC_KEYS, strict=True)
-        if content:
-            self._store.put(_path(topic.name), json.dumps(content, separators=(",", ":")).encode())
-        else:
-            self._forget_stored(topic.name)
-        self._known[topic.name] = content
-        self.changed(topic)
+        await self.edit(topic, key, lambda _: value)
 
-    def forget(self, name: TopicName) -> None:
+    async def edit(self, topic: Topic, key: str, edit: Callable[[Any], Any]) -> None:
+        """Keep what ``edit`` makes of one of a topic's own policies, None where there is none; as `set`."""
+        path = _path(topic.name)
+
+        def plan() -> list[Put | Delete]:
+            before, version = self._known.get(path, _NOTHING)
+            value = edit(before.get(key))
+            decode_limits({key: value}, TOPIC_KEYS, strict=True)
+            content = {each: kept for each, kept in {**before, key: value}.items() if kept is not None}
+            if content:
+                return [Put(path, json.dumps(content, separators=(",", ":")).encode(), version)]
+            return [Delete(path, version)] if before else []
+
+        await self._broker.metadata.change(plan)
+
+    async def forget(self, name: TopicName) -> None:
         """A topic is gone, and with it its policies."""
-        if self.content(name):
-            self._forget_stored(name)
-        self._known.pop(name, None)
+        path = _path(name)
 
-    def _forget_stored(self, name: TopicName) -> None:
-        if self._store.get(_path(name)) is not None:
-            self._store.delete(_path(name))
+        def plan() -> list[Delete]:
+            return [Delete(path, self._known[path][1])] if path in self._known else []
+
+        await self._broker.metadata.change(plan)
 
     def limits(self, topic: Topic) -> Limits:
         """Give what is in force for a topic."""
@@ -83,6 +107,16 @@ class TopicPolicies:
             if said is not None:
                 return bool(said)
         return self._broker.settings.of(PulsarSettings).broker_deduplication_enabled
+
+
+_NOTHING: tuple[dict[str, Any], int] = ({}, MUST_NOT_EXIST)
+
+
+def _decode(path: str, value: bytes) -> dict[str, Any]:
+    try:
+        return dict(json.loads(value))
+    except (ValueError, TypeError) as error:
+        raise MetadataCorrupt(path, f"not a topic's policies: {error}") from error
 
 
 def _path(name: TopicName) -> str:

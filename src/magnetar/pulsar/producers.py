@@ -53,10 +53,10 @@ class Producer:
 class Producers:
     """The producers of one topic (of one partition)."""
 
-    def __init__(self, epoch: int | None, keep_epoch: Callable[[int], None]) -> None:
+    def __init__(self) -> None:
         self.by_name: dict[str, Producer] = {}
-        self._epoch = epoch
-        self._keep_epoch = keep_epoch
+        self.epoch: int | None = None
+        """Of the last one that had the topic for itself. Whoever lets a producer begin keeps its epoch before."""
         self._owner: Producer | None = None
         self._waiting: deque[tuple[Producer, asyncio.Future[None]]] = deque()
         self.emptied: Callable[[], None] = lambda: None
@@ -108,18 +108,13 @@ class Producers:
 
     def _own(self, producer: Producer) -> None:
         """Give a producer the topic for itself, under an epoch that fences all before it off."""
-        if (
-            producer.topic_epoch is not None
-            and self._epoch is not None
-            and producer.topic_epoch < self._epoch
-        ):
+        if producer.topic_epoch is not None and self.epoch is not None and producer.topic_epoch < self.epoch:
             raise ProducerFenced(
-                f"Producer was fenced: it had the topic in epoch {producer.topic_epoch}, which is {self._epoch} now"
+                f"Producer was fenced: it had the topic in epoch {producer.topic_epoch}, which is {self.epoch} now"
             )
-        if producer.topic_epoch is None or self._epoch is None or producer.topic_epoch > self._epoch:
-            self._epoch = 0 if self._epoch is None else self._epoch + 1
-            self._keep_epoch(self._epoch)
-        producer.topic_epoch = self._epoch
+        if producer.topic_epoch is None or self.epoch is None or producer.topic_epoch > self.epoch:
+            self.epoch = 0 if self.epoch is None else self.epoch + 1
+        producer.topic_epoch = self.epoch
         self._owner = producer
 
     def send_away(self, *, wake: bool = True, fence: bool = False) -> None:

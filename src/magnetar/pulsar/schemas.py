@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from magnetar.broker.errors import InvalidConfig, TopicNotFound
 from magnetar.broker.names import TopicName
 from magnetar.broker.topic import Topic
-from magnetar.metadata import MetadataCorrupt, MetadataStore
+from magnetar.metadata import ANY, MUST_NOT_EXIST, BadVersion, MetadataCorrupt, MetadataStore, Stored
+from magnetar.metadata.parts import delete_value, get_value, put_value
 from magnetar.pulsar.errors import IncompatibleSchema, NotAllowed
 from magnetar.pulsar.schema_rules import (
     READS_THE_LATEST,
@@ -36,7 +38,7 @@ from magnetar.wire.pulsar import pulsar_pb2 as wire
 _ROOT = "/schemas"
 NO_SCHEMA = frozenset((wire.Schema.Type.Value("None"), wire.Schema.AutoConsume))
 MOST_TOPIC_BYTES = 4 << 20
-"""Of all definitions of one topic: they are written together."""
+"""Of all definitions of one topic: they are written together, in parts if need be."""
 Check = Callable[[Understood, Sequence[Callable[[], Understood]], Strategy, Work], None]
 
 
@@ -85,75 +87,95 @@ def version_bytes(version: int) -> bytes:
     return version.to_bytes(8, "big", signed=True)
 
 
+class _Known(NamedTuple):
+    versions: list[SchemaVersion] | None
+    """None: they are to be read again."""
+    stored_version: int
+
+
 class Schemas:
-    """All topics' schemas, read when somebody asks, and written through.
+    """All topics' schemas, read when somebody first asks, written through, and followed.
 
     What a schema means, and whether it goes with the others, is found out in the workshop's threads, one schema of a
     topic after another; those that a topic has already are known by their bytes and cost nothing.
     """
 
+    root = _ROOT
+
     def __init__(
         self, store: MetadataStore, clock: Callable[[], int], strategy: Strategy, workshop: Workshop
     ) -> None:
-        self._store = store.blocking
+        self._store = store
         self._clock = clock
         self._strategy = strategy
         self._workshop = workshop
         self._locks = Locks()
-        self._known: dict[str, list[SchemaVersion]] = {}
+        self._known: dict[str, _Known] = {}
         self.strategy_of: Callable[[TopicName], str | None] = lambda topic: None
         """What a topic's namespace says, if it does."""
 
-    def versions(self, topic: TopicName) -> list[SchemaVersion]:
-        """Give all versions of a topic, oldest first, also those that were deleted, and what deleted them."""
-        path = _path(topic)
-        known = self._known.get(path)
-        if known is None:
-            stored = self._store.get(path)
-            known = self._known[path] = [] if stored is None else _decode(path, stored.value)
-        return known
+    # Following what is stored: of those that somebody asked for.
 
-    def latest(self, topic: TopicName) -> SchemaVersion | None:
-        """Give the version in force, or None where there is none or it was deleted."""
-        versions = self.versions(topic)
+    def known(self) -> Iterable[str]:
+        return tuple(self._known)
+
+    def apply(self, path: str, stored: Stored | None) -> None:
+        """Have a topic's schemas read again if they were changed."""
+        version = MUST_NOT_EXIST if stored is None else stored.version
+        known = self._known.get(path)
+        if known is not None and known.stored_version != version:
+            self._known[path] = _Known(None, version)
+
+    async def _of(self, path: str) -> _Known:
+        while True:
+            known = self._known.setdefault(path, _Known(None, ANY))
+            if known.versions is not None:
+                return known
+            stored = await get_value(self._store, path)
+            if self._known.get(path) is known:  # otherwise it was changed while it was read
+                versions = [] if stored is None else _decode(path, stored.value)
+                self._known[path] = _Known(versions, MUST_NOT_EXIST if stored is None else stored.version)
+
+    # Asking.
+
+    async def versions(self, topic: TopicName) -> list[SchemaVersion]:
+        """Return all versions of a topic, oldest first, also those that were deleted, and what deleted them."""
+        found = (await self._of(_path(topic))).versions
+        assert found is not None
+        return found
+
+    async def latest(self, topic: TopicName) -> SchemaVersion | None:
+        """Return the version in force, or None where there is none or it was deleted."""
+        versions = await self.versions(topic)
         return versions[-1] if versions and not versions[-1].deleted else None
 
-    def get(self, topic: TopicName, version: int | None) -> SchemaVersion | None:
-        """Give one version, or without a number the latest one; none from before the schema was last deleted."""
+    async def get(self, topic: TopicName, version: int | None) -> SchemaVersion | None:
+        """Return one version, or without a number the latest one; none from before the schema was last deleted."""
         if version is None:
-            return self.latest(topic)
-        return next((each for each in self.live(topic) if each.version == version), None)
+            return await self.latest(topic)
+        return next((each for each in await self.live(topic) if each.version == version), None)
 
-    def live(self, topic: TopicName) -> list[SchemaVersion]:
-        """Give the versions since the schema was last deleted."""
-        versions = self.versions(topic)
-        first = len(versions)
-        while first and not versions[first - 1].deleted:
-            first -= 1
-        return versions[first:]
+    async def live(self, topic: TopicName) -> list[SchemaVersion]:
+        """Return the versions since the schema was last deleted."""
+        return _live(await self.versions(topic))
 
     def strategy(self, topic: TopicName) -> Strategy:
         """Give the strategy in force for a topic."""
         said = self.strategy_of(topic)
         return self._strategy if said in (None, "UNDEFINED") else strategy_named(str(said))
 
-    def find(self, topic: TopicName, schema: wire.Schema) -> SchemaVersion | None:
-        """Give the version that has just these bytes, or None."""
-        return next(
-            (
-                each
-                for each in self.live(topic)
-                if each.type == schema.type and each.data == schema.schema_data
-            ),
-            None,
-        )
+    async def find(self, topic: TopicName, schema: wire.Schema) -> SchemaVersion | None:
+        """Return the version that has just these bytes, or None."""
+        return _find(await self.live(topic), schema)
+
+    # Changing.
 
     async def for_producer(self, topic: TopicName, schema: wire.Schema | None, role: str) -> bytes:
         """Give the version that a producer's schema has, made if it is new; raise ``IncompatibleSchema``."""
         if schema is not None and schema.type == wire.Schema.AutoConsume:
             raise IncompatibleSchema("Schema AUTO_CONSUME is a client-side schema type")
         if schema is None or schema.type in NO_SCHEMA:
-            latest = self.latest(topic)
+            latest = await self.latest(topic)
             return latest.wire_version if latest is not None else b""
         return (await self.add(topic, schema, role)).wire_version
 
@@ -161,7 +183,7 @@ class Schemas:
         """Take a consumer's schema as the topic's first, or raise ``IncompatibleSchema`` if it does not go with it."""
         if schema is None or schema.type in NO_SCHEMA:
             return
-        latest, strategy = self.latest(topic), self.strategy(topic)
+        latest, strategy = await self.latest(topic), self.strategy(topic)
         if latest is None:
             await self.add(topic, schema, role)
             return
@@ -172,53 +194,79 @@ class Schemas:
 
     async def add(self, topic: TopicName, schema: wire.Schema, role: str = "") -> SchemaVersion:
         """Give the version that a schema has, made if it is new; raise ``IncompatibleSchema``."""
-        known = self.find(topic, schema)
+        known = await self.find(topic, schema)
         if known is not None:
             return known
-        async with self._locks.of(_path(topic)):
+        path = _path(topic)
+        async with self._locks.of(path):
             while True:
-                versions = self.versions(topic)
+                before = await self._of(path)
+                versions = before.versions or []
                 made = _version(len(versions), schema, self._clock(), role)
-                known = self.find(topic, schema) or await self._examine(topic, made, check_producers)
+                known = _find(_live(versions), schema) or await self._examine(topic, made, check_producers)
                 if known is not None:
                     return known
-                if self._known.get(_path(topic)) is versions:
-                    break
-                if _path(topic) not in self._known:
+                if path not in self._known:
                     raise TopicNotFound(f"topic {topic} was deleted")
-            _check_room(versions, made)
-            self._keep(topic, [*versions, made])
-            return made
+                if self._known[path] is before:
+                    _check_room(versions, made)
+                    if await self._keep(path, before, [*versions, made]):
+                        return made
 
     async def check(self, topic: TopicName, schema: wire.Schema) -> None:
         """Raise ``IncompatibleSchema`` unless a schema may become the topic's next version."""
-        if self.find(topic, schema) is None:
+        if await self.find(topic, schema) is None:
             await self._examine(topic, _version(-1, schema, 0, ""), check_producers)
 
     async def _examine(self, topic: TopicName, new: SchemaVersion, check: Check) -> SchemaVersion | None:
         """Give the version that means the same, or None where there is none and the schema may follow."""
-        strategy, live = self.strategy(topic), self.live(topic)
+        strategy, live = self.strategy(topic), await self.live(topic)
         try:
             return await self._workshop.do(lambda work: _examined(new, live, strategy, check, work))
         except TooComplex as error:
             raise IncompatibleSchema(f"{type_name(new.type)}: {error}") from None
 
-    def delete(self, topic: TopicName) -> int:
-        """End the schema in force; versions go on behind it. Gives the version that says so."""
-        versions = self.versions(topic)
-        made = SchemaVersion(len(versions), 0, "", b"", timestamp_ms=self._clock(), deleted=True)
-        self._keep(topic, [*versions, made])
-        return made.version
+    async def delete(self, topic: TopicName) -> int:
+        """End the schema in force; versions go on behind it. Returns the version that says so."""
+        path = _path(topic)
+        while True:
+            before = await self._of(path)
+            versions = before.versions or []
+            made = SchemaVersion(len(versions), 0, "", b"", timestamp_ms=self._clock(), deleted=True)
+            if await self._keep(path, before, [*versions, made]):
+                return made.version
 
     async def topic_deleted(self, topic: Topic) -> None:
         """A topic's schemas go with it."""
-        if self.versions(topic.name):
-            self._store.delete(_path(topic.name))
-        self._known.pop(_path(topic.name), None)
+        path = _path(topic.name)
+        while True:
+            stored = await self._store.get(path)
+            self._known.pop(path, None)
+            if stored is None:
+                return
+            with suppress(BadVersion):  # one more was added meanwhile
+                await delete_value(self._store, path, stored.version)
 
-    def _keep(self, topic: TopicName, versions: list[SchemaVersion]) -> None:
-        self._store.put(_path(topic), _encode(versions))
-        self._known[_path(topic)] = versions
+    async def _keep(self, path: str, before: _Known, versions: list[SchemaVersion]) -> bool:
+        """Store all versions of a topic, and return whether nobody else was faster."""
+        try:
+            version = await put_value(self._store, path, _encode(versions), before.stored_version)
+        except BadVersion as error:
+            self._known[path] = _Known(None, ANY if error.actual is None else error.actual)
+            return False
+        self._known[path] = _Known(versions, version)
+        return True
+
+
+def _live(versions: list[SchemaVersion]) -> list[SchemaVersion]:
+    first = len(versions)
+    while first and not versions[first - 1].deleted:
+        first -= 1
+    return versions[first:]
+
+
+def _find(live: Iterable[SchemaVersion], schema: wire.Schema) -> SchemaVersion | None:
+    return next((each for each in live if (each.type, each.data) == (schema.type, schema.schema_data)), None)
 
 
 def _version(number: int, schema: wire.Schema, now_ms: int, role: str) -> SchemaVersion:

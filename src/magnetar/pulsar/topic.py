@@ -21,7 +21,8 @@ from magnetar.pulsar.dispatch.deliveries import Conversions
 from magnetar.pulsar.dispatch.reading import Limits, Readings
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.dispatch.wanted import Wanted, is_as_wanted, subscription_of
-from magnetar.pulsar.errors import ConsumerBusy, NotAllowed, SubscriptionNotFound
+from magnetar.pulsar.epochs import TopicEpoch
+from magnetar.pulsar.errors import ConsumerBusy, NotAllowed, ProducerFenced, SubscriptionNotFound
 from magnetar.pulsar.places import Places
 from magnetar.pulsar.producers import Producer, Producers
 from magnetar.pulsar.rate_limits import RateLimit, renewed
@@ -30,7 +31,6 @@ from magnetar.records.pulsar_entries import Sent
 CURSOR_SAVE_MS = 1000
 _LEAST_CURSOR_SAVE_MS = 100  # each time costs a transaction of the metadata store
 _READER_RETURNS_MS = 60_000  # after a seek it is sent away, and comes back at once unless it died
-_EPOCHS = "/pulsar/topic-epochs"
 _log = logging.getLogger("magnetar.pulsar")
 
 
@@ -60,6 +60,8 @@ class PulsarTopic:
         self.opened_with = (log.log_end_offset, sum(ledger.size for ledger in log.ledgers()))
         """Messages and bytes that it had had when it was opened; counters of what came in start here."""
         self.subscriptions: dict[str, Subscription] = {}
+        self.group_cursors: set[str] = set()
+        """The subscriptions that were made for Kafka's groups."""
         self.is_groups: Callable[[str], bool] = lambda name: False
         """Whether a subscription is a Kafka group's alone."""
         self.last_done: asyncio.Future[None] | None = None
@@ -70,9 +72,8 @@ class PulsarTopic:
         self._store = store
         self._clock = clock
         self._readings = Readings(log, conversions, clock, limits, within_batches)
-        self._epoch_path = f"{_EPOCHS}/{log.name}"
-        stored = self._store.blocking.get(self._epoch_path)
-        self.producers = Producers(int(stored.value) if stored else None, self._keep_epoch)
+        self._epoch = TopicEpoch(store, log.name)
+        self.producers = Producers()
         self.on_closed: Callable[[PulsarTopic], None] = lambda topic: None
         """Called when the log closes, in the turn of the loop in which that is decided."""
         self.stirred: Callable[[], None] = lambda: None
@@ -119,6 +120,7 @@ class PulsarTopic:
 
     async def load(self) -> None:
         """Make ready what must be known before anybody produces or consumes."""
+        self.producers.epoch = await self._epoch.load()
         if self.dedup is not None:
             await self.dedup.load()
         for name in self.cursors.names():
@@ -127,8 +129,14 @@ class PulsarTopic:
                     Wanted(name, SubType.Exclusive), self.cursors.open(name)
                 )
 
-    def _keep_epoch(self, epoch: int) -> None:
-        self._store.blocking.put(self._epoch_path, b"%d" % epoch)
+    async def keep_epoch(self, producer: Producer) -> None:
+        """See to it that an exclusive producer's epoch outlives the broker; raise ``ProducerFenced``."""
+        if producer.topic_epoch is not None:
+            try:
+                await self._epoch.keep(producer.topic_epoch)
+            except ProducerFenced:
+                self.producers.epoch = self._epoch.kept
+                raise
 
     def stir(self) -> None:
         """Have it looked at in the next sweep."""
@@ -140,6 +148,7 @@ class PulsarTopic:
         return (
             self.cursors.unsaved
             or any(each.abandoned_ms is not None for each in self.subscriptions.values())
+            or (self.dedup is not None and self.dedup.unsaved)
             or (self.dedup is not None and self.last_done is not None and not self.last_done.done())
         )
 
@@ -366,12 +375,17 @@ class PulsarTopic:
                 self.left(subscription)
         self.cursors.save()
         if self.dedup is not None:
-            self.dedup.save()
+            self.dedup.save_soon()
+
+    async def saved(self) -> None:
+        """Return when what `save` began is kept; raise ``MetadataError``."""
+        if self.dedup is not None:
+            await self.dedup.save()
 
     async def _keep_sequence_ids(self) -> None:
         """Compaction takes entries away that producers might send again after a crash."""
         if self.dedup is not None:
-            self.dedup.save()
+            await self.dedup.save()
 
     def send_away(self, *, wake: bool = True) -> None:
         """Close all producers and consumers; their clients come back by themselves."""

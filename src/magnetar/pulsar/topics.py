@@ -10,6 +10,7 @@ from itertools import takewhile
 from magnetar.broker.background import Repeated, end_all
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import TopicExists, TopicNotFound
+from magnetar.broker.names import TopicName
 from magnetar.broker.once import Once
 from magnetar.broker.slices import sliced
 from magnetar.broker.topic import Topic
@@ -60,13 +61,16 @@ class PulsarTopics:
         self.each_second: list[Callable[[], Awaitable[None]]] = []
         """What else is to be done now and then."""
         self.is_groups: Callable[[PulsarTopic, str], bool] = lambda topic, name: False
+        self.loading: list[Callable[[PulsarTopic], Awaitable[None]]] = []
+        """What else is to be read of a topic before it is open."""
         broker.events.topic_deleted.append(self._deleted)
         broker.events.bundle_lost.append(self.non_persistent.let_go)
         broker.events.topic_changed.append(self._changed)
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Begin to keep cursors now and then, and to look for messages that are too old."""
-        self.non_persistent.load()
+        await self._broker.metadata.follow(self.policies)
+        await self._broker.metadata.follow(self.non_persistent)
         self._sweeper = self._broker.background.repeat(
             "keeping cursors", lambda: _SWEEP_S, self._sweep, essential=True
         )
@@ -76,10 +80,11 @@ class PulsarTopics:
         if self._sweeper is not None:
             await self._sweeper.stop()
 
-        def keep(topic: PulsarTopic) -> Callable[[], None]:
-            def step() -> None:
+        def keep(topic: PulsarTopic) -> Callable[[], Awaitable[None]]:
+            async def step() -> None:
                 topic.close()
                 topic.save()
+                await topic.saved()
 
             return step
 
@@ -119,7 +124,7 @@ class PulsarTopics:
         """Give a partition, of a topic that is persistent or not; see `get`."""
         if name.persistent:
             return await self.get(name, create=create)
-        return self.non_persistent.get(name, create=create)
+        return await self.non_persistent.get(name, create=create)
 
     async def get(self, name: PulsarName, *, create: bool) -> PulsarTopic:
         """Give a partition, opened if need be, its topic created where that is asked for and allowed.
@@ -180,6 +185,8 @@ class PulsarTopics:
         made.is_groups = lambda name: self.is_groups(made, name)
         try:
             await made.load()
+            for load in self.loading:
+                await load(made)
             held.check()
         except BaseException:
             held.leave(made)
@@ -222,14 +229,17 @@ class PulsarTopics:
         if held is not None:
             held.leave(topic)
 
-    def _policies_changed(self, topic: Topic) -> None:
-        if topic.name.persistent:
+    def _policies_changed(self, name: TopicName) -> None:
+        topic = self.find(PulsarName(name))
+        if topic is None:
+            return
+        if name.persistent:
             self._changed(topic)
         else:
             self.non_persistent.changed(topic)
 
     async def _deleted(self, topic: Topic) -> None:
-        self.policies.forget(topic.name)
+        await self.policies.forget(topic.name)
 
     def _changed(self, topic: Topic) -> None:
         """A topic that gets more partitions gets other names and message ids: its clients must look again."""

@@ -66,7 +66,7 @@ class App:
             path,
             request.query_params,
             b"",
-            self._registries.of(home.partition("/")[0]),
+            await self._registries.of(home.partition("/")[0]),
             self._locks,
             self._workshop,
             self._broker,

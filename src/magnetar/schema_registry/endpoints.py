@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from magnetar import __version__
 from magnetar.schema_registry.ask import Ask, Needs
 from magnetar.schema_registry.errors import RegistryError, no_schema
 from magnetar.schema_registry.levels import Level, Mode
-from magnetar.schema_registry.registry import Understood, refuse
+from magnetar.schema_registry.registry import Overtaken, Understood, refuse
 from magnetar.schema_registry.schema import KINDS, Schema, Version
 
 Endpoint = Callable[[Ask], Awaitable[Any]]
@@ -124,12 +125,17 @@ async def register(ask: Ask) -> dict[str, Any]:
     sent = ask.schema()
     as_id, as_version = ask.given_number("id"), ask.given_number("version")
     async with ask.locked():
-        new = await _understood(ask, sent)
-        known = ask.registry.kept.ids.get(new.schema)
-        live = ask.registry.kept.subjects.get(ask.subject)
-        if as_id < 0 and not (live and any(each.schema_id == known for each in live.live)):
-            refuse(ask.subject, await _clashes(ask, new))
-        schema_id = ask.registry.register(ask.subject, new, as_id=as_id, as_version=as_version)
+        schema_id: int | None = None
+        while schema_id is None:
+            new = await _understood(ask, sent)
+            known = ask.registry.kept.ids.get(new.schema)
+            before = ask.registry.kept.subjects.get(ask.subject)
+            if as_id < 0 and not (before and any(each.schema_id == known for each in before.live)):
+                refuse(ask.subject, await _clashes(ask, new))
+            with suppress(Overtaken):  # by the broker itself, or by another one
+                schema_id = await ask.registry.register(
+                    ask.subject, new, as_id=as_id, as_version=as_version, checked=before
+                )
     found = next(each for each in ask.registry.versions(ask.subject) if each.schema_id == schema_id)
     return {"id": schema_id, "version": found.version} | _told(new.schema)
 
@@ -146,13 +152,13 @@ async def look_up(ask: Ask) -> dict[str, Any]:
 async def delete_subject(ask: Ask) -> list[int]:
     """Delete a subject: first so that it can still be found, then for good."""
     async with ask.locked():
-        return ask.registry.delete_subject(ask.subject, permanent=ask.flag("permanent"))
+        return await ask.registry.delete_subject(ask.subject, permanent=ask.flag("permanent"))
 
 
 async def delete_version(ask: Ask) -> int:
     """Delete one version: first so that it can still be found, then for good."""
     async with ask.locked():
-        return ask.registry.delete_version(ask.subject, ask.version, permanent=ask.flag("permanent"))
+        return await ask.registry.delete_version(ask.subject, ask.version, permanent=ask.flag("permanent"))
 
 
 # -- compatibility ----------------------------------------------------------------------------------------------
@@ -193,7 +199,7 @@ async def set_level(ask: Ask) -> dict[str, str]:
             "forward_transitive, and full_transitive",
         )
     async with ask.locked():
-        ask.registry.set_level(ask.subject if "subject" in ask.path else None, Level[text])
+        await ask.registry.set_level(ask.subject if "subject" in ask.path else None, Level[text])
     return {"compatibility": text}
 
 
@@ -201,7 +207,7 @@ async def reset_level(ask: Ask) -> dict[str, str]:
     """Take the compatibility level back."""
     before = await (level_of if "subject" in ask.path else level)(ask)
     async with ask.locked():
-        ask.registry.set_level(ask.subject if "subject" in ask.path else None, None)
+        await ask.registry.set_level(ask.subject if "subject" in ask.path else None, None)
     return before
 
 
@@ -225,7 +231,7 @@ async def set_mode(ask: Ask) -> dict[str, str]:
     if text not in Mode.__members__:
         raise RegistryError(42204, f"Invalid mode. Valid values are {', '.join(each.name for each in Mode)}")
     async with ask.locked():
-        ask.registry.set_mode(
+        await ask.registry.set_mode(
             ask.subject if "subject" in ask.path else None, Mode[text], force=ask.flag("force")
         )
     return {"mode": text}
@@ -235,7 +241,7 @@ async def reset_mode(ask: Ask) -> dict[str, str]:
     """Take the mode back."""
     before = await (mode_of if "subject" in ask.path else mode)(ask)
     async with ask.locked():
-        ask.registry.set_mode(ask.subject if "subject" in ask.path else None, None)
+        await ask.registry.set_mode(ask.subject if "subject" in ask.path else None, None)
     return before
 
 

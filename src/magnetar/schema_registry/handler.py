@@ -44,11 +44,11 @@ class SchemaRegistryHandler(ProtocolHandler):
     async def start(self, broker: Broker) -> None:
         self._broker = broker
         naming, by_tenant = broker.naming, self._settings.names.kafka_enable_multi_tenant_metadata
-        self._registries = Registries(broker.store, naming.tenant, by_tenant=by_tenant)
+        self._registries = Registries(broker.metadata, naming.tenant, by_tenant=by_tenant)
         broker.offers.add(self._registries)
         broker.offers.add(self._workshop)
         if self._settings.of(SchemaRegistrySettings).asks_to_serve:
-            self._registries.of()
+            await self._registries.of()
             # Now, and in a thread: it takes longer than clients should wait for when the first one comes.
             broker.background.once("loading the schema registry", asyncio.to_thread(_load))
 

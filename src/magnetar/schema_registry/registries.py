@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from magnetar.metadata import MetadataStore
+import asyncio
+
+from magnetar.metadata.cache import MetadataCache
 from magnetar.schema_registry.registry import Registry
 from magnetar.schema_registry.store import Kept
 
@@ -10,19 +12,23 @@ from magnetar.schema_registry.store import Kept
 class Registries:
     """Registries by tenant, read when somebody first asks for one."""
 
-    def __init__(self, store: MetadataStore, tenant: str, *, by_tenant: bool = False) -> None:
+    def __init__(self, cache: MetadataCache, tenant: str, *, by_tenant: bool = False) -> None:
         """``tenant`` is whose registry all share who have none of their own."""
-        self._store = store.blocking
+        self._cache = cache
         self._tenant = tenant
         self._by_tenant = by_tenant
         self._open: dict[str, Registry] = {}
+        self._opening = asyncio.Lock()
 
-    def of(self, tenant: str | None = None) -> Registry:
-        """Give the registry that serves a tenant."""
+    async def of(self, tenant: str | None = None) -> Registry:
+        """Return the registry that serves a tenant."""
         name = tenant if tenant and self._by_tenant else self._tenant
         found = self._open.get(name)
-        if found is None:
-            kept = Kept(self._store, name)
-            kept.load()
-            found = self._open[name] = Registry(kept)
-        return found
+        if found is not None:
+            return found
+        async with self._opening:
+            if name not in self._open:
+                kept = Kept(self._cache, name)
+                await kept.load()
+                self._open[name] = Registry(kept)
+            return self._open[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from dataclasses import replace
 from threading import Lock
+from types import EllipsisType
 
 from magnetar.schema_registry import kinds
 from magnetar.schema_registry.errors import (
@@ -27,6 +28,10 @@ MOST_PARSED_BYTES = 4 << 20
 """Of the texts whose meaning is kept at hand; it takes some ten times as much."""
 _LATEST = -1
 _GLOBAL_SUBJECTS = ("__GLOBAL", "__EMPTY")
+
+
+class Overtaken(Exception):
+    """A subject was changed while somebody found out what may follow in it."""
 
 
 class Understood:
@@ -191,11 +196,29 @@ class Registry:
 
     # -- changing ----------------------------------------------------------------------------------------------
 
-    def register(self, name: str, new: Understood, *, as_id: int = -1, as_version: int = -1) -> int:
-        """Give the id of a schema in a subject, registered if it is not yet; raise `RegistryError`.
+    async def register(
+        self,
+        name: str,
+        new: Understood,
+        *,
+        as_id: int = -1,
+        as_version: int = -1,
+        checked: Subject | EllipsisType | None = ...,
+    ) -> int:
+        """Return the id of a schema in a subject, registered if it is not yet; raise `RegistryError`.
 
-        ``as_id`` and ``as_version`` are for mode IMPORT. Check `clashes` first, in the same turn of the event loop.
+        ``as_id`` and ``as_version`` are for mode IMPORT. Check `clashes` first; ``checked`` is the subject as it was
+        then, and `Overtaken` is raised if it is another by now.
         """
+
+        def decide(changes: Changes) -> int:
+            if checked is not ... and self.kept.subjects.get(name) != checked:
+                raise Overtaken(name)
+            return self._register(changes, name, new, as_id, as_version)
+
+        return await self.kept.change(decide)
+
+    def _register(self, changes: Changes, name: str, new: Understood, as_id: int, as_version: int) -> int:
         schema = new.schema
         subject = self.kept.subjects.get(name, Subject())
         known = self.kept.ids.get(schema)
@@ -205,23 +228,28 @@ class Registry:
         self._check_writable(name, as_id)
         _check_name(name)
         if as_id >= 0:
-            return self._import(name, subject, schema, as_id, as_version)
+            return self._import(changes, name, subject, schema, as_id, as_version)
         schema_id = known if known is not None else self.kept.state.last_id + 1
-        self._add(name, subject, schema, schema_id, _next_version(subject))
+        self._add(changes, name, subject, schema, schema_id, _next_version(subject))
         self._remember(schema, new.parsed)
         return schema_id
 
-    def provide(self, name: str, schema: Schema) -> int:
-        """Give the id of a schema that the broker itself has for a subject: modes and levels do not matter."""
+    async def provide(self, name: str, schema: Schema) -> int:
+        """Return the id of a schema that the broker itself has for a subject: modes and levels do not matter."""
+        return await self.kept.change(lambda changes: self._provide(changes, name, schema))
+
+    def _provide(self, changes: Changes, name: str, schema: Schema) -> int:
         subject = self.kept.subjects.get(name, Subject())
         known = self.kept.ids.get(schema)
         if known is not None and any(each.schema_id == known for each in subject.live):
             return known
         schema_id = known if known is not None else self.kept.state.last_id + 1
-        self._add(name, subject, schema, schema_id, _next_version(subject))
+        self._add(changes, name, subject, schema, schema_id, _next_version(subject))
         return schema_id
 
-    def _import(self, name: str, subject: Subject, schema: Schema, schema_id: int, number: int) -> int:
+    def _import(
+        self, changes: Changes, name: str, subject: Subject, schema: Schema, schema_id: int, number: int
+    ) -> int:
         before = self.kept.schemas.get(schema_id)
         if before is not None and before != schema:
             raise RegistryError(42205, f"Overwrite new schema with id {schema_id} is not permitted.")
@@ -229,18 +257,19 @@ class Registry:
         if any(each.version == number and each.schema_id != schema_id for each in subject.versions):
             raise RegistryError(42205, f"Version {number} of subject {name} has another schema already")
         others = tuple(each for each in subject.versions if each.version != number)
-        self._add(name, replace(subject, versions=others), schema, schema_id, number)
+        self._add(changes, name, replace(subject, versions=others), schema, schema_id, number)
         return schema_id
 
-    def _add(self, name: str, subject: Subject, schema: Schema, schema_id: int, number: int) -> None:
+    def _add(
+        self, changes: Changes, name: str, subject: Subject, schema: Schema, schema_id: int, number: int
+    ) -> None:
         for each in schema.references:  # they were there when it was understood
             self._check_there(each)
         versions = (*subject.versions, Version(number, schema_id))
-        with self.kept.changes() as changes:
-            changes.subject(name, replace(subject, versions=tuple(sorted(versions))))
-            if schema_id not in self.kept.schemas:
-                changes.schema(schema_id, schema)
-            changes.state(last_id=max(self.kept.state.last_id, schema_id))
+        changes.subject(name, replace(subject, versions=tuple(sorted(versions))))
+        if schema_id not in self.kept.schemas:
+            changes.schema(schema_id, schema)
+        changes.state(last_id=max(self.kept.state.last_id, schema_id))
 
     def _check_there(self, reference: Reference) -> None:
         try:
@@ -257,8 +286,11 @@ class Registry:
         if as_id < 0 and mode is Mode.IMPORT:
             raise RegistryError(42205, f"Subject {name} is in import mode: the schema needs its id")
 
-    def delete_subject(self, name: str, *, permanent: bool) -> list[int]:
-        """Delete all versions, and for good those deleted before; give their numbers."""
+    async def delete_subject(self, name: str, *, permanent: bool) -> list[int]:
+        """Delete all versions, and for good those deleted before; return their numbers."""
+        return await self.kept.change(lambda changes: self._delete_subject(changes, name, permanent))
+
+    def _delete_subject(self, changes: Changes, name: str, permanent: bool) -> list[int]:
         self._check_writable_for_deletion(name)
         subject = self.kept.subjects.get(name, Subject())
         if not subject.versions:
@@ -273,11 +305,14 @@ class Registry:
             )
         leaving = subject.versions if permanent else tuple(subject.live)
         self._check_unreferenced(name, leaving)
-        self._drop(name, subject, leaving, permanent=permanent)
+        self._drop(changes, name, subject, leaving, permanent=permanent)
         return [each.version for each in leaving]
 
-    def delete_version(self, name: str, number: int, *, permanent: bool) -> int:
-        """Delete one version, or for good one that was deleted before; give its number."""
+    async def delete_version(self, name: str, number: int, *, permanent: bool) -> int:
+        """Delete one version, or for good one that was deleted before; return its number."""
+        return await self.kept.change(lambda changes: self._delete_version(changes, name, number, permanent))
+
+    def _delete_version(self, changes: Changes, name: str, number: int, permanent: bool) -> int:
         self._check_writable_for_deletion(name)
         found = self.version(name, number, deleted=number != _LATEST)
         if permanent and not found.deleted:
@@ -292,7 +327,7 @@ class Registry:
                 "Set permanent=true to delete permanently",
             )
         self._check_unreferenced(name, (found,))
-        self._drop(name, self.kept.subjects[name], (found,), permanent=permanent)
+        self._drop(changes, name, self.kept.subjects[name], (found,), permanent=permanent)
         return found.version
 
     def _check_writable_for_deletion(self, name: str) -> None:
@@ -308,40 +343,55 @@ class Registry:
                     f"One or more references exist to the schema {name} version {each.version}: from ids {users}",
                 )
 
-    def _drop(self, name: str, subject: Subject, leaving: tuple[Version, ...], *, permanent: bool) -> None:
+    def _drop(
+        self,
+        changes: Changes,
+        name: str,
+        subject: Subject,
+        leaving: tuple[Version, ...],
+        *,
+        permanent: bool,
+    ) -> None:
         if permanent:
             left = tuple(each for each in subject.versions if each not in leaving)
         else:
             left = tuple(each._replace(deleted=each.deleted or each in leaving) for each in subject.versions)
         empty = not left and subject.mode is None and subject.compatibility is None
-        with self.kept.changes() as changes:
-            changes.subject(name, None if empty else replace(subject, versions=left))
-            if permanent:
-                for schema_id in {each.schema_id for each in leaving} - {each.schema_id for each in left}:
-                    if all(user == name for user, _ in self.users(schema_id, deleted=True)):
-                        changes.schema(schema_id, None)
+        changes.subject(name, None if empty else replace(subject, versions=left))
+        if permanent:
+            for schema_id in {each.schema_id for each in leaving} - {each.schema_id for each in left}:
+                if all(user == name for user, _ in self.users(schema_id, deleted=True)):
+                    changes.schema(schema_id, None)
 
     # -- configuration -----------------------------------------------------------------------------------------
 
-    def set_level(self, name: str | None, level: Level | None) -> None:
+    async def set_level(self, name: str | None, level: Level | None) -> None:
         """Set the level of a subject, or with None as its name of all; None as level takes it back."""
-        with self.kept.changes() as changes:
+
+        def decide(changes: Changes) -> None:
             if name is None:
                 changes.state(compatibility=level or Level.BACKWARD)
             else:
                 self._configure(changes, name, compatibility=level)
 
-    def set_mode(self, name: str | None, mode: Mode | None, *, force: bool = False) -> None:
+        await self.kept.change(decide)
+
+    async def set_mode(self, name: str | None, mode: Mode | None, *, force: bool = False) -> None:
         """Set the mode of a subject, or of all; None takes it back. IMPORT asks for an empty place or ``force``."""
-        if mode is Mode.IMPORT and not force:
-            names = self.subjects() if name is None else [each for each in self.subjects() if each == name]
-            if names:
-                raise RegistryError(42205, f"Cannot import since found existing subjects: {names[:10]}")
-        with self.kept.changes() as changes:
+
+        def decide(changes: Changes) -> None:
+            if mode is Mode.IMPORT and not force:
+                names = (
+                    self.subjects() if name is None else [each for each in self.subjects() if each == name]
+                )
+                if names:
+                    raise RegistryError(42205, f"Cannot import since found existing subjects: {names[:10]}")
             if name is None:
                 changes.state(mode=mode or Mode.READWRITE)
             else:
                 self._configure(changes, name, mode=mode)
+
+        await self.kept.change(decide)
 
     def _configure(self, changes: Changes, name: str, **values: Level | Mode | None) -> None:
         _check_name(name)

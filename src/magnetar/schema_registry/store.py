@@ -10,14 +10,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
-from magnetar.metadata import BlockingStore, MetadataCorrupt
+from magnetar.metadata import MUST_NOT_EXIST, Delete, MetadataCorrupt, Op, Put, Stored
+from magnetar.metadata.cache import MetadataCache
 from magnetar.schema_registry.levels import Level, Mode
 from magnetar.schema_registry.schema import Reference, Schema, Version
 
@@ -50,45 +51,65 @@ class State:
     mode: Mode = Mode.READWRITE
 
 
-@dataclass(slots=True)
 class Kept:
-    """Everything of one tenant's registry. Read it freely; change it inside `Changes` only."""
+    """Everything of one tenant's registry, as it is stored. Read it freely; change it by `change` only."""
 
-    store: BlockingStore
-    tenant: str
-    state: State = field(default_factory=State)
-    schemas: dict[int, Schema] = field(default_factory=dict)
-    subjects: dict[str, Subject] = field(default_factory=dict)
-    ids: dict[Schema, int] = field(default_factory=dict)
-    users: dict[int, set[str]] = field(default_factory=dict)
-    """The subjects that have versions with a schema, deleted ones too, by its id."""
-    referrers: dict[tuple[str, int], set[int]] = field(default_factory=dict)
-    """The ids of schemas that refer to a version of a subject."""
+    def __init__(self, cache: MetadataCache, tenant: str) -> None:
+        self.tenant = tenant
+        self.root = f"{ROOT}/{tenant}"
+        self.state = State()
+        self.schemas: dict[int, Schema] = {}
+        self.subjects: dict[str, Subject] = {}
+        self.ids: dict[Schema, int] = {}
+        self.users: dict[int, set[str]] = {}
+        """The subjects that have versions with a schema, deleted ones too, by its id."""
+        self.referrers: dict[tuple[str, int], set[int]] = {}
+        """The ids of schemas that refer to a version of a subject."""
+        self.stored_versions: dict[str, int] = {}
+        """Of all nodes, by path."""
+        self._cache = cache
+        self._changing = asyncio.Lock()
 
-    def load(self) -> None:
-        """Read what is stored; raise `MetadataCorrupt` for what cannot be."""
-        found = self.store.get(f"{self._root}/state")
-        if found is not None:
-            self.state = _read(f"{self._root}/state", found.value, _state)
-        for path, stored in self.store.scan(f"{self._root}/schemas/"):
-            number = int(path.rpartition("/")[2])
-            self.put_schema(number, _read(path, stored.value, _schema))
-        for path, stored in self.store.scan(f"{self._root}/subjects/"):
-            self.put_subject(unquote(path.rpartition("/")[2]), _read(path, stored.value, _subject))
-        self.ids = {schema: number for number, schema in self.schemas.items()}
+    async def load(self) -> None:
+        """Read what is stored, and follow it; raise `MetadataCorrupt` for what cannot be."""
+        await self._cache.follow(self)
 
-    def put_schema(self, schema_id: int, schema: Schema | None) -> None:
-        """Show a schema, or with None no more."""
+    # Following what is stored.
+
+    def known(self) -> Iterable[str]:
+        return tuple(self.stored_versions)
+
+    def apply(self, path: str, stored: Stored | None) -> None:
+        """Take over what is stored at one path."""
+        kind, _, name = path.removeprefix(self.root + "/").partition("/")
+        value = None if stored is None else stored.value
+        if kind == "state":
+            self.state = State() if value is None else _read(path, value, _state)
+        elif kind == "schemas" and name:
+            self._put_schema(int(name), None if value is None else _read(path, value, _schema))
+        elif kind == "subjects" and name:
+            self._put_subject(unquote(name), None if value is None else _read(path, value, _subject))
+        else:
+            return
+        if stored is None:
+            self.stored_versions.pop(path, None)
+        else:
+            self.stored_versions[path] = stored.version
+
+    def _put_schema(self, schema_id: int, schema: Schema | None) -> None:
         before = self.schemas.pop(schema_id, None)
-        for each in () if before is None else before.references:
-            _forget(self.referrers, (each.subject, each.version), schema_id)
+        if before is not None:
+            for each in before.references:
+                _forget(self.referrers, (each.subject, each.version), schema_id)
+            if self.ids.get(before) == schema_id:
+                del self.ids[before]
         if schema is not None:
             self.schemas[schema_id] = schema
+            self.ids.setdefault(schema, schema_id)
             for each in schema.references:
                 self.referrers.setdefault((each.subject, each.version), set()).add(schema_id)
 
-    def put_subject(self, name: str, subject: Subject | None) -> None:
-        """Show a subject, or with None no more."""
+    def _put_subject(self, name: str, subject: Subject | None) -> None:
         before = self.subjects.pop(name, None)
         for each in () if before is None else before.versions:
             _forget(self.users, each.schema_id, name)
@@ -97,18 +118,23 @@ class Kept:
             for each in subject.versions:
                 self.users.setdefault(each.schema_id, set()).add(name)
 
-    @contextmanager
-    def changes(self) -> Iterator[Changes]:
-        """Make all changes of the block one: stored together when it ends, and seen only then."""
-        made = Changes(self)
-        yield made
-        with self.store.transaction():
-            made.write()
-        made.show()
+    # Changing what is stored.
 
-    @property
-    def _root(self) -> str:
-        return f"{ROOT}/{self.tenant}"
+    async def change(self, decide: Callable[[Changes], T]) -> T:
+        """Make all changes that ``decide`` asks for one, and return what it returned.
+
+        They are stored together, and seen only then. Where another broker was faster it is called again.
+        """
+        decided: list[T] = []
+
+        def plan() -> list[Op]:
+            made = Changes(self)
+            decided[:] = [decide(made)]
+            return made.ops()
+
+        async with self._changing:
+            await self._cache.change(plan)
+        return decided[0]
 
 
 class Changes:
@@ -131,28 +157,23 @@ class Changes:
         """Put a schema; None removes it."""
         self._schemas[schema_id] = schema
 
-    def write(self) -> None:
-        store, root = self._kept.store, self._kept._root
+    def ops(self) -> list[Op]:
+        """Return what stores them, over what was known when they were decided."""
+        root = self._kept.root
+        values: dict[str, bytes | None] = {}
         if self._state is not None:
-            store.put(f"{root}/state", _state_bytes(self._state))
+            values[f"{root}/state"] = _state_bytes(self._state)
         for number, schema in self._schemas.items():
-            _put(store, f"{root}/schemas/{number}", None if schema is None else _schema_bytes(schema))
+            values[f"{root}/schemas/{number}"] = None if schema is None else _schema_bytes(schema)
         for name, subject in self._subjects.items():
             path = f"{root}/subjects/{quote(name, safe='')}"
-            _put(store, path, None if subject is None else _subject_bytes(subject))
-
-    def show(self) -> None:
-        kept = self._kept
-        kept.state = self._state or kept.state
-        for number, schema in self._schemas.items():
-            before = kept.schemas.get(number)
-            if before is not None and kept.ids.get(before) == number:
-                del kept.ids[before]
-            kept.put_schema(number, schema)
-            if schema is not None:
-                kept.ids.setdefault(schema, number)
-        for name, subject in self._subjects.items():
-            kept.put_subject(name, subject)
+            values[path] = None if subject is None else _subject_bytes(subject)
+        known = self._kept.stored_versions
+        return [
+            Delete(path, known[path]) if value is None else Put(path, value, known.get(path, MUST_NOT_EXIST))
+            for path, value in values.items()
+            if value is not None or path in known
+        ]
 
 
 def _forget(index: dict[K, set[V]], key: K, value: V) -> None:
@@ -162,13 +183,6 @@ def _forget(index: dict[K, set[V]], key: K, value: V) -> None:
         values.discard(value)
         if not values:
             del index[key]
-
-
-def _put(store: BlockingStore, path: str, value: bytes | None) -> None:
-    if value is not None:
-        store.put(path, value)
-    elif store.get(path) is not None:
-        store.delete(path)
 
 
 def _read(path: str, value: bytes, decode: Callable[[Any], T]) -> T:

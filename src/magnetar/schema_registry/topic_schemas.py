@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 from magnetar.broker.core import Broker
 from magnetar.broker.topic import Topic
 from magnetar.ledger.port import StoredEntry
-from magnetar.metadata import BlockingStore
+from magnetar.metadata import MetadataStore
+from magnetar.metadata.parts import get_value
 from magnetar.records.errors import RecordsError
 from magnetar.records.schema_ids import Frame, frame_of, schema_version
 from magnetar.schema_registry.avro_as_json import avro_as_json
@@ -55,12 +56,12 @@ class TopicFrames:
     """What stands before keys and values of the entries of topics; remembered for each version of a schema."""
 
     def __init__(self, broker: Broker, registries: Registries) -> None:
-        self._store = broker.store.blocking
+        self._store = broker.store
         self._namespace = broker.naming.namespace
         self._registries = registries
         self._known: dict[tuple[bytes, bytes], Frame | None] = {}
 
-    def of(self, topic: Topic, entry: StoredEntry, *, whole: bool = False) -> Frame | None:
+    async def of(self, topic: Topic, entry: StoredEntry, *, whole: bool = False) -> Frame | None:
         """Give the frame of an entry's records, or None if they are to stay as they are.
 
         A piece of a larger message has one only where it stands for the ``whole``.
@@ -75,18 +76,19 @@ class TopicFrames:
         if key not in self._known:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            self._known[key] = self._made(topic, version)
+            found = self._known[key] = await self._made(topic, version)
+            return found
         return self._known[key]
 
-    def _made(self, topic: Topic, version: bytes) -> Frame | None:
-        found = read_schema(self._store, topic, int.from_bytes(version, "big", signed=True))
+    async def _made(self, topic: Topic, version: bytes) -> Frame | None:
+        found = await read_schema(self._store, topic, int.from_bytes(version, "big", signed=True))
         if found is None:
             return None
-        registry = self._registries.of(topic.name.tenant)
+        registry = await self._registries.of(topic.name.tenant)
         # A tenant's clients, who have a registry of their own, know its topics by their short names.
         at_home = (registry.kept.tenant, self._namespace) == (topic.name.tenant, topic.name.namespace)
         try:
-            return _frame(registry, topic.name.local if at_home else topic.kafka_name, found)
+            return await _frame(registry, topic.name.local if at_home else topic.kafka_name, found)
         except (RegistryError, ValueError, KeyError, TypeError, RecursionError, struct.error) as error:
             _log.warning(
                 "%s: consumers get the values as Pulsar's producers wrote them: %s", topic.name, error
@@ -94,9 +96,9 @@ class TopicFrames:
             return None
 
 
-def read_schema(store: BlockingStore, topic: Topic, version: int) -> TopicSchema | None:
+async def read_schema(store: MetadataStore, topic: Topic, version: int) -> TopicSchema | None:
     """Give one version of a topic's schema; None if there is none."""
-    stored = store.get(f"/schemas/{topic.name.namespace_name}/{topic.name.metadata_name}")
+    stored = await get_value(store, f"/schemas/{topic.name.namespace_name}/{topic.name.metadata_name}")
     rows: list[dict[str, Any]] = [] if stored is None else _rows(stored.value)
     if not 0 <= version < len(rows) or rows[version]["deleted"]:
         return None
@@ -111,16 +113,16 @@ def _rows(stored: bytes) -> list[dict[str, Any]]:
     return rows
 
 
-def _frame(registry: Registry, subject: str, schema: TopicSchema) -> Frame | None:
+async def _frame(registry: Registry, subject: str, schema: TopicSchema) -> Frame | None:
     if schema.kind != "KeyValue":
-        schema_id = _id(registry, f"{subject}-value", schema.kind, schema.definition)
+        schema_id = await _id(registry, f"{subject}-value", schema.kind, schema.definition)
         return None if schema_id is None else Frame(b"", frame_of(schema_id))
     if schema.properties.get("kv.encoding.type", "INLINE") != "SEPARATED":
         return None
     parts = []
     for part, definition in zip(("key", "value"), _two(schema.definition), strict=True):
         kind = schema.properties.get(f"{part}.schema.type", "").capitalize()
-        parts.append(frame_of(_id(registry, f"{subject}-{part}", kind, definition)))
+        parts.append(frame_of(await _id(registry, f"{subject}-{part}", kind, definition)))
     return Frame(*parts) if any(parts) else None
 
 
@@ -134,7 +136,7 @@ def _two(definition: bytes) -> list[bytes]:
     return found
 
 
-def _id(registry: Registry, subject: str, kind: str, definition: bytes) -> int | None:
+async def _id(registry: Registry, subject: str, kind: str, definition: bytes) -> int | None:
     """Give the id of a definition, which Pulsar's side has checked: this is the event loop."""
     if kind == "Avro":
         content = json.loads(definition)
@@ -147,4 +149,4 @@ def _id(registry: Registry, subject: str, kind: str, definition: bytes) -> int |
         schema = Schema("JSON", avro_as_json(definition.decode()))
     else:
         return None
-    return registry.provide(subject, schema)
+    return await registry.provide(subject, schema)

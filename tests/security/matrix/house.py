@@ -203,13 +203,13 @@ class House:
         for tenant, admin in (("public", "padma"), ("red", "ruth"), ("blue", "beth")):
             for name in ("ruby", f"garnet-of-{tenant}" if tenant == "red" else "pearl"):
                 await self.broker.create_topic(TopicName(tenant, "default", name), 1)
-            permissions.set_tenant_admins(tenant, [admin])
-        permissions.grant("blue/default", "bob", ["produce", "consume"])
+            await permissions.set_tenant_admins(tenant, [admin])
+        await permissions.grant("blue/default", "bob", ["produce", "consume"])
         ruby = TopicName("red", "default", "ruby")
         for role, actions in (("pete", ["produce"]), ("pia", ["produce"]), ("carl", ["consume"])):
-            permissions.grant("red/default", role, actions, ruby)
-        permissions.grant("red/default", "garnet-reader", [Action.CONSUME])
-        permissions.grant("blue/default", "pia", ["consume"])
+            await permissions.grant("red/default", role, actions, ruby)
+        await permissions.grant("red/default", "garnet-reader", [Action.CONSUME])
+        await permissions.grant("blue/default", "pia", ["consume"])
         topics = self.pulsar.services.topics
         for name in ("ruby", "garnet-of-red"):
             topic = await topics.open(self.broker.topic(f"red/default/{name}"), 0)

@@ -31,46 +31,56 @@ class Permissions:
             together[role] = together.get(role, frozenset()) | actions
         return together
 
-    def grant(
+    async def grant(
         self, namespace: str, role: str, actions: Iterable[str], topic: TopicName | None = None
     ) -> None:
         """Give a role exactly these actions on a namespace, or on one topic of it."""
         parsed = parse_actions(actions)
         if not role or not parsed:
             raise InvalidPolicy("a grant names a role and at least one action")
-        before = self.of_namespace(namespace)
-        self._namespaces.set_auth_policies(namespace, before.granted(role, parsed, _full(topic)))
+        await self._namespaces.change_auth_policies(
+            namespace, lambda before: before.granted(role, parsed, _full(topic))
+        )
 
-    def revoke(self, namespace: str, role: str, topic: TopicName | None = None) -> bool:
+    async def revoke(self, namespace: str, role: str, topic: TopicName | None = None) -> bool:
         """Take all grants of a role on a namespace, or on one topic, away; tell whether there were any."""
         before = self.of_namespace(namespace)
-        after = before.revoked(role, _full(topic))
-        if after == before:
+        if before.revoked(role, _full(topic)) == before:
             return False
-        self._namespaces.set_auth_policies(namespace, after)
+        await self._namespaces.change_auth_policies(
+            namespace, lambda before: before.revoked(role, _full(topic))
+        )
         return True
 
-    def grant_subscription(self, namespace: str, subscription: str, roles: Iterable[str]) -> None:
+    async def grant_subscription(self, namespace: str, subscription: str, roles: Iterable[str]) -> None:
         """Open a subscription to some roles more; from the first on, it is closed to all others."""
-        before = self.of_namespace(namespace)
-        together = before.subscriptions.get(subscription, frozenset()) | frozenset(roles)
-        self._namespaces.set_auth_policies(namespace, before.with_subscription(subscription, together))
+        more = frozenset(roles)
+        await self._namespaces.change_auth_policies(
+            namespace,
+            lambda before: before.with_subscription(
+                subscription, before.subscriptions.get(subscription, frozenset()) | more
+            ),
+        )
 
-    def revoke_subscription(self, namespace: str, subscription: str, role: str) -> None:
+    async def revoke_subscription(self, namespace: str, subscription: str, role: str) -> None:
         """Close a subscription to a role; after the last one it is open to all again."""
-        before = self.of_namespace(namespace)
-        left = before.subscriptions.get(subscription, frozenset()) - {role}
-        self._namespaces.set_auth_policies(namespace, before.with_subscription(subscription, left))
+        await self._namespaces.change_auth_policies(
+            namespace,
+            lambda before: before.with_subscription(
+                subscription, before.subscriptions.get(subscription, frozenset()) - {role}
+            ),
+        )
 
-    def set_subscription(self, namespace: str, subscription: str, roles: Iterable[str]) -> None:
+    async def set_subscription(self, namespace: str, subscription: str, roles: Iterable[str]) -> None:
         """Open a subscription to exactly these roles; to all who may consume if there are none."""
-        before = self.of_namespace(namespace)
-        after = before.with_subscription(subscription, frozenset(roles))
-        self._namespaces.set_auth_policies(namespace, after)
+        only = frozenset(roles)
+        await self._namespaces.change_auth_policies(
+            namespace, lambda before: before.with_subscription(subscription, only)
+        )
 
-    def set_tenant_admins(self, tenant: str, roles: Iterable[str]) -> None:
+    async def set_tenant_admins(self, tenant: str, roles: Iterable[str]) -> None:
         """Make these roles, and no others, the admins of a tenant, which is created if it was not there."""
-        self._namespaces.set_admin_roles(tenant, roles)
+        await self._namespaces.set_admin_roles(tenant, roles)
 
 
 def _full(topic: TopicName | None) -> str | None:

@@ -39,7 +39,7 @@ def check_broker_name(broker: Broker, name: str, *, or_all: bool = True) -> None
         raise InvalidChange(f"Unexpected broker id, expected {expected}, but received {name}")
 
 
-def alter(
+async def alter(
     broker: Broker,
     resource_type: int,
     name: str,
@@ -55,16 +55,28 @@ def alter(
         if not name:
             raise InvalidChange("Default topic resources are not allowed.")
         topic = find_topic(broker, name)
-        overrides = change(topic.overrides, lambda key: _known_of_topic(broker, topic, key))
-        broker.set_topic_config(topic.kafka_name, overrides, validate_only=validate_only)
+        await broker.change_topic_config(
+            topic.kafka_name,
+            lambda topic: change(topic.overrides, lambda key: _known_of_topic(broker, topic, key)),
+            validate_only=validate_only,
+        )
     elif resource_type == Resource.BROKER:
         check_broker_name(broker, name)
-        dynamic = broker.authority.dynamic
-        own = dynamic.own if name else dynamic.default
-        texts = change(own, lambda key: _known_of_broker(broker, key))
+        refused: InvalidConfig | None = None
+
+        def changed(own: Own) -> Own:
+            nonlocal refused
+            try:
+                return change(own, lambda key: _known_of_broker(broker, key))
+            except InvalidConfig as error:
+                refused = error
+                raise
+
         try:
-            broker.set_dynamic(texts, for_all=not name, validate_only=validate_only)
+            await broker.change_dynamic(changed, for_all=not name, validate_only=validate_only)
         except InvalidConfig as error:
+            if error is refused:
+                raise
             # Of topics Kafka says INVALID_CONFIG; of brokers it keeps to INVALID_REQUEST for its clients (KAFKA-13609).
             raise InvalidChange(str(error)) from error
     else:

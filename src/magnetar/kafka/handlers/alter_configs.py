@@ -25,13 +25,15 @@ async def alter_configs(request: AlterConfigsRequest, context: RequestContext) -
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     wanted = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
     answers = [
-        _answer(context.kafka.broker, resource, twice=times[key] > 1, validate_only=request.validate_only)
+        await _answer(
+            context.kafka.broker, resource, twice=times[key] > 1, validate_only=request.validate_only
+        )
         async for key, resource in paced(wanted.items())
     ]
     return AlterConfigsResponse(responses=answers)
 
 
-def _answer(
+async def _answer(
     broker: Broker, resource: AlterConfigsResource, *, twice: bool, validate_only: bool
 ) -> AlterConfigsResourceResponse:
     kind, name = resource.resource_type, resource.resource_name
@@ -40,7 +42,7 @@ def _answer(
         if twice:
             raise InvalidChange("Each resource must appear at most once.")
         after = replaced((config.name, config.value) for config in resource.configs)
-        alter(broker, kind, name, lambda _own, _known: after, validate_only=validate_only)
+        await alter(broker, kind, name, lambda _own, _known: after, validate_only=validate_only)
     except REFUSALS as error:
         answer.error_code, answer.error_message = code_for(error), str(error)
     return answer

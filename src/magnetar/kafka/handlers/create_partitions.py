@@ -33,25 +33,27 @@ async def create_partitions(
     first_of_each = {topic.name: topic for topic in request.topics}
     return CreatePartitionsResponse(
         results=[
-            _grown(context.kafka.broker, topic, twice=times[name] > 1, validate_only=request.validate_only)
+            await _grown(
+                context.kafka.broker, topic, twice=times[name] > 1, validate_only=request.validate_only
+            )
             async for name, topic in paced(first_of_each.items())
         ]
     )
 
 
-def _grown(
+async def _grown(
     broker: Broker, topic: CreatePartitionsTopic, *, twice: bool, validate_only: bool
 ) -> CreatePartitionsTopicResult:
     answer = CreatePartitionsTopicResult(name=topic.name)
     try:
         if twice:
             raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-        more = topic.count - broker.grow_topic(topic.name, topic.count, validate_only=True).partitions
+        more = topic.count - broker.growable_topic(topic.name, topic.count).partitions
         if more > MOST_NEW_PARTITIONS:
             raise Refused(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
         _check_assignments(topic, more, broker.ownership)
         if not validate_only:
-            broker.grow_topic(topic.name, topic.count)
+            await broker.grow_topic(topic.name, topic.count)
     except Refused as refused:
         answer.error_code, answer.error_message = refused.code, str(refused)
     except REFUSALS as error:

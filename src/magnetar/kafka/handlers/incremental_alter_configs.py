@@ -33,13 +33,15 @@ async def incremental_alter_configs(
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     wanted = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
     answers = [
-        _answer(context.kafka.broker, resource, twice=times[key] > 1, validate_only=request.validate_only)
+        await _answer(
+            context.kafka.broker, resource, twice=times[key] > 1, validate_only=request.validate_only
+        )
         async for key, resource in paced(wanted.items())
     ]
     return IncrementalAlterConfigsResponse(responses=answers)
 
 
-def _answer(
+async def _answer(
     broker: Broker, resource: AlterConfigsResource, *, twice: bool, validate_only: bool
 ) -> AlterConfigsResourceResponse:
     kind, name = resource.resource_type, resource.resource_name
@@ -51,7 +53,7 @@ def _answer(
         if kind == Resource.BROKER_LOGGER:
             _alter_loggers(broker, name, changes, validate_only=validate_only)
         else:
-            alter(
+            await alter(
                 broker,
                 kind,
                 name,

@@ -26,6 +26,6 @@ async def init_producer_id(request: InitProducerIdRequest, context: RequestConte
     if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
     try:
-        return InitProducerIdResponse(producer_id=context.kafka.producer_ids.take(), producer_epoch=0)
+        return InitProducerIdResponse(producer_id=await context.kafka.producer_ids.take(), producer_epoch=0)
     except Exception as error:
         return InitProducerIdResponse(error_code=code_for(error), producer_epoch=-1)

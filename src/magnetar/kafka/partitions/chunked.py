@@ -118,7 +118,7 @@ class ChunkedMessages:
         if gets is Gets.WHOLE:
             pieces = await self._pieces(places[:-1])
             if pieces is not None:
-                frame = None if self._frame_of is None else self._frame_of(entry, whole=True)
+                frame = None if self._frame_of is None else await self._frame_of(entry, whole=True)
                 return await loop.run_in_executor(None, _whole, entry.data, pieces, frame), found
         return await loop.run_in_executor(None, plain_kafka_batch, entry.data), found
 

@@ -43,7 +43,7 @@ _NO_BOUND = 1 << 62
 class FrameOf(Protocol):
     """What is to stand before the keys and values of an entry's records."""
 
-    def __call__(self, entry: StoredEntry, *, whole: bool = False) -> Frame | None:
+    async def __call__(self, entry: StoredEntry, *, whole: bool = False) -> Frame | None:
         """Tell it of one entry; a piece of a message has none unless it stands for the ``whole``."""
         ...
 
@@ -121,7 +121,7 @@ class Conversions:
         if missing:
             at = 0
             wanted = [entries[number] for number in missing]
-            frames = [None if frame_of is None else frame_of(entry) for entry in wanted]
+            frames = [None if frame_of is None else await frame_of(entry) for entry in wanted]
             for made in await self._made(wanted, frames, max_bytes):
                 parts[missing[at]] = made
                 at += 1 if isinstance(made, RecordsError) else made.entries

@@ -74,7 +74,7 @@ async def _subscribe(connection: Connection, command: CommandSubscribe) -> None:
     ranges = await _ranges(command)
     topic = await services.topics.any(name, create=True)
     schema = command.schema if command.HasField("schema") else None
-    check_schema(services, topic.topic.name, schema, produces=False)
+    await check_schema(services, topic.topic.name, schema, produces=False)
     await services.schemas.for_consumer(topic.topic.name, schema, connection.role)
     check_subscription(services, topic, command.subscription, connection.role, durable=command.durable)
     check_consumer(topic, command.subscription)

@@ -83,7 +83,7 @@ async def _produce(connection: Connection, command: CommandProducer) -> None:
     policies = services.broker.topic_policies(topic.topic)
     check_encryption(policies, topic, is_encrypted=command.encrypted)
     schema = command.schema if command.HasField("schema") else None
-    check_schema(services, topic.topic.name, schema, produces=True)
+    await check_schema(services, topic.topic.name, schema, produces=True)
     version = await services.schemas.for_producer(topic.topic.name, schema, connection.role)
     if first and isinstance(topic, PulsarTopic) and first not in topic.subscriptions:
         try:
@@ -115,7 +115,9 @@ async def _produce(connection: Connection, command: CommandProducer) -> None:
     try:
         if turn is not None:
             await _wait(connection, command.request_id, producing, turn)
-            _check_not_terminated(topic)
+        if isinstance(topic, PulsarTopic):
+            await topic.keep_epoch(made)
+        _check_not_terminated(topic)
     except BaseException:  # it is closed, fenced, or its client is gone: nobody waits for it any more
         topic.producers.remove(made)
         raise

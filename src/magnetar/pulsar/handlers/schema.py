@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from magnetar.pulsar.connection import Connection
 
 
-def get_schema(connection: Connection, command: CommandGetSchema, entry: memoryview) -> None:
+async def get_schema(connection: Connection, command: CommandGetSchema, entry: memoryview) -> None:
     """Give a version of a topic's schema, or the latest one."""
     name = PulsarName.parse(command.topic)
     check_look_up(connection, name.topic)
     version = None
     if command.schema_version:
         version = int.from_bytes(command.schema_version, "big", signed=True)
-    found = connection.services.schemas.get(name.topic, version)
+    found = await connection.services.schemas.get(name.topic, version)
     if found is None:
         raise TopicNotFound("Topic not found or no-schema")
     answer = BaseCommand(type=BaseCommand.GET_SCHEMA_RESPONSE)
@@ -56,7 +56,7 @@ async def get_or_create_schema(
     topic: Topic | None = connection.services.topics.find(name)
     if topic is None:
         raise TopicNotFound(f"Topic {name} does not exist")
-    check_schema(connection.services, topic.name, command.schema, produces=True)
+    await check_schema(connection.services, topic.name, command.schema, produces=True)
     version = await connection.services.schemas.for_producer(topic.name, command.schema, connection.role)
     answer = BaseCommand(type=BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE)
     answer.getOrCreateSchemaResponse.request_id = command.request_id

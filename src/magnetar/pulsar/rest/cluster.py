@@ -72,7 +72,7 @@ def _address(ask: Ask, node_id: int) -> Address:
 
 async def health(ask: Ask) -> Reply:
     """Tell whether storage and metadata answer, and essential background work succeeds; 503 with what does not."""
-    wrong = web_common.troubles(ask.services.broker)
+    wrong = await web_common.troubles(ask.services.broker)
     if wrong:
         raise RestError(503, "; ".join(wrong))
     return Reply(b"ok", "text/plain")
@@ -118,17 +118,16 @@ async def dynamic_values(ask: Ask) -> dict[str, str]:
 
 async def set_dynamic(ask: Ask) -> None:
     """Change a setting while the broker runs."""
-    broker = ask.services.broker
-    texts = broker.authority.dynamic.default
-    broker.set_dynamic(texts | {_setting_name(ask): ask.path["value"]}, for_all=True)
+    new = {_setting_name(ask): ask.path["value"]}
+    await ask.services.broker.change_dynamic(lambda texts: texts | new, for_all=True)
 
 
 async def unset_dynamic(ask: Ask) -> None:
     """Take back what was changed while the broker ran."""
-    broker = ask.services.broker
-    texts = dict(broker.authority.dynamic.default)
-    texts.pop(_setting_name(ask), None)
-    broker.set_dynamic(texts, for_all=True)
+    name = _setting_name(ask)
+    await ask.services.broker.change_dynamic(
+        lambda texts: {each: text for each, text in texts.items() if each != name}, for_all=True
+    )
 
 
 async def internal_configuration(ask: Ask) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from magnetar.pulsar.rest.ask import Ask, Needs, RestError, Route, scalar
-from magnetar.pulsar.rest.topics import every, found
+from magnetar.pulsar.rest.topics import every, found, without
 
 THRESHOLD = "compaction.threshold"
 
@@ -39,15 +39,14 @@ async def set_threshold(ask: Ask) -> None:
     topic, wanted = found(ask), scalar(ask.json(), int)
     if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 0:
         raise RestError(412, "Invalid value for compactionThreshold: a whole number from 0 on")
-    overrides = {**topic.overrides, THRESHOLD: str(wanted)}
-    ask.services.broker.set_topic_config(topic.kafka_name, overrides)
+    await ask.services.broker.change_topic_config(
+        topic.kafka_name, lambda topic: {**topic.overrides, THRESHOLD: str(wanted)}
+    )
 
 
 async def remove_threshold(ask: Ask) -> None:
     """Have a topic follow its namespace's compaction threshold again."""
-    topic = found(ask)
-    left = {name: text for name, text in topic.overrides.items() if name != THRESHOLD}
-    ask.services.broker.set_topic_config(topic.kafka_name, left)
+    await without(ask, found(ask), lambda name: name == THRESHOLD)
 
 
 _ROOT = "/persistent/{tenant}/{namespace}/{topic}"

@@ -34,9 +34,9 @@ async def create(ask: Ask) -> None:
         raise RestError(409, "Namespace already exists")
     content = ask.json({})
     wanted = content if isinstance(content, dict) else {}  # clients of Pulsar 2 send a list of clusters
-    broker.namespaces.create(ask.namespace)
+    await broker.namespaces.create(ask.namespace)
     if wanted:
-        broker.set_policies(ask.namespace, json.dumps(wanted).encode())
+        await broker.set_policies(ask.namespace, json.dumps(wanted).encode())
 
 
 async def delete(ask: Ask) -> None:
@@ -50,8 +50,8 @@ async def delete(ask: Ask) -> None:
     for topic in left:
         await broker.delete_topic(topic.kafka_name)
     for topic in fleeting:
-        ask.services.topics.non_persistent.delete(topic)
-    broker.namespaces.delete(ask.namespace)
+        await ask.services.topics.non_persistent.delete(topic)
+    await broker.namespaces.delete(ask.namespace)
 
 
 async def topics(ask: Ask) -> list[str]:
@@ -99,12 +99,12 @@ async def permissions(ask: Ask) -> dict[str, list[str]]:
 
 async def grant(ask: Ask) -> None:
     """Grant a role these actions on all topics of a namespace."""
-    ask.services.broker.security.permissions.grant(ask.namespace, ask.path["role"], ask.strings())
+    await ask.services.broker.security.permissions.grant(ask.namespace, ask.path["role"], ask.strings())
 
 
 async def revoke(ask: Ask) -> None:
     """Take a role's grants on a namespace away."""
-    ask.services.broker.security.permissions.revoke(ask.namespace, ask.path["role"])
+    await ask.services.broker.security.permissions.revoke(ask.namespace, ask.path["role"])
 
 
 async def subscription_permissions(ask: Ask) -> dict[str, list[str]]:
@@ -116,13 +116,13 @@ async def subscription_permissions(ask: Ask) -> dict[str, list[str]]:
 async def grant_subscription(ask: Ask) -> None:
     """Open a subscription to these roles alone."""
     granting = ask.services.broker.security.permissions
-    granting.grant_subscription(ask.namespace, ask.path["subscription"], ask.strings())
+    await granting.grant_subscription(ask.namespace, ask.path["subscription"], ask.strings())
 
 
 async def revoke_subscription(ask: Ask) -> None:
     """Close a subscription to a role."""
     granting = ask.services.broker.security.permissions
-    granting.revoke_subscription(ask.namespace, ask.path["subscription"], ask.path["role"])
+    await granting.revoke_subscription(ask.namespace, ask.path["subscription"], ask.path["role"])
 
 
 async def clear_backlog(ask: Ask) -> None:

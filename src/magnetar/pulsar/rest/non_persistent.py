@@ -30,19 +30,19 @@ def found(ask: Ask) -> Topic:
     return topic
 
 
-def one(ask: Ask) -> NonPersistentTopic:
+async def one(ask: Ask) -> NonPersistentTopic:
     """Give the partition that the path names; of a topic with several it must name one."""
     topic = found(ask)
     if ask.topic.partition is None and topic.partitions > 1:
         raise RestError(405, f"{topic.name} has {topic.partitions} partitions: name one of them")
-    return _all(ask).get(ask.topic, create=False)
+    return await _all(ask).get(ask.topic, create=False)
 
 
-def every(ask: Ask) -> list[NonPersistentTopic]:
+async def every(ask: Ask) -> list[NonPersistentTopic]:
     """Give the partition that the path names, or all partitions of the topic."""
     topic = found(ask)
     names = [str(ask.topic)] if ask.topic.partition is not None else names_of(topic)
-    return [_all(ask).get(PulsarName.parse(name), create=False) for name in names]
+    return [await _all(ask).get(PulsarName.parse(name), create=False) for name in names]
 
 
 def _all(ask: Ask) -> NonPersistentTopics:
@@ -64,7 +64,7 @@ async def partitioned_topics(ask: Ask) -> list[str]:
 async def create(ask: Ask) -> None:
     """Make a topic without partitions; it is forgotten when nobody has used it for a minute."""
     _check_name(ask)
-    _all(ask).create(ask.topic.topic)
+    await _all(ask).create(ask.topic.topic)
 
 
 async def create_partitioned(ask: Ask) -> None:
@@ -72,7 +72,7 @@ async def create_partitioned(ask: Ask) -> None:
     number = number_of(ask)
     refuse_too_many(number)
     _check_name(ask)
-    _all(ask).create_partitioned(ask.topic.topic, number)
+    await _all(ask).create_partitioned(ask.topic.topic, number)
 
 
 def _check_name(ask: Ask) -> None:
@@ -86,7 +86,7 @@ async def grow(ask: Ask) -> None:
     number, topic = number_of(ask), found(ask)
     refuse_too_many(number - topic.partitions)
     if number != topic.partitions:
-        _all(ask).grow(topic, number)
+        await _all(ask).grow(topic, number)
 
 
 async def delete(ask: Ask) -> None:
@@ -96,18 +96,18 @@ async def delete(ask: Ask) -> None:
         raise RestError(412, "a partition cannot be deleted alone: delete the topic")
     if not ask.flag("force") and any(each.users for each in _all(ask).open_of(topic)):
         raise RestError(412, "Topic has active producers/subscriptions")
-    _all(ask).delete(topic)
+    await _all(ask).delete(topic)
 
 
 async def unload(ask: Ask) -> None:
     """Send a topic's clients away; they come back by themselves."""
-    for topic in every(ask):
+    for topic in await every(ask):
         topic.send_away()
 
 
 async def subscriptions(ask: Ask) -> list[str]:
     """List a topic's subscriptions."""
-    return sorted({name for topic in every(ask) for name in topic.subscriptions})
+    return sorted({name for topic in await every(ask) for name in topic.subscriptions})
 
 
 async def create_subscription(ask: Ask) -> None:
@@ -118,7 +118,7 @@ async def create_subscription(ask: Ask) -> None:
 async def delete_subscription(ask: Ask) -> None:
     """End a subscription; its consumers are sent away."""
     name = ask.path["subscription"]
-    having = [topic for topic in every(ask) if name in topic.subscriptions]
+    having = [topic for topic in await every(ask) if name in topic.subscriptions]
     if not having:
         raise SubscriptionNotFound(f"Subscription {name} not found")
     for topic in having:
@@ -132,13 +132,13 @@ async def truncate(ask: Ask) -> None:
 
 async def stats(ask: Ask) -> dict[str, Any]:
     """Give a topic's producers, subscriptions, rates, and what was dropped."""
-    return without(ask, topic_stats(one(ask)))
+    return without(ask, topic_stats(await one(ask)))
 
 
 async def partitioned_stats(ask: Ask) -> dict[str, Any]:
     """Give the stats of a topic with partitions: together and, with ``perPartition``, of each."""
     topic = found(ask)
-    each = {partition.name: without(ask, topic_stats(partition)) for partition in every(ask)}
+    each = {partition.name: without(ask, topic_stats(partition)) for partition in await every(ask)}
     return together(list(each.values())) | {
         "metadata": {"partitions": topic.partitions if topic.partitioned else 0, "deleted": False},
         "partitions": each if ask.flag("perPartition", default=True) else {},
@@ -147,7 +147,7 @@ async def partitioned_stats(ask: Ask) -> dict[str, Any]:
 
 async def internal_stats(ask: Ask) -> dict[str, Any]:
     """Give how many entries came; there are no ledgers and no cursors."""
-    topic = one(ask)
+    topic = await one(ask)
     return {
         "entriesAddedCounter": topic.entries,
         "numberOfEntries": 0,

@@ -179,12 +179,12 @@ async def set_backlog_quota(ask: Ask) -> None:
             "Backlog Quota exceeds configured retention quota for namespace. "
             "Please increase retention quota and retry",
         )
-    change(ask, lambda content: content.setdefault("backlog_quota_map", {}).update({kind: quota}))
+    await change(ask, lambda content: content.setdefault("backlog_quota_map", {}).update({kind: quota}))
 
 
 async def remove_backlog_quota(ask: Ask) -> None:
     """Take a backlog quota away."""
-    change(ask, lambda content: content.get("backlog_quota_map", {}).pop(kind_of(ask), None))
+    await change(ask, lambda content: content.get("backlog_quota_map", {}).pop(kind_of(ask), None))
 
 
 async def one_property(ask: Ask) -> Reply:
@@ -199,7 +199,7 @@ async def one_property(ask: Ask) -> Reply:
 
 async def set_one_property(ask: Ask) -> None:
     """Set one property of the namespace."""
-    change(
+    await change(
         ask, lambda content: content.setdefault("properties", {}).update({ask.path["key"]: ask.path["value"]})
     )
 
@@ -207,16 +207,13 @@ async def set_one_property(ask: Ask) -> None:
 async def remove_one_property(ask: Ask) -> Reply:
     """Take one property of the namespace away; give what it was."""
     was = await one_property(ask)
-    change(ask, lambda content: content["properties"].pop(ask.path["key"]))
+    await change(ask, lambda content: content["properties"].pop(ask.path["key"]))
     return was
 
 
-def change(ask: Ask, edit: Callable[[dict[str, Any]], object]) -> None:
+async def change(ask: Ask, edit: Callable[[dict[str, Any]], object]) -> None:
     """Edit a namespace's JSON and put it in force."""
-    broker = ask.services.broker
-    content = broker.namespaces.content(ask.namespace)
-    edit(content)
-    broker.set_policies(ask.namespace, json.dumps(content).encode())
+    await ask.services.broker.namespaces.change(ask.namespace, edit)
 
 
 def _routes(policy: Policy) -> tuple[Route, ...]:
@@ -239,10 +236,10 @@ def _routes(policy: Policy) -> tuple[Route, ...]:
         if policy.key in NAMESPACE_KEYS:
             decode_limits({policy.path: value}, {policy.path: NAMESPACE_KEYS[policy.key]}, strict=True)
         kept = {CLUSTER: value} if policy.key in _PER_CLUSTER else value
-        change(ask, lambda content: content.update({policy.key: kept}))
+        await change(ask, lambda content: content.update({policy.key: kept}))
 
     async def remove(ask: Ask) -> None:
-        change(ask, lambda content: content.pop(policy.key, None))
+        await change(ask, lambda content: content.pop(policy.key, None))
 
     read.__doc__ = f"Give the namespace's {policy.path}{note}."
     write.__doc__ = f"Set the namespace's {policy.path}{note}."

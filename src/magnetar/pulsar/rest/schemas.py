@@ -15,7 +15,7 @@ _TYPES = {name.upper(): name for name in wire.Schema.Type.DESCRIPTOR.values_by_n
 async def latest(ask: Ask) -> dict[str, Any]:
     """Give the schema in force, or with a version that one."""
     version = ask.number("version", -1)
-    found = ask.services.schemas.get(ask.topic.topic, None if version < 0 else version)
+    found = await ask.services.schemas.get(ask.topic.topic, None if version < 0 else version)
     if found is None:
         raise RestError(404, "Schema not found")
     return _as_json(found)
@@ -24,9 +24,9 @@ async def latest(ask: Ask) -> dict[str, Any]:
 async def versions(ask: Ask) -> dict[str, Any]:
     """Give all versions of a topic's schema since it was last deleted."""
     schemas, topic = ask.services.schemas, ask.topic.topic
-    if not schemas.versions(topic):
+    if not await schemas.versions(topic):
         raise RestError(404, "Schema not found")
-    return {"getSchemaResponses": [_as_json(each) for each in schemas.live(topic)]}
+    return {"getSchemaResponses": [_as_json(each) for each in await schemas.live(topic)]}
 
 
 async def add(ask: Ask) -> dict[str, Any]:
@@ -37,9 +37,9 @@ async def add(ask: Ask) -> dict[str, Any]:
 
 async def delete(ask: Ask) -> dict[str, Any]:
     """End the schema in force; the version is a plain number here, and pulsar-admin waits for ever for another one."""
-    if ask.services.schemas.latest(ask.topic.topic) is None:
+    if await ask.services.schemas.latest(ask.topic.topic) is None:
         raise RestError(404, "Schema not found")
-    return {"version": ask.services.schemas.delete(ask.topic.topic)}
+    return {"version": await ask.services.schemas.delete(ask.topic.topic)}
 
 
 async def compatibility(ask: Ask) -> dict[str, Any]:
@@ -56,7 +56,7 @@ async def compatibility(ask: Ask) -> dict[str, Any]:
 
 async def version_of(ask: Ask) -> dict[str, Any]:
     """Tell which version a schema has."""
-    found = ask.services.schemas.find(ask.topic.topic, _schema(ask))
+    found = await ask.services.schemas.find(ask.topic.topic, _schema(ask))
     if found is None:
         raise RestError(404, "Schema not found")
     return {"version": found.version}

@@ -28,13 +28,13 @@ async def create(ask: Ask) -> None:
     name = legal(ask.path["tenant"], "Tenant")
     if name in ask.services.broker.namespaces.tenants():
         raise RestError(409, "Tenant already exists")
-    _keep(ask)
+    await _keep(ask)
 
 
 async def update(ask: Ask) -> None:
     """Replace a tenant's admins."""
     _known(ask)
-    _keep(ask)
+    await _keep(ask)
 
 
 async def delete(ask: Ask) -> None:
@@ -49,9 +49,9 @@ async def delete(ask: Ask) -> None:
             await broker.delete_topic(topic.kafka_name)
         fleeting = ask.services.topics.non_persistent
         for topic in list(fleeting.topics(namespace)):
-            fleeting.delete(topic)
-        broker.namespaces.delete(namespace)
-    broker.namespaces.delete_tenant(name)
+            await fleeting.delete(topic)
+        await broker.namespaces.delete(namespace)
+    await broker.namespaces.delete_tenant(name)
 
 
 async def namespaces(ask: Ask) -> list[str]:
@@ -68,7 +68,7 @@ def legal(name: str, what: str) -> str:
     return name
 
 
-def _keep(ask: Ask) -> None:
+async def _keep(ask: Ask) -> None:
     content = ask.object()
     clusters = content.get("allowedClusters") or [CLUSTER]
     if not isinstance(clusters, list) or set(clusters) - {CLUSTER}:
@@ -76,7 +76,7 @@ def _keep(ask: Ask) -> None:
     roles = content.get("adminRoles") or []
     if not isinstance(roles, list) or not all(isinstance(role, str) and role.strip() for role in roles):
         raise RestError(412, "AdminRoles contains empty or invalid entries")
-    ask.services.broker.namespaces.set_admin_roles(ask.path["tenant"], [role.strip() for role in roles])
+    await ask.services.broker.namespaces.set_admin_roles(ask.path["tenant"], [role.strip() for role in roles])
 
 
 def _known(ask: Ask) -> None:

@@ -165,16 +165,17 @@ async def set_backlog_quota(ask: Ask) -> None:
     """Set one of the topic's own backlog quotas, by size or (``backlogQuotaType=message_age``) by time."""
     topic = found(ask)
     kind, quota = quota_of(ask)
-    kept = _policies(ask).content(topic.name).get(_QUOTAS) or {}
-    _policies(ask).set(topic, _QUOTAS, {**kept, kind: quota})
+    await _policies(ask).edit(topic, _QUOTAS, lambda kept: {**(kept or {}), kind: quota})
 
 
 async def remove_backlog_quota(ask: Ask) -> None:
     """Have the topic follow its namespace's backlog quota again."""
     topic, kind = found(ask), kind_of(ask)
-    kept = _policies(ask).content(topic.name).get(_QUOTAS) or {}
-    left = {name: quota for name, quota in kept.items() if name != kind}
-    _policies(ask).set(topic, _QUOTAS, left or None)
+    await _policies(ask).edit(
+        topic,
+        _QUOTAS,
+        lambda kept: {name: quota for name, quota in (kept or {}).items() if name != kind} or None,
+    )
 
 
 async def deduplication(ask: Ask) -> bool | None:
@@ -191,12 +192,12 @@ async def set_deduplication(ask: Ask) -> None:
     wanted = scalar(ask.json(), bool)
     if not isinstance(wanted, bool):
         raise RestError(400, f"deduplicationEnabled must be true or false, not {wanted!r}")
-    _policies(ask).set(found(ask), "deduplicationEnabled", wanted)
+    await _policies(ask).set(found(ask), "deduplicationEnabled", wanted)
 
 
 async def remove_deduplication(ask: Ask) -> None:
     """Have the topic follow its namespace's deduplication again."""
-    _policies(ask).set(found(ask), "deduplicationEnabled", None)
+    await _policies(ask).set(found(ask), "deduplicationEnabled", None)
 
 
 def _endpoints(policy: Policy) -> tuple[tuple[str, str, Endpoint], ...]:
@@ -215,10 +216,10 @@ def _endpoints(policy: Policy) -> tuple[tuple[str, str, Endpoint], ...]:
         most = ask.services.broker.settings.of(PulsarSettings).pulsar_max_message_size
         if policy.key == "maxMessageSize" and value > most:
             raise RestError(412, f"maxMessageSize must not be more than the broker's, {most}")
-        _policies(ask).set(topic, policy.key, value)
+        await _policies(ask).set(topic, policy.key, value)
 
     async def remove(ask: Ask) -> None:
-        _policies(ask).set(found(ask), policy.key, None)
+        await _policies(ask).set(found(ask), policy.key, None)
 
     read.__doc__ = f"Give the topic's own {policy.path}."
     write.__doc__ = f"Set the topic's own {policy.path}."

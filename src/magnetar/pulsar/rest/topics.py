@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from magnetar.broker.errors import TooManyTopics, TopicNotFound
@@ -118,7 +119,7 @@ async def grow(ask: Ask) -> None:
     number, topic = number_of(ask), found(ask)
     refuse_too_many(number - topic.partitions)
     if number != topic.partitions:
-        ask.services.broker.grow_topic(topic.kafka_name, number)
+        await ask.services.broker.grow_topic(topic.kafka_name, number)
 
 
 async def delete(ask: Ask) -> None:
@@ -158,12 +159,13 @@ async def permissions(ask: Ask) -> dict[str, list[str]]:
 async def grant(ask: Ask) -> None:
     """Grant a role these actions on a topic."""
     granting = ask.services.broker.security.permissions
-    granting.grant(ask.namespace, ask.path["role"], ask.strings(), ask.topic.topic)
+    await granting.grant(ask.namespace, ask.path["role"], ask.strings(), ask.topic.topic)
 
 
 async def revoke(ask: Ask) -> None:
     """Take a role's grants on a topic away."""
-    if not ask.services.broker.security.permissions.revoke(ask.namespace, ask.path["role"], ask.topic.topic):
+    permissions = ask.services.broker.security.permissions
+    if not await permissions.revoke(ask.namespace, ask.path["role"], ask.topic.topic):
         raise RestError(412, "Permissions are not set at the topic level")
 
 
@@ -177,7 +179,9 @@ async def set_properties(ask: Ask) -> None:
     topic, wanted = found(ask), ask.object()
     if not all(isinstance(text, str) for text in wanted.values()):
         raise RestError(400, "properties are strings")
-    ask.services.broker.set_topic_config(topic.kafka_name, {**topic.overrides, **wanted})
+    await ask.services.broker.change_topic_config(
+        topic.kafka_name, lambda topic: {**topic.overrides, **wanted}
+    )
 
 
 async def remove_property(ask: Ask) -> None:
@@ -185,8 +189,7 @@ async def remove_property(ask: Ask) -> None:
     topic, key = found(ask), ask.query.get("key", "")
     if key not in topic.overrides:
         raise RestError(412, f"the topic has no property {key!r}")
-    left = {name: text for name, text in topic.overrides.items() if name != key}
-    ask.services.broker.set_topic_config(topic.kafka_name, left)
+    await without(ask, topic, lambda name: name == key)
 
 
 async def retention(ask: Ask) -> dict[str, int] | None:
@@ -209,7 +212,9 @@ async def set_retention(ask: Ask) -> None:
         "retention.ms": str(minutes * _MINUTE_MS if minutes >= 0 else -1),
         "retention.bytes": str(size * _MB if size >= 0 else -1),
     }
-    ask.services.broker.set_topic_config(topic.kafka_name, {**topic.overrides, **texts})
+    await ask.services.broker.change_topic_config(
+        topic.kafka_name, lambda topic: {**topic.overrides, **texts}
+    )
 
 
 def _bound(wanted: dict[str, Any], name: str) -> int:
@@ -221,9 +226,15 @@ def _bound(wanted: dict[str, Any], name: str) -> int:
 
 async def remove_retention(ask: Ask) -> None:
     """Have a topic follow its namespace's retention again."""
-    topic = found(ask)
-    left = {name: text for name, text in topic.overrides.items() if not name.startswith("retention.")}
-    ask.services.broker.set_topic_config(topic.kafka_name, left)
+    await without(ask, found(ask), lambda name: name.startswith("retention."))
+
+
+async def without(ask: Ask, topic: Topic, is_meant: Callable[[str], bool]) -> None:
+    """Take parts of a topic's own configuration away, by their names."""
+    await ask.services.broker.change_topic_config(
+        topic.kafka_name,
+        lambda topic: {name: text for name, text in topic.overrides.items() if not is_meant(name)},
+    )
 
 
 async def terminate(ask: Ask) -> dict[str, Any]:
