@@ -126,12 +126,12 @@ async def test_topic_policies_of_another_broker_come_into_force() -> None:
         topic = await broker.broker.create_topic("t", 1)
         policies = broker.services.topics.policies
         path = "/magnetar/topic-policies/public/default/persistent/t"
-        await store.commit([Put(path, b'{"maxProducersPerTopic":3}', ANY)])
+        await store.commit([Put(path, b'{"maxProducerPerTopic":3}', ANY)])
         await until(lambda: policies.limits(topic).max_producers == 3)
         await policies.set(topic, "deduplicationEnabled", True)
         stored = await store.get(path)
         assert stored is not None
-        assert json.loads(stored.value) == {"maxProducersPerTopic": 3, "deduplicationEnabled": True}
+        assert json.loads(stored.value) == {"maxProducerPerTopic": 3, "deduplicationEnabled": True}
         await broker.broker.delete_topic("t")
         assert await store.get(path) is None
 
