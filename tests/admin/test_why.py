@@ -73,7 +73,7 @@ class TestPartitions:
     async def test_all_records_were_let_go(self, house: House) -> None:
         partition = await house.topic()
         await house.produce(partition)
-        partition.log.trim(10)
+        await partition.log.trim(10)
         assert (await house.ask.why_partition("t", 0)).reason is Reason.EMPTIED
 
     async def test_disk_full_until_there_is_room(self, house: House) -> None:
@@ -110,7 +110,7 @@ class TestPartitions:
         house.services.broker.store.blocking.put(path, stored.value)
         partition.log.policy = replace(partition.log.policy, max_ledger_entries=1)
         with pytest.raises(LedgerFenced):
-            house.begin_produce(partition)
+            await house.produce(partition)
         assert (await house.ask.why_partition("t", 0)).reason is Reason.FENCED
 
     async def test_the_engine_holds_a_fenced_log_no_more(self, house: House) -> None:
@@ -124,7 +124,7 @@ class TestPartitions:
         house.services.broker.store.blocking.put(path_of(log.name), stored.value)
         log.policy = replace(log.policy, max_ledger_entries=1)
         with pytest.raises(LedgerFenced):
-            house.begin_produce(partition)
+            await house.produce(partition)
         opened = await engine.open(log.name, log.policy)
         assert opened is not log
         assert opened.log_end_offset == log.log_end_offset
@@ -231,7 +231,7 @@ class TestGroups:
         await house.produce(partition)
         await house.join_and_sync("g", [("t", 0)])
         await house.commit("g", 2)
-        partition.log.trim(8)
+        await partition.log.trim(8)
         why = await house.ask.why_group("g")
         assert why.reason is Reason.OVERTAKEN
         assert "6 records are gone" in why.says

@@ -23,7 +23,7 @@ class NoLedgers(LedgerEngine):
             raise OSError("the disk is gone")
         self.deleted.append(name)
 
-    def summaries(self, name: str) -> list[LedgerSummary]:
+    async def summaries(self, name: str) -> list[LedgerSummary]:
         return []
 
     def opened(self) -> list[ManagedLedger]:

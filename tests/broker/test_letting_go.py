@@ -142,4 +142,4 @@ async def test_who_asks_for_one_while_it_is_closed_waits(
         await produce(house, found, batch(3))
         assert found.log.log_end_offset == 6
     else:
-        assert engine.summaries(partition.log.name) == []
+        assert await engine.summaries(partition.log.name) == []

@@ -115,7 +115,7 @@ async def test_holders_learn_that_another_owner_took_a_log() -> None:
             [Put(path_of(held.log.name), stored.value, ANY)]
         )  # another one writes the list of ledgers
         with pytest.raises(LedgerFenced):
-            held.log.terminate()
+            await held.log.terminate()
         assert (await fetch).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert await sent_away(house) == SENT_AWAY
         assert isinstance(held.closed, LedgerFenced)
@@ -181,7 +181,7 @@ async def test_retention_is_the_brokers_whichever_protocol_is_served(
         gone = await sealed(house.broker, retention_ms="-1", retention_bytes="0" if does_its_duty else "-1")
         for _ in range(200):
             await asyncio.sleep(0.001)
-            ledgers = house.broker.engine.summaries(gone.log.name)
+            ledgers = await house.broker.engine.summaries(gone.log.name)
             if ledgers[0].first_offset:
                 break
         assert bool(ledgers[0].first_offset) is does_its_duty
@@ -192,7 +192,7 @@ async def test_the_log_cleaner_is_the_brokers_whichever_protocol_is_served(proto
     async with both([protocol], log_cleaner_backoff_ms="1") as house:
         gone = await sealed(house.broker, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
         async with asyncio.timeout(20):
-            while not house.broker.engine.summaries(gone.log.name)[0].compacted:  # noqa: ASYNC110
+            while not (await house.broker.engine.summaries(gone.log.name))[0].compacted:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 
 

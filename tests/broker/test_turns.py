@@ -39,7 +39,7 @@ from magnetar.wire.kafka.messages.produce_request import (
 )
 from tests.accounts import account
 from tests.hostile.client import frame, request_bytes
-from tests.ledger.entries import NOW_MS
+from tests.ledger.entries import NOW_MS, prepared
 from tests.ledger.test_engines import BoundedDisk, BoundedFile
 
 PRODUCE, FETCH = 9, 12
@@ -88,7 +88,7 @@ class House:
         await self.handler.start(broker)
         topic = await broker.create_topic("t")
         for index in range(2):
-            await self.handler.services.partitions.get(topic, index)
+            await prepared((await self.handler.services.partitions.get(topic, index)).log)
         (listener,) = parse_listeners(settings)
         self.frames = FrameReader()
         self.conversation = Conversation(

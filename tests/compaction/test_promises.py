@@ -22,6 +22,7 @@ from magnetar.records.conversion import kafka_batch
 from magnetar.records.entry import kafka_message_head
 from tests.admin.house import House, SickDisk
 from tests.compaction.test_properties import KAFKA, NAME, NOW_MS, PULSAR, World
+from tests.ledger.entries import prepared
 
 POLICY = LedgerPolicy(flush=Flush.always, max_ledger_entries=3)
 
@@ -41,7 +42,7 @@ async def test_each_key_is_copied_once_though_the_map_holds_few(rules: Compactio
     world = World()
     await world.open()
     for number in range(200):
-        world.append([(b"key %d" % (number % 100), b"%d" % number)], Codec.none, pulsar=False)
+        await world.append([(b"key %d" % (number % 100), b"%d" % number)], Codec.none, pulsar=False)
     await world.log.roll()
     await world.log.compact(rules)
     compacted: Any = world.log._info.compacted  # type: ignore[attr-defined]
@@ -57,13 +58,13 @@ async def test_a_tombstone_is_kept_by_the_first_compaction_even_where_it_need_no
     world = World()
     await world.open()
     rules = CompactionRules(replaces=True, tombstones_ms=0, buffer_bytes=1 << 16)
-    world.append([(b"k", b"value")], Codec.none, pulsar=False)
-    world.append([(b"k", None)], Codec.none, pulsar=False)
+    await world.append([(b"k", b"value")], Codec.none, pulsar=False)
+    await world.append([(b"k", None)], Codec.none, pulsar=False)
     await world.log.roll()
     await world.log.compact(rules)
     assert await compacted_records(world.log) == [(1, b"k", None)]
     world.now_ms += 10
-    world.append([(b"other", b"value")], Codec.none, pulsar=False)
+    await world.append([(b"other", b"value")], Codec.none, pulsar=False)
     await world.log.roll()
     await world.log.compact(rules)
     assert await compacted_records(world.log) == [(2, b"other", b"value")]
@@ -75,9 +76,9 @@ async def test_the_least_age_is_that_of_the_newest_record_of_a_ledger() -> None:
     world = World()
     await world.open()
     rules = CompactionRules(replaces=True, least_age_ms=1000, buffer_bytes=1 << 16)
-    world.append([(b"k", b"1")], Codec.none, pulsar=False)
+    await world.append([(b"k", b"1")], Codec.none, pulsar=False)
     world.now_ms += 900
-    world.append([(b"k", b"2")], Codec.none, pulsar=False)
+    await world.append([(b"k", b"2")], Codec.none, pulsar=False)
     await world.log.roll()
     world.now_ms += 600
     assert world.log.dirty_bytes(rules)[1] == 0
@@ -114,7 +115,7 @@ async def test_originals_are_flushed_before_they_are_copied(tmp_path: Path) -> N
     disk = NotingDisk()
     engine = FilesEngine(tmp_path, MemoryStore(), disk)
     await engine.start()
-    log = await engine.open(NAME, LedgerPolicy(flush=Flush.os))
+    log = await prepared(await engine.open(NAME, LedgerPolicy(flush=Flush.os)))
     append(log, b"k", b"1")
     append(log, b"k", b"2")
     original = ledger_path(tmp_path, log.ledgers()[0].ledger_id)
@@ -130,7 +131,7 @@ async def test_what_is_not_durable_is_not_compacted(tmp_path: Path) -> None:
     disk = SickDisk()
     engine = FilesEngine(tmp_path, MemoryStore(), disk)
     await engine.start()
-    log = await engine.open(NAME, LedgerPolicy(flush=Flush.always))
+    log = await prepared(await engine.open(NAME, LedgerPolicy(flush=Flush.always)))
     await append(log, b"k", b"durable").done
     disk.flushes.clear()
     later = append(log, b"k", b"not yet")
@@ -148,7 +149,7 @@ async def test_a_lease_taken_while_it_runs_keeps_history(
 ) -> None:
     engine = FilesEngine(tmp_path, MemoryStore(), RealDisk())
     await engine.start()
-    log = await engine.open(NAME, POLICY)
+    log = await prepared(await engine.open(NAME, POLICY))
     for number in range(6):
         await append(log, b"k", b"%d" % number).done
     await log.roll()

@@ -26,6 +26,7 @@ from magnetar.records.batch import Record, decode_records, encode_batch, read_he
 from magnetar.records.compression import Buffer, Codec
 from magnetar.records.conversion import framed_batch, kafka_batch
 from magnetar.records.entry import kafka_message_head
+from tests.ledger.entries import prepared
 
 NAME = "public/default/persistent/t"
 POLICY = LedgerPolicy(flush=Flush.os, max_ledger_entries=3)
@@ -58,20 +59,20 @@ class World:
     async def open(self, disk: MemoryDisk | None = None) -> None:
         self.engine = MemoryEngine(self.metadata, disk or self.disk, clock=lambda: self.now_ms)
         await self.engine.start()
-        self.log = await self.engine.open(NAME, POLICY)
+        self.log = await prepared(await self.engine.open(NAME, POLICY))
 
     async def restart(self) -> None:
         if self.engine is not None:
             await self.engine.close()
         await self.open()
 
-    def append(self, pairs: Pairs, codec: Codec, *, pulsar: bool) -> None:
+    async def append(self, pairs: Pairs, codec: Codec, *, pulsar: bool) -> None:
         made = [Record(key, value, (), self.now_ms) for key, value in pairs]
         batch = encode_batch(made, base_offset=self.log.log_end_offset, codec=codec)
         message: list[Buffer] = [kafka_message_head(self.now_ms, len(made)), batch]
         if pulsar:
             message = [framed_batch(memoryview(batch), read_header(batch), self.now_ms, codec)]
-        self.log.append(message, messages=len(made), timestamp_ms=self.now_ms)
+        await self.log.append(message, messages=len(made), timestamp_ms=self.now_ms).settled()
         self.records += pairs
 
     async def state(
@@ -128,7 +129,7 @@ class CompactionMachine(RuleBasedStateMachine):
     @rule(pairs=SOME, codec=st.sampled_from([Codec.none, Codec.lz4]), pulsar=st.booleans())
     def append(self, pairs: Pairs, codec: Codec, pulsar: bool) -> None:
         async def append() -> None:
-            self.world.append(pairs, codec, pulsar=pulsar)
+            await self.world.append(pairs, codec, pulsar=pulsar)
 
         self.run(append())
 
@@ -154,7 +155,7 @@ class CompactionMachine(RuleBasedStateMachine):
         log = self.world.log
 
         async def trim() -> None:
-            log.trim(int(log.log_start_offset + share * (log.log_end_offset - log.log_start_offset)))
+            await log.trim(int(log.log_start_offset + share * (log.log_end_offset - log.log_start_offset)))
 
         self.run(trim())
 
@@ -164,7 +165,7 @@ class CompactionMachine(RuleBasedStateMachine):
 
         async def retain() -> None:
             log.policy = replace(POLICY, retention_ms=1000)
-            log.retain(self.world.now_ms)
+            await log.retain(self.world.now_ms)
             log.policy = POLICY
 
         self.run(retain())
@@ -249,7 +250,7 @@ async def test_a_kill_at_any_step_loses_nothing(rules: CompactionRules) -> None:
         world = World()
         await world.open()
         for number in range(30):
-            world.append(
+            await world.append(
                 [(b"%d" % (number % 3), b"%d" % number), (b"x", None)], Codec.none, pulsar=number % 2 == 0
             )
             if number == 12:
@@ -290,11 +291,11 @@ async def test_retention_while_copies_are_read_has_no_reader_skip_a_ledger() -> 
     await world.open()
     for number in range(12):
         key = b"old" if number < 3 else b"%d" % number
-        world.append([(key, b"value" if number < 9 else None)], Codec.none, pulsar=False)
-    world.append([(b"old", None)], Codec.none, pulsar=False)
+        await world.append([(key, b"value" if number < 9 else None)], Codec.none, pulsar=False)
+    await world.append([(b"old", None)], Codec.none, pulsar=False)
     await world.log.roll()
     await world.log.compact(KAFKA)
-    world.append([(b"new", b"value")], Codec.none, pulsar=False)
+    await world.append([(b"new", b"value")], Codec.none, pulsar=False)
     first, second = world.log.ledgers()[:2]
     assert first.compacted
     assert second.compacted
@@ -303,7 +304,7 @@ async def test_retention_while_copies_are_read_has_no_reader_skip_a_ledger() -> 
     async def slow(*given: object, **options: object) -> list[StoredEntry]:
         found: list[StoredEntry] = await read_copies(*given, **options)
         if world.log.log_start_offset == 0:
-            world.log.trim(second.first_offset)
+            await world.log.trim(second.first_offset)
         return found
 
     with patch.object(world.log, "_read_copies", slow):
@@ -322,7 +323,9 @@ async def test_the_plain_form_comes_to_the_same(machine: bool, pulsar: bool) -> 
     assert world.engine is not None
     world.engine.workers.thread.machine = code
     for number in range(40):
-        world.append([(b"k%d" % (number % 4), b"%d" % number), (b"\xfe", None)], Codec.lz4, pulsar=pulsar)
+        await world.append(
+            [(b"k%d" % (number % 4), b"%d" % number), (b"\xfe", None)], Codec.lz4, pulsar=pulsar
+        )
     await world.log.compact(CompactionRules())
     assert world.log.compaction.removed == 76
     await world.check()
@@ -332,7 +335,7 @@ async def test_damage_of_the_compacted_ledger_is_named_and_never_skipped() -> No
     world = World()
     await world.open()
     for number in range(9):
-        world.append([(b"%d" % number, b"value")], Codec.none, pulsar=False)
+        await world.append([(b"%d" % number, b"value")], Codec.none, pulsar=False)
     await world.log.compact(PULSAR)
     compacted = world.log.compacted
     assert compacted is not None
@@ -344,7 +347,7 @@ async def test_damage_of_the_compacted_ledger_is_named_and_never_skipped() -> No
     world.disk._files[path][200] ^= 1
     with pytest.raises(LedgerError, match=f"{path}.*is damaged"):
         await world.state(lambda at: world.log.read_compacted(at, max_bytes=300), 0)
-    world.append([(b"0", b"again")], Codec.none, pulsar=False)
+    await world.append([(b"0", b"again")], Codec.none, pulsar=False)
     with pytest.raises(LedgerError, match="is damaged"):
         await world.log.compact(PULSAR)
     assert world.log.compacted == compacted, "a compaction that fails changes nothing"

@@ -21,14 +21,14 @@ async def test_copies_of_what_was_trimmed_are_not_read() -> None:
     world = World()
     await world.open()
     for number in range(9):
-        world.append([(b"%d" % number, b"value")], Codec.none, pulsar=False)
+        await world.append([(b"%d" % number, b"value")], Codec.none, pulsar=False)
     await world.log.compact(PULSAR)
     assert await copies(world) == list(range(9))
-    world.log.trim(4)
+    await world.log.trim(4)
     assert await copies(world) == list(range(4, 9))
     await world.restart()
     assert await copies(world) == list(range(4, 9))
-    world.append([(b"8", b"again")], Codec.none, pulsar=False)
+    await world.append([(b"8", b"again")], Codec.none, pulsar=False)
     await world.log.compact(PULSAR)
     assert await copies(world) == [4, 5, 6, 7, 9]
     assert world.engine is not None

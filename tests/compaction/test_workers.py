@@ -29,7 +29,7 @@ async def entries(pulsar: bool) -> list[StoredEntry]:
     await world.open()
     for number in range(60):
         value = b"%d" % number if number % 7 else None
-        world.append([(b"k%d" % (number % 12), value), (b"x", b"1")], Codec.lz4, pulsar=pulsar)
+        await world.append([(b"k%d" % (number % 12), value), (b"x", b"1")], Codec.lz4, pulsar=pulsar)
     found = list(await world.log.read(0, max_bytes=1 << 20))
     while len(found) < 60:
         found += await world.log.read(found[-1].last_offset + 1, max_bytes=1 << 20)

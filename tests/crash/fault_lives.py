@@ -25,7 +25,7 @@ from typing import Any
 from magnetar.admin.ledgers import verify
 from magnetar.cli import standalone
 from magnetar.kafka import handler as _loaded_kafka  # noqa: F401  what forks need is loaded before
-from magnetar.ledger.files import journal, managed
+from magnetar.ledger.files import checkpoints, journal
 from magnetar.pulsar import handler as _loaded_pulsar  # noqa: F401
 from magnetar.records.batch import Record, batches, decode_records, encode_batch
 from magnetar.wire.kafka.messages.create_topics_request import (
@@ -102,7 +102,7 @@ class Life:
             sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
             # A small house, so that little data meets every boundary.
             journal.SEGMENT_BYTES, journal.ROUND_BYTES, journal.MOST_BUSY = 12 * 4096, 4 * 4096, 2
-            managed.CHECKPOINT_BYTES, managed.CHECKPOINT_ENTRIES = 10_000, 15
+            checkpoints.CHECKPOINT_BYTES, checkpoints.CHECKPOINT_ENTRIES = 10_000, 15
             where = "127.0.0.1:0"
             status = standalone.run(data, where, where, None, None, None, [*OVERRIDES, f"flush={flush}"])
         except BaseException:

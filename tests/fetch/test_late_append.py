@@ -22,7 +22,7 @@ from magnetar.ledger.port import LedgerPolicy
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest
 from tests.accounts import account
-from tests.ledger.entries import append, batch
+from tests.ledger.entries import append, batch, prepared
 
 FAR_TOO_LONG_MS = 200_000
 
@@ -43,7 +43,7 @@ class SlowToRead(Partition):
 
 async def test_an_append_during_the_first_read_is_not_missed() -> None:
     engine = MemoryEngine()
-    log = await engine.open("public/default/persistent/t-partition-0", LedgerPolicy())
+    log = await prepared(await engine.open("public/default/persistent/t-partition-0", LedgerPolicy()))
     topic: Any = SimpleNamespace(config=None, internal=False)
     partition = SlowToRead(topic, 0, log, lambda: 0)
     partition.meanwhile = lambda: append(log, batch(b"late"))
@@ -69,7 +69,7 @@ async def test_an_append_during_the_first_read_is_not_missed() -> None:
 async def parked(**named: Any) -> tuple[Any, Any, Any]:
     """Give a fetch that waits at the end of a log, the log, and its engine."""
     engine = MemoryEngine()
-    log = await engine.open("public/default/persistent/t-partition-0", LedgerPolicy())
+    log = await prepared(await engine.open("public/default/persistent/t-partition-0", LedgerPolicy()))
     topic: Any = SimpleNamespace(config=None, internal=False)
     partition = Partition(topic, 0, log, lambda: 0)
     ask = Ask("t", bytes(16), FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20))

@@ -12,13 +12,14 @@ from magnetar.ledger.memory import MemoryEngine
 from magnetar.ledger.port import LedgerPolicy
 from magnetar.records.batch import Record, encode_batch
 from tests.admin.house import drafted
+from tests.ledger.entries import prepared
 
 NOW_MS = 1_790_000_000_000
 
 
 async def test_the_append_time_is_that_of_the_first() -> None:
     engine = MemoryEngine()
-    log = await engine.open("public/default/persistent/t-partition-0", LedgerPolicy())
+    log = await prepared(await engine.open("public/default/persistent/t-partition-0", LedgerPolicy()))
     config = replace(TopicConfig(), message_timestamp_type="LogAppendTime")
     topic: Any = SimpleNamespace(config=config, internal=False, kafka_name="t")
     now_ms = NOW_MS

@@ -11,7 +11,7 @@ from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.port import Flush, LedgerPolicy
 from magnetar.metadata import SqliteStore
-from tests.ledger.entries import append_durably, payload, read_all
+from tests.ledger.entries import append_durably, payload, prepared, read_all
 
 T = TypeVar("T")
 LOGS = [f"public/default/persistent/t-partition-{n}" for n in range(3)]
@@ -42,11 +42,11 @@ def fill(data: Path) -> None:
 
     async def work(engine: FilesEngine) -> None:
         for name in LOGS:
-            log = await engine.open(name, POLICY)
+            log = await prepared(await engine.open(name, POLICY))
             log.take_snapshot = lambda: b"kept"
             for n in range(31):
                 await append_durably(log, b"%d of %s" % (n, name.encode()), b"x" * (n * 40), b"y")
-        lazy = await engine.open(LOGS[0] + "0", LedgerPolicy(flush=Flush.os))
+        lazy = await prepared(await engine.open(LOGS[0] + "0", LedgerPolicy(flush=Flush.os)))
         await append_durably(lazy, b"alone")
         for _ in range(200):
             if all(each.sealed for log in engine.opened() for each in log.ledgers()[:-1]):
@@ -62,7 +62,7 @@ def content(data: Path) -> Content:
     async def work(engine: FilesEngine) -> Content:
         found: Content = {}
         for name in (*LOGS, LOGS[0] + "0"):
-            log = await engine.open(name, POLICY)
+            log = await prepared(await engine.open(name, POLICY))
             found[name] = [(entry.last_offset, payload(entry)) for entry in await read_all(log)]
         return found
 

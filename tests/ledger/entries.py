@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from magnetar.ledger.files.managed import FilesManagedLedger
 from magnetar.ledger.port import ManagedLedger, Pending, StoredEntry
 from magnetar.records.batch import Record, encode_batch
 from magnetar.records.entry import kafka_message_head, payload_at
@@ -35,3 +36,10 @@ async def read_all(log: ManagedLedger, *, max_bytes: int = 1 << 20) -> list[Stor
         found += entries
         offset = entries[-1].last_offset + 1
     return found
+
+
+async def prepared(log: ManagedLedger) -> ManagedLedger:
+    """Have a log of the files engine be ready for appends, so that the first one does not wait for its ledger."""
+    assert isinstance(log, FilesManagedLedger)
+    await log._appender._begin_roll(force=False)
+    return log

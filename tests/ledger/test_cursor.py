@@ -16,7 +16,7 @@ from magnetar.ledger.memory import MemoryDisk, MemoryEngine
 from magnetar.ledger.port import Flush, LedgerPolicy, ManagedLedger, Position
 from magnetar.metadata import MemoryStore
 from tests.contracts.managed_ledger import settled
-from tests.ledger.entries import NOW_MS, append
+from tests.ledger.entries import NOW_MS, append_durably, prepared
 
 NAME = "public/default/persistent/t-partition-0"
 POLICY = LedgerPolicy(flush=Flush.os, max_ledger_entries=4)
@@ -47,7 +47,7 @@ class CursorMachine(RuleBasedStateMachine):
             await self.engine.close()
         self.engine = MemoryEngine(self.metadata, self.disk)
         await self.engine.start()
-        self.log = await self.engine.open(NAME, POLICY)
+        self.log = await prepared(await self.engine.open(NAME, POLICY))
         self.cursors = Cursors(self.log, self.metadata)
         self.cursor = self.cursors.open("c", Start.earliest)
         self.next = self._mark() + 1
@@ -70,7 +70,9 @@ class CursorMachine(RuleBasedStateMachine):
         async def run() -> None:
             for _ in range(count):
                 self.entries.append(
-                    append(self.log, b"x", b"y", timestamp_ms=NOW_MS + len(self.entries)).position
+                    (
+                        await append_durably(self.log, b"x", b"y", timestamp_ms=NOW_MS + len(self.entries))
+                    ).position
                 )
 
         self.loop.run_until_complete(run())
@@ -134,7 +136,7 @@ class CursorMachine(RuleBasedStateMachine):
             ledger = self.entries[self._some(number)].ledger_id
             first = next(each for each in self.log.ledgers() if each.ledger_id == ledger).first_offset
             await settled(self.log, len(self.log.ledgers()))
-            self.log.trim(first)
+            await self.log.trim(first)
 
         self.loop.run_until_complete(run())
         self.first = self.log.log_start_offset // 2
@@ -177,7 +179,7 @@ TestCursorMachine.settings = settings(max_examples=60, stateful_step_count=30, d
 async def log() -> ManagedLedger:
     engine = MemoryEngine()
     await engine.start()
-    return await engine.open(NAME, POLICY)
+    return await prepared(await engine.open(NAME, POLICY))
 
 
 async def test_cursors_are_listed_and_deleted(log: ManagedLedger) -> None:
@@ -191,14 +193,14 @@ async def test_cursors_are_listed_and_deleted(log: ManagedLedger) -> None:
     cursors.delete("a")
     cursors.delete("never")
     assert Cursors(log, store).names() == ["with/slash", "ü"]
-    append(log, b"x")
+    await append_durably(log, b"x")
     with pytest.raises(LedgerFenced):
         gone.mark_delete(Position(log.ledgers()[0].ledger_id, 0))
 
 
 async def test_a_new_cursor_begins_at_either_end(log: ManagedLedger) -> None:
     for _ in range(6):
-        append(log, b"x")
+        await append_durably(log, b"x")
     cursors = Cursors(log, MemoryStore())
     assert cursors.open("new").backlog() == 0
     assert cursors.open("old", Start.earliest).backlog() == 6
@@ -209,7 +211,7 @@ async def test_a_new_cursor_begins_at_either_end(log: ManagedLedger) -> None:
 
 
 async def test_two_owners_do_not_overwrite_each_other(log: ManagedLedger) -> None:
-    positions = [append(log, b"x").position for _ in range(3)]
+    positions = [(await append_durably(log, b"x")).position for _ in range(3)]
     store = MemoryStore()
     one, two = Cursors(log, store).open("c", Start.earliest), Cursors(log, store).open("c")
     one.mark_delete(positions[0])
@@ -218,7 +220,7 @@ async def test_two_owners_do_not_overwrite_each_other(log: ManagedLedger) -> Non
 
 
 async def test_saving_may_wait(log: ManagedLedger) -> None:
-    positions = [append(log, b"x").position for _ in range(3)]
+    positions = [(await append_durably(log, b"x")).position for _ in range(3)]
     now = [5000]
     store = MemoryStore()
     cursors = Cursors(log, store, clock=lambda: now[0], save_interval_ms=1000)
@@ -233,7 +235,7 @@ async def test_saving_may_wait(log: ManagedLedger) -> None:
 
 
 async def test_positions_that_never_were_are_refused(log: ManagedLedger) -> None:
-    there = append(log, b"x").position
+    there = (await append_durably(log, b"x")).position
     cursor = Cursors(log, MemoryStore()).open("c")
     for wrong in (Position(there.ledger_id, 1), Position(there.ledger_id + 1, 0)):
         with pytest.raises(LedgerNotFound):
@@ -246,7 +248,7 @@ async def test_positions_that_never_were_are_refused(log: ManagedLedger) -> None
 
 
 async def test_parts_of_entries_are_kept_until_the_whole_is_done_with(log: ManagedLedger) -> None:
-    places = [append(log, b"x").position for _ in range(4)]
+    places = [(await append_durably(log, b"x")).position for _ in range(4)]
     store = MemoryStore()
     cursor = Cursors(log, store).open("c", Start.earliest)
     cursor.partly[places[1]] = 1 << 100 | 0b101

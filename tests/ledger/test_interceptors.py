@@ -14,6 +14,7 @@ from magnetar.metadata import MemoryStore
 from magnetar.records.batch import UNKNOWN_TIME, Record, encode_batch
 from magnetar.records.compression import Buffer
 from magnetar.records.entry import kafka_message_head, payload_at
+from tests.ledger.entries import prepared
 
 
 class Stamp:
@@ -39,13 +40,15 @@ async def test_what_an_interceptor_gives_is_stored(tmp_path: Path) -> None:
     stamp = Stamp()
     engine = FilesEngine(tmp_path, MemoryStore(), RealDisk(), interceptors=[stamp])
     await engine.start()
-    log = await engine.open("public/default/persistent/t-partition-0", LedgerPolicy(flush=Flush.os))
+    log = await prepared(
+        await engine.open("public/default/persistent/t-partition-0", LedgerPolicy(flush=Flush.os))
+    )
     log.append(message(b"one"), messages=1, timestamp_ms=1, earliest_ms=1)
     log.append(message(b"two", 3), messages=3, timestamp_ms=1)
     assert stamp.seen == [(log.name, 0, 1), (log.name, 1, 3)]
     entries = await log.read(0, max_bytes=1 << 20)
     assert [bytes(entry.data[payload_at(entry.data) :])[-1:] for entry in entries] == [b"!", b"!"]
-    assert log._writer.index.min_timestamp == UNKNOWN_TIME  # type: ignore[attr-defined]  # of what it put in
+    assert log.writer.index.min_timestamp == UNKNOWN_TIME  # type: ignore[attr-defined]  # of what it put in
     with pytest.raises(PermissionError):
         log.append(message(b"x" * 2000), messages=1, timestamp_ms=1)
     assert log.log_end_offset == 4

@@ -21,6 +21,7 @@ from magnetar.ledger.files.journal_rounds import journaled, records_of
 from magnetar.ledger.kernel_writes import KernelWrites
 from magnetar.ledger.port import Flush, LedgerPolicy
 from magnetar.metadata import MemoryStore
+from tests.ledger.entries import prepared
 
 FRAMES = [bytes([number]) * (number * 700 + 1) for number in range(60)]
 
@@ -152,7 +153,7 @@ class FailingDisk(RealDisk):
 async def test_the_journal_holds_all_that_was_acknowledged(disk: type[RealDisk], tmp_path: Path) -> None:
     engine = FilesEngine(tmp_path, MemoryStore(), disk())
     await engine.start()
-    log = await engine.open("t", LedgerPolicy(flush=Flush.always))
+    log = await prepared(await engine.open("t", LedgerPolicy(flush=Flush.always)))
     for some in range(0, len(FRAMES), 6):
         appended = [log.append([frame], messages=1, timestamp_ms=0).done for frame in FRAMES[some : some + 6]]
         for durable in appended:
@@ -173,7 +174,7 @@ async def test_the_journal_holds_all_that_was_acknowledged(disk: type[RealDisk],
 async def test_closing_waits_for_what_the_kernel_writes(tmp_path: Path) -> None:
     engine = FilesEngine(tmp_path, MemoryStore(), RealDisk())
     await engine.start()
-    log = await engine.open("t", LedgerPolicy(flush=Flush.always))
+    log = await prepared(await engine.open("t", LedgerPolicy(flush=Flush.always)))
     await log.append([b"first"], messages=1, timestamp_ms=0).done  # type: ignore[misc]
     durable = [log.append([frame], messages=1, timestamp_ms=0).done for frame in FRAMES]
     await engine.close()
@@ -184,7 +185,7 @@ async def test_closing_waits_for_what_the_kernel_writes(tmp_path: Path) -> None:
 async def test_a_write_that_the_kernel_could_not_do_ends_all_promises(tmp_path: Path) -> None:
     engine = FilesEngine(tmp_path, MemoryStore(), FailingDisk())
     await engine.start()
-    log = await engine.open("t", LedgerPolicy(flush=Flush.always))
+    log = await prepared(await engine.open("t", LedgerPolicy(flush=Flush.always)))
     with pytest.raises(StorageFailed, match="only a restart can tell"):
         for _ in range(3):  # the first of a segment is written by a thread
             durable = log.append([b"x"], messages=1, timestamp_ms=0).done

@@ -21,7 +21,7 @@ from magnetar.metadata import MemoryStore, SqliteStore
 from magnetar.records.compression import Buffer
 from tests.admin.house import SickDisk
 from tests.ledger.directory import with_engine
-from tests.ledger.entries import NOW_MS, append, append_durably, payload
+from tests.ledger.entries import NOW_MS, append, append_durably, payload, prepared
 
 LOG = "public/default/persistent/t"
 ALWAYS, OS = LedgerPolicy(flush=Flush.always), LedgerPolicy(flush=Flush.os)
@@ -54,7 +54,7 @@ async def slow(tmp_path: Path) -> AsyncIterator[tuple[FilesEngine, SickDisk]]:
 async def test_no_flush_succeeds_after_one_that_failed(tmp_path: Path) -> None:
     engine = FilesEngine(tmp_path, MemoryStore(), FailsOnce())
     await engine.start()
-    log = await engine.open(LOG, OS)
+    log = await prepared(await engine.open(LOG, OS))
     append(log, b"value")
     path = ledger_path(tmp_path, log.ledgers()[-1].ledger_id)
     for _ in range(2):
@@ -66,7 +66,7 @@ async def test_no_flush_succeeds_after_one_that_failed(tmp_path: Path) -> None:
 
 def test_a_tail_that_was_durable_once_is_refused_where_it_is_damaged(tmp_path: Path) -> None:
     async def fill(engine: FilesEngine) -> int:
-        log = await engine.open(LOG, ALWAYS)
+        log = await prepared(await engine.open(LOG, ALWAYS))
         for number in range(5):
             await append_durably(log, b"%d" % number)
         return log.ledgers()[-1].ledger_id
@@ -89,7 +89,7 @@ def test_a_tail_that_was_durable_once_is_refused_where_it_is_damaged(tmp_path: P
 
 async def test_a_lookup_by_time_gives_nothing_that_is_not_durable(slow: tuple[FilesEngine, SickDisk]) -> None:
     engine, disk = slow
-    log = await engine.open(LOG, ALWAYS)
+    log = await prepared(await engine.open(LOG, ALWAYS))
     await append_durably(log, b"old", timestamp_ms=NOW_MS)
     disk.flushes.clear()
     later = append(log, b"new", timestamp_ms=NOW_MS + 1000)
@@ -143,7 +143,7 @@ def test_what_a_checkpoint_says_and_nobody_flushed_is_flushed_before_it_is_shown
         store = SqliteStore(before / "metadata.sqlite")
         engine = FilesEngine(before, store, RealDisk(), boot=lambda: "one boot")
         await engine.start()
-        log = await engine.open(LOG, OS)
+        log = await prepared(await engine.open(LOG, OS))
         for number in range(5):
             append(log, b"%d" % number)
         log.checkpoint()
@@ -158,7 +158,7 @@ def test_what_a_checkpoint_says_and_nobody_flushed_is_flushed_before_it_is_shown
         disk, store = NotingDisk(), SqliteStore(after / "metadata.sqlite")
         engine = FilesEngine(after, store, disk, boot=lambda: "one boot")
         await engine.start()
-        log = await engine.open(LOG, ALWAYS)
+        log = await prepared(await engine.open(LOG, ALWAYS))
         flushed, found = list(disk.flushed), await log.read(0, max_bytes=1 << 20)
         await engine.close()
         store.blocking.close()
@@ -185,19 +185,19 @@ async def test_a_ledger_that_could_not_be_sealed_is_sealed_later_and_then_goes(t
     disk = NoRoomForIndexes()
     engine = FilesEngine(tmp_path, MemoryStore(), disk)
     await engine.start()
-    log = await engine.open(LOG, LedgerPolicy(flush=Flush.always, retention_bytes=0))
+    log = await prepared(await engine.open(LOG, LedgerPolicy(flush=Flush.always, retention_bytes=0)))
     await append_durably(log, b"old")
     disk.full = True
     await log.roll()
     await append_durably(log, b"new")
     assert not log.ledgers()[0].sealed
-    log.retain(NOW_MS)
+    await log.retain(NOW_MS)
     await until(lambda: not engine._tasks)
     assert log.log_start_offset == 0
     disk.full = False
-    log.retain(NOW_MS)
+    await log.retain(NOW_MS)
     await until(lambda: log.ledgers()[0].sealed)
-    log.retain(NOW_MS)
+    await log.retain(NOW_MS)
     assert log.log_start_offset == 1
     await engine.close()
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from magnetar.ledger.disk import RealDisk
-from magnetar.ledger.files import managed
+from magnetar.ledger.files import checkpoints
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.files.layout import index_path
 from magnetar.ledger.files.recovery import kept_index
 from magnetar.ledger.port import Flush, LedgerPolicy
 from magnetar.metadata import SqliteStore
 from tests.ledger.directory import with_engine
-from tests.ledger.entries import append_durably, read_all
+from tests.ledger.entries import append_durably, prepared, read_all
 
 LOG = "public/default/persistent/t"
 
@@ -29,7 +29,7 @@ def crash(data: Path, copy: Path, policy: LedgerPolicy, entries: int) -> tuple[i
         store = SqliteStore(data / "metadata.sqlite")
         engine = FilesEngine(data, store, RealDisk())
         await engine.start()
-        log = await engine.open(LOG, policy)
+        log = await prepared(await engine.open(LOG, policy))
         for n in range(entries):
             await append_durably(log, b"%d" % n)
             await asyncio.sleep(0)
@@ -59,7 +59,7 @@ async def settled(is_so: Callable[[], bool]) -> None:
 def test_one_crash_after_the_other_reads_no_more_than_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush: Flush
 ) -> None:
-    monkeypatch.setattr(managed, "CHECKPOINT_ENTRIES", 10)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_ENTRIES", 10)
     data, behind = tmp_path / "0", []
     data.mkdir()
     for number in range(1, 8):
@@ -78,7 +78,7 @@ def test_a_sealed_ledger_s_index_is_rebuilt_once(
     policy = LedgerPolicy(max_ledger_entries=20)
 
     async def fill(engine: FilesEngine) -> int:
-        log = await engine.open(LOG, policy)
+        log = await prepared(await engine.open(LOG, policy))
         for n in range(30):
             await append_durably(log, b"%d" % n)
         await settled(lambda: log.ledgers()[0].sealed)

@@ -69,7 +69,7 @@ async def test_ledgers_being_written_rolled_over_trimmed_and_closed(tmp_path: Pa
         assert found(tmp_path, store) == written
         written += await append(log, 7)
         assert found(tmp_path, store, sliceBytes=1) == written
-        log.trim(423)
+        await log.trim(423)
         written = [row for row in written if row[0] >= 423]  # type: ignore[operator]
         assert found(tmp_path, store) == written
     assert found(tmp_path, store) == written

@@ -34,13 +34,13 @@ async def test_retention_leaves_what_is_leased(tmp_path: Path) -> None:
     while not all(ledger.sealed for ledger in log.ledgers()[:-1]):  # noqa: ASYNC110  (the engine seals behind us)
         await asyncio.sleep(0.01)
     lease = HeldLease(tmp_path, {NAME: 12, "public/default/persistent/other": 0})
-    log.retain(10_000)
+    await log.retain(10_000)
     assert log.log_start_offset == 10
     lease.move({NAME: 21})
-    log.retain(10_000)
+    await log.retain(10_000)
     assert log.log_start_offset == 20
     lease.release()
-    log.retain(10_000)
+    await log.retain(10_000)
     assert log.log_start_offset >= 25
     await engine.close()
 

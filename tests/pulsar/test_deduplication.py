@@ -20,6 +20,7 @@ from magnetar.pulsar.errors import ProducerFenced
 from magnetar.pulsar.producers import Producer
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.wire.pulsar.pulsar_pb2 import ProducerAccessMode
+from tests.ledger.entries import prepared
 from tests.pulsar.raw import entry
 
 KAFKA = CompactionRules(replaces=True, tombstones_ms=1000)
@@ -33,7 +34,7 @@ class House:
         engine = MemoryEngine(self.store, clock=lambda: 1000)
         await engine.start()
         policy = LedgerPolicy(flush=Flush.os, max_ledger_entries=2)
-        self.log = await engine.open("public/default/persistent/t", policy)
+        self.log = await prepared(await engine.open("public/default/persistent/t", policy))
         self.topic = self.another_topic()
         await self.topic.load()
 
@@ -44,13 +45,15 @@ class House:
             Conversions(1 << 20), Limits(0, 0), lambda: 1000, deduplicates=True,
         )  # fmt: skip
 
-    def send(self, producer: str, first: int, last: int) -> None:
+    async def send(self, producer: str, first: int, last: int) -> None:
         dedup = self.topic.dedup
         assert dedup is not None
         for number in range(first, last):
             message = entry(b"v", producer_name=producer, sequence_id=number, partition_key="k")
             appended = self.log.append((message,), messages=1, timestamp_ms=1000)
             dedup.note(appended, producer, number)
+            await appended.settled()
+        await asyncio.sleep(0)
 
     async def after_a_crash(self) -> dict[str, int]:
         found = Deduplication(self.log, self.store, lambda: 1000)
@@ -66,8 +69,8 @@ async def house() -> House:
 
 
 async def test_it_is_kept_before_compaction_takes_entries_away(house: House) -> None:
-    house.send("a", 0, 5)
-    house.send("b", 0, 6)  # of the same key: nothing of a's is left
+    await house.send("a", 0, 5)
+    await house.send("b", 0, 6)  # of the same key: nothing of a's is left
     await house.log.roll()
     assert await house.log.compact(KAFKA)
     left = await house.log.read(house.log.log_start_offset, max_bytes=1 << 20)
@@ -76,8 +79,8 @@ async def test_it_is_kept_before_compaction_takes_entries_away(house: House) -> 
 
 
 async def test_it_is_kept_too_before_history_that_was_compacted_goes(house: House) -> None:
-    house.send("a", 0, 5)
-    house.send("b", 0, 6)
+    await house.send("a", 0, 5)
+    await house.send("b", 0, 6)
     await house.log.roll()
     await house.log.compact(CompactionRules())
     assert await house.log.compact(KAFKA)
@@ -87,8 +90,8 @@ async def test_it_is_kept_too_before_history_that_was_compacted_goes(house: Hous
 async def test_where_it_cannot_be_kept_nothing_is_taken_away(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house.send("a", 0, 5)
-    house.send("b", 0, 6)
+    await house.send("a", 0, 5)
+    await house.send("b", 0, 6)
     await house.log.roll()
 
     def fail() -> None:
@@ -106,19 +109,19 @@ async def test_where_it_cannot_be_kept_nothing_is_taken_away(
 
 async def test_retention_may_take_the_place_away(house: House) -> None:
     """Retention takes sealed ledgers; what was kept of those that are gone still counts."""
-    house.send("a", 0, 5)
+    await house.send("a", 0, 5)
     house.topic.save()
     place = await house.topic.places.last()
     for _ in range(4):
         house.log.append((entry(b"v", producer_name="z"),), messages=1, timestamp_ms=1000)
     await house.log.roll()
-    house.log.trim(9)
+    await house.log.trim(9)
     assert all(place.ledger_id < each.ledger_id for each in house.log.ledgers() if each.entries)
     assert await house.after_a_crash() == {"a": 4, "b": -1}
 
 
 async def test_what_failed_may_be_sent_again(house: House) -> None:
-    house.send("a", 0, 5)
+    await house.send("a", 0, 5)
     dedup = house.topic.dedup
     assert dedup is not None
     kept, lost = Done(), Done()
@@ -137,7 +140,7 @@ async def test_what_failed_may_be_sent_again(house: House) -> None:
 
 
 async def test_what_failed_is_taken_back_in_any_case(house: House) -> None:
-    house.send("a", 0, 5)
+    await house.send("a", 0, 5)
     dedup, lost = house.topic.dedup, Done()
     assert dedup is not None
     dedup.note(Pending(5, lost), "a", 5)
@@ -148,7 +151,7 @@ async def test_what_failed_is_taken_back_in_any_case(house: House) -> None:
 
 async def test_sequence_ids_are_kept_in_the_order_of_the_log(house: House) -> None:
     """Otherwise what is kept would tell that entries were counted whose numbers it lacks."""
-    house.send("a", 0, 5)
+    await house.send("a", 0, 5)
     dedup, first, second = house.topic.dedup, Done(), Done()
     assert dedup is not None
     dedup.note(Pending(5, first, Position(9, 0)), "a", 5)
@@ -161,7 +164,7 @@ async def test_sequence_ids_are_kept_in_the_order_of_the_log(house: House) -> No
 
 async def test_only_what_is_durable_is_kept(house: House) -> None:
     """A number that is kept and whose message is not would make the broker drop the message when it comes again."""
-    house.send("a", 0, 5)
+    await house.send("a", 0, 5)
     dedup = house.topic.dedup
     assert dedup is not None
     dedup.note(Pending(5, Done()), "a", 9)
@@ -172,7 +175,7 @@ async def test_only_what_is_durable_is_kept(house: House) -> None:
 
 async def test_entries_that_were_counted_and_are_lost_count_no_more(house: House) -> None:
     """A power loss may take a ledger's end, and what was kept of it: what is there is counted anew."""
-    house.send("a", 0, 5)
+    await house.send("a", 0, 5)
     dedup, last = house.topic.dedup, house.log.ledgers()[-1].ledger_id
     assert dedup is not None
     dedup.note(Pending(40, None, Position(last, 40)), "a", 40)
@@ -182,17 +185,17 @@ async def test_entries_that_were_counted_and_are_lost_count_no_more(house: House
 
 
 async def test_a_message_in_chunks_counts_when_its_last_chunk_is_there(house: House) -> None:
-    house.send("a", 0, 5)
+    await house.send("a", 0, 5)
 
-    def chunk(number: int) -> None:
+    async def chunk(number: int) -> None:
         said = {"uuid": "u", "num_chunks_from_msg": 3, "total_chunk_msg_size": 3, "chunk_id": number}
         message = entry(b"v", producer_name="a", sequence_id=5, **said)
-        house.log.append((message,), messages=1, timestamp_ms=1000)
+        await house.log.append((message,), messages=1, timestamp_ms=1000).settled()
 
-    chunk(0)
-    chunk(1)
+    await chunk(0)
+    await chunk(1)
     assert (await house.after_a_crash())["a"] == 4
-    chunk(2)
+    await chunk(2)
     assert (await house.after_a_crash())["a"] == 5
 
 

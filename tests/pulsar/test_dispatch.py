@@ -20,7 +20,7 @@ from magnetar.broker.topic import Topic
 from magnetar.ledger.cursor import Cursors, Start
 from magnetar.ledger.errors import StorageFailed
 from magnetar.ledger.memory import MemoryEngine
-from magnetar.ledger.port import Flush, LedgerPolicy, ManagedLedger, Position
+from magnetar.ledger.port import Flush, LedgerPolicy, ManagedLedger, Pending, Position
 from magnetar.metadata import MemoryStore
 from magnetar.pulsar import backlog
 from magnetar.pulsar.backlog import EVICTION
@@ -40,6 +40,7 @@ from magnetar.pulsar.rate_limits import RateLimit
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.compression import Buffer
 from magnetar.wire.pulsar.frames import read_frame
+from tests.ledger.entries import prepared
 from tests.pulsar.raw import entry
 
 KEY_SHARED = {"key_shared": Division.RING, "key_halved": Division.HALVES}
@@ -90,8 +91,8 @@ class House:
         log.watchers.append(self.subscription.kick)
         self._ids = 0
 
-    def write(self, number: int, **metadata: object) -> None:
-        self.log.append((entry(b"%d" % number, **metadata),), messages=1, timestamp_ms=1)
+    def write(self, number: int, **metadata: object) -> Pending:
+        return self.log.append((entry(b"%d" % number, **metadata),), messages=1, timestamp_ms=1)
 
     def join(self, permits: int = 10) -> tuple[Consumer, Ear]:
         self._ids += 1
@@ -105,8 +106,8 @@ class House:
 async def house(kind: str, *, limits: Limits = Limits(0, 0)) -> House:  # noqa: B008
     engine = MemoryEngine()
     await engine.start()
-    log = await engine.open(
-        "public/default/persistent/t", LedgerPolicy(flush=Flush.os, max_ledger_entries=50)
+    log = await prepared(
+        await engine.open("public/default/persistent/t", LedgerPolicy(flush=Flush.os, max_ledger_entries=50))
     )
     return House(log, kind, limits)
 
@@ -414,7 +415,9 @@ def test_a_consumer_that_comes_or_goes_moves_no_keys_but_its_own(seed: int) -> N
 async def partition(clock: Callable[[], int]) -> PulsarTopic:
     engine, store = MemoryEngine(clock=clock), MemoryStore()
     await engine.start()
-    log = await engine.open("public/default/persistent/t", LedgerPolicy(flush=Flush.os, max_ledger_entries=2))
+    log = await prepared(
+        await engine.open("public/default/persistent/t", LedgerPolicy(flush=Flush.os, max_ledger_entries=2))
+    )
     name = TopicName("public", "default", "t")
     topic = PulsarTopic(
         Topic(name, "t", bytes(16), 1), 0, log, store, Conversions(1 << 20), Limits(0, 0), clock,
@@ -430,7 +433,7 @@ async def test_cursors_are_kept_as_often_as_persistence_says(rate: float, interv
     topic = await partition(lambda: now_ms)
     subscription = await topic.subscription(Wanted("s", SubType.Exclusive))
     for number in range(3):
-        topic.log.append((entry(b"%d" % number),), messages=1, timestamp_ms=now_ms)
+        await topic.log.append((entry(b"%d" % number),), messages=1, timestamp_ms=now_ms).settled()
     topic.apply(TopicLimits(persistence=Persistence(mark_delete_rate=rate)))
 
     def kept() -> int:
@@ -452,7 +455,7 @@ async def test_what_is_too_old_is_passed_over_by_subscriptions_and_kept_in_the_l
     log = topic.log
     subscription = await topic.subscription(Wanted("s", SubType.Exclusive))
     for now_ms in (1000, 2000, 3000, 4000, 5000):
-        log.append((entry(b"%d" % now_ms),), messages=1, timestamp_ms=now_ms)
+        await log.append((entry(b"%d" % now_ms),), messages=1, timestamp_ms=now_ms).settled()
     assert subscription.backlog == 5
     await topic.expire(3000)
     assert (subscription.backlog, subscription.expired) == (3, 2)
@@ -472,7 +475,7 @@ async def test_a_quota_moves_nothing_while_a_kafka_group_reads_in_the_place_of_c
     linked = await topic.subscription(Wanted("linked", SubType.Exclusive))
     other = await topic.subscription(Wanted("other", SubType.Exclusive))
     for number in range(5):
-        topic.log.append((entry(b"%d" % number),), messages=1, timestamp_ms=now_ms)
+        await topic.log.append((entry(b"%d" % number),), messages=1, timestamp_ms=now_ms).settled()
     topic.apply(quota)
     linked.pause()
     now_ms = 9000
@@ -567,13 +570,13 @@ async def test_failovers_consumers_are_told_which_of_them_is_active(sub_type: Su
 async def test_what_is_asked_for_again_comes_again_but_for_what_retention_took(kind: str) -> None:
     home = await house(kind)
     for number in range(55):
-        home.write(number)
+        await home.write(number).settled()
     consumer, ear = home.join(permits=100)
     await settle()
     assert [payload for _, payload, _ in ear.heard] == [str(number) for number in range(55)]
     while not home.log.ledgers()[0].sealed:  # noqa: ASYNC110  what is waited for rings no bell
         await asyncio.sleep(0.001)
-    home.log.trim(50)  # all that was in the first ledger
+    await home.log.trim(50)  # all that was in the first ledger
     await settle()
     ear.heard.clear()
     home.subscription.redeliver(consumer, [], None)
@@ -590,7 +593,7 @@ async def test_what_is_asked_for_again_comes_again_but_for_what_retention_took(k
 async def test_about_how_much_lies_behind_a_position_is_known() -> None:
     home = await house("shared")
     for number in range(75):
-        home.write(1000 + number)
+        await home.write(1000 + number).settled()
     first, second = home.log.ledgers()
     places = Places(home.log)
     one = first.size // 50

@@ -6,17 +6,18 @@ Kill -9 keeps what is in the page cache. A crash comes in the middle of one numb
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from random import Random
 
 from magnetar.ledger.disk import BLOCK_BYTES, Disk, File, JournalFile
-from magnetar.metadata import MemoryStore, MetadataUnavailable
+from magnetar.metadata import MemoryStore, MetadataFull, MetadataUncertain, Put
+from magnetar.metadata.staging import Commit, Outcome
 from magnetar.records.compression import Buffer
 
 PAGE = 512  # small, so that small files have many
@@ -242,24 +243,31 @@ class SimulatedJournalFile(JournalFile):
 
 
 class SimulatedMetadata(MemoryStore):
-    """Keeps what a write returned for; a crash comes before or after one, and a full disk refuses it."""
+    """Keeps what a commit returned for; a crash comes before or after one, and a full disk refuses it.
+
+    Now and then nobody can tell whether it was kept, of what managed ledgers are: whoever asks next finds out.
+    """
 
     def __init__(self, disk: SimulatedDisk) -> None:
         super().__init__()
         self._disk = disk
 
-    def put(self, path: str, value: bytes, expected_version: int | None = None) -> int:
-        last = self._disk.step()
-        if last and self._disk.dice.random() < 0.5:
+    async def _commit(self, commit: Commit) -> Outcome:
+        disk, dice = self._disk, self._disk.dice
+        await asyncio.sleep(dice.choice((0, 0, 0.001)))
+        last = disk.step()
+        if last and dice.random() < 0.5:
             raise Crashed
-        if self._disk.full and self._disk.dice.random() < 0.3:
-            raise MetadataUnavailable("database or disk is full")
-        version = super().put(path, value, expected_version)
+        if disk.full and dice.random() < 0.3:
+            raise MetadataFull("database or disk is full")
+        doubtful = dice.random() < 0.03 and all(
+            isinstance(op, Put) and op.path.startswith("/managed-ledgers") for op in commit.ops
+        )
+        if doubtful and dice.random() < 0.5:
+            raise MetadataUncertain("the connection was lost")
+        outcome = await super()._commit(commit)
         if last:
             raise Crashed
-        return version
-
-    def transaction(self) -> AbstractContextManager[None]:
-        if self._disk.crashed:
-            raise Crashed
-        return super().transaction()
+        if doubtful:
+            raise MetadataUncertain("the connection was lost")
+        return outcome

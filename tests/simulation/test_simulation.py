@@ -11,7 +11,16 @@ from collections.abc import Callable
 import pytest
 
 from magnetar.ledger.errors import LedgerError
-from magnetar.ledger.files import engine, journal, journal_rounds, ledger_file, managed, recovery, sparse
+from magnetar.ledger.files import (
+    appending,
+    checkpoints,
+    engine,
+    journal,
+    journal_rounds,
+    ledger_file,
+    recovery,
+    sparse,
+)
 from magnetar.ledger.port import Snapshot
 from tests.simulation.world import World
 
@@ -26,8 +35,8 @@ def small_house(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixtur
     monkeypatch.setattr(journal, "SEGMENT_BYTES", 12 * 4096)
     monkeypatch.setattr(journal, "ROUND_BYTES", 4 * 4096)
     monkeypatch.setattr(journal, "MOST_BUSY", 2)
-    monkeypatch.setattr(managed, "CHECKPOINT_BYTES", 10_000)
-    monkeypatch.setattr(managed, "CHECKPOINT_ENTRIES", 15)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_BYTES", 10_000)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_ENTRIES", 15)
     monkeypatch.setattr(sparse, "POINT_EVERY_BYTES", 700)
     monkeypatch.setattr(ledger_file, "POINT_EVERY_BYTES", 700)
     caplog.set_level(logging.CRITICAL, logger="magnetar.ledger")
@@ -95,15 +104,39 @@ def tells_of_what_was_gathered_before_the_journal_is_written(monkeypatch: pytest
 
 
 def shows_what_is_only_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
-    append = managed.FilesManagedLedger.append
+    append = appending.Appender.append
 
-    def hasty(self: managed.FilesManagedLedger, message: list[bytes], **about: int) -> object:
-        appended = append(self, message, **about)  # type: ignore[arg-type]
+    def hasty(self: appending.Appender, message: list[bytes], **about: int) -> object:
+        appended = append(self, message, **about)
         if self._gathered_from is not None:
-            self._made_durable(self.log_end_offset)
+            self._log.made_durable(self.written_offset)
         return appended
 
-    monkeypatch.setattr(managed.FilesManagedLedger, "append", hasty)
+    monkeypatch.setattr(appending.Appender, "append", hasty)
+
+
+def shows_what_waits_for_a_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = appending.Appender._wait_for_ledger
+
+    def hasty(self: appending.Appender, *about: object) -> object:
+        pending = wait(self, *about)  # type: ignore[arg-type]
+        self._queue[-1].done.settle()
+        return pending
+
+    monkeypatch.setattr(appending.Appender, "_wait_for_ledger", hasty)
+
+
+def forgets_what_waits_for_a_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    take_back = appending.Appender._take_back
+
+    def forgetful(self: appending.Appender, offset: int, error: Exception) -> object:
+        end = self._log.log_end_offset
+        gone = take_back(self, offset, error)  # type: ignore[arg-type]
+        if gone:
+            self._log.log_end_offset = end
+        return gone
+
+    monkeypatch.setattr(appending.Appender, "_take_back", forgetful)
 
 
 def forgets_to_flush_what_recovery_shows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,19 +149,20 @@ def forgets_to_flush_what_recovery_shows(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def trusts_a_snapshot_from_beyond_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    def trusting(self: managed.FilesManagedLedger, kept: tuple[int, int, bytes] | None) -> None:
-        if kept is not None and len(kept[2]) >= 8:
-            self.snapshot = Snapshot(int.from_bytes(kept[2][:8], "big"), kept[2][8:])
+    def trusting(self: checkpoints.Checkpoints, data: bytes, end: int) -> bool:
+        if len(data) >= 8:
+            self._log.snapshot = Snapshot(int.from_bytes(data[:8], "big"), data[8:])
+        return True
 
     async def late(
-        self: managed.FilesManagedLedger, old: ledger_file.LedgerFile, words: managed.Words
+        self: checkpoints.Checkpoints, old: ledger_file.LedgerFile, noted: checkpoints.Checkpoint
     ) -> None:
         await asyncio.sleep(0.001)
-        await seal(self, old, self._words(old))
+        await seal(self, old, self._of(old))
 
-    seal = managed.FilesManagedLedger._seal
-    monkeypatch.setattr(managed.FilesManagedLedger, "_adopt_snapshot", trusting)
-    monkeypatch.setattr(managed.FilesManagedLedger, "_seal", late)
+    seal = checkpoints.Checkpoints._seal
+    monkeypatch.setattr(checkpoints.Checkpoints, "_adopt_snapshot", trusting)
+    monkeypatch.setattr(checkpoints.Checkpoints, "_seal", late)
 
 
 def replays_a_journal_that_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,13 +172,13 @@ def replays_a_journal_that_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def trusts_the_journal_while_lazy_appends_lie_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    journaled = managed.FilesManagedLedger._journal
+    journaled = appending.Appender._journal
 
-    def hasty(self: managed.FilesManagedLedger, *about: object) -> object:
-        self._lazy.files.clear()
+    def hasty(self: appending.Appender, *about: object) -> object:
+        self.lazy.files.clear()
         return journaled(self, *about)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(managed.FilesManagedLedger, "_journal", hasty)
+    monkeypatch.setattr(appending.Appender, "_journal", hasty)
 
 
 def trusts_in_another_boot_what_was_not_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,6 +192,8 @@ def trusts_in_another_boot_what_was_not_flushed(monkeypatch: pytest.MonkeyPatch)
         reuses_a_segment_before_its_ledgers_are_flushed,
         counts_entries_that_were_not_written,
         shows_what_is_only_gathered,
+        shows_what_waits_for_a_ledger,
+        forgets_what_waits_for_a_ledger,
         tells_of_what_was_gathered_before_the_journal_is_written,
         forgets_to_flush_what_recovery_shows,
         trusts_a_snapshot_from_beyond_the_end,

@@ -15,7 +15,7 @@ from typing import Any
 
 from magnetar.ledger.errors import LedgerClosed, StorageFailed, StorageFull
 from magnetar.ledger.files.engine import FilesEngine
-from magnetar.ledger.port import Flush, Gathered, LedgerPolicy, ManagedLedger, Pending, TakenBack
+from magnetar.ledger.port import Flush, LedgerPolicy, ManagedLedger, Pending, TakenBack
 from tests.ledger.entries import NOW_MS, append, batch, payload
 from tests.simulation.disk import Crashed, SimulatedDisk, SimulatedMetadata
 from tests.simulation.loop import SimulatedThreads, VirtualLoop
@@ -53,8 +53,8 @@ class World:
         self.engine: FilesEngine
         self.logs: dict[str, ManagedLedger]
         self.written = 0
-        self.taken_back: dict[str, int] = {}
-        """By log, from where on what was gathered was taken back."""
+        self.is_over = False
+        """Whether a life has ended: what still becomes of it, nobody learns."""
 
     def run(self) -> None:
         """Live several lives. Raises ``AssertionError`` where a promise was broken."""
@@ -90,6 +90,7 @@ class World:
                 await asyncio.sleep(self.dice.random())
         except Crashed:
             pass
+        self.is_over = True
         power_lost = self.dice.random() < 0.5
         if not ended_well:
             self._note_what_is_visible()
@@ -104,7 +105,7 @@ class World:
         if self.disk.crashed:
             raise Crashed
         what = self.dice.choices(
-            (self._append, self._append_in_a_turn, self._wait, self._read, self._trim, self._retain, self._checkpoint,
+            (self._append, self._append_gathered, self._wait, self._read, self._trim, self._retain, self._checkpoint,
              self._disk_space, self._policy, self._delete, self._fail_flushes),
             (30, 20, 20, 16, 4, 4, 4, 3, 10, 1, 2),
         )[0]  # fmt: skip
@@ -113,76 +114,68 @@ class World:
     async def _append(self) -> None:
         name, log = self.dice.choice(list(self.logs.items()))
         for _ in range(self.dice.choice((1, 1, 3, 12))):
-            values = self._values()
-            model, before = self.models[name], log.log_end_offset
-            model.entries.append((before, batch(*values)))
-            model.end = before + len(values)
-            try:
-                appended = append(log, *values)
-            except (StorageFull, StorageFailed):
-                assert log.log_end_offset == before, "an append that failed moved the end"
-                model.entries.pop()
-                model.end = before
+            if not self._place(name, log):
                 return
-            assert appended.base_offset == before
-            assert log.log_end_offset == model.end
-            self._expect(model, appended, model.end)
 
-    async def _append_in_a_turn(self) -> None:
+    async def _append_gathered(self) -> None:
         """Append to some logs before anything is written; the disk may fill up, or get room again, at any time."""
-        before = {name: model.end for name, model in self.models.items()}
-        given: list[tuple[str, tuple[int, bytes], int, Pending]] = []
-        self.taken_back = taken_back = {}
         with self.engine.gathering():
             for _ in range(self.dice.choice((1, 3, 12))):
                 name, log = self.dice.choice(list(self.logs.items()))
-                values = self._values()
-                model, begins = self.models[name], log.log_end_offset
-                entry, end = (begins, batch(*values)), begins + len(values)
-                model.entries.append(entry)  # a crash may leave it there
-                model.end = max(model.end, end)
-                model.lazy |= log.policy.flush is not Flush.always
-                try:
-                    appended = append(log, *values)
-                except (StorageFull, StorageFailed):
-                    model.entries.remove(entry)
-                    continue
-                assert appended.base_offset == begins
-                assert log.log_end_offset == end
-                assert log.high_watermark <= begins
-                given.append((name, entry, end, appended))
+                begins = log.log_end_offset
+                if self._place(name, log):
+                    assert log.high_watermark <= begins
                 if self.dice.random() < 0.05:
-                    await self._disk_space()
-        for name, model in self.models.items():
-            model.end = before[name]
-        for name, entry, end, appended in given:
-            model, log = self.models[name], self.logs[name]
-            if name in taken_back and entry[0] >= taken_back[name]:
-                model.entries.remove(entry)
-                assert isinstance(_failure(appended), StorageFull | StorageFailed)
-            else:
-                model.end = end
-                self._expect(model, appended, end)
+                    self.disk.full = not self.disk.full
         for name, log in self.logs.items():
             assert log.log_end_offset == self.models[name].end
+
+    def _place(self, name: str, log: ManagedLedger) -> bool:
+        """Append an entry; tell whether it has its place. It may be taken back as long as it is not done."""
+        values = self._values()
+        model, before = self.models[name], log.log_end_offset
+        entry = before, batch(*values)
+        model.entries.append(entry)  # a crash may leave it there
+        model.end = before + len(values)
+        try:
+            appended = append(log, *values)
+        except (StorageFull, StorageFailed):
+            assert log.log_end_offset == before, "an append that failed moved the end"
+            model.entries.remove(entry)
+            model.end = before
+            return False
+        assert appended.base_offset == before
+        assert log.log_end_offset == model.end
+        self._expect(model, appended, entry, lazy=log.policy.flush is not Flush.always)
+        return True
 
     def _values(self) -> list[bytes]:
         self.written += 1
         size = self.dice.choice(SIZES)
         return [b"%d." % self.written + b"v" * self.dice.randrange(size)] * self.dice.choice((1, 1, 2, 5))
 
-    def _expect(self, model: Model, appended: Pending, end: int) -> None:
-        model.survives_kill = max(model.survives_kill, end)
-        if appended.done is None or isinstance(appended.done, Gathered):
-            assert _failure(appended) is None
-            model.lazy = True
-            return
+    def _expect(self, model: Model, appended: Pending, entry: tuple[int, bytes], *, lazy: bool) -> None:
+        model.lazy |= lazy
+        end = model.end
 
-        def done(durable: asyncio.Future[None]) -> None:
-            if not self.disk.crashed and not durable.cancelled() and durable.exception() is None:
+        def done(done: asyncio.Future[None] | None) -> None:
+            if self.disk.crashed or self.is_over or (done is not None and done.cancelled()):
+                return
+            if done is not None and done.exception() is not None:
+                # A failed flush ends it all, and leaves what was written in doubt; anything else takes it back.
+                failed_for_good = self.engine.failed is not None
+                assert failed_for_good or entry not in model.entries, "it failed, and the log holds it"
+                return
+            assert entry in model.entries, "it was taken back, and its producer told that it is kept"
+            assert appended.position.ledger_id >= 0
+            model.survives_kill = max(model.survives_kill, end)
+            if not lazy:
                 model.survives_power_loss = max(model.survives_power_loss, end)
 
-        appended.done.add_done_callback(done)
+        if appended.done is None:
+            done(None)
+        else:
+            appended.done.add_done_callback(done)
 
     async def _wait(self) -> None:
         await asyncio.sleep(self.dice.choice((0, 0.0001, 0.001, 0.05, 2)))
@@ -203,7 +196,7 @@ class World:
         name, log = self.dice.choice(list(self.logs.items()))
         before = self.dice.randint(log.log_start_offset, log.high_watermark)
         try:
-            log.trim(before)
+            await log.trim(before)
         except (StorageFull, StorageFailed):
             return
         self._note_first(name, log)
@@ -211,7 +204,7 @@ class World:
     async def _retain(self) -> None:
         name, log = self.dice.choice(list(self.logs.items()))
         try:
-            log.retain(self._clock())
+            await log.retain(self._clock())
         except (StorageFull, StorageFailed):
             return
         self._note_first(name, log)
@@ -236,7 +229,11 @@ class World:
     async def _delete(self) -> None:
         name = self.dice.choice(list(self.logs))
         self.models[name].being_deleted = True
-        await self.engine.delete(name)
+        try:
+            await self.engine.delete(name)
+        except StorageFull:
+            self.models[name].being_deleted = False
+            return
         del self.logs[name]
         self.models[name] = Model()
         await self._open(name)
@@ -254,6 +251,7 @@ class World:
 
     async def _open_all(self) -> None:
         self.logs = {}
+        self.is_over = False
         boot = str(self.boots)
         threads = SimulatedThreads(self.loop, self.dice)
         self.engine = FilesEngine(
@@ -272,14 +270,18 @@ class World:
         policy = self._random_policy()
         try:
             log = await self.engine.open(name, policy)
-        except (StorageFull, LedgerClosed):
+        except (StorageFull, StorageFailed, LedgerClosed):
             return
         await self._check(name, log)
         log.take_snapshot = lambda: b"%d" % log.log_end_offset
 
         def taken_back(what: TakenBack) -> None:
-            assert log.log_end_offset == what.offset
-            self.taken_back[name] = what.offset
+            if self.disk.crashed or self.is_over or self.logs.get(name) is not log:
+                return
+            model = self.models[name]
+            assert log.log_end_offset == what.offset >= model.survives_kill
+            model.entries = [each for each in model.entries if each[0] < what.offset]
+            model.end = what.offset
 
         log.on_taken_back.append(taken_back)
         self.logs[name] = log
@@ -343,11 +345,6 @@ class World:
 
     def _clock(self) -> int:
         return NOW_MS + int(self.loop.time() * 1000)
-
-
-def _failure(appended: Pending) -> BaseException | None:
-    """Return why an append was taken back that is known to be written or not."""
-    return None if appended.done is None else appended.done.exception()
 
 
 def _base_of(data: bytes, last_offset: int) -> int:

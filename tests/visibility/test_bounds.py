@@ -19,12 +19,12 @@ async def test_retention_stops_before_what_is_not_durable(house: House) -> None:
     house.disk.hold()
     late = client.ask(produce(2000), PRODUCE_VERSION)
     await house.written_to(2)
-    log.retain(LATER_MS)  # all of it is past its time: the ledger is left for a new one, and sealed
+    await log.retain(LATER_MS)  # all of it is past its time: the ledger is left for a new one, and sealed
     while not log.ledgers()[0].sealed:  # noqa: ASYNC110 - it is, behind us: its file is flushed by itself
         await asyncio.sleep(0.001)
-    log.retain(LATER_MS)
+    await log.retain(LATER_MS)
     assert (log.log_start_offset, log.high_watermark) == (0, 1)
     house.disk.let_go()
     await soon(late)
-    log.retain(LATER_MS)
+    await log.retain(LATER_MS)
     assert (log.log_start_offset, log.high_watermark) == (2, 2)

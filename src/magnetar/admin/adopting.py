@@ -10,10 +10,10 @@ from magnetar.broker.errors import BrokerError
 from magnetar.ledger.errors import LedgerError
 
 
-def reserve_for(broker: Broker, manifest: Manifest) -> Reserved:
+async def reserve_for(broker: Broker, manifest: Manifest) -> Reserved:
     """Reserve the ids; raise `Declined` if there could be no such topic."""
     try:
-        return Reserved(reserve(broker, _new(broker, manifest), manifest.ledgers))
+        return Reserved(await reserve(broker, _new(broker, manifest), manifest.ledgers))
     except (BrokerError, LedgerError) as error:
         raise _declined(error) from error
 

@@ -16,6 +16,7 @@ from magnetar.admin.ledgers import Finding, Gravity, damage_of_copies, mapped, v
 from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.errors import LedgerCorrupt, LedgerError
 from magnetar.ledger.files.engine import FilesEngine
+from magnetar.ledger.files.ids import take_ids
 from magnetar.ledger.files.inspection import Inspection, Run, frames, inspect
 from magnetar.ledger.files.layout import (
     FRAME_BYTES,
@@ -218,7 +219,7 @@ class _Mender:
 
     def _moved(self, summary: LedgerSummary, run: Run, data: memoryview) -> LedgerSummary:
         """Copy a run of whole entries into a ledger of its own, where their ids begin at 0."""
-        ledger_id = self._engine.new_ledger_id()
+        (ledger_id,) = take_ids(self._store, 1)
         path = ledger_path(self._data, ledger_id)
         index = SparseIndex(ledger_id, run.first_offset)
         file = self._disk.open(path, create=True)

@@ -125,7 +125,7 @@ class LiveBroker:
 
     async def reserve_ledgers(self, manifest: str) -> Reserved:
         """Give ids for the ledgers of a topic to be restored; raise `Declined`."""
-        return reserve_for(self._broker, read_manifest(Path(manifest)))
+        return await reserve_for(self._broker, read_manifest(Path(manifest)))
 
     async def adopt_ledgers(self, manifest: str) -> Adopted:
         """Make a topic of ledgers that were written under reserved ids; raise `Declined`."""

@@ -28,6 +28,7 @@ from magnetar.ledger.cursor_info import CursorInfo, decode_cursor, encode_cursor
 from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.errors import LedgerCorrupt, LedgerError
 from magnetar.ledger.files.engine import FilesEngine
+from magnetar.ledger.files.ids import never_give_out, take_ids
 from magnetar.ledger.files.layout import ledger_path
 from magnetar.ledger.files.swap import FOLDER, SWAP, finish_swap, flush_folders, note_swap
 from magnetar.ledger.info import ROOT, ManagedLedgerInfo, decode_info, encode_info, is_managed_ledger
@@ -166,7 +167,7 @@ class _Migrator:
             if is_managed_ledger(path)
         }
         if self._engine is not None:
-            self._engine.never_give_out(each.ledger_id for info in infos.values() for each in info.ledgers)
+            never_give_out(self._store, (each.ledger_id for info in infos.values() for each in info.ledgers))
         packed = [path for path, info in infos.items() if self._is_packed(path, info)]
         self.total = sum(self._size(each) for path in packed for each in infos[path].ledgers)
         topics = {path: infos[path] for path in packed if not is_offsets_log(path)}
@@ -332,7 +333,9 @@ class _Migrator:
         made = []
         if records:
             made = [
-                write_facts(self._root, records, first_offset, wall_clock_ms(), self._engine.new_ledger_id)
+                write_facts(
+                    self._root, records, first_offset, wall_clock_ms(), lambda: take_ids(self._store, 1)[0]
+                )
             ]
         if replaced:
             self._replace(path, info, made, len(records))

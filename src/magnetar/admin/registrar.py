@@ -37,7 +37,7 @@ class DirectoryRegistrar:
         asked = Manifest(topic, partitions, {}, ledgers)
 
         async def alone(broker: Broker) -> Reserved:
-            return reserve_for(broker, asked)
+            return await reserve_for(broker, asked)
 
         return self._have("reserve-ledgers", asked, alone).ledgers
 

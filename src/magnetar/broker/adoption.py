@@ -21,11 +21,11 @@ from magnetar.ledger.port import LedgerSummary
 from magnetar.metadata import MUST_NOT_EXIST, Put
 
 
-def reserve(broker: Broker, new: NewTopic, ledgers: int) -> tuple[int, ...]:
+async def reserve(broker: Broker, new: NewTopic, ledgers: int) -> tuple[int, ...]:
     """Give ids for so many ledgers of a topic to be; raise what `Broker.plan_free` raises if it could not be made."""
     broker.plan_free(new)
     engine = _engine(broker)
-    return tuple(engine.new_ledger_id() for _ in range(ledgers))
+    return tuple([await engine.ids.new() for _ in range(ledgers)])
 
 
 async def adopt(broker: Broker, new: NewTopic, logs: Mapping[int, Sequence[LedgerSummary]]) -> Topic:

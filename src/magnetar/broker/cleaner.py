@@ -92,7 +92,7 @@ class Cleaner:
                 continue
             for index, name in enumerate(topic.ledger_names()):
                 try:
-                    if self._has_some(topic, name):
+                    if await self._has_some(topic, name):
                         held = await self._broker.open_whole(topic, index)
                         held.hold(self)
                         found.append(held)
@@ -103,8 +103,8 @@ class Cleaner:
             await asyncio.sleep(0)
         return found
 
-    def _has_some(self, topic: Topic, name: str) -> bool:
-        summaries = self._broker.engine.summaries(name)
+    async def _has_some(self, topic: Topic, name: str) -> bool:
+        summaries = await self._broker.engine.summaries(name)
         waits = topic.config.max_compaction_lag_ms < MAX_LONG and bool(summaries)
         return waits or any(each.sealed and not each.compacted for each in summaries)
 

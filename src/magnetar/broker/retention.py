@@ -46,7 +46,7 @@ class Retention:
         for held in self._broker.open_logs.all():
             try:
                 if held.closed is None and "delete" in held.topic.config.cleanup_policy:
-                    held.log.retain(now_ms)
+                    await held.log.retain(now_ms)
             except _FAILURES as error:
                 _tell(held.topic, held.index, error)
             await asyncio.sleep(0)
@@ -67,7 +67,7 @@ class Retention:
                 if self._broker.open_logs.get(topic, index) is not None:
                     continue
                 try:
-                    if self._is_overdue(topic, index, now_ms):
+                    if await self._is_overdue(topic, index, now_ms):
                         held = await self._broker.open_whole(topic, index)
                         held.hold(self)
                         opened.append(held)
@@ -78,9 +78,9 @@ class Retention:
             await asyncio.sleep(0)
         return opened
 
-    def _is_overdue(self, topic: Topic, index: int, now_ms: int) -> bool:
+    async def _is_overdue(self, topic: Topic, index: int, now_ms: int) -> bool:
         config = topic.config
-        ledgers = self._broker.engine.summaries(topic.name.ledger_name(index))
+        ledgers = await self._broker.engine.summaries(topic.name.ledger_name(index))
         aged = bool(ledgers) and 0 <= config.retention_ms < now_ms - ledgers[0].created_ms
         return aged or 0 <= config.retention_bytes < sum(ledger.size for ledger in ledgers)
 

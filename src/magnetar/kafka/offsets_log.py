@@ -69,7 +69,7 @@ class LedgerOffsetsLog:
 
     async def trim(self, partition: int, before_offset: int) -> None:
         """Let go of what lies before an offset; whole ledgers leave the disk."""
-        (await self._get(partition)).log.trim(before_offset)
+        await (await self._get(partition)).log.trim(before_offset)
 
     async def _get(self, partition: int) -> Partition:
         return await self._partitions.get(await self._broker.create_internal(self._topic), partition)

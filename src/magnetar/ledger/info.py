@@ -2,20 +2,20 @@
 
     ManagedLedgerInfo  1 repeated LedgerInfo, 2 terminatedPosition, 3 repeated KeyValue (properties)
     terminatedPosition 1 ledgerId, 2 entryId
-    LedgerInfo         1 ledgerId, 2 entries, 3 size, 4 timestamp, 6 repeated KeyValue (properties)
+    LedgerInfo         1 ledgerId, 2 entries, 3 size, 4 timestamp, 5 offloadContext, 6 repeated KeyValue (properties)
     KeyValue           1 key, 2 value
 
 Sealed ledgers carry the properties ``first_index``, ``last_index``, ``max_timestamp`` and, where it is known,
 ``min_timestamp``; one without ``last_index`` has to be recovered from its file. ``compacted`` marks those whose files
 are gone because the compacted ledger holds what is left of them; that one stands in the property ``compacted_ledger``,
-as JSON.
+as JSON. Fields and properties that others have written are kept as they are.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
 from magnetar.ledger.errors import LedgerCorrupt
@@ -26,6 +26,8 @@ from magnetar.records.errors import CorruptBatch
 
 ROOT = "/managed-ledgers"
 _COMPACTED, _IS_COMPACTED = "compacted_ledger", "compacted"
+_NUMBERS = (1, 2, 3, 4)
+_OWN = frozenset(("first_index", "last_index", "max_timestamp", "min_timestamp", _IS_COMPACTED))
 
 
 @dataclass(slots=True)
@@ -37,6 +39,13 @@ class ManagedLedgerInfo:
     compacted: Compacted | None = None
     terminated: Position | None = None
     """The last entry of a log that was ended."""
+
+    unknown: bytes = b""
+    """Fields that others have written, kept as they are."""
+
+    def copy(self) -> ManagedLedgerInfo:
+        """Return another one of the same ledgers: to change one of them, put another in its place."""
+        return replace(self, ledgers=list(self.ledgers), properties=dict(self.properties))
 
     def files(self) -> list[LedgerSummary]:
         """Give every ledger that has a file, the compacted one first."""
@@ -64,7 +73,7 @@ def encode_info(info: ManagedLedgerInfo) -> bytes:
     properties = dict(info.properties)
     if info.compacted is not None:
         properties[_COMPACTED] = _encode_compacted(info.compacted)
-    return ledgers + end + _encode_properties(3, properties)
+    return ledgers + end + _encode_properties(3, properties) + info.unknown
 
 
 def decode_info(data: bytes, *, name: str = "") -> ManagedLedgerInfo:
@@ -78,6 +87,8 @@ def decode_info(data: bytes, *, name: str = "") -> ManagedLedgerInfo:
                 info.terminated = _decode_position(value)
             elif place == 3:
                 info.properties.update(_decode_property(value))
+            else:
+                info.unknown += _as_it_was(place, value)
         if _COMPACTED in info.properties:
             info.compacted = _decode_compacted(info.properties.pop(_COMPACTED))
     except (CorruptBatch, ValueError, TypeError, KeyError) as error:
@@ -91,7 +102,8 @@ def _decode_position(data: object) -> Position:
 
 
 def _encode_ledger(ledger: LedgerSummary) -> bytes:
-    properties = {"first_index": str(ledger.first_offset)}
+    properties = dict(ledger.properties)
+    properties["first_index"] = str(ledger.first_offset)
     entries, size = 0, 0
     if ledger.sealed:
         entries, size = ledger.entries, ledger.size
@@ -101,17 +113,21 @@ def _encode_ledger(ledger: LedgerSummary) -> bytes:
     if ledger.compacted:
         properties[_IS_COMPACTED] = "1"
     numbers = ((1, ledger.ledger_id), (2, entries), (3, size), (4, ledger.created_ms))
-    return b"".join(number(n, v) for n, v in numbers) + _encode_properties(6, properties)
+    return b"".join(number(n, v) for n, v in numbers) + ledger.unknown + _encode_properties(6, properties)
 
 
 def _decode_ledger(data: object) -> LedgerSummary:
     numbers: dict[int, int] = {}
     properties: dict[str, str] = {}
+    unknown, offloaded = b"", False
     for place, value in fields(data):
-        if isinstance(value, int):
+        if place in _NUMBERS and isinstance(value, int):
             numbers[place] = value
         elif place == 6:
             properties |= _decode_property(value)
+        else:
+            unknown += _as_it_was(place, value)
+            offloaded |= place == 5 and _is_offloaded(value)
     return LedgerSummary(
         ledger_id=numbers[1],
         first_offset=int(properties.get("first_index", -1)),
@@ -123,7 +139,20 @@ def _decode_ledger(data: object) -> LedgerSummary:
         created_ms=numbers.get(4, 0),
         sealed="last_index" in properties,
         compacted=_IS_COMPACTED in properties,
+        offloaded=offloaded,
+        properties={key: value for key, value in properties.items() if key not in _OWN},
+        unknown=unknown,
     )
+
+
+def _is_offloaded(data: object) -> bool:
+    """Whether an offload context says that the ledger lies elsewhere only: complete (3), and deleted here (4)."""
+    said = dict(fields(data))
+    return said.get(3) == 1 and said.get(4) == 1
+
+
+def _as_it_was(place: int, value: int | bytes) -> bytes:
+    return number(place, value) if isinstance(value, int) else message(place, value)
 
 
 def _encode_compacted(compacted: Compacted) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
@@ -174,6 +174,12 @@ class LedgerSummary:
     """Whether its own file is gone, and what is left of it is in the compacted ledger. ``size`` is of that."""
     min_timestamp: int = UNKNOWN_TIME
     """A time that no message of a sealed ledger is earlier than; `UNKNOWN_TIME` where nobody knows."""
+    offloaded: bool = False
+    """Whether it lies in tiered storage alone, as a Pulsar broker has left it: nothing can be read of it here."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """What others noted of it."""
+    unknown: bytes = b""
+    """Fields of its metadata that others have written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,11 +348,11 @@ class ManagedLedger(ABC):
         """Give the entry at ``position``; raise ``LedgerNotFound``."""
 
     @abstractmethod
-    def trim(self, before: int) -> None:
+    async def trim(self, before: int) -> None:
         """Let go of all messages below offset ``before`` (DeleteRecords); whole ledgers leave the disk."""
 
     @abstractmethod
-    def retain(self, now_ms: int) -> None:
+    async def retain(self, now_ms: int) -> None:
         """Let go of the ledgers that the policy's retention no longer holds; roll an old one over."""
 
     @property
@@ -385,7 +391,7 @@ class ManagedLedger(ABC):
         """The last entry that there will ever be, once the log was ended."""
 
     @abstractmethod
-    def terminate(self) -> Position:
+    async def terminate(self) -> Position:
         """End the log for good: appends raise ``LedgerTerminated`` from now on, also after a restart.
 
         Gives the last entry; an entry id of -1 if the last ledger has none.
@@ -454,7 +460,7 @@ class LedgerEngine(ABC):
         """Delete the managed ledger with all it holds; unknown names are no error."""
 
     @abstractmethod
-    def summaries(self, name: str) -> list[LedgerSummary]:
+    async def summaries(self, name: str) -> list[LedgerSummary]:
         """Give the ledgers of a managed ledger, open or not, without opening it; none if there is no such one."""
 
     @abstractmethod

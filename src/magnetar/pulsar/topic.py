@@ -212,9 +212,9 @@ class PulsarTopic:
             self.dedup.take_back(what.offset)
         self.producers.send_away(wake=False)
 
-    def terminate(self) -> Position:
+    async def terminate(self) -> Position:
         """End the topic for good: producers are sent away and refused, consumers told when they have had everything."""
-        last = self.log.terminate()
+        last = await self.log.terminate()
         self.producers.send_away()
         for subscription in self.subscriptions.values():
             subscription.tell_end()

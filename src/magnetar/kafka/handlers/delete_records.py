@@ -48,7 +48,7 @@ async def _delete_one(
         if row.error_code:
             return row
         log = partition.log
-        log.trim(log.high_watermark if asked.offset == _HIGH_WATERMARK else asked.offset)
+        await log.trim(log.high_watermark if asked.offset == _HIGH_WATERMARK else asked.offset)
         row.low_watermark = log.log_start_offset
     except Exception as error:
         row.error_code = code_for(error)

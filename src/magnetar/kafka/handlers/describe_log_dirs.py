@@ -31,7 +31,7 @@ async def describe_log_dirs(
         results=[
             DescribeLogDirsResult(
                 log_dir=str(directory),
-                topics=[_sizes(context, *wanted) async for wanted in paced(_wanted(request, context))],
+                topics=[await _sizes(context, *wanted) async for wanted in paced(_wanted(request, context))],
                 total_bytes=room.f_blocks * room.f_frsize,
                 usable_bytes=room.f_bavail * room.f_frsize,
             )
@@ -56,10 +56,12 @@ def _wanted(request: DescribeLogDirsRequest, context: RequestContext) -> list[tu
     return found
 
 
-def _sizes(context: RequestContext, name: str, topic: Topic, partitions: list[int]) -> DescribeLogDirsTopic:
+async def _sizes(
+    context: RequestContext, name: str, topic: Topic, partitions: list[int]
+) -> DescribeLogDirsTopic:
     size_of = context.kafka.partitions.size_of
     rows = [
-        DescribeLogDirsPartition(partition_index=index, partition_size=size_of(topic, index))
+        DescribeLogDirsPartition(partition_index=index, partition_size=await size_of(topic, index))
         for index in partitions
     ]
     return DescribeLogDirsTopic(name=name, partitions=rows)

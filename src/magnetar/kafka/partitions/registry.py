@@ -125,9 +125,10 @@ class Partitions:
         frames = self._frames
         return None if frames is None else partial(frames.of, topic)
 
-    def size_of(self, topic: Topic, index: int) -> int:
+    async def size_of(self, topic: Topic, index: int) -> int:
         """Give the bytes that a partition takes on disk."""
-        return sum(ledger.size for ledger in self._broker.engine.summaries(topic.name.ledger_name(index)))
+        ledgers = await self._broker.engine.summaries(topic.name.ledger_name(index))
+        return sum(ledger.size for ledger in ledgers)
 
     async def expire_producers(self) -> None:
         """Forget producers that have been silent for ``producer.id.expiration.ms``; done regularly by itself."""

@@ -8,7 +8,6 @@ For reading from the compacted ledger see `reading`; for when and what to compac
 
 from __future__ import annotations
 
-import asyncio
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,9 +16,9 @@ from functools import partial
 from magnetar.ledger.compaction import Source
 from magnetar.ledger.compactor import CompactableLog, Compactor
 from magnetar.ledger.files.lazy import LazyAppends
-from magnetar.ledger.files.ledger_file import LedgerFile
 from magnetar.ledger.files.reading import TRIMMED, ReadableLedger
 from magnetar.ledger.files.streams import FilesSource, FilesWriter
+from magnetar.ledger.info import ManagedLedgerInfo
 from magnetar.ledger.port import Compacted, CompactionReport, CompactionRules, LedgerSummary, LedgerWriter
 
 COMPACTING = "compacting"
@@ -28,27 +27,18 @@ COMPACTING = "compacting"
 class CompactingLedger(ReadableLedger, CompactableLog):
     """What a managed ledger of the files engine does about compaction."""
 
-    _writer: LedgerFile | None
-    _lazy: LazyAppends
-    _sealing: asyncio.Task[None] | None
-
-    @abstractmethod
-    def save(self) -> None: ...
-
-    @abstractmethod
-    def _roll(self, now_ms: int) -> LedgerFile: ...
+    lazy: LazyAppends
 
     @abstractmethod
     async def _remove(self, ledger_ids: list[int]) -> None: ...
 
     @abstractmethod
-    def _tell(self) -> None: ...
+    def tell_moved(self) -> None: ...
 
     def _begin(self) -> None:
         engine = self._engine
         self.letting_go = []
         self._compactor = Compactor(self, engine.leases, engine.workers, engine.one_compaction, engine.clock)
-        self._sealing = None
 
     @property
     def compaction(self) -> CompactionReport:  # type: ignore[override]
@@ -71,7 +61,7 @@ class CompactingLedger(ReadableLedger, CompactableLog):
             raise self._closed
 
     async def make_durable(self) -> None:
-        await self._lazy.flush()
+        await self.lazy.flush()
 
     def entries_of(self, dirty: list[LedgerSummary], from_offset: int) -> Source:
         compacted = self._info.compacted
@@ -84,63 +74,47 @@ class CompactingLedger(ReadableLedger, CompactableLog):
         )
 
     async def new_compacted(self, first_offset: int) -> LedgerWriter:
-        writer = FilesWriter(self._engine, first_offset, self._forget_draft)
-        self._info.properties[COMPACTING] = str(writer.ledger_id)
-        self.save()
+        writer = FilesWriter(self._engine, await self._engine.ids.new(), first_offset)
+
+        def name_it(info: ManagedLedgerInfo) -> bool:
+            info.properties[COMPACTING] = str(writer.ledger_id)
+            return True
+
+        await self.ledger_list.change(name_it)
         return writer
 
-    def _forget_draft(self) -> None:
-        """Forget a draft; the metadata stops to name it with the next write."""
-        self._info.properties.pop(COMPACTING, None)
-
     async def put_in_place(self, compacted: Compacted, sizes: Mapping[int, int]) -> None:
-        info, was = self._info, self._info.compacted
-        replaced = [each for each in info.ledgers if each.ledger_id in sizes]
-        before = [replace(each) for each in replaced]
-        draft = info.properties.pop(COMPACTING, None)
-        info.compacted = compacted
-        for each in replaced:
-            each.compacted, each.size = True, sizes[each.ledger_id]
-        try:
-            self.save()
-        except BaseException:
-            info.compacted = was
-            for each, old in zip(replaced, before, strict=True):
-                each.compacted, each.size = old.compacted, old.size
-            if draft is not None:
-                info.properties[COMPACTING] = draft
-            raise
-        gone = [old.ledger_id for old in before if not old.compacted]
-        if was is not None and was is not compacted:
-            gone.append(was.ledger.ledger_id)
-        self._let_files_go(gone)
+        gone: list[int] = []
 
-    def _let_files_go(self, ledger_ids: list[int]) -> None:
-        for ledger_id in ledger_ids:
-            self._open_files.pop(ledger_id, None)
-        self._engine.background(self._remove(ledger_ids))
-        self._tell()
+        def make(info: ManagedLedgerInfo) -> bool:
+            for at, each in enumerate(info.ledgers):
+                if each.ledger_id in sizes:
+                    if not each.compacted:
+                        gone.append(each.ledger_id)
+                    info.ledgers[at] = replace(each, compacted=True, size=sizes[each.ledger_id])
+            was, info.compacted = info.compacted, compacted
+            if was is not None and was is not compacted:
+                gone.append(was.ledger.ledger_id)
+            info.properties.pop(COMPACTING, None)
+            return True
 
-    def _trim_copies(self, before: int) -> None:
+        await self.ledger_list.change(make)
+        for ledger_id in gone:
+            self.open_files.pop(ledger_id, None)
+        self._engine.background(self._remove(gone))
+        self.tell_moved()
+
+    @staticmethod
+    def _trim_copies(info: ManagedLedgerInfo, before: int) -> None:
         """Have copies of what was let go on demand not be read any more."""
-        if self._info.compacted is not None:
-            self._info.properties[TRIMMED] = str(before)
+        if info.compacted is not None:
+            info.properties[TRIMMED] = str(before)
 
-    def _forget_copies(self) -> list[int]:
+    @staticmethod
+    def _forget_copies(info: ManagedLedgerInfo) -> list[int]:
         """Let go of a compacted ledger that replaced history, once nothing of that history is left; give its id."""
-        compacted = self._info.compacted
-        if compacted is None or compacted.horizon_offset >= self._info.ledgers[0].first_offset:
+        compacted = info.compacted
+        if compacted is None or compacted.horizon_offset >= info.ledgers[0].first_offset:
             return []
-        self._info.compacted = None
+        info.compacted = None
         return [compacted.ledger.ledger_id]
-
-    async def roll(self, older_than_ms: int = 0) -> None:
-        writer = self._writer
-        if self._closed is not None:
-            raise self._closed
-        if writer is None or not writer.index.entries:
-            return
-        if not older_than_ms or self._info.ledgers[-1].created_ms < older_than_ms:
-            self._roll(self._engine.clock())
-        if self._sealing is not None and not self._sealing.done():
-            await asyncio.wait([self._sealing])

@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,16 +15,19 @@ from magnetar.ledger.boot import boot_id
 from magnetar.ledger.compaction_workers import CompactionWorkers
 from magnetar.ledger.disk import Disk
 from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.files.appending import Appender
+from magnetar.ledger.files.checkpoints import Checkpoint
 from magnetar.ledger.files.compacting import COMPACTING
+from magnetar.ledger.files.ids import LedgerIds, metadata_failed
 from magnetar.ledger.files.journal import Journal
 from magnetar.ledger.files.journal_rounds import Journaled, journaled, records_of
 from magnetar.ledger.files.layout import HEADER_BYTES, encode_header, index_path, is_header, ledger_path
 from magnetar.ledger.files.leases import FileLeases
 from magnetar.ledger.files.ledger_file import LedgerFile, OpenFiles, as_storage_error
-from magnetar.ledger.files.managed import FilesManagedLedger, Words, metadata_failed
+from magnetar.ledger.files.managed import FilesManagedLedger
 from magnetar.ledger.files.recovery import Recovery, sealed_index
 from magnetar.ledger.files.sparse import SparseIndex
-from magnetar.ledger.files.swap import finish_swap
+from magnetar.ledger.files.swap import SWAP, finish_swap
 from magnetar.ledger.info import (
     ROOT,
     ManagedLedgerInfo,
@@ -43,23 +47,23 @@ from magnetar.ledger.port import (
     wall_clock_ms,
 )
 from magnetar.metadata.blocking import BlockingStore
-from magnetar.metadata.errors import MetadataError
-from magnetar.metadata.ops import (
-    MUST_NOT_EXIST,
-)
+from magnetar.metadata.errors import MetadataError, NotEmpty, NotFound
+from magnetar.metadata.ops import ANY, MUST_NOT_EXIST, Delete, Put, Stored
 from magnetar.metadata.port import MetadataStore
 
 T = TypeVar("T")
-_ID_BLOCK = 1000
-_IDS = "/ledgers/next-id"
 _STATE = "/magnetar/files-engine"  # the boot, and up to which use nothing of the journal is needed any more
 _MOST_OPEN_FILES = 1000
+_DELETED_AT_ONCE = 1000
 _log = logging.getLogger("magnetar.ledger")
 
 
 def clean_use_of(metadata: BlockingStore) -> int:
     """Give up to which use nothing of the journal is needed any more."""
-    stored = metadata.get(_STATE)
+    return _clean_use(metadata.get(_STATE))
+
+
+def _clean_use(stored: Stored | None) -> int:
     return int(stored.value.decode().rpartition(" ")[2]) if stored else 0
 
 
@@ -105,7 +109,8 @@ class FilesEngine(LedgerEngine):
     ) -> None:
         super().__init__()
         self.root = root
-        self.metadata = metadata.blocking
+        self.metadata = metadata
+        self.ids = LedgerIds(metadata)
         self.disk = disk
         self.clock = clock
         self.interceptors = tuple(interceptors)
@@ -120,7 +125,6 @@ class FilesEngine(LedgerEngine):
         self._tasks: set[asyncio.Task[None]] = set()
         self._unflushed: set[Path] = set()
         self._flush_timer: asyncio.TimerHandle | None = None
-        self._next_id = self._id_limit = 0
         self._replayed: dict[int, int] = {}  # ledger id -> up to where the journal vouches for its file
         self._first_use = 1
         self._journal: Journal | None = None
@@ -128,7 +132,7 @@ class FilesEngine(LedgerEngine):
         self._gathering = _Gathering(self)
         self.refused: dict[ManagedLedger, LedgerError] = {}
         """The logs that could not be written to within this gathering."""
-        self._gathered: list[FilesManagedLedger] = []
+        self._gathered: list[Appender] = []
         self._to_settle: list[tuple[Done, LedgerError | None]] = []
         self.leases: Leases = FileLeases(root, self.in_thread, clock)
         self.workers = CompactionWorkers(self.in_thread)
@@ -155,20 +159,26 @@ class FilesEngine(LedgerEngine):
         return None if self._journal is None else self._journal.failed
 
     async def start(self) -> None:
-        finish_swap(self.root, self.metadata)  # what a migration that was killed left to do
-        clean_use = clean_use_of(self.metadata)
-        last_use = max(clean_use, await self.in_thread(lambda: self._replay(clean_use)))
+        if await self.metadata.get(SWAP) is not None:
+            # What a migration that was killed left to do.
+            await self.in_thread(lambda: finish_swap(self.root, self.metadata.blocking))
+        clean_use = _clean_use(await self.metadata.get(_STATE))
+        last_use, segments = await self.in_thread(lambda: self._journaled(clean_use))
+        if segments:
+            known = await self._known_ledgers()
+            await self.in_thread(lambda: self._write_again(segments, known))
+        last_use = max(clean_use, last_use)
         self._first_use = last_use + 1
-        self._note_clean(last_use)
+        await self._note_clean(last_use)
 
-    def _note_clean(self, use: int) -> None:
-        """Note that nothing of the journal up to ``use`` will be needed again."""
-        self.metadata.put(_STATE, f"{self.boot} {use}".encode())
+    async def _note_clean(self, use: int) -> None:
+        """Note that nothing of the journal up to ``use`` will be needed again: nobody else has this directory."""
+        await self.metadata.commit([Put(_STATE, f"{self.boot} {use}".encode(), ANY)])
 
     # -- recovery ----------------------------------------------------------------------------------------------
 
-    def _replay(self, clean_use: int) -> int:
-        """Write again what the journal holds and may be missing from ledgers; give the last use it had."""
+    def _journaled(self, clean_use: int) -> tuple[int, list[tuple[Path, list[memoryview]]]]:
+        """Return the last use the journal had, and what it holds that may be missing from ledgers, in order."""
         segments = []
         last_use = -1
         for path in self.disk.list(self.root / "journal", "*.journal"):
@@ -180,12 +190,9 @@ class FilesEngine(LedgerEngine):
             last_use = max(last_use, use)
             if use > clean_use and rounds:
                 segments.append((use, path, rounds))
-        if segments:
-            self._write_again([(path, rounds) for _, path, rounds in sorted(segments, key=lambda s: s[0])])
-        return last_use
+        return last_use, [(path, rounds) for _, path, rounds in sorted(segments, key=lambda s: s[0])]
 
-    def _write_again(self, segments: list[tuple[Path, list[memoryview]]]) -> None:
-        known = self._known_ledgers()
+    def _write_again(self, segments: list[tuple[Path, list[memoryview]]], known: set[int]) -> None:
         for path, rounds in segments:
             for record in records_of(rounds, path):
                 if record.ledger_id in known:
@@ -209,10 +216,10 @@ class FilesEngine(LedgerEngine):
         file.write([record.frames], record.at)
         self._replayed[record.ledger_id] = record.at + len(record.frames)
 
-    def _known_ledgers(self) -> set[int]:
+    async def _known_ledgers(self) -> set[int]:
         return {
             summary.ledger_id
-            for path, stored in self.metadata.scan(ROOT + "/")
+            for path, stored in (await self.metadata.get_tree(ROOT)).items()
             if is_managed_ledger(path)
             for summary in decode_info(stored.value, name=path).files()
         }
@@ -230,10 +237,10 @@ class FilesEngine(LedgerEngine):
         return managed
 
     async def _open(self, name: str, policy: LedgerPolicy) -> FilesManagedLedger:
-        stored = self.metadata.get(path_of(name))
+        stored = await self.metadata.get(path_of(name))
         info = decode_info(stored.value, name=name) if stored else ManagedLedgerInfo()
         version = stored.version if stored else MUST_NOT_EXIST  # it is written with its first ledger
-        managed = FilesManagedLedger(self, name, policy, info)
+        managed = FilesManagedLedger(self, name, policy, info, version)
         recovery = Recovery(
             self.disk,
             self.root,
@@ -249,12 +256,12 @@ class FilesEngine(LedgerEngine):
         last = None
         if recovery.last is not None:
             last = self.ledger_file(recovery.last.ledger_id, 0, recovery.last)
-        managed.adopt(version, last, recovery)
+        managed.adopt(last, recovery)
         unfinished = info.properties.pop(COMPACTING, None)
         if unfinished is not None:
             self.remove_later([int(unfinished)])  # what a compaction wrote before a crash ended it
         if recovery.changed:
-            managed.save()
+            await managed.ledger_list.change(lambda info: True)
             self.remove_later(recovery.dropped)
         self._managed[name] = managed
         return managed
@@ -274,9 +281,9 @@ class FilesEngine(LedgerEngine):
         """Whether there is something to write."""
         return bool(self._gathered)
 
-    def gather(self, log: FilesManagedLedger) -> None:
-        """Have what a log gathers written at the end."""
-        self._gathered.append(log)
+    def gather(self, appender: Appender) -> None:
+        """Have what is gathered for a log written at the end."""
+        self._gathered.append(appender)
 
     def settle_later(self, done: Done, error: LedgerError | None) -> None:
         """Tell what became of appends when all logs are written: nobody goes on while some are not."""
@@ -285,12 +292,12 @@ class FilesEngine(LedgerEngine):
     def write_gathered(self) -> None:
         """Write what all logs have gathered."""
         while self._gathered:
-            logs, self._gathered = self._gathered, []
-            for log in logs:
+            appenders, self._gathered = self._gathered, []
+            for appender in appenders:
                 try:
-                    log.write_gathered()
+                    appender.write_gathered()
                 except Exception:  # of who was told of it, after it was written
-                    _log.exception("a reader of %s failed", log.name)
+                    _log.exception("a reader failed when it was told of more")
         self.refused = {}
 
     def settle_gathered(self) -> None:
@@ -313,27 +320,6 @@ class FilesEngine(LedgerEngine):
         return LedgerFile(
             self.root, self.files, index or SparseIndex(ledger_id, first_offset), self.in_thread
         )
-
-    def new_ledger_id(self) -> int:
-        """Give an id that no ledger ever had; ids are taken from the metadata store in blocks."""
-        if self._next_id == self._id_limit:
-            stored = self.metadata.get(_IDS)
-            first = int(stored.value) if stored else 0
-            try:
-                self.metadata.put(_IDS, str(first + _ID_BLOCK).encode())
-            except MetadataError as error:
-                raise metadata_failed(error) from error
-            self._next_id, self._id_limit = first, first + _ID_BLOCK
-        self._next_id += 1
-        return self._next_id - 1
-
-    def never_give_out(self, ledger_ids: Iterable[int]) -> None:
-        """Have `new_ledger_id` begin behind ids that came from elsewhere."""
-        stored = self.metadata.get(_IDS)
-        behind = max(ledger_ids, default=-1) + 1
-        if behind > (int(stored.value) if stored else 0):
-            self.metadata.put(_IDS, str(behind).encode())
-            self._next_id = self._id_limit = 0
 
     def in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a blocking call away from the loop."""
@@ -403,18 +389,18 @@ class FilesEngine(LedgerEngine):
             self.journal.fail(error)
             raise as_storage_error(error) from error
 
-    async def keep(self, words: list[Words]) -> None:
+    async def keep(self, checkpoints: list[Checkpoint]) -> None:
         """Make ledgers durable, then put what is to be kept beside them into their index files."""
-        marks = [each.points.mark() for each in words]
-        files = {each.path: each.points.encode(each.snapshot) for each in words}
-        await self.flush([each.ledger for each in words])
-        for each, mark in zip(words, marks, strict=True):
+        marks = [each.points.mark() for each in checkpoints]
+        files = {each.path: each.points.encode(each.snapshot) for each in checkpoints}
+        await self.flush([each.ledger for each in checkpoints])
+        for each, mark in zip(checkpoints, marks, strict=True):
             each.points.flushed = mark
         await self._put(files)
 
-    async def keep_for_this_boot(self, words: Words) -> None:
+    async def keep_for_this_boot(self, checkpoint: Checkpoint) -> None:
         """Put what is to be kept into a ledger's index file, and leave it to the system when to flush the ledger."""
-        await self._put({words.path: words.points.encode(words.snapshot, boot=self.boot)})
+        await self._put({checkpoint.path: checkpoint.points.encode(checkpoint.snapshot, boot=self.boot)})
 
     async def _put(self, files: dict[Path, bytes]) -> None:
         try:
@@ -447,7 +433,7 @@ class FilesEngine(LedgerEngine):
         if managed is not None:
             await asyncio.shield(self.background(self._end(managed, self._begin_going(name))))
 
-    def drop_fenced(self, managed: FilesManagedLedger) -> None:
+    def drop_lost(self, managed: FilesManagedLedger) -> None:
         """Hold a log no more that another owner took; whoever opens it gets what that one made of it."""
         name = managed.name
         if self._managed.get(name) is managed and name not in self._going:
@@ -473,29 +459,52 @@ class FilesEngine(LedgerEngine):
             await asyncio.shield(going)
 
     async def delete(self, name: str) -> None:
+        while (opening := self._opening.get(name)) is not None:
+            await asyncio.wait([opening])
         await self._gone(name)
-        managed = self._managed.pop(name, None)
-        stored = self.metadata.get(path_of(name))
-        if stored is not None:
-            with self.metadata.transaction():
-                for path, _ in list(self.metadata.scan(path_of(name) + "/")):
-                    self.metadata.delete(path)
-                self.metadata.delete(path_of(name))
-        if managed is not None:
-            managed.abandon()
-        elif stored is not None:
-            ledgers = decode_info(stored.value, name=name).files()
-            self.remove_later([summary.ledger_id for summary in ledgers])
+        managed, gone = self._managed.get(name), self._begin_going(name)
+        try:
+            if managed is None:
+                stored = await self.metadata.get(path_of(name))
+                await self._delete_nodes(name)
+                ledgers = decode_info(stored.value, name=name).files() if stored is not None else []
+                self.remove_later([summary.ledger_id for summary in ledgers])
+                return
+            async with managed.ledger_list.changing:  # what is being written of it must not come behind
+                await self._delete_nodes(name)
+                self._managed.pop(name, None)
+                managed.abandon()
+        except MetadataError as error:
+            raise metadata_failed(error) from error
+        finally:
+            del self._going[name]
+            gone.set_result(None)
 
-    def summaries(self, name: str) -> list[LedgerSummary]:
+    async def _delete_nodes(self, name: str) -> None:
+        """Delete what the metadata store has of a log: what lies beneath it first, such as cursors."""
+        path = path_of(name)
+        while True:
+            below = sorted(await self.metadata.get_tree(path), reverse=True)
+            for some in (below[at : at + _DELETED_AT_ONCE] for at in range(0, len(below), _DELETED_AT_ONCE)):
+                with suppress(NotFound):
+                    await self.metadata.commit([Delete(each, ANY) for each in some])
+            try:
+                await self.metadata.commit([Delete(path, ANY)])
+            except NotEmpty:
+                continue  # a cursor came meanwhile
+            except NotFound:
+                pass
+            return
+
+    async def summaries(self, name: str) -> list[LedgerSummary]:
         managed = self._managed.get(name)
         if managed is not None:
             return managed.ledgers()
-        stored = self.metadata.get(path_of(name))
+        stored = await self.metadata.get(path_of(name))
         found = decode_info(stored.value, name=name).ledgers if stored else []
         for summary in found:
             if not summary.sealed:
-                summary.size = self._size_on_disk(summary.ledger_id)
+                summary.size = await self.in_thread(partial(self._size_on_disk, summary.ledger_id))
         return found
 
     def _size_on_disk(self, ledger_id: int) -> int:
@@ -512,18 +521,17 @@ class FilesEngine(LedgerEngine):
         return list(self._managed.values())
 
     async def close_some(self, some: list[FilesManagedLedger]) -> bool:
-        """Close managed ledgers together, with one flush and one metadata write for all; tell whether all was kept."""
+        """Close managed ledgers together, with one flush for all; tell whether all was kept."""
         for managed in some:
             managed.stop()
         for managed in some:
             await managed.quiet()
-        due = [(managed, words) for managed in some if (words := managed.last_words()) is not None]
+        due = [(managed, last) for managed in some if (last := managed.last_checkpoint()) is not None]
         try:
             if due:
-                await self.keep([words for _, words in due])
-                with self.metadata.transaction():
-                    for managed, words in due:
-                        managed.note_closed(words)
+                await self.keep([last for _, last in due])
+                # The store writes down together what is committed together.
+                await asyncio.gather(*(managed.checkpoints.note_closed(last) for managed, last in due))
         except (LedgerError, MetadataError) as error:
             _log.error("the last checkpoint failed; the next start will recover: %s", error)
             return False
@@ -550,6 +558,6 @@ class FilesEngine(LedgerEngine):
         kept = await self.close_some(self.opened())
         self.workers.close()
         if kept and self._journal is not None and self._journal.failed is None:
-            self._note_clean(self._journal.use)
+            await self._note_clean(self._journal.use)
         self.files.close()
         self._executor.shutdown()

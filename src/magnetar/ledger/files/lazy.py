@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.files.ledger_file import LedgerFile
-from magnetar.ledger.port import Done, ManagedLedger
+from magnetar.ledger.port import Done
 
 if TYPE_CHECKING:
     from magnetar.ledger.files.engine import FilesEngine
@@ -21,12 +21,17 @@ if TYPE_CHECKING:
 class LazyAppends:
     """The files of one log with appends that nothing has made durable; ``made_durable`` is told the next offset."""
 
-    __slots__ = ("_engine", "_is_catching_up", "_log", "_made_durable", "_waiting", "files")
+    __slots__ = ("_engine", "_is_catching_up", "_made_durable", "_waiting", "_written_offset", "files")
 
-    def __init__(self, engine: FilesEngine, log: ManagedLedger, made_durable: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        engine: FilesEngine,
+        written_offset: Callable[[], int],
+        made_durable: Callable[[int], None],
+    ) -> None:
         self.files: set[LedgerFile] = set()
         self._engine = engine
-        self._log = log
+        self._written_offset = written_offset
         self._made_durable = made_durable
         self._waiting: Done | None = None
         self._is_catching_up = False
@@ -47,20 +52,20 @@ class LazyAppends:
 
     async def _catch_up(self) -> None:
         """Flush files until nothing waits for it any more; from then on the journal is enough."""
-        engine, log, rounds = self._engine, self._log, 0
+        engine, rounds = self._engine, 0
         while self._waiting is not None:
-            waiting, self._waiting, next_offset = self._waiting, None, log.log_end_offset
+            waiting, self._waiting, next_offset = self._waiting, None, self._written_offset()
             try:
                 await engine.flush(self._paths())
                 rounds += 1
                 if rounds > 1:
                     # The little that came meanwhile: the loop waits for it, or this would never end under load.
-                    next_offset = log.log_end_offset
+                    next_offset = self._written_offset()
                     engine.flush_now(self._paths())
             except LedgerError as error:
                 waiting.settle(error)
                 continue
-            if next_offset == log.log_end_offset:
+            if next_offset == self._written_offset():
                 self.files.clear()
             waiting.settle()  # before readers, as the journal does it
             self._made_durable(next_offset)

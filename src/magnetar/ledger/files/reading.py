@@ -10,8 +10,9 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced, LedgerNotFound, OffsetOutOfRange
+from magnetar.ledger.errors import LedgerError, LedgerNotFound, OffsetOutOfRange
 from magnetar.ledger.files.ledger_file import LedgerFile
+from magnetar.ledger.files.ledger_list import LedgerList
 from magnetar.ledger.info import ManagedLedgerInfo
 from magnetar.ledger.port import Compacted, LedgerSummary, ManagedLedger, Position, StoredEntry
 from magnetar.records.compaction import copied_from
@@ -27,12 +28,16 @@ class ReadableLedger(ManagedLedger):
     """What a managed ledger of the files engine reads, and how it finds it."""
 
     _engine: FilesEngine
-    _info: ManagedLedgerInfo
-    _open_files: dict[int, LedgerFile]
-    _closed: LedgerClosed | LedgerFenced | None
+    ledger_list: LedgerList
+    open_files: dict[int, LedgerFile]
+    _closed: LedgerError | None
 
     @abstractmethod
-    def write_gathered(self) -> LedgerError | None: ...
+    def write_gathered(self) -> None: ...
+
+    @property
+    def _info(self) -> ManagedLedgerInfo:
+        return self.ledger_list.info
 
     async def read(self, offset: int, *, max_bytes: int, up_to: int | None = None) -> list[StoredEntry]:
         if self._closed is not None:
@@ -56,7 +61,9 @@ class ReadableLedger(ManagedLedger):
                 ledger = await self._ledger(summary)
                 return await ledger.read(offset, max_bytes=max_bytes, up_to=up_to)
             except LedgerNotFound:
-                if not summary.compacted:  # else it made room for the compacted ledger meanwhile
+                if (
+                    self._holding(offset) is summary
+                ):  # otherwise it made room for the compacted ledger meanwhile
                     raise
         return []
 
@@ -69,11 +76,13 @@ class ReadableLedger(ManagedLedger):
         return ledgers[which] if 0 <= which < len(ledgers) else None
 
     async def _ledger(self, summary: LedgerSummary) -> LedgerFile:
+        if summary.offloaded:
+            raise LedgerNotFound(f"{self.name}: ledger {summary.ledger_id} lies in tiered storage alone")
         self.write_gathered()
-        found = self._open_files.get(summary.ledger_id)
+        found = self.open_files.get(summary.ledger_id)
         if found is None:
             found = await self._engine.open_sealed(summary)
-            self._open_files[summary.ledger_id] = found
+            self.open_files[summary.ledger_id] = found
         return found
 
     async def entry(self, position: Position) -> StoredEntry:
@@ -185,11 +194,11 @@ class ReadableLedger(ManagedLedger):
         return [as_original(entry) for entry in entries]
 
     async def _copies(self, compacted: Compacted) -> LedgerFile:
-        found = self._open_files.get(compacted.ledger.ledger_id)
+        found = self.open_files.get(compacted.ledger.ledger_id)
         if found is None:
             found = await self._engine.open_sealed(compacted.ledger)
             if self._info.compacted is compacted:
-                self._open_files[compacted.ledger.ledger_id] = found
+                self.open_files[compacted.ledger.ledger_id] = found
         return found
 
     async def _copy_at_or_behind(self, summary: LedgerSummary, entry_id: int) -> StoredEntry | None:

@@ -36,11 +36,10 @@ class FilesWriter(LedgerWriter):
 
     frame_bytes = FRAME_BYTES
 
-    def __init__(self, engine: FilesEngine, first_offset: int, on_discarded: Callable[[], None]) -> None:
-        self.ledger_id = engine.new_ledger_id()
+    def __init__(self, engine: FilesEngine, ledger_id: int, first_offset: int) -> None:
+        self.ledger_id = ledger_id
         self.index = SparseIndex(self.ledger_id, first_offset)
         self._engine = engine
-        self._on_discarded = on_discarded
         self._path = ledger_path(engine.root, self.ledger_id)
         self._summary = LedgerSummary(self.ledger_id, first_offset, created_ms=engine.clock())
         self._parts: list[Buffer] = [encode_header(self.ledger_id, self._summary.created_ms)]
@@ -82,7 +81,7 @@ class FilesWriter(LedgerWriter):
         return self._summary
 
     async def discard(self) -> None:
-        self._on_discarded()
+        # The metadata names it until another draft is named; then, or when the log is opened, it is not there any more.
         self._engine.remove_later([self.ledger_id])
 
 

@@ -148,7 +148,7 @@ async def unload(ask: Ask) -> None:
 async def truncate(ask: Ask) -> None:
     """Let go of all messages of a topic, acknowledged or not."""
     for topic in await every(ask):
-        topic.log.trim(topic.log.high_watermark)
+        await topic.log.trim(topic.log.high_watermark)
 
 
 async def permissions(ask: Ask) -> dict[str, list[str]]:
@@ -241,7 +241,7 @@ async def terminate(ask: Ask) -> dict[str, Any]:
     """End a topic for good: it takes no more messages, and is read as before; give the last one's id."""
     if found(ask).partitioned and ask.topic.partition is None:
         raise RestError(405, "Termination of a partitioned topic is not allowed")
-    return _ended(await one(ask))
+    return await _ended(await one(ask))
 
 
 async def terminate_partitions(ask: Ask) -> dict[str, Any]:
@@ -250,11 +250,11 @@ async def terminate_partitions(ask: Ask) -> dict[str, Any]:
         raise RestError(
             405, "Termination of a non-partitioned topic is not allowed using partitioned-terminate"
         )
-    return {str(topic.index): _ended(topic) for topic in await every(ask)}
+    return {str(topic.index): await _ended(topic) for topic in await every(ask)}
 
 
-def _ended(topic: PulsarTopic) -> dict[str, Any]:
-    last = topic.terminate()
+async def _ended(topic: PulsarTopic) -> dict[str, Any]:
+    last = await topic.terminate()
     place = {"ledgerId": last.ledger_id, "entryId": last.entry_id, "partitionIndex": topic.partition}
     return place | {"batchIndex": -1, "batchSize": 0}
 

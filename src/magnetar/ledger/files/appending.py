@@ -1,0 +1,363 @@
+"""What is appended to a managed ledger of the files engine: gathered, written, queued while there is nowhere to write.
+
+An append goes to the open ledger's file at once, or with others at the end of a gathering. Where the open ledger has
+had its time, or there is none yet, it is queued: making a ledger takes a file and a commit of the metadata, which
+nobody waits for on the event loop. What was queued is written as soon as the new ledger counts: its position is known
+then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from magnetar.ledger.errors import LedgerClosed, LedgerError
+from magnetar.ledger.files.layout import ledger_path
+from magnetar.ledger.files.lazy import LazyAppends
+from magnetar.ledger.files.ledger_file import LedgerFile, as_storage_error
+from magnetar.ledger.files.sparse import Mark
+from magnetar.ledger.info import ManagedLedgerInfo
+from magnetar.ledger.port import (
+    Done,
+    Flush,
+    Gathered,
+    LedgerSummary,
+    Pending,
+    Position,
+    TakenBack,
+)
+from magnetar.records.batch import UNKNOWN_TIME
+from magnetar.records.compression import Buffer
+from magnetar.records.entry import broker_entry_head
+
+if TYPE_CHECKING:
+    from magnetar.ledger.files.engine import FilesEngine
+    from magnetar.ledger.files.managed import FilesManagedLedger
+
+LEFT = "left_ledger"
+"""Of the list's properties: the open ledger, which takes no more entries."""
+_log = logging.getLogger("magnetar.ledger")
+
+
+class Queued(NamedTuple):
+    """An entry that has its offsets, and no ledger yet."""
+
+    pending: Pending
+    done: Done
+    head: bytes
+    rest: bytes
+    messages: int
+    timestamp_ms: int
+    earliest_ms: int
+    flush: Flush
+    """The policy under which it was placed."""
+
+
+class Appender:
+    """The one that writes to one log. Its methods run on the event loop; only making ledgers leaves it."""
+
+    def __init__(self, engine: FilesEngine, log: FilesManagedLedger) -> None:
+        self.writer: LedgerFile | None = None
+        """The open ledger."""
+        self.lazy = LazyAppends(engine, lambda: self.written_offset, log.made_durable)
+        self._is_ready = False
+        self._engine = engine
+        self._log = log
+        self._gathered: list[Buffer] = []
+        self._gathered_from: Mark | None = None
+        self._gathered_done: Done | None = None
+        self._queue: deque[Queued] = deque()
+        self._rolling: asyncio.Task[None] | None = None
+
+    def adopt(self, writer: LedgerFile | None, *, is_lazy: bool) -> None:
+        """Go on with the open ledger; ``is_lazy``: its end may only be in the page cache."""
+        self.writer = writer
+        if writer is not None and is_lazy:
+            self.lazy.files.add(writer)
+        self._look_whether_ready()
+
+    def _look_whether_ready(self) -> None:
+        """Whether the list says that what is written in this boot may be torn, and that more may be written."""
+        ledgers = self._log.ledger_list
+        self._is_ready = ledgers.is_of_this_boot and LEFT not in ledgers.info.properties
+
+    def append(
+        self, message: Sequence[Buffer], *, messages: int, timestamp_ms: int, earliest_ms: int
+    ) -> Pending:
+        """Do as `ManagedLedger.append`, for a log that is open."""
+        assert messages > 0
+        engine, log = self._engine, self._log
+        now_ms = engine.clock()
+        flush = log.policy.flush
+        if flush is Flush.always and engine.journal.failed is not None:
+            raise engine.journal.failed
+        if engine.refused and log in engine.refused:
+            raise engine.refused[log]  # within this gathering: what came before was taken back
+        for interceptor in engine.interceptors:
+            message = interceptor.before_append(log, message, messages)
+            earliest_ms = UNKNOWN_TIME  # it may have put in other messages
+        base_offset = log.log_end_offset
+        last_offset = base_offset + messages - 1
+        head = broker_entry_head(now_ms, last_offset)
+        writer = self.writer
+        if self._rolling is not None or writer is None or not self._takes_more(writer, now_ms):
+            return self._wait_for_ledger(head, message, messages, timestamp_ms, earliest_ms)
+        # While the journal alone could not bring it back, `_journal` says when it is durable.
+        gathers = engine.gathers and not (flush is Flush.always and self.lazy.files)
+        assert gathers or self._gathered_from is None, "a log's policy stays as it is within a gathering"
+        position = Position(writer.ledger_id, writer.index.entries)
+        mark = self._gathered_from or writer.index.mark()  # it need not be made for each
+        parts = writer.add(
+            head, list(message), messages=messages, timestamp_ms=timestamp_ms, earliest_ms=earliest_ms
+        )
+        log.log_end_offset = last_offset + 1
+        if not gathers:
+            return Pending(base_offset, self._write_or_take_back(writer, mark, parts), position)
+        if self._gathered_from is None:
+            self._gathered_from = mark
+            self._gathered_done = (Done if flush is Flush.always else Gathered)(loop=engine.loop)
+            engine.gather(self)
+        self._gathered += parts
+        return Pending(base_offset, self._gathered_done, position)
+
+    def takes_more(self, now_ms: int) -> bool:
+        """Whether the open ledger, if there is one, has not had its time yet."""
+        return self.writer is not None and self._takes_more(self.writer, now_ms)
+
+    def _takes_more(self, writer: LedgerFile, now_ms: int) -> bool:
+        """Whether the open ledger takes one more entry, and may be written to in this boot."""
+        if not self._is_ready:
+            return False
+        policy, index = self._log.policy, writer.index
+        if not index.entries:
+            return True
+        if index.end >= policy.max_ledger_bytes > 0 or index.entries >= policy.max_ledger_entries > 0:
+            return False
+        age_ms = now_ms - self._log.ledger_list.info.ledgers[-1].created_ms
+        return not age_ms >= policy.max_ledger_ms > 0
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def write_gathered(self) -> None:
+        """Write what was gathered, or take it back."""
+        mark, writer, done, parts = self._gathered_from, self.writer, self._gathered_done, self._gathered
+        if mark is None or writer is None or done is None:
+            return
+        self._gathered_from, self._gathered, self._gathered_done = None, [], None
+        try:
+            self._write(writer, mark, parts, done)
+        except LedgerError as error:
+            self._engine.refused[self._log] = error
+            for each in (done, *self._take_back(mark.next_offset, error)):
+                self._engine.settle_later(each, error)
+            return
+        if isinstance(done, Gathered):
+            self._engine.settle_later(done, None)
+
+    def _write_or_take_back(self, writer: LedgerFile, mark: Mark, parts: list[Buffer]) -> Done | None:
+        try:
+            return self._write(writer, mark, parts)
+        except LedgerError:
+            self._log.log_end_offset = mark.next_offset  # nobody was told that it had a place
+            raise
+
+    def _write(
+        self,
+        writer: LedgerFile,
+        mark: Mark,
+        parts: list[Buffer],
+        done: Done | None = None,
+        flush: Flush | None = None,
+    ) -> Done | None:
+        """Write what was added since ``mark``; return what tells when it is durable, if it has to be.
+
+        That is ``done`` where it is given, and so it is with ``flush``. Raises ``LedgerError`` with the ledger as it
+        was at ``mark``.
+        """
+        durable, flush = None, flush or self._log.policy.flush
+        try:
+            writer.write(parts, mark.end)
+            if flush is Flush.always:
+                durable = self._journal(writer, mark.end, parts, done)
+        except Exception as error:
+            writer.take_back(mark)
+            if isinstance(error, LedgerError):
+                raise
+            if not isinstance(error, OSError):
+                _log.exception("a write to ledger %d failed", writer.ledger_id)
+            raise as_storage_error(error) from error
+        if flush is not Flush.always:
+            self.lazy.files.add(writer)
+            if flush is Flush.interval:
+                self._engine.flush_soon(writer.path)
+            self._log.made_durable(writer.index.next_offset)
+        self._log.checkpoints.look(writer)
+        return durable
+
+    def _journal(self, writer: LedgerFile, at: int, parts: list[Buffer], done: Done | None) -> Done:
+        if self.lazy.files:
+            assert done is None, "nothing is gathered behind what the journal alone could not bring back"
+            # What lies before it was never made durable: the journal alone could not bring this one back.
+            self.lazy.files.add(writer)
+            return self.lazy.durable()
+        index = writer.index
+        return self._engine.journal.append(
+            writer.ledger_id, at, index.end - at, parts, self._log.made_durable, index.next_offset, done
+        )
+
+    def _take_back(self, offset: int, error: LedgerError) -> list[Done]:
+        """Have the log end at ``offset`` again; return what is to fail of what was queued behind."""
+        gone = [each.done for each in self._queue]
+        self._queue.clear()
+        self._log.log_end_offset = offset
+        self._log.checkpoints.take_back(offset)
+        self._log.tell_taken_back(TakenBack(offset, error))
+        return gone
+
+    @property
+    def written_offset(self) -> int:
+        """The offset behind the last message that has been written."""
+        return self._log.log_end_offset if self.writer is None else self.writer.index.next_offset
+
+    @property
+    def has_queue(self) -> bool:
+        """Whether something waits for a ledger."""
+        return bool(self._queue)
+
+    # -- rolling over ------------------------------------------------------------------------------------------
+
+    def _wait_for_ledger(
+        self, head: bytes, message: Sequence[Buffer], messages: int, timestamp_ms: int, earliest_ms: int
+    ) -> Pending:
+        if self._rolling is None:
+            self._begin_roll(force=False)
+        done = Done()
+        pending = Pending(self._log.log_end_offset, done)
+        # The memory it came in is used again.
+        rest = b"".join(message)
+        flush = self._log.policy.flush
+        self._queue.append(Queued(pending, done, head, rest, messages, timestamp_ms, earliest_ms, flush))
+        self._log.log_end_offset += messages
+        return pending
+
+    async def roll(self) -> None:
+        """Have the open ledger be full, if it holds anything, and the next one ready; raise ``LedgerError``."""
+        while self._rolling is not None:
+            await asyncio.wait([self._rolling])
+        if self.writer is not None and self.writer.index.entries:
+            await asyncio.shield(self._begin_roll(force=True))
+
+    async def quiet(self) -> None:
+        """Wait until nothing waits for a ledger."""
+        while self._rolling is not None:
+            await asyncio.wait([self._rolling])
+
+    def _begin_roll(self, *, force: bool) -> asyncio.Task[None]:
+        # Now, while it speaks of what lies in that ledger alone.
+        self._log.checkpoints.note_end(self.writer)
+        self._rolling = self._engine.background(self._roll(force=force))
+        return self._rolling
+
+    async def _roll(self, *, force: bool) -> None:
+        """Make ledgers until all that was queued is written, or take it back."""
+        try:
+            while True:
+                await self._become_writable(force=force)
+                force = False
+                self._write_queue()
+                if not self._queue:
+                    return
+        except Exception as error:
+            if not self._queue:
+                raise
+            failure = error if isinstance(error, LedgerError) else as_storage_error(error)
+            if failure is not error:
+                _log.exception("a new ledger of %s cannot be made", self._log.name)
+            for done in self._take_back(self._queue[0].pending.base_offset, failure):
+                done.settle(failure)
+        finally:
+            self._rolling = None
+
+    async def _become_writable(self, *, force: bool) -> None:
+        writer, log = self.writer, self._log
+        if log.is_deleted:
+            raise LedgerClosed(f"managed ledger {log.name} was deleted")
+        if writer is not None and not force:
+            if self._takes_more(writer, self._engine.clock()):
+                return
+            if not log.ledger_list.is_of_this_boot and LEFT not in log.ledger_list.info.properties:
+                await log.ledger_list.change(lambda info: True)
+                self._look_whether_ready()
+                return
+        await self._new_ledger()
+
+    async def _new_ledger(self) -> None:
+        """Open a new ledger for appends, and have the old one sealed in the background."""
+        engine, log, old, now_ms = self._engine, self._log, self.writer, self._engine.clock()
+        ledger_id, first_offset = await engine.ids.new(), self.written_offset_of_next
+        summary = LedgerSummary(ledger_id, first_offset, created_ms=now_ms)
+        path = ledger_path(engine.root, ledger_id)
+        await engine.in_thread(lambda: LedgerFile.create(engine.disk, path, ledger_id, now_ms))
+        new = engine.ledger_file(ledger_id, first_offset)
+
+        def make(info: ManagedLedgerInfo) -> bool:
+            info.ledgers.append(summary)
+            info.properties.pop(LEFT, None)
+            return True
+
+        def counts() -> None:
+            self.writer = log.open_files[ledger_id] = new
+            self._is_ready = True
+            log.checkpoints.begin(new)
+
+        try:
+            await log.ledger_list.change(make, counts)
+        except LedgerClosed:
+            raise  # it may be in the list: who opens the log anew finds out
+        except LedgerError:
+            engine.remove_later([ledger_id])
+            raise
+        if old is not None:
+            log.checkpoints.seal(old)
+
+    @property
+    def written_offset_of_next(self) -> int:
+        """The first offset of a ledger that begins behind what has been written."""
+        return self._queue[0].pending.base_offset if self._queue else self._log.log_end_offset
+
+    def _write_queue(self) -> None:
+        """Write as much of what was queued as the open ledger takes."""
+        writer, queue, now_ms = self.writer, self._queue, self._engine.clock()
+        assert writer is not None
+        mark, parts, written = writer.index.mark(), [], []
+        while queue and self._takes_more(writer, now_ms):
+            each = queue.popleft()
+            each.pending.position = Position(writer.ledger_id, writer.index.entries)
+            parts += writer.add(
+                each.head, [each.rest], messages=each.messages,
+                timestamp_ms=each.timestamp_ms, earliest_ms=each.earliest_ms,
+            )  # fmt: skip
+            written.append(each)
+        if not written:
+            return
+        try:
+            # What was to be durable is, whatever the policy has become.
+            flush = Flush.always if any(each.flush is Flush.always for each in written) else None
+            durable = self._write(writer, mark, parts, flush=flush)
+        except LedgerError:
+            queue.extendleft(reversed(written))
+            raise
+        if durable is None:
+            for each in written:
+                each.done.settle()
+        else:
+            durable.add_done_callback(lambda _: _pass_on(durable, written))
+
+
+def _pass_on(durable: Done, written: list[Queued]) -> None:
+    error = durable.exception()
+    for each in written:
+        each.done.settle(error)

@@ -1,0 +1,197 @@
+"""What is kept beside a log's ledgers, so that recovery need not read them: their indexes, and the owner's snapshot.
+
+The open ledger's is kept every so many bytes or entries, a full one's when it is sealed. All of it is written in the
+background, one after the other, and only once the ledger itself is flushed as far as the policy asks for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from magnetar.ledger.boot import UNKNOWN_BOOT
+from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.files.layout import index_path
+from magnetar.ledger.files.ledger_file import LedgerFile
+from magnetar.ledger.files.ledger_list import changed
+from magnetar.ledger.files.recovery import describe
+from magnetar.ledger.files.sparse import SparseIndex
+from magnetar.ledger.info import ManagedLedgerInfo
+from magnetar.ledger.port import Flush, Snapshot
+
+if TYPE_CHECKING:
+    from magnetar.ledger.files.engine import FilesEngine
+    from magnetar.ledger.files.managed import FilesManagedLedger
+
+CHECKPOINT_BYTES = 64 << 20
+CHECKPOINT_ENTRIES = 20_000
+_OFFSET = struct.Struct(">Q")
+
+
+class Checkpoint(NamedTuple):
+    """What is to be kept beside a ledger: ``key`` (ledger id, end, snapshot) tells whether it was kept already."""
+
+    key: tuple[int, int, bytes]
+    ledger: Path
+    path: Path
+    points: SparseIndex
+    snapshot: bytes
+
+    @property
+    def mark(self) -> str:
+        """What ``closed_at`` in the list's properties reads when it was the last one of a clean end."""
+        return f"{self.key[0]}:{self.key[1]}"
+
+
+class Checkpoints:
+    """Those of one log."""
+
+    def __init__(self, engine: FilesEngine, log: FilesManagedLedger) -> None:
+        self.keeping = asyncio.Lock()
+        """Held while one is written: one index of this log at a time, in order."""
+        self.sealing: asyncio.Task[None] | None = None
+        self._engine = engine
+        self._log = log
+        # Ledger id, end and snapshot of what was kept last, if the ledger was flushed for it.
+        self._kept: tuple[int, int, bytes] | None = None
+        self._bytes = self._entries = 0
+        self._end: Checkpoint | None = None
+        self._unsealed: list[tuple[LedgerFile, Checkpoint]] = []
+        """Full ledgers that could not be sealed yet."""
+
+    def adopt(self, kept: tuple[int, int, bytes] | None, checked: tuple[int, int]) -> None:
+        """Take over what recovery found: the newest snapshot, and how much of the open ledger its index covers."""
+        # Not the end of what was read: one crash after the other would each read what all before it had read.
+        self._bytes, self._entries = checked
+        if kept is not None and self._adopt_snapshot(kept[2], self._log.log_end_offset):
+            self._kept = kept
+
+    def _adopt_snapshot(self, data: bytes, end: int) -> bool:
+        """Take over a snapshot, unless it speaks of messages from ``end`` on, which were lost or taken back."""
+        offset = _OFFSET.unpack_from(data)[0] if len(data) >= _OFFSET.size else end + 1
+        if 0 < offset <= end:
+            self._log.snapshot = Snapshot(offset, data[_OFFSET.size :])
+        return bool(offset <= end)
+
+    def take_back(self, offset: int) -> None:
+        """Messages from ``offset`` on were taken back: no snapshot speaks of them."""
+        log = self._log
+        if log.snapshot is not None and log.snapshot.offset > offset:
+            log.snapshot = None
+            if self._kept is not None:
+                self._adopt_snapshot(self._kept[2], offset)
+
+    def begin(self, new: LedgerFile) -> None:
+        """A new ledger is the open one."""
+        self._bytes, self._entries = new.index.end, 0
+
+    def look(self, writer: LedgerFile) -> None:
+        """Keep the open ledger's index if enough was written since."""
+        index = writer.index
+        if index.end - self._bytes >= CHECKPOINT_BYTES or index.entries - self._entries >= CHECKPOINT_ENTRIES:
+            self.keep_soon(writer)
+
+    def keep_soon(self, writer: LedgerFile) -> None:
+        """Keep, in the background, the index of the open ledger, so that recovery need not read it from its start."""
+        self._bytes, self._entries = writer.index.end, writer.index.entries
+        # Where nobody asked for flushes, they would only cost: what was not flushed outlives all but a power loss.
+        flushes = self._log.policy.flush is not Flush.os or self._engine.boot == UNKNOWN_BOOT
+        self._engine.background(self.keep(writer, flushes=flushes))
+
+    async def keep(self, ledger: LedgerFile, *, flushes: bool = True) -> None:
+        """Keep the index of the open ledger."""
+        async with self.keeping:
+            if ledger is not self._log.writer or self._log.is_deleted:
+                return  # its last index is kept when it is sealed
+            checkpoint = self._of(ledger)
+            if checkpoint.key == self._kept:
+                return
+            if flushes:
+                await self._engine.keep([checkpoint])
+                self._kept = checkpoint.key
+            else:
+                await self._engine.keep_for_this_boot(checkpoint)
+                self._kept = None
+
+    def _of(self, ledger: LedgerFile) -> Checkpoint:
+        """Return what a ledger's index would say now, with what the log's owner adds."""
+        log = self._log
+        if log.take_snapshot is not None and not log.has_queue:  # what waits for a ledger may be taken back
+            log.snapshot = Snapshot(log.log_end_offset, log.take_snapshot())
+        offset, snapshot = log.snapshot or Snapshot(0, b"")
+        data = _OFFSET.pack(offset) + snapshot
+        key = (ledger.ledger_id, ledger.index.end, data)
+        return Checkpoint(
+            key, ledger.path, index_path(self._engine.root, ledger.ledger_id), ledger.index, data
+        )
+
+    # -- full ledgers ------------------------------------------------------------------------------------------
+
+    def note_end(self, writer: LedgerFile | None) -> None:
+        """Note what is to be kept of the open ledger if it ends here."""
+        self._end = None if writer is None else self._of(writer)
+
+    def seal(self, old: LedgerFile) -> None:
+        """Seal a ledger that is full, in the background."""
+        checkpoint, self._end = self._end, None
+        if checkpoint is None or checkpoint.key[:2] != (old.ledger_id, old.index.end):
+            checkpoint = self._of(old)  # something was taken back since
+        self.sealing = self._engine.background(self._seal(old, checkpoint))
+
+    async def sealed(self) -> None:
+        """Wait until a ledger that was full just now is sealed, or could not be."""
+        if self.sealing is not None and not self.sealing.done():
+            await asyncio.wait([self.sealing])
+
+    def seal_again(self) -> None:
+        """Try again what failed: the disk may let us by now, and what is not sealed never goes."""
+        unsealed, self._unsealed = self._unsealed, []
+        for old, checkpoint in unsealed:
+            self.sealing = self._engine.background(self._seal(old, checkpoint))
+
+    async def _seal(self, old: LedgerFile, checkpoint: Checkpoint) -> None:
+        """Make a ledger that is full durable, keep its index, and note in the metadata that it is whole."""
+        log = self._log
+
+        def make(info: ManagedLedgerInfo) -> bool:
+            summary = changed(info, old.ledger_id)
+            if summary is not None:
+                describe(summary, old.index)
+            return summary is not None and not log.is_deleted
+
+        async with self.keeping:
+            if log.is_deleted or all(
+                each.ledger_id != old.ledger_id for each in log.ledger_list.info.ledgers
+            ):
+                return
+            try:
+                await self._engine.keep([checkpoint])
+            except LedgerError:
+                self._unsealed.append((old, checkpoint))
+                raise
+            self._kept = checkpoint.key
+            log.lazy.files.discard(old)
+            await log.ledger_list.change(make)
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    def last(self) -> Checkpoint | None:
+        """Return what is still to be kept at a clean end, if anything is."""
+        writer = self._log.writer
+        if writer is None:
+            return None
+        checkpoint = self._of(writer)
+        closed_at = self._log.ledger_list.info.properties.get("closed_at")
+        return None if checkpoint.key == self._kept and closed_at == checkpoint.mark else checkpoint
+
+    async def note_closed(self, checkpoint: Checkpoint) -> None:
+        """Note in the metadata up to where the open ledger is whole and durable."""
+
+        def make(info: ManagedLedgerInfo) -> bool:
+            info.properties["closed_at"] = checkpoint.mark
+            return True
+
+        self._kept = checkpoint.key
+        await self._log.ledger_list.change(make)

@@ -1,0 +1,125 @@
+"""The list of a managed ledger's ledgers, as the metadata store has it.
+
+It is read when the log is opened, and changed here alone: a change is made to a copy, and counts when it is committed.
+Each commit expects the version that the last one wrote, so that another owner is noticed: this one is fenced then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced
+from magnetar.ledger.files.ids import metadata_failed
+from magnetar.ledger.info import ManagedLedgerInfo, encode_info, path_of
+from magnetar.ledger.port import LedgerSummary
+from magnetar.metadata.errors import BadVersion, MetadataError, MetadataUncertain
+from magnetar.metadata.ops import Put
+from magnetar.metadata.port import MetadataStore
+
+_TRIES = 3
+BOOT, FIRST, NEXT = "boot", "first_offset", "next_offset"
+
+
+class LedgerList:
+    """``info`` is what was committed last; it is never changed in place but for what is told of the open ledger."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        name: str,
+        boot: str,
+        info: ManagedLedgerInfo,
+        version: int,
+        lost: Callable[[LedgerError], None],
+    ) -> None:
+        self.info = info
+        self.changing = asyncio.Lock()
+        """Held while a change is on its way: no other one begins."""
+        self._store = store
+        self._name = name
+        self._boot = boot
+        self._version = version
+        self._lost = lost
+        self._ended: LedgerError | None = None
+
+    @property
+    def is_of_this_boot(self) -> bool:
+        """Whether a power loss of this boot is known to be able to tear what is written from now on."""
+        return self.info.properties.get(BOOT) == self._boot
+
+    def end(self, reason: LedgerError) -> None:
+        """Commit nothing any more: of this name there may soon be another log, whose versions begin anew."""
+        self._ended = reason
+
+    async def change(
+        self, make: Callable[[ManagedLedgerInfo], bool], counts: Callable[[], None] = lambda: None
+    ) -> bool:
+        """Commit what ``make`` makes of a copy, unless it returns False; call ``counts`` as soon as that counts.
+
+        Returns whether there was anything to commit. Raises ``LedgerFenced``, ``StorageFull`` or ``StorageFailed``, and
+        then nothing has changed; ``LedgerClosed`` if that is not known: the log is to be opened anew.
+        """
+        return await asyncio.shield(asyncio.ensure_future(self._change(make, counts)))
+
+    async def _change(self, make: Callable[[ManagedLedgerInfo], bool], counts: Callable[[], None]) -> bool:
+        async with self.changing:
+            if self._ended is not None:
+                raise self._ended
+            info = self.info.copy()
+            if not make(info):
+                return False
+            if info.ledgers:
+                info.properties[NEXT] = str(info.ledgers[-1].first_offset)
+            info.properties[BOOT] = self._boot
+            await self._commit(encode_info(info))
+            self.info = info
+            counts()
+            return True
+
+    async def _commit(self, value: bytes) -> None:
+        path = path_of(self._name)
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                (self._version,) = await self._store.commit([Put(path, value, self._version)])
+                return
+            except BadVersion as error:
+                raise self._fenced(error) from error
+            except MetadataUncertain as error:
+                if await self._is_kept(path, value, error):
+                    return
+                if not tries_left:
+                    raise metadata_failed(error) from error
+            except MetadataError as error:
+                raise metadata_failed(error) from error
+
+    async def _is_kept(self, path: str, value: bytes, uncertain: MetadataUncertain) -> bool:
+        """Look whether what was committed is there, as the store could not tell."""
+        try:
+            stored = await self._store.get(path)
+        except MetadataError:
+            closed = LedgerClosed(f"managed ledger {self._name} must be opened anew: {uncertain}")
+            self._lost(closed)
+            raise closed from uncertain
+        version = -1 if stored is None else stored.version
+        if version == self._version:
+            return False
+        if stored is None or stored.value != value:
+            raise self._fenced(uncertain) from uncertain
+        self._version = version
+        return True
+
+    def _fenced(self, error: MetadataError) -> LedgerFenced:
+        fenced = LedgerFenced(f"managed ledger {self._name} has another owner: {error}")
+        self._lost(fenced)
+        return fenced
+
+
+def changed(info: ManagedLedgerInfo, ledger_id: int) -> LedgerSummary | None:
+    """Return a copy of a ledger's summary that stands in the list in its place; None if it is not there any more."""
+    for at, each in enumerate(info.ledgers):
+        if each.ledger_id == ledger_id:
+            info.ledgers[at] = replace(each)
+            return info.ledgers[at]
+    return None
