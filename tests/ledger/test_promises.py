@@ -232,7 +232,8 @@ async def test_with_flush_interval_what_is_written_is_flushed_by_itself(tmp_path
     disk = NotingDisk()
     engine = FilesEngine(tmp_path, MemoryStore(), disk, flush_interval_ms=20)
     await engine.start()
-    logs = [await engine.open(f"{LOG}{number}", LedgerPolicy(flush=Flush.interval)) for number in range(2)]
+    policy = LedgerPolicy(flush=Flush.interval)
+    logs = [await prepared(await engine.open(f"{LOG}{number}", policy)) for number in range(2)]
     for _ in range(2):
         disk.flushed.clear()
         for log in logs:
@@ -252,7 +253,7 @@ async def test_what_retention_lets_go_of_leaves_the_disk(tmp_path: Path) -> None
     paths = [ledger_path(tmp_path, each.ledger_id) for each in log.ledgers()]
     assert all(path.exists() for path in paths)
     await until(lambda: all(each.sealed for each in log.ledgers()[:-1]))
-    log.trim(6)
+    await log.trim(6)
     await until(lambda: not any(path.exists() for path in paths[:2]))
     assert [path.exists() for path in paths] == [False, False, True, True]
     await engine.close()

@@ -68,10 +68,11 @@ def test_long_sets_are_stored_and_loaded_and_absurd_ones_let_the_entry_come_agai
 
 async def batches(kind: str = "shared", *sizes: int) -> tuple[House, Any, list[Position]]:
     home = await house(kind)
-    places = [
-        home.log.append((entry(b"x", num_messages_in_batch=size),), messages=size, timestamp_ms=1).position
+    placed = [
+        home.log.append((entry(b"x", num_messages_in_batch=size),), messages=size, timestamp_ms=1)
         for size in sizes
     ]
+    places = [await each.settled() for each in placed]
     consumer, _ = home.join(10**6)
     return home, consumer, places
 
