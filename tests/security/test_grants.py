@@ -170,7 +170,9 @@ async def test_with_tenants_what_may_be_consumed_elsewhere_opens_no_group() -> N
     assert access is not None
 
     def uses(home: str, tenancy: object) -> bool:
-        kafka = SimpleNamespace(broker=SimpleNamespace(naming=Naming()), home=home, tenancy=tenancy)
+        kafka = SimpleNamespace(
+            broker=SimpleNamespace(naming=Naming()), home=home, by_tenant=tenancy is not None
+        )
         return Checks(access, SimpleNamespace(kafka=kafka)).uses("g")  # type: ignore[arg-type]
 
     assert [uses(home, object()) for home in ("", "public/default", "red/default", "blue/default")] == [

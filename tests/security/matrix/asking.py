@@ -48,6 +48,7 @@ class Asked:
         house = await self._furnished()
         before = house.state_of_red()
         outcome, answer = await ask(house, asker)
+        await house.settled()
         changed, shown = house.state_of_red() != before, MARK in answer
         if changed:
             await self.close()

@@ -244,6 +244,11 @@ class House:
         )
         return kept, logs, subscriptions, groups
 
+    async def settled(self) -> None:
+        """Wait for what an answered request began: what it changes belongs to that request, not to the next one."""
+        if running := list(self.broker.compactions._running.values()):
+            await asyncio.wait(running)
+
     async def close(self) -> None:
         handlers = (self.registry, self.pulsar, self.kafka)
         for handler in handlers:  # as a broker ends: what looks around from time to time would keep this one
