@@ -159,6 +159,7 @@ async def test_what_merely_asks_is_dropped_and_what_changes_is_carried_out(
     peer.say(fetch() + metadata() * 500 + produce(b"one") + metadata() * 500 + produce(b"two"))
     assert started == ["fetch"]  # it is parked, and all others wait behind it
     peer.conversation.hang_up()
+    await until(lambda: len(started) == 3)
     await until_quiet()
     assert started == ["fetch", "produce", "produce"]
     assert await end_offset(service) == 2

@@ -17,6 +17,10 @@ from magnetar.wire.kafka.message import Message
 from tests.broker.engine import NoLedgers
 
 
+async def size_of(topic: object, index: int) -> int:
+    return 7
+
+
 @dataclass
 class Client:
     broker: Broker
@@ -30,9 +34,7 @@ class Client:
             shows=lambda topic: True,
             software=SimpleNamespace(name=""),
             listener=parse_listeners(self.broker.settings)[0],
-            kafka=SimpleNamespace(
-                broker=self.broker, partitions=SimpleNamespace(size_of=lambda topic, index: 7)
-            ),
+            kafka=SimpleNamespace(broker=self.broker, partitions=SimpleNamespace(size_of=size_of)),
         )
         answer = await handler(type(request).decode(request.encode(version), version), context)
         return type(answer).decode(answer.encode(version), version)

@@ -11,7 +11,7 @@ import pytest
 
 from magnetar.ledger.disk import File, RealDisk, RealFile
 from magnetar.ledger.errors import StorageFailed
-from magnetar.ledger.files import managed
+from magnetar.ledger.files import checkpoints
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.files.layout import index_path
 from magnetar.ledger.files.sparse import SparseIndex
@@ -29,7 +29,7 @@ ALWAYS, OS = LedgerPolicy(flush=Flush.always), LedgerPolicy(flush=Flush.os)
 async def test_the_checkpoint_of_a_durable_log_counts_after_a_power_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: LedgerPolicy, counts: bool
 ) -> None:
-    monkeypatch.setattr(managed, "CHECKPOINT_ENTRIES", 10)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_ENTRIES", 10)
     engine = FilesEngine(tmp_path, MemoryStore(), RealDisk())
     await engine.start()
     log = await engine.open(LOG, policy)

@@ -77,6 +77,19 @@ class Done(asyncio.Future[None]):
             self.exception()  # whoever still waits sees it; nobody has to
 
 
+class DoneTogether(Done):
+    """Tells it to several at once, each of which knows before anybody who waits for this one."""
+
+    def __init__(self, those: list[Done]) -> None:
+        super().__init__()
+        self.those = those
+
+    def settle(self, error: BaseException | None = None) -> None:
+        for each in self.those:
+            each.settle(error)
+        super().settle(error)
+
+
 class Gathered(Done):
     """Tells what became of appends that needed only to be written: at the end of a `gathering`, not a turn later."""
 

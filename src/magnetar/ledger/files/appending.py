@@ -22,6 +22,7 @@ from magnetar.ledger.files.sparse import Mark
 from magnetar.ledger.info import ManagedLedgerInfo
 from magnetar.ledger.port import (
     Done,
+    DoneTogether,
     Flush,
     Gathered,
     LedgerSummary,
@@ -193,16 +194,17 @@ class Appender:
             self.lazy.files.add(writer)
             if flush is Flush.interval:
                 self._engine.flush_soon(writer.path)
+            if done is not None and not isinstance(done, Gathered):
+                done.settle()  # before readers, as the journal does it
             self._log.made_durable(writer.index.next_offset)
         self._log.checkpoints.look(writer)
         return durable
 
     def _journal(self, writer: LedgerFile, at: int, parts: list[Buffer], done: Done | None) -> Done:
         if self.lazy.files:
-            assert done is None, "nothing is gathered behind what the journal alone could not bring back"
             # What lies before it was never made durable: the journal alone could not bring this one back.
             self.lazy.files.add(writer)
-            return self.lazy.durable()
+            return self.lazy.durable(done)
         index = writer.index
         return self._engine.journal.append(
             writer.ledger_id, at, index.end - at, parts, self._log.made_durable, index.next_offset, done
@@ -346,18 +348,7 @@ class Appender:
         try:
             # What was to be durable is, whatever the policy has become.
             flush = Flush.always if any(each.flush is Flush.always for each in written) else None
-            durable = self._write(writer, mark, parts, flush=flush)
+            self._write(writer, mark, parts, DoneTogether([each.done for each in written]), flush)
         except LedgerError:
             queue.extendleft(reversed(written))
             raise
-        if durable is None:
-            for each in written:
-                each.done.settle()
-        else:
-            durable.add_done_callback(lambda _: _pass_on(durable, written))
-
-
-def _pass_on(durable: Done, written: list[Queued]) -> None:
-    error = durable.exception()
-    for each in written:
-        each.done.settle(error)

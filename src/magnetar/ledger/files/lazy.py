@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.files.ledger_file import LedgerFile
-from magnetar.ledger.port import Done
+from magnetar.ledger.port import Done, DoneTogether
 
 if TYPE_CHECKING:
     from magnetar.ledger.files.engine import FilesEngine
@@ -33,7 +33,7 @@ class LazyAppends:
         self._engine = engine
         self._written_offset = written_offset
         self._made_durable = made_durable
-        self._waiting: Done | None = None
+        self._waiting: DoneTogether | None = None
         self._is_catching_up = False
 
     async def flush(self) -> None:
@@ -41,10 +41,12 @@ class LazyAppends:
         if self.files:
             await self._engine.flush(self._paths())
 
-    def durable(self) -> Done:
-        """Give what tells when all that was appended so far is durable."""
+    def durable(self, done: Done | None = None) -> Done:
+        """Return what tells when all that was appended so far is durable; ``done``, where it is given, does so, too."""
         if self._waiting is None:
-            self._waiting = Done()
+            self._waiting = DoneTogether([])
+        if done is not None:
+            self._waiting.those.append(done)
         if not self._is_catching_up:
             self._is_catching_up = True
             self._engine.background(self._catch_up())
