@@ -121,6 +121,7 @@ class Connection:
         self._went_on = went_on
         self._tasks: set[asyncio.Task[None]] = set()
         self._receipts: deque[Receipt] = deque()
+        self._placeless: asyncio.Future[None] | None = None
         self._outbox: list[Buffer] = []
         self._ended = False
 
@@ -247,6 +248,15 @@ class Connection:
             _, frame = receipts.popleft()
             self.send(frame(None if done is None else done.exception()))
         self._went_on()
+
+    def wait_for_place(self, done: asyncio.Future[None] | None) -> None:
+        """Have no more be read until an entry has a ledger to go to: what waits for that is kept in memory."""
+        self._placeless = done
+
+    @property
+    def waits_for_place(self) -> bool:
+        """Whether one of its messages has no ledger yet."""
+        return self._placeless is not None and not self._placeless.done()
 
     @property
     def unsettled(self) -> int:

@@ -174,6 +174,7 @@ class PulsarSocket(asyncio.BufferedProtocol):
             connection.unsettled >= self._most_unsettled
             or connection.under_way >= _MOST_UNDER_WAY
             or connection.is_behind
+            or connection.waits_for_place
             or connection.throttled_s > 0
         )
 

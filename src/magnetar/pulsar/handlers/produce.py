@@ -249,6 +249,8 @@ def _store(
     pending: Pending | None = None
     if dedup is None or not dedup.is_repeated(made.name, highest):
         pending = topic.publish(made, sent)
+        if pending.position is NOWHERE:
+            connection.wait_for_place(pending.done)
         if dedup is not None:
             dedup.note(pending, made.name, highest if counts else -1)
 
