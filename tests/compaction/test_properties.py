@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,9 @@ from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.memory import MemoryDisk, MemoryEngine
 from magnetar.ledger.port import CompactionRules, Flush, LedgerPolicy, ManagedLedger, Position, StoredEntry
 from magnetar.metadata import MemoryStore
+from magnetar.metadata.errors import MetadataUnavailable, MetadataUncertain
+from magnetar.metadata.ops import Put
+from magnetar.metadata.staging import Commit, Outcome
 from magnetar.records import compaction
 from magnetar.records.batch import Record, decode_records, encode_batch, read_header
 from magnetar.records.compression import Buffer, Codec
@@ -56,8 +60,10 @@ class World:
         self.engine: MemoryEngine | None = None
         self.log: ManagedLedger
 
-    async def open(self, disk: MemoryDisk | None = None) -> None:
-        self.engine = MemoryEngine(self.metadata, disk or self.disk, clock=lambda: self.now_ms)
+    async def open(self, disk: MemoryDisk | None = None, executor: Executor | None = None) -> None:
+        self.engine = MemoryEngine(
+            self.metadata, disk or self.disk, clock=lambda: self.now_ms, executor=executor
+        )
         await self.engine.start()
         self.log = await prepared(await self.engine.open(NAME, POLICY))
 
@@ -233,13 +239,13 @@ class MortalDisk(MemoryDisk):
 
 @contextmanager
 def mortal_metadata(world: World, disk: MortalDisk) -> Iterator[None]:
-    put = world.metadata.blocking.put
+    commit_all = world.metadata.blocking.commit_all
 
-    def mortal_put(*args: object, **options: object) -> int:
+    def mortal_commits(commits: Sequence[Commit]) -> list[Outcome]:
         disk.step()
-        return put(*args, **options)  # type: ignore[arg-type]
+        return commit_all(commits)
 
-    with patch.object(world.metadata.blocking, "put", mortal_put):
+    with patch.object(world.metadata.blocking, "commit_all", mortal_commits):
         yield
 
 
@@ -284,6 +290,86 @@ async def test_a_kill_at_any_step_loses_nothing(rules: CompactionRules) -> None:
         assert named <= there
         steps += 1
     assert steps > 8
+
+
+class NoThreads(Executor):
+    """Works at once, so that the turns of the loop are the same each time."""
+
+    def submit(self, work: Callable[..., object], /, *given: object, **named: object) -> Future[object]:  # type: ignore[override]
+        done = Future[object]()
+        try:
+            done.set_result(work(*given, **named))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
+@pytest.mark.parametrize("rules", [PULSAR, KAFKA], ids=["pulsar", "kafka"])
+async def test_a_compaction_that_is_cancelled_at_any_turn_is_done_or_was_never_begun(
+    rules: CompactionRules,
+) -> None:
+    """As a broker does that ends: what was being committed just then counts all the same."""
+    turns, was_done = 0, False
+    while not was_done:
+        world = World()
+        await world.open(executor=NoThreads())
+        for number in range(12):
+            await world.append([(b"%d" % (number % 3), b"%d" % number)], Codec.none, pulsar=False)
+            if number == 6:
+                await world.log.roll()
+                await world.log.compact(rules)
+        await world.log.roll()
+        compacting = asyncio.ensure_future(world.log.compact(rules))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        was_done = compacting.done()
+        compacting.cancel()
+        await asyncio.wait([compacting])
+        await asyncio.sleep(0.01)
+        await world.check()
+        await world.restart()
+        await world.check()
+        await world.log.compact(rules)
+        assert world.engine is not None
+        await world.engine.close()
+        named = {each.ledger_id for each in world.log._info.files()}  # type: ignore[attr-defined]
+        there = {int(path.stem, 16) for path in world.disk._files if path.suffix == ".ledger"}
+        assert named == there
+        turns += 1
+    assert turns > 20
+
+
+async def test_a_compaction_of_which_nobody_knows_whether_it_counts_is_found_when_the_log_is_opened_anew() -> (
+    None
+):
+    world = World()
+    await world.open()
+    for number in range(12):
+        await world.append([(b"%d" % (number % 3), b"%d" % number)], Codec.none, pulsar=False)
+    await world.log.roll()
+    commit, get = world.metadata._commit, world.metadata.get
+
+    async def lost_answer(asked: Commit) -> Outcome:
+        outcome = await commit(asked)
+        (op,) = asked.ops
+        if isinstance(op, Put) and b'"horizon"' in op.value:
+            world.metadata.get = away  # type: ignore[method-assign]
+            raise MetadataUncertain("the connection was lost")
+        return outcome
+
+    async def away(path: str) -> None:
+        world.metadata.get = get  # type: ignore[method-assign]
+        raise MetadataUnavailable("still lost")
+
+    world.metadata._commit = lost_answer  # type: ignore[method-assign]
+    with pytest.raises(LedgerError, match="opened anew"):
+        await world.log.compact(KAFKA)
+    world.metadata._commit = commit  # type: ignore[method-assign]
+    await world.restart()
+    assert world.log.compacted is not None
+    await world.check()
+    assert world.engine is not None
+    await world.engine.close()
 
 
 async def test_retention_while_copies_are_read_has_no_reader_skip_a_ledger() -> None:

@@ -16,6 +16,7 @@ from magnetar.ledger.files import walk
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.files.layout import FRAME_BYTES, index_path, ledger_path
 from magnetar.ledger.files.sparse import SparseIndex
+from magnetar.ledger.info import path_of
 from magnetar.ledger.port import Flush, LedgerPolicy
 from magnetar.metadata import MemoryStore, SqliteStore
 from magnetar.records.compression import Buffer
@@ -257,3 +258,19 @@ async def test_what_retention_lets_go_of_leaves_the_disk(tmp_path: Path) -> None
     await until(lambda: not any(path.exists() for path in paths[:2]))
     assert [path.exists() for path in paths] == [False, False, True, True]
     await engine.close()
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_a_deletion_goes_on_when_whoever_asked_is_cancelled(tmp_path: Path, turns: int) -> None:
+    engine = FilesEngine(tmp_path, MemoryStore(), RealDisk())
+    await engine.start()
+    log = await prepared(await engine.open(LOG, ALWAYS))
+    await append_durably(log, b"value")
+    deleting = asyncio.ensure_future(engine.delete(LOG))
+    for _ in range(turns + 1):
+        await asyncio.sleep(0)
+    deleting.cancel()
+    await asyncio.wait([deleting])
+    await engine.close()
+    assert not list(tmp_path.rglob("*.ledger"))
+    assert await engine.metadata.get(path_of(LOG)) is None

@@ -53,7 +53,8 @@ class CompactableLog(ManagedLedger):
     async def put_in_place(self, compacted: Compacted, sizes: Mapping[int, int]) -> None:
         """Have a compacted ledger count, and the ledgers in ``sizes`` be compacted, with so many bytes left of each.
 
-        It is one step. What nothing refers to any more is removed. Raises ``LedgerError``, and then all is as it was.
+        It is one step, which goes on when whoever waits for it is cancelled. What nothing refers to then is removed,
+        the compacted ledger itself where it does not come to count. Raises ``LedgerError``, and then all is as it was.
         """
 
 
@@ -133,27 +134,28 @@ class Compactor:
         draft = await self._draft(rules, dirty)
         if draft is None:
             return None
+        replaced = self._replaced(rules, draft)
         try:
-            if await self._put_in_place(rules, draft):
-                return draft
+            may_count = await self._may_count(rules, draft, replaced)
         except BaseException:
             await draft.writer.discard()
             raise
-        await draft.writer.discard()
-        return None
-
-    async def _put_in_place(self, rules: CompactionRules, draft: Draft) -> bool:
-        """Have the draft count, unless somebody needs what it would replace; return whether it does."""
-        log, replaced = self._log, self._replaced(rules, draft)
-        if replaced:
-            await self._before_letting_go()
-        if rules.replaces and await self._is_leased(draft.horizon_offset):
-            return False
-        log.check_open()
+        if not may_count:
+            await draft.writer.discard()
+            return None
         await log.put_in_place(
             Compacted(draft.ledger, draft.horizon, draft.horizon_offset),
             {each.ledger_id: draft.bytes_of.get(each.ledger_id, 0) for each in replaced},
         )
+        return draft
+
+    async def _may_count(self, rules: CompactionRules, draft: Draft, replaced: list[LedgerSummary]) -> bool:
+        """Return whether nobody needs what a draft replaces any more, once its owner has kept what it needs of it."""
+        if replaced:
+            await self._before_letting_go()
+        if rules.replaces and await self._is_leased(draft.horizon_offset):
+            return False
+        self._log.check_open()
         return True
 
     async def _draft(self, rules: CompactionRules, dirty: list[LedgerSummary]) -> Draft | None:

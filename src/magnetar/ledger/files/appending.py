@@ -315,15 +315,10 @@ class Appender:
             self._is_ready = True
             log.checkpoints.begin(new)
 
-        try:
-            await log.ledger_list.change(make, counts)
-        except LedgerClosed:
-            raise  # it may be in the list: who opens the log anew finds out
-        except LedgerError:
-            engine.remove_later([ledger_id])
-            raise
-        if old is not None:
-            log.checkpoints.seal(old)
+            if old is not None:
+                log.checkpoints.seal(old)
+
+        await log.ledger_list.change(make, counts, refused=lambda: engine.remove_later([ledger_id]))
 
     @property
     def written_offset_of_next(self) -> int:

@@ -98,11 +98,17 @@ class CompactingLedger(ReadableLedger, CompactableLog):
             info.properties.pop(COMPACTING, None)
             return True
 
-        await self.ledger_list.change(make)
-        for ledger_id in gone:
-            self.open_files.pop(ledger_id, None)
-        self._engine.background(self._remove(gone))
-        self.tell_moved()
+        def counts() -> None:
+            for ledger_id in gone:
+                self.open_files.pop(ledger_id, None)
+            self._engine.background(self._remove(gone))
+            self.tell_moved()
+
+        def refused() -> None:
+            if compacted is not self._info.compacted:
+                self._engine.remove_later([compacted.ledger.ledger_id])
+
+        await self.ledger_list.change(make, counts, refused)
 
     @staticmethod
     def _trim_copies(info: ManagedLedgerInfo, before: int) -> None:

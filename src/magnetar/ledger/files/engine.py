@@ -462,7 +462,11 @@ class FilesEngine(LedgerEngine):
         while (opening := self._opening.get(name)) is not None:
             await asyncio.wait([opening])
         await self._gone(name)
-        managed, gone = self._managed.get(name), self._begin_going(name)
+        # It goes on when whoever asked is cancelled: files that nothing refers to any more would stay.
+        await asyncio.shield(self.background(self._delete(name, self._begin_going(name))))
+
+    async def _delete(self, name: str, gone: asyncio.Future[None]) -> None:
+        managed = self._managed.get(name)
         try:
             if managed is None:
                 stored = await self.metadata.get(path_of(name))

@@ -54,16 +54,25 @@ class LedgerList:
         self._ended = reason
 
     async def change(
-        self, make: Callable[[ManagedLedgerInfo], bool], counts: Callable[[], None] = lambda: None
+        self,
+        make: Callable[[ManagedLedgerInfo], bool],
+        counts: Callable[[], None] = lambda: None,
+        refused: Callable[[], None] = lambda: None,
     ) -> bool:
         """Commit what ``make`` makes of a copy, unless it returns False; call ``counts`` as soon as that counts.
 
         Returns whether there was anything to commit. Raises ``LedgerFenced``, ``StorageFull`` or ``StorageFailed``, and
-        then nothing has changed; ``LedgerClosed`` if that is not known: the log is to be opened anew.
+        then nothing has changed, and ``refused`` was called; ``LedgerClosed`` if that is not known: the log is to be
+        opened anew. A change goes on when whoever asked for it is cancelled: what has to follow it stands in the two.
         """
-        return await asyncio.shield(asyncio.ensure_future(self._change(make, counts)))
+        return await asyncio.shield(asyncio.ensure_future(self._change(make, counts, refused)))
 
-    async def _change(self, make: Callable[[ManagedLedgerInfo], bool], counts: Callable[[], None]) -> bool:
+    async def _change(
+        self,
+        make: Callable[[ManagedLedgerInfo], bool],
+        counts: Callable[[], None],
+        refused: Callable[[], None],
+    ) -> bool:
         async with self.changing:
             if self._ended is not None:
                 raise self._ended
@@ -73,7 +82,13 @@ class LedgerList:
             if info.ledgers:
                 info.properties[NEXT] = str(info.ledgers[-1].first_offset)
             info.properties[BOOT] = self._boot
-            await self._commit(encode_info(info))
+            try:
+                await self._commit(encode_info(info))
+            except LedgerClosed:
+                raise
+            except LedgerError:
+                refused()
+                raise
             self.info = info
             counts()
             return True

@@ -202,11 +202,11 @@ class FilesManagedLedger(CompactingLedger):
             self.log_start_offset = start
             for ledger_id in gone:
                 self.open_files.pop(ledger_id, None)
-
-        if await self.ledger_list.change(make, counts):
             if gone:
                 self._engine.background(self._remove(gone))
             self.tell_moved()
+
+        await self.ledger_list.change(make, counts)
 
     def _may_go(self, summary: LedgerSummary) -> bool:
         return summary.sealed and summary.last_offset < self.high_watermark
