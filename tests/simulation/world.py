@@ -53,6 +53,8 @@ class World:
         self.engine: FilesEngine
         self.logs: dict[str, ManagedLedger]
         self.written = 0
+        self.power_lost = False
+        """Whether the last life ended with the power's."""
         self.is_over = False
         """Whether a life has ended: what still becomes of it, nobody learns."""
 
@@ -61,6 +63,8 @@ class World:
         for _ in range(LIVES):
             self.disk.crash_at = self.disk.steps + int(self.dice.expovariate(1 / 120)) + 1
             self._in_new_process(self._live)
+            # Only now: what was about to run in the turn of the loop in which it died finds no disk.
+            self.disk.restart(power_lost=self.power_lost)
         self.disk.crash_at = -1
         self._in_new_process(self._last_look)
 
@@ -91,13 +95,12 @@ class World:
         except Crashed:
             pass
         self.is_over = True
-        power_lost = self.dice.random() < 0.5
+        self.power_lost = self.dice.random() < 0.5
         if not ended_well:
             self._note_what_is_visible()
         self.disk.crashed = True
-        self._forget_what_may_be_lost(power_lost=power_lost)
-        self.disk.restart(power_lost=power_lost)
-        self.boots += power_lost
+        self._forget_what_may_be_lost()
+        self.boots += self.power_lost
 
     # -- what may happen
 
@@ -328,9 +331,9 @@ class World:
             if not model.lazy:
                 model.survives_power_loss = max(model.survives_power_loss, log.high_watermark)
 
-    def _forget_what_may_be_lost(self, *, power_lost: bool) -> None:
+    def _forget_what_may_be_lost(self) -> None:
         for model in self.models.values():
-            if power_lost:
+            if self.power_lost:
                 model.survives_kill = model.survives_power_loss
 
     def _random_policy(self) -> LedgerPolicy:
