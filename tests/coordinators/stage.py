@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from magnetar.kafka.coordinators.classic import Caller
 from magnetar.kafka.coordinators.decider import GroupsDecider
-from magnetar.kafka.coordinators.decision import Assigned, Decision, Fact
+from magnetar.kafka.coordinators.decision import Action, Decision, Fact, Stated
 from magnetar.kafka.coordinators.facts import GroupFact, OffsetFact, read_fact
 from magnetar.kafka.coordinators.offsets import Commit, Committer
 from magnetar.kafka.coordinators.refused import Refused
@@ -45,8 +45,8 @@ class Stage:
         self.settings = GroupSettings()
         self.now_ms = T0
         self.ids = 0
-        self.facts: list[Fact] = []
-        self.slow: list[Assigned] | None = None
+        self.facts: list[Stated] = []
+        self.slow: list[Action] | None = None
         """What a slow disk has not kept yet; None where the disk is quick."""
         self.decider = self._new_decider()
 
@@ -205,14 +205,14 @@ class Stage:
         lines = [nothing if decision.answer is None else tell(decision.answer)]
         lines += [f"{token}: {tell(answer)}" for token, answer in decision.released]
         if self.slow is None:
-            lines += self._kept(decision.assigned)
+            lines += self._kept(decision.actions)
         else:
-            self.slow += decision.assigned
-        lines += [f"fact: {tell_fact(fact)}" for fact in decision.facts]
+            self.slow += decision.actions
+        lines += [f"fact: {tell_fact(fact)}" for fact in decision.facts if isinstance(fact, Fact)]
         return lines
 
-    def _kept(self, assigned: Iterable[Assigned]) -> list[str]:
-        decisions = [self.decider.classic.kept(each, self.now_ms) for each in assigned]
+    def _kept(self, actions: Iterable[Action]) -> list[str]:
+        decisions = [self.decider.done(each, None, self.now_ms) for each in actions]
         return [f"{token}: {tell(answer)}" for decision in decisions for token, answer in decision.released]
 
 

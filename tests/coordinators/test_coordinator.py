@@ -385,7 +385,13 @@ async def test_who_listens_is_told_what_was_committed_before_the_start(
 
 def test_of_a_group_that_is_gone_nothing_is_kept() -> None:
     """It may go while all groups are written anew, one after the other."""
-    assert list(GroupsDecider(SETTINGS, lambda: "id").snapshot("nobody")) == []
+    decider = GroupsDecider(SETTINGS, lambda: "id")
+    for group in ("a", "b", "c"):
+        decider.offsets.commit(group, Committer(), [Commit("t", bytes(16), 0, 5, -1, "")], 9, 0)
+    snapshot = decider.snapshot()
+    assert len(next(snapshot)) == 1
+    decider.offsets.delete_group("b")
+    assert [len(facts) for facts in snapshot] == [0, 1, 0]
 
 
 class UnreadableLog(MemoryOffsetsLog):

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from magnetar.kafka.coordinators.classic import Caller
 from magnetar.kafka.coordinators.decider import GroupsDecider
-from magnetar.kafka.coordinators.decision import Assigned, Decision, Fact
+from magnetar.kafka.coordinators.decision import Action, Decision, Stated
 from magnetar.kafka.coordinators.group import ClassicGroup, State
 from magnetar.kafka.coordinators.offsets import Commit, Committer
 from magnetar.kafka.coordinators.rebalance import join_key, session_key
@@ -37,9 +37,9 @@ class GroupHistory(RuleBasedStateMachine):
         self.now_ms = 0
         self.ids = 0
         self.requests = 0
-        self.facts: list[Fact] = []
+        self.facts: list[Stated] = []
         self.slow = False
-        self.late: list[Assigned] = []
+        self.late: list[Action] = []
         self.waiting: dict[int, str] = {}
         self.known: dict[str, int] = {}
         self.crews: dict[int, frozenset[str]] = {}
@@ -78,13 +78,13 @@ class GroupHistory(RuleBasedStateMachine):
                 assert part == "" or part.endswith(f"@{self.group.generation}"), (
                     "a part of another generation"
                 )
-        self.late += decision.assigned
+        self.late += decision.actions
         if not self.slow:
             self._keep()
 
     def _keep(self) -> None:
         while self.late:
-            self._take(self.decider.classic.kept(self.late.pop(0), self.now_ms))
+            self._take(self.decider.done(self.late.pop(0), None, self.now_ms))
 
     @rule(slow=st.booleans())
     def disk(self, slow: bool) -> None:
@@ -309,8 +309,8 @@ class GroupHistory(RuleBasedStateMachine):
             again.replay(fact)
         assert _kept(again) == _kept(self.decider)
         replayed = self._fresh()
-        for group_id in self.decider.groups:
-            for fact in self.decider.snapshot(group_id):
+        for facts in self.decider.snapshot():
+            for fact in facts:
                 replayed.replay(fact)
         assert _kept(replayed) == _kept(self.decider)
 

@@ -52,10 +52,10 @@ class ClassicGroups:
 
     def _decide(self, answer: Answer | None) -> Decision[Answer]:
         moves = self._moves
-        decision = Decision(tuple(moves.facts), answer, tuple(moves.released), tuple(moves.assigned))
+        decision = Decision(tuple(moves.facts), answer, tuple(moves.released), tuple(moves.actions))
         moves.facts.clear()
         moves.released.clear()
-        moves.assigned.clear()
+        moves.actions.clear()
         return decision
 
     # JoinGroup.

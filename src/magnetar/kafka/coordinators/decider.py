@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from magnetar.kafka.coordinators.classic import ClassicGroups
-from magnetar.kafka.coordinators.decision import Fact
+from magnetar.kafka.coordinators.decision import Action, Assigned, Decision, Fact, Marker, Stated
 from magnetar.kafka.coordinators.facts import (
     Committed,
     GroupFact,
@@ -16,12 +16,13 @@ from magnetar.kafka.coordinators.facts import (
 )
 from magnetar.kafka.coordinators.group import ClassicGroup, from_value
 from magnetar.kafka.coordinators.offsets import GroupOffsets
+from magnetar.kafka.coordinators.pending import Name
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.wire.kafka.messages.group_metadata_value import GroupMetadataValue
 
 
 class GroupsDecider:
-    """Decides for one partition. Replay its facts in order, `ClassicGroups.resume`, then ask."""
+    """A `Decider`: replay its facts in order, resume, then ask."""
 
     def __init__(self, settings: GroupSettings, new_id: Callable[[], str]) -> None:
         self.classic = ClassicGroups(settings, new_id)
@@ -34,20 +35,44 @@ class GroupsDecider:
         """All groups by their ids; to look at, not to change."""
         return self.classic.groups
 
-    def replay(self, fact: Fact) -> None:
-        """Take in what was decided before; raises ``WireError`` if the record is damaged."""
-        said = read_fact(fact.key, fact.value)
+    def replay(self, stated: Stated) -> None:
+        """Take in what was stated before; raises ``WireError`` if the record is damaged."""
+        if isinstance(stated, Marker):
+            self.offsets.apply_end(stated)
+            return
+        said = read_fact(stated.key, stated.value)
         if isinstance(said, OffsetFact):
-            self._replay_offset(said)
+            name = Name(said.group_id, said.topic, said.partition)
+            if stated.transaction is not None and said.committed is not None:
+                self.offsets.pending.add(stated.transaction, name, said.committed)
+            else:
+                self.offsets.pending.overrule(name)
+                self._replay_offset(said)
         elif isinstance(said, GroupFact):
             self._replay_group(said.group_id, said.value)
         else:
             self.foreign += 1
 
+    def resume(self, now_ms: int) -> Decision[None]:
+        """Begin deadlines anew for the members that the facts tell of."""
+        return self.classic.resume(now_ms)
+
+    def done(self, action: Action, result: object, now_ms: int) -> Decision[None]:
+        """Hear that a decision's facts are durable, which had an assignment among them."""
+        assert isinstance(action, Assigned)
+        return self.classic.kept(action, now_ms)
+
+    def wake_ms(self) -> int | None:
+        """Return when a member's time is over, or a rebalance's."""
+        return self.classic.timers.wake_ms()
+
+    def expire(self, now_ms: int) -> Decision[None]:
+        """Let go of members whose time is over."""
+        return self.classic.expire(now_ms)
+
     def _replay_offset(self, said: OffsetFact) -> None:
         if said.committed is not None:
-            group = self.groups.setdefault(said.group_id, ClassicGroup(said.group_id))
-            group.offsets.setdefault(said.topic, {})[said.partition] = said.committed
+            self.offsets.apply(said.group_id, said.topic, said.partition, said.committed)
             return
         known = self.groups.get(said.group_id)
         partitions: dict[int, Committed] = known.offsets.get(said.topic, {}) if known is not None else {}
@@ -69,14 +94,25 @@ class GroupsDecider:
             self.groups[group_id].offsets = offsets
 
     def live_facts(self) -> int:
-        """Count the keys that are not gone."""
-        return sum(
+        """Return how many keys are not gone."""
+        return len(self.offsets.pending) + sum(
             (group.stored is not None) + sum(map(len, group.offsets.values()))
             for group in self.groups.values()
         )
 
-    def snapshot(self, group_id: str) -> Iterator[Fact]:
-        """Give the facts that make one group what it is; none for one that is gone."""
+    def snapshot(self) -> Iterator[Sequence[Fact]]:
+        """Return the facts of one group at a time, then those of transactions that were open at the first call.
+
+        They come last, as what is committed behind them would overrule them; and those of now, as one that ends
+        meanwhile has its marker behind the snapshot, and needs its offsets before that.
+        """
+        pending = list(self.offsets.pending.facts())
+        for group_id in list(self.groups):
+            yield list(self._group_facts(group_id))
+        yield pending
+
+    def _group_facts(self, group_id: str) -> Iterator[Fact]:
+        """Return the facts that make one group what it is; none for one that is gone."""
         group = self.groups.get(group_id)
         if group is None:
             return

@@ -78,7 +78,8 @@ class GroupCoordinator:
         """Called with a group before somebody joins it."""
         self._clock = clock
         self._shards = [
-            Shard(index, log, settings, clock, new_id, self._background) for index in range(log.partitions)
+            Shard(index, log, lambda: GroupsDecider(settings, new_id), clock, self._background)
+            for index in range(log.partitions)
         ]
         for shard in self._shards:
             shard.on_loaded = self._tell_all
@@ -287,7 +288,7 @@ class GroupCoordinator:
 
     # Finding the partition.
 
-    def _shard(self, group_id: str) -> Shard:
+    def _shard(self, group_id: str) -> Shard[GroupsDecider]:
         return self._shards[partition_of(group_id, len(self._shards))]
 
     async def _ask(self, group_id: str, decide: Callable[[GroupsDecider, Token], Decision[T]]) -> T:

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from magnetar.kafka.coordinators.classic import ClassicGroups
-from magnetar.kafka.coordinators.decision import Decision, Fact
+from magnetar.kafka.coordinators.decision import Decision, Fact, Marker, Transaction
 from magnetar.kafka.coordinators.facts import NO_TIMESTAMP, Committed, group_fact, offset_fact
 from magnetar.kafka.coordinators.group import ClassicGroup, State
+from magnetar.kafka.coordinators.pending import Name, PendingOffsets
 from magnetar.kafka.coordinators.refused import Refused
 from magnetar.wire.kafka.errors import ErrorCode
 
@@ -50,11 +51,19 @@ class GroupOffsets:
     def __init__(self, classic: ClassicGroups) -> None:
         self._classic = classic
         self._settings = classic.settings
+        self.pending = PendingOffsets()
 
     def commit(
-        self, group_id: str, who: Committer, commits: Sequence[Commit], api_version: int, now_ms: int
+        self,
+        group_id: str,
+        who: Committer,
+        commits: Sequence[Commit],
+        api_version: int,
+        now_ms: int,
+        *,
+        transaction: Transaction | None = None,
     ) -> Decision[list[ErrorCode]]:
-        """Keep offsets; the answer has one code per commit."""
+        """Keep offsets, those of a transaction until it ends; the answer has one code per commit."""
         group = self._classic.groups.get(group_id)
         if group is None:
             if who.generation >= 0:
@@ -74,12 +83,33 @@ class GroupOffsets:
             kept = Committed(
                 commit.offset, commit.leader_epoch, commit.metadata, now_ms, expires_ms, commit.topic_id
             )
+            name = Name(group_id, commit.topic, commit.partition)
+            facts.append(offset_fact(*name, kept)._replace(transaction=transaction))
+            if transaction is not None:
+                self.pending.add(transaction, name, kept)
+                continue
+            self.pending.overrule(name)
             group.offsets.setdefault(commit.topic, {})[commit.partition] = kept
-            facts.append(offset_fact(group_id, commit.topic, commit.partition, kept))
-        if facts:
             # A group that nobody joined begins with its first offset.
             self._classic.groups.setdefault(group_id, group)
         return Decision(tuple(facts), codes)
+
+    def end_transaction(self, marker: Marker) -> Decision[None]:
+        """Keep what a transaction committed here, or forget it."""
+        self.apply_end(marker)
+        return Decision((marker,), None)
+
+    def apply_end(self, marker: Marker) -> None:
+        """Do what a marker says, without stating it."""
+        ended = self.pending.end(marker.transaction)
+        if marker.committed:
+            for name, committed in ended.items():
+                self.apply(*name, committed)
+
+    def apply(self, group_id: str, topic: str, partition: int, committed: Committed) -> None:
+        """Keep an offset, without stating it."""
+        group = self._classic.groups.setdefault(group_id, ClassicGroup(group_id))
+        group.offsets.setdefault(topic, {})[partition] = committed
 
     def fetch(self, group_id: str) -> Mapping[str, Mapping[int, Committed]]:
         """Give what a group committed, by topic and partition; nothing for an unknown group. Not to be changed."""
@@ -98,7 +128,7 @@ class GroupOffsets:
                 codes.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
                 continue
             codes.append(ErrorCode.NONE)
-            facts += _drop(group, topic, [partition])
+            facts += self._drop(group, topic, [partition])
         return Decision(tuple(facts), codes)
 
     def delete_group(self, group_id: str) -> Decision[ErrorCode]:
@@ -112,7 +142,8 @@ class GroupOffsets:
         """Forget what all groups committed for a topic that is gone."""
         facts: list[Fact] = []
         for group in self._classic.groups.values():
-            facts += _drop(group, topic, list(group.offsets.get(topic, ())))
+            facts += self._drop(group, topic, list(group.offsets.get(topic, ())))
+        facts += self._drop_pending(self.pending.of_topic(topic))
         return Decision(tuple(facts), None)
 
     def expire(self, now_ms: int) -> Decision[None]:
@@ -125,8 +156,9 @@ class GroupOffsets:
                     for partition, kept in partitions.items()
                     if self._is_over(group, topic, kept, now_ms)
                 ]
-                facts += _drop(group, topic, gone)
-            if group.state is State.EMPTY and not group.offsets and not group.pending:
+                facts += self._drop(group, topic, gone)
+            waits = group.pending or self.pending.of_group(group.group_id)
+            if group.state is State.EMPTY and not group.offsets and not waits:
                 facts += self._drop_group(group)
         return Decision(tuple(facts), None)
 
@@ -147,9 +179,25 @@ class GroupOffsets:
 
     def _drop_group(self, group: ClassicGroup) -> Iterator[Fact]:
         for topic, partitions in list(group.offsets.items()):
-            yield from _drop(group, topic, list(partitions))
+            yield from self._drop(group, topic, list(partitions))
+        yield from self._drop_pending(self.pending.of_group(group.group_id))
         self._classic.forget(group.group_id)
         yield group_fact(group.group_id, None)
+
+    def _drop(self, group: ClassicGroup, topic: str, partitions: Sequence[int]) -> Iterator[Fact]:
+        kept = group.offsets.get(topic, {})
+        for partition in partitions:
+            name = Name(group.group_id, topic, partition)
+            waited = self.pending.overrule(name)
+            if kept.pop(partition, None) is not None or waited:
+                yield offset_fact(*name, None)
+        if not kept:
+            group.offsets.pop(topic, None)
+
+    def _drop_pending(self, names: Sequence[Name]) -> Iterator[Fact]:
+        for name in names:
+            self.pending.overrule(name)
+            yield offset_fact(*name, None)
 
     def _find(self, group_id: str) -> ClassicGroup:
         group = self._classic.groups.get(group_id)
@@ -169,12 +217,3 @@ def _check_committer(group: ClassicGroup, who: Committer) -> None:
         raise Refused(ErrorCode.ILLEGAL_GENERATION)
     if group.state is State.COMPLETING_REBALANCE:
         raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
-
-
-def _drop(group: ClassicGroup, topic: str, partitions: Sequence[int]) -> Iterator[Fact]:
-    kept = group.offsets.get(topic, {})
-    for partition in partitions:
-        if kept.pop(partition, None) is not None:
-            yield offset_fact(group.group_id, topic, partition, None)
-    if not kept:
-        group.offsets.pop(topic, None)

@@ -8,7 +8,7 @@ What members do lies in `classic`; here is what a group does when something abou
 
 from __future__ import annotations
 
-from magnetar.kafka.coordinators.decision import Assigned, Fact, Release, Token
+from magnetar.kafka.coordinators.decision import Action, Assigned, Fact, Release, Token
 from magnetar.kafka.coordinators.facts import group_fact
 from magnetar.kafka.coordinators.group import ClassicGroup, InitialDelay, Member, State
 from magnetar.kafka.coordinators.settings import GroupSettings
@@ -26,7 +26,7 @@ class Rebalancer:
         self.timers = timers
         self.facts: list[Fact] = []
         self.released: list[Release] = []
-        self.assigned: list[Assigned] = []
+        self.actions: list[Action] = []
 
     # Members' sessions.
 
@@ -148,7 +148,7 @@ class Rebalancer:
         group.assigning = {member_id: assignments.get(member_id, b"") for member_id in group.members}
         group.stored = group.value(group.assigning, now_ms)
         self.facts.append(group_fact(group.group_id, group.stored))
-        self.assigned.append(Assigned(group.group_id, group.generation))
+        self.actions.append(Assigned(group.group_id, group.generation))
 
     def kept(self, group: ClassicGroup, generation: int, now_ms: int) -> None:
         """Make the group stable, now that the assignment is durable, and give everybody who asked its part.

@@ -1,4 +1,4 @@
-"""One partition of ``__consumer_offsets`` at work: decide, append, then answer; and wake up for deadlines.
+"""One partition of a coordinator's log at work: decide, append, then answer and act; and wake up for deadlines.
 
 All that is decided while an append runs goes out together in the next one. An answer never overtakes a fact
 that was decided before it, so nobody is told what a crash could take back. If an append fails, what is on disk
@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Generic, TypeVar
 
 from magnetar.broker.background import Background
-from magnetar.kafka.coordinators.decider import GroupsDecider
-from magnetar.kafka.coordinators.decision import Assigned, Decision, Fact, Release, Token
+from magnetar.kafka.coordinators.batches import encode_stated, stated_in
+from magnetar.kafka.coordinators.decision import Action, Decider, Decision, Release, Stated, Token
 from magnetar.kafka.coordinators.log import OffsetsLog
 from magnetar.kafka.coordinators.refused import Refused
-from magnetar.kafka.coordinators.settings import GroupSettings
-from magnetar.records.batch import Record, batches, decode_records, encode_batch
+from magnetar.records.batch import batches
 from magnetar.wire.kafka.errors import ErrorCode
 
-BATCH_BYTES: Final = 512 * 1024
-"""About the largest batch of facts; one big fact may exceed it."""
 SNAPSHOT_AFTER: Final = 2_000
 """A log of fewer records is replayed in no time (75,000 a second were measured)."""
 SNAPSHOT_BATCH: Final = 500
@@ -33,35 +30,44 @@ _RETRY_S: Final = (0.2, 1.0, 5.0)
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
+D = TypeVar("D", bound=Decider)
 
 
-class Shard:
-    """One partition. Its decider is None while it is not loaded."""
+async def nothing(action: Action) -> None:
+    """Carry out an action that is only to be heard of again: its facts are durable."""
+
+
+class Shard(Generic[D]):
+    """One partition. Its decider is None while it is not loaded.
+
+    ``act`` carries out the decider's actions. They are begun in their order, and end in any.
+    """
 
     def __init__(
         self,
         partition: int,
         log: OffsetsLog,
-        settings: GroupSettings,
+        new_decider: Callable[[], D],
         clock: Callable[[], int],
-        new_id: Callable[[], str],
         background: Background,
+        act: Callable[[Action], Awaitable[object]] = nothing,
     ) -> None:
         self.partition = partition
-        self.decider: GroupsDecider | None = None
+        self.decider: D | None = None
         self.records = 0
         """How many records its log holds, as far as this process knows."""
         self._next_offset = 0
         self._compact_at = 0
         self._log = log
-        self._settings = settings
+        self._new_decider = new_decider
         self._clock = clock
-        self._new_id = new_id
         self._background = background
-        self._facts: list[Fact] = []
+        self._act = act
+        self._facts: list[Stated] = []
         self._releases: list[Release] = []
-        self._assigned: list[Assigned] = []
-        self._when_loaded: list[Callable[[GroupsDecider], Decision[None]]] = []
+        self._actions: list[Action] = []
+        self._acting: set[asyncio.Task[None]] = set()
+        self._when_loaded: list[Callable[[D], Decision[None]]] = []
         self._waiting: set[asyncio.Future[Any]] = set()
         self._writer: asyncio.Task[None] | None = None
         self._loader: asyncio.Task[None] | None = None
@@ -70,12 +76,12 @@ class Shard:
         self._closed = False
         self.is_mine = False
         """Whether this broker has the partition, loaded or not."""
-        self.on_loaded: Callable[[GroupsDecider], None] = lambda decider: None
+        self.on_loaded: Callable[[D], None] = lambda decider: None
         """Called each time the partition has been loaded because it came to this broker."""
 
     # Asking.
 
-    def ask(self, decide: Callable[[GroupsDecider, Token], Decision[T]]) -> asyncio.Future[T]:
+    def ask(self, decide: Callable[[D, Token], Decision[T]]) -> asyncio.Future[T]:
         """Decide now; the future gives the answer when it is due. Raises `Refused`."""
         self.check_loaded()
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -83,22 +89,20 @@ class Shard:
         self._waiting.add(future)
         future.add_done_callback(self._waiting.discard)
         own = () if decision.answer is None else (Release(future, decision.answer),)
-        self._carry_out(decision.facts, (*decision.released, *own), decision.assigned)
+        self._carry_out(decision.facts, (*decision.released, *own), decision.actions)
         return future
 
-    def tell(
-        self, decide: Callable[[GroupsDecider], Decision[None]], *, though_loading: bool = False
-    ) -> None:
+    def tell(self, decide: Callable[[D], Decision[None]], *, though_loading: bool = False) -> None:
         """Decide something that nobody waits for; while not loaded, not at all, or once it is."""
         if not self.is_mine:
             return
         if self.decider is not None:
             decision = self._decide(decide)
-            self._carry_out(decision.facts, decision.released, decision.assigned)
+            self._carry_out(decision.facts, decision.released, decision.actions)
         elif though_loading:
             self._when_loaded.append(decide)
 
-    def check_loaded(self) -> GroupsDecider:
+    def check_loaded(self) -> D:
         """Return what decides here; raise `Refused` while nothing may, or another broker has to."""
         if self._closed:
             raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -108,7 +112,7 @@ class Shard:
             raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return self.decider
 
-    def _decide(self, decide: Callable[[GroupsDecider], Decision[T]]) -> Decision[T]:
+    def _decide(self, decide: Callable[[D], Decision[T]]) -> Decision[T]:
         assert self.decider is not None
         try:
             return decide(self.decider)
@@ -120,31 +124,32 @@ class Shard:
             raise
 
     def _carry_out(
-        self, facts: Sequence[Fact], releases: Sequence[Release], assigned: Sequence[Assigned]
+        self, facts: Sequence[Stated], releases: Sequence[Release], actions: Sequence[Action]
     ) -> None:
         if facts or self._writer is not None:
             self._facts += facts
             self._releases += releases
-            self._assigned += assigned
+            self._actions += actions
             if self._writer is None:
                 self._writer = self._background.once(
                     "keeping group facts of partition", self._write(), about=self.partition
                 )
         else:
             _give(releases)
+            self._begin_actions(actions)
         self._set_alarm()
 
     # Writing.
 
     async def _write(self) -> None:
         try:
-            while self._facts or self._releases:
+            while self._facts or self._releases or self._actions:
                 facts, self._facts = self._facts, []
                 releases, self._releases = self._releases, []
-                assigned, self._assigned = self._assigned, []
+                actions, self._actions = self._actions, []
                 await self._append(facts)
                 _give(releases)
-                self._tell_kept(assigned)
+                self._begin_actions(actions)
                 await self._compact()
         except Exception as error:
             _log.error("group facts of partition %d could not be kept: %s; replaying", self.partition, error)
@@ -153,21 +158,30 @@ class Shard:
         else:
             self._writer = None
 
-    def _tell_kept(self, assigned: Sequence[Assigned]) -> None:
-        for each in assigned:
-            if self.decider is not None:
-                decision = self.decider.classic.kept(each, self._clock())
-                assert not decision.facts, "what is kept was stated before"
-                _give(decision.released)
-        self._set_alarm()
+    def _begin_actions(self, actions: Sequence[Action]) -> None:
+        for action in actions:
+            if self._act is nothing:
+                self.tell(lambda decider, action=action: decider.done(action, None, self._clock()))  # type: ignore[misc]
+                continue
+            acting = self._background.once(
+                "carrying out what was decided in partition", self._carry_on(action), about=self.partition
+            )
+            self._acting.add(acting)
+            acting.add_done_callback(self._acting.discard)
 
-    async def _append(self, facts: Sequence[Fact]) -> None:
-        timestamp = self._clock()
-        for chunk in _chunks(facts):
-            batch = encode_batch([Record(key, value, (), timestamp) for key, value in chunk])
-            base_offset = await self._log.append(self.partition, batch, len(chunk))
-            self._next_offset = base_offset + len(chunk)
-            self.records += len(chunk)
+    async def _carry_on(self, action: Action) -> None:
+        """Carry out an action, and have the decider hear what it came to; cancelled if it is that one no more."""
+        try:
+            result: object = await self._act(action)
+        except Exception as error:
+            result = error
+        self.tell(lambda decider: decider.done(action, result, self._clock()))
+
+    async def _append(self, facts: Sequence[Stated]) -> None:
+        for batch, count in encode_stated(facts, self._clock()):
+            base_offset = await self._log.append(self.partition, batch, count)
+            self._next_offset = base_offset + count
+            self.records += count
 
     async def _compact(self) -> None:
         """State every live key once more at the end of a log that has grown too long, then drop what lies before.
@@ -182,9 +196,9 @@ class Shard:
             return
         before, self.records = self.records, 0
         start = self._next_offset
-        facts: list[Fact] = []
-        for group_id in list(decider.groups):
-            facts += decider.snapshot(group_id)
+        facts: list[Stated] = []
+        for some in decider.snapshot():
+            facts += some
             while len(facts) >= SNAPSHOT_BATCH:
                 await self._append(facts[:SNAPSHOT_BATCH])
                 facts = facts[SNAPSHOT_BATCH:]
@@ -195,7 +209,7 @@ class Shard:
     # Deadlines.
 
     def _set_alarm(self) -> None:
-        wake_ms = None if self.decider is None else self.decider.classic.timers.wake_ms()
+        wake_ms = None if self.decider is None else self.decider.wake_ms()
         if self._alarm is not None:
             if wake_ms is not None and self._alarm_ms <= wake_ms:
                 return
@@ -210,7 +224,7 @@ class Shard:
     def _ring(self) -> None:
         self._alarm = None
         now_ms = self._clock()
-        self.tell(lambda decider: decider.classic.expire(now_ms))
+        self.tell(lambda decider: decider.expire(now_ms))
 
     # Life cycle.
 
@@ -226,7 +240,7 @@ class Shard:
                 "loading group facts of partition", self._begin(gate), about=self.partition
             )
         else:
-            self.decider = GroupsDecider(self._settings, self._new_id)
+            self.decider = self._new_decider()
             self.records = self._next_offset = self._compact_at = 0
 
     async def _begin(self, gate: asyncio.Semaphore) -> None:
@@ -255,7 +269,7 @@ class Shard:
                 await asyncio.sleep(wait_s)
             else:
                 self.decider = decider
-                self.tell(lambda loaded: loaded.classic.resume(self._clock()))
+                self.tell(lambda loaded: loaded.resume(self._clock()))
                 delayed, self._when_loaded = self._when_loaded, []
                 for decide in delayed:
                     self.tell(decide, though_loading=True)
@@ -266,16 +280,13 @@ class Shard:
         if self._loader is not None:
             await asyncio.wait([self._loader])
 
-    async def _replay(self) -> GroupsDecider:
-        decider = GroupsDecider(self._settings, self._new_id)
+    async def _replay(self) -> D:
+        decider = self._new_decider()
         self.records = 0
         async for data in self._log.replay(self.partition):
             for header, batch in batches(data):
-                if header.is_control:
-                    continue
-                for record in decode_records(batch):
-                    if record.key is not None:
-                        decider.replay(Fact(record.key, record.value))
+                for stated in stated_in(header, batch):
+                    decider.replay(stated)
                 self.records += header.records_count
             await asyncio.sleep(0)
         return decider
@@ -290,7 +301,9 @@ class Shard:
     def _dismiss(self, code: ErrorCode) -> None:
         """Forget everything, and send away whoever waits."""
         self.decider = None
-        self._facts, self._releases, self._assigned = [], [], []
+        self._facts, self._releases, self._actions = [], [], []
+        for acting in self._acting:
+            acting.cancel()
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -319,17 +332,3 @@ def _give(releases: Sequence[Release]) -> None:
         # Whoever asked may have gone.
         if isinstance(token, asyncio.Future) and not token.done():
             token.set_result(answer)
-
-
-def _chunks(facts: Sequence[Fact]) -> list[list[Fact]]:
-    """Cut facts into batches of about `BATCH_BYTES`."""
-    chunks: list[list[Fact]] = []
-    room = 0
-    for fact in facts:
-        size = len(fact.key) + len(fact.value or b"") + 16
-        if room < size:
-            chunks.append([])
-            room = BATCH_BYTES
-        chunks[-1].append(fact)
-        room -= size
-    return chunks

@@ -1,0 +1,91 @@
+"""What is stated, as record batches of a coordinator's log: plain ones, those of a transaction, and markers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Final
+
+from magnetar.kafka.coordinators.decision import Fact, Marker, Stated, Transaction
+from magnetar.records.batch import (
+    CONTROL,
+    NO_PRODUCER,
+    TRANSACTIONAL,
+    BatchHeader,
+    Record,
+    decode_records,
+    encode_batch,
+)
+from magnetar.records.errors import CorruptBatch
+
+BATCH_BYTES: Final = 512 * 1024
+"""About the largest batch of facts; one big fact may exceed it."""
+_MARKER_KEY = Struct(">hh")  # version; 0 abort, 1 commit
+_MARKER_VALUE = Struct(">hi")  # version; the transaction coordinator's epoch
+_ABORT, _COMMIT = 0, 1
+_NOBODY: Final = Transaction(NO_PRODUCER, -1)
+
+
+def encode_stated(stated: Sequence[Stated], timestamp: int) -> Iterator[tuple[bytes, int]]:
+    """Return batches, each with the number of its records: of `BATCH_BYTES` at most, and of one transaction or none.
+
+    Facts of a transaction have no sequences, as with Kafka: it is their coordinator that repeats nothing.
+    """
+    chunk: list[Record] = []
+    room, owner = 0, _NOBODY
+    for each in stated:
+        size = 0 if isinstance(each, Marker) else len(each.key) + len(each.value or b"") + 16
+        whose = each.transaction or _NOBODY
+        if chunk and (isinstance(each, Marker) or whose != owner or room < size):
+            yield _batch(chunk, owner), len(chunk)
+            chunk = []
+        if isinstance(each, Marker):
+            yield _marker(each, timestamp), 1
+            continue
+        if not chunk:
+            room, owner = BATCH_BYTES, whose
+        chunk.append(Record(each.key, each.value, (), timestamp))
+        room -= size
+    if chunk:
+        yield _batch(chunk, owner), len(chunk)
+
+
+def stated_in(header: BatchHeader, batch: bytes | memoryview) -> Iterator[Stated]:
+    """Return what a batch states; raise ``CorruptBatch`` for what no coordinator wrote so."""
+    transaction = Transaction(header.producer_id, header.producer_epoch) if header.is_transactional else None
+    for record in decode_records(batch):
+        if not header.is_control:
+            if record.key is not None:
+                yield Fact(record.key, record.value, transaction)
+        elif transaction is not None and record.key is not None:
+            yield from _read_marker(transaction, record.key, record.value or b"")
+
+
+def _batch(records: Sequence[Record], owner: Transaction) -> bytes:
+    return encode_batch(
+        records,
+        attributes=0 if owner is _NOBODY else TRANSACTIONAL,
+        producer_id=owner.producer_id,
+        producer_epoch=owner.producer_epoch,
+    )
+
+
+def _marker(marker: Marker, timestamp: int) -> bytes:
+    kind = _COMMIT if marker.committed else _ABORT
+    key, value = _MARKER_KEY.pack(0, kind), _MARKER_VALUE.pack(0, marker.coordinator_epoch)
+    return encode_batch(
+        [Record(key, value, (), timestamp)],
+        attributes=TRANSACTIONAL | CONTROL,
+        producer_id=marker.transaction.producer_id,
+        producer_epoch=marker.transaction.producer_epoch,
+    )
+
+
+def _read_marker(transaction: Transaction, key: bytes, value: bytes) -> Iterator[Marker]:
+    if len(key) < _MARKER_KEY.size:
+        raise CorruptBatch(f"a control record has a key of {len(key)} bytes")
+    _, kind = _MARKER_KEY.unpack_from(key)
+    if kind not in (_ABORT, _COMMIT):  # of others readers know nothing, and pass over them (KIP-98)
+        return
+    epoch = _MARKER_VALUE.unpack_from(value)[1] if len(value) >= _MARKER_VALUE.size else 0
+    yield Marker(transaction, kind == _COMMIT, epoch)

@@ -1,0 +1,79 @@
+"""Offsets that were committed in transactions which are still open: nobody reads them before the end (KIP-98)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from magnetar.kafka.coordinators.decision import Fact, Transaction
+from magnetar.kafka.coordinators.facts import Committed, offset_fact
+
+
+class Name(NamedTuple):
+    """Whose offset it is, and where."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+class PendingOffsets:
+    """Those of one partition of ``__consumer_offsets``, by producer id. What is committed otherwise overrules them."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, tuple[Transaction, dict[Name, Committed]]] = {}
+        self._named: dict[
+            str, dict[Name, set[int]]
+        ] = {}  # by group, then the producers that hold an offset so
+
+    def __len__(self) -> int:
+        return sum(len(offsets) for _, offsets in self._open.values())
+
+    def add(self, transaction: Transaction, name: Name, committed: Committed) -> None:
+        """Hold an offset until its transaction ends."""
+        _, offsets = self._open.setdefault(transaction.producer_id, (transaction, {}))
+        offsets[name] = committed
+        self._named.setdefault(name.group_id, {}).setdefault(name, set()).add(transaction.producer_id)
+
+    def overrule(self, name: Name) -> bool:
+        """Let go of what is held under a name: it was committed or deleted since. Return whether anything was."""
+        producers = self._named.get(name.group_id, {}).get(name)
+        if producers is None:
+            return False
+        for producer_id in list(producers):
+            self._let_go(producer_id, name)
+        return True
+
+    def end(self, transaction: Transaction) -> dict[Name, Committed]:
+        """Return what a transaction that ends has held, in the order it was committed in."""
+        _, offsets = self._open.get(transaction.producer_id, (transaction, {}))
+        ended = dict(offsets)
+        for name in ended:
+            self._let_go(transaction.producer_id, name)
+        return ended
+
+    def of_group(self, group_id: str) -> list[Name]:
+        """Return the names under which a group has offsets here."""
+        return list(self._named.get(group_id, ()))
+
+    def of_topic(self, topic: str) -> list[Name]:
+        """Return the names of a topic's partitions under which any group has offsets here."""
+        return [name for names in self._named.values() for name in names if name.topic == topic]
+
+    def facts(self) -> Iterator[Fact]:
+        """Return the facts that state all this."""
+        for transaction, offsets in self._open.values():
+            for name, committed in offsets.items():
+                yield offset_fact(*name, committed)._replace(transaction=transaction)
+
+    def _let_go(self, producer_id: int, name: Name) -> None:
+        _, offsets = self._open[producer_id]
+        del offsets[name]
+        if not offsets:
+            del self._open[producer_id]
+        names = self._named[name.group_id]
+        names[name].discard(producer_id)
+        if not names[name]:
+            del names[name]
+        if not names:
+            del self._named[name.group_id]
