@@ -14,7 +14,7 @@ import pytest
 from magnetar.broker.core import Broker
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic_settings import TopicSettings
-from magnetar.kafka import connection
+from magnetar.kafka import connection, serving
 from magnetar.kafka.connection import Conversation
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.handlers import produce
@@ -168,9 +168,9 @@ def values(answer: Any) -> list[bytes]:
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     with pytest.MonkeyPatch.context() as patch:
         # On a busy machine a turn may be over sooner than all has arrived; what happens then is tested elsewhere.
-        for module in (connection, produce):
+        for module in (connection, produce, serving):
             patch.setattr(module, "MOST_SECONDS", 60.0)
-        patch.setattr(connection, "LONG_SECONDS", float("inf"))
+        patch.setattr(serving, "LONG_SECONDS", float("inf"))
         house = House(tmp_path)
         await house.begin()
         yield house

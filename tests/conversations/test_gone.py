@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,15 @@ import pytest
 
 from magnetar.broker.service import BrokerService
 from magnetar.broker.settings import Settings
-from magnetar.kafka import connection, pace
+from magnetar.kafka import connection, pace, serving
 from magnetar.kafka import server as kafka_server
-from magnetar.kafka.connection import MOST_READY_BYTES, Conversation
+from magnetar.kafka.connection import Conversation
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.handlers import ROUTE_BY_KEY, ROUTES
 from magnetar.kafka.handlers import fetch as fetching
 from magnetar.kafka.pace import SharedTurn
 from magnetar.kafka.server import KafkaServer, hung_up
+from magnetar.kafka.serving import MOST_READY_BYTES
 from magnetar.records.batch import Record, encode_batch
 from magnetar.records.compression import Buffer
 from magnetar.wire.kafka.frames import FrameReader
@@ -225,12 +227,10 @@ async def test_answers_that_are_not_taken_are_few(service: BrokerService) -> Non
     assert peer.account.held_bytes == 0
 
 
-async def test_answers_are_sent_before_they_are_many(
-    service: BrokerService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_answers_are_sent_before_they_are_many(service: BrokerService) -> None:
     """However little time they take: what waits to be sent is a megabyte and one answer."""
-    monkeypatch.setattr(connection, "perf_counter", lambda: 0.0)
     peer = Peer(service)
+    peer.conversation._serving._clock = lambda: 0.0
     peer.say(produce(bytes(300_000), acks=1))
     await until(lambda: bool(peer.answers))
     peer.answers.clear()
@@ -319,7 +319,7 @@ async def test_of_many_that_leave_at_once_a_few_are_taken_leave_of_in_a_turn(
     """Three hundred clients that left amid Fetch held all others up for 126 ms."""
     monkeypatch.setattr(pace, "MOST_SECONDS", 0.0)  # so that each is as much as may be done in a turn
     left: list[Conversation] = []
-    monkeypatch.setattr(Conversation, "leave", lambda self: left.append(self))
+    monkeypatch.setattr(Conversation, "_give_up_fetches", lambda self: left.append(self))
     server = server_of(service)
     crowd = [server.connection(service.listeners["kafka"][0]) for _ in range(5)]
     for number, each in enumerate(crowd):
@@ -370,24 +370,29 @@ async def test_who_takes_long_takes_turns_and_who_does_not_is_served_at_once(
     assert not turn.is_over
     turn._is_over_at = 0.0  # others have used it up
     light, heavy = Peer(service), Peer(service)
-    light.conversation._takes_long = False
-    heavy.conversation._takes_long = True
+    light.conversation._serving._took_s = 0.0
+    heavy.conversation._serving._took_s = 60.0
     for peer in (light, heavy):
         peer.say(produce(b"x", acks=1))
     assert light.conversation.under_way + len(light.answers) == 1
     assert heavy.conversation.under_way + len(heavy.answers) == 0
     await until(lambda: bool(heavy.answers) and bool(light.answers))
-    assert not heavy.conversation._takes_long, "it was quick this time"
+    assert heavy.conversation._serving._took_s < 60.0, "it was quick this time"
 
 
+@pytest.mark.parametrize("asks", [False, True])
 async def test_who_only_sends_batches_is_not_put_off_however_long_they_take(
-    service: BrokerService, monkeypatch: pytest.MonkeyPatch
+    service: BrokerService, monkeypatch: pytest.MonkeyPatch, asks: bool
 ) -> None:
     """To put it off only lets more of them come meanwhile, and produce took a fifth more of the processor."""
-    monkeypatch.setattr(connection, "LONG_SECONDS", -1.0)  # all takes too long
-    sends, asks = Peer(service), Peer(service)
-    sends.say(produce(b"x", acks=1))
-    asks.say(metadata())
-    assert not sends.conversation._takes_long
-    assert asks.conversation._takes_long
-    await until(lambda: bool(sends.answers) and bool(asks.answers))
+    monkeypatch.setattr(serving, "LONG_SECONDS", 0.0)  # all takes too long
+    turn = SharedTurn()
+    monkeypatch.setattr(kafka(service).services, "turn", turn)
+    peer = Peer(service)
+    for count in (1, 2):
+        turn._under_way, turn._is_over_at = True, 0.0 if count == 2 else inf  # others have used it up, or not
+        peer.say(fetch(wait_ms=0) if asks else produce(b"x", acks=1))
+        begun = peer.conversation.under_way + len(peer.answers)
+        assert begun == (1 if asks else count)
+        turn._is_over_at = inf
+        await until(lambda: len(peer.answers) == count)  # noqa: B023

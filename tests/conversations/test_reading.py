@@ -35,7 +35,7 @@ MOST_WAITING = 6
 LIMIT = 1 << 20
 READ_BYTES = 4 << 10  # of the socket at a time
 LEAST_FRAME = 12  # it is by this that frames are estimated which are not cut yet
-PRODUCE, METADATA = 0, 3
+PRODUCE, FETCH, METADATA = 0, 1, 3
 
 
 class Response:
@@ -87,6 +87,11 @@ class Broker:
             await self._later()
         return Response()
 
+    async def fetch(self, kind: bytes, context: RequestContext) -> Response:
+        if kind.isupper():  # it is parked until something comes
+            await self._later()
+        return Response()
+
     def answer_all(self) -> None:
         while self.pending:
             future = self.pending.popleft()
@@ -106,7 +111,7 @@ class StubRoute:
 
     def __init__(self, api_key: int, handler: Callable[[bytes, Any], Coroutine[Any, Any, Any]]) -> None:
         self.api_key = api_key
-        self.asks = api_key == METADATA
+        self.asks = api_key != PRODUCE
         self.handler = ""
         self._handler = handler
 
@@ -211,6 +216,7 @@ class House:
         self.others = self.memory.account(lambda: None, known=True)
         self.connection = self.server.connection(parse_listeners(Settings())[0])
         self.socket = Socket(self.connection)
+        self.is_lost = False
         self.connection.connection_made(cast(Any, self.socket))
 
     @property
@@ -261,6 +267,10 @@ class House:
                 others.charge(-others.held_bytes)
             case "leave":
                 self.connection.left(is_reset=False)
+            case "lose" if not self.is_lost:
+                self.is_lost = True
+                self.socket.closed, self.socket.full = True, False
+                self.connection.connection_lost(None)
         await self.settle()
         self.check()
 
@@ -276,16 +286,19 @@ class House:
             await self.settle()
             self.check()
         assert self.socket.closed or not self.socket.unread
-        self.connection.connection_lost(None)
+        if not self.is_lost:
+            self.connection.connection_lost(None)
         for _ in range(50):  # what has come whole is carried out
             self.engine.answer_all()
             await asyncio.sleep(0)
+        assert self.connection.conversation.has_ended
         assert self.memory.held_bytes == 0
 
 
 KINDS = st.one_of(
     st.tuples(st.just(PRODUCE), st.sampled_from([b"n", b"N", b"a", b"A", b"W", b"o"])),
     st.tuples(st.just(METADATA), st.sampled_from([b"m", b"M"])),
+    st.tuples(st.just(FETCH), st.sampled_from([b"f", b"F", b"F"])),
     st.tuples(st.just(PRODUCE), st.sampled_from([b"n", b"n", b"N", b"o", b"F"])),
 )
 SAY = st.tuples(
@@ -295,12 +308,17 @@ SAY = st.tuples(
     ),
 )
 OTHER = st.tuples(
-    st.sampled_from(["answer", "answer", "refuse", "take", "fill", "free", "leave"]), st.integers(1, LIMIT)
+    st.sampled_from(["answer"] * 4 + ["refuse", "take", "fill", "free", "leave", "lose"]),
+    st.integers(1, LIMIT),
 )
 
 
 def house_of_stubs(broker: Broker) -> dict[int, Route]:
-    routes = (StubRoute(PRODUCE, broker.produce), StubRoute(METADATA, broker.metadata))
+    routes = (
+        StubRoute(PRODUCE, broker.produce),
+        StubRoute(FETCH, broker.fetch),
+        StubRoute(METADATA, broker.metadata),
+    )
     return {route.api_key: cast(Route, route) for route in routes}
 
 

@@ -12,6 +12,7 @@ from magnetar.broker.names import TopicName
 from magnetar.broker.topic import Topic
 from magnetar.pulsar.errors import NotAllowed
 from magnetar.pulsar.patterns import Pattern, matching
+from magnetar.pulsar.phase import Phase
 from magnetar.pulsar.watches import MOST_NOTES
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, ServerError
 from tests.pulsar import raw
@@ -212,7 +213,7 @@ def _as(broker: Inside, role: str) -> Client:
     """Give a client of a role: how it proved that is not the matter here."""
     client = broker.client(connect=False)
     connection = client.socket.connection
-    connection.is_connected, connection.role = True, role
+    connection.phase, connection.role = Phase.CONNECTED, role
     connection.access = broker.broker.security.authorization.access(role)
     return client
 

@@ -12,6 +12,7 @@ from magnetar.broker.names import TopicName
 from magnetar.pulsar import server
 from magnetar.pulsar.connection import ANSWERS_AT_ONCE_BYTES
 from magnetar.pulsar.dispatch.base import SubType
+from magnetar.pulsar.phase import Phase
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, KeySharedMode, ServerError
 from tests.pulsar import raw
 from tests.pulsar.inside import Inside, inside, settled
@@ -168,13 +169,13 @@ async def test_while_it_is_found_out_who_somebody_is_nothing_else_is_heard() -> 
     async with inside() as broker:
         client = broker.client(connect=False)
         connection = client.socket.connection
-        connection.is_connecting = True  # a password is being looked at
+        connection.phase = Phase.PROVING  # a password is being looked at
         client.send(*[raw.ping()] * 100)
         await settled()
         assert client.is_open
         assert client.heard() == []
-        connection.is_connecting, connection.is_connected = False, True
-        client.socket._went_on()
+        connection.phase = Phase.CONNECTED
+        client.socket._serving.went_on()
         await settled()
         assert len(client.heard()) == 100
 
@@ -230,13 +231,13 @@ async def test_many_commands_of_one_client_leave_others_their_turn(monkeypatch: 
         client = broker.client()
         await settled()
         client.heard()
-        loop, now = asyncio.get_running_loop(), [asyncio.get_running_loop().time()]
+        now = [0.0]
 
         def slowly() -> float:
             now[0] += 0.0005
             return now[0]
 
-        monkeypatch.setattr(loop, "time", slowly)
+        monkeypatch.setattr(client.socket._serving, "_clock", slowly)
         client.send(*[raw.ping()] * 150)
         heard = 0
 

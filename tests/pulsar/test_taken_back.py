@@ -11,7 +11,7 @@ import pytest
 from magnetar.ledger.disk import File
 from magnetar.ledger.memory import MemoryDisk, MemoryEngine, MemoryFile
 from magnetar.metadata import MemoryStore
-from magnetar.pulsar import server
+from magnetar.pulsar import serving
 from magnetar.records.compression import Buffer
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
 from tests.pulsar import raw
@@ -50,7 +50,7 @@ async def producing(broker: Inside) -> Client:
 
 @pytest.mark.parametrize("flush", ["always", "os"])
 async def test_what_comes_at_once_is_written_at_once(flush: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_TURN_S", 60.0)  # on a busy machine others would have their turn between
+    monkeypatch.setattr(serving, "TURN_S", 60.0)  # on a busy machine others would have their turn between
     disk = CountedDisk()
     async with inside(MemoryEngine(MemoryStore(), disk), flush=flush) as broker:
         client = await producing(broker)

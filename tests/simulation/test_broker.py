@@ -25,7 +25,7 @@ import pytest
 from magnetar.broker.core import Broker
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic_settings import TopicSettings
-from magnetar.kafka import connection
+from magnetar.kafka import connection, serving
 from magnetar.kafka.connection import Conversation
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.handlers import produce
@@ -326,8 +326,9 @@ def many_worlds(count: int) -> None:
 @pytest.fixture(autouse=True)
 def _no_clock_but_the_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
     """How long a turn of the loop takes on this machine must change nothing: a seed is to be played again."""
-    for module in (connection, produce):
+    for module in (connection, produce, serving):
         monkeypatch.setattr(module, "MOST_SECONDS", 3600.0)
+    monkeypatch.setattr(serving, "LONG_SECONDS", float("inf"))
 
 
 @pytest.fixture(autouse=True)

@@ -1,9 +1,9 @@
-"""One client's requests in, answers out, in order. It never touches a socket: bytes come in, parts go out.
+"""One client's requests in, answers out. It never touches a socket: bytes come in, parts go out.
 
-Produce requests may overlap, so that one flush serves many; any other request begins when all before it are
-answered, as in Kafka. Whatever cannot be read ends the connection with one log line.
+What may be begun when, and what is sent when, is `magnetar.kafka.serving`'s; here requests are read, handed to their
+handlers, and their answers written. Whatever cannot be read ends the connection with one log line.
 
-What a client sends at once is not all worked off at once: after some milliseconds others have their turn, and so it is
+What a client sends at once is not all carried out at once: after some milliseconds others have their turn, and so it is
 when its answers have become much. Once it has gone, only what changes something is still carried out.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from time import perf_counter
@@ -21,36 +20,33 @@ from magnetar.broker.auth import AuthenticationFailed
 from magnetar.broker.collector import uncollected
 from magnetar.broker.listeners import Listener
 from magnetar.broker.memory import Account
+from magnetar.kafka.answers import Answer
 from magnetar.kafka.authorization import guarded
 from magnetar.kafka.context import RequestContext, Software
 from magnetar.kafka.eager import Eager
 from magnetar.kafka.handlers import ROUTE_BY_KEY
 from magnetar.kafka.handlers.api_versions import unsupported_version
 from magnetar.kafka.login import AuthenticationRequired, Login
-from magnetar.kafka.pace import LONG_SECONDS, MANY_ROWS, MOST_SECONDS, let_go
-from magnetar.kafka.route import Route
+from magnetar.kafka.pace import LONG_SECONDS, MANY_ROWS, MOST_SECONDS
+from magnetar.kafka.route import Handler, Route
 from magnetar.kafka.services import Services
+from magnetar.kafka.serving import ENDED, IDLE, SERVING, SHORT, Client, Event, Serving, State
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.tenancy import Home
 from magnetar.records.compression import Buffer
 from magnetar.wire.kafka.frames import FrameReader
 from magnetar.wire.kafka.header import (
-    API_VERSIONS,
     RequestHeader,
     decode_request_header,
     encode_response_header,
 )
 from magnetar.wire.kafka.malformed import WireError
+from magnetar.wire.kafka.messages import ApiKey
 from magnetar.wire.kafka.primitives import MAX_REQUEST_ELEMENTS
 from magnetar.wire.kafka.produce_rows import has_many_rows
 
-PRODUCE = 0
-FETCH = 1
-SASL_HANDSHAKE = 17
-SASL_AUTHENTICATE = 36
-MOST_OVERLAPPING = 64
-MOST_READY_BYTES = 1 << 20
-"""Of answers that go out together; then the client is to take them, before more is read for it."""
+PRODUCE, FETCH, API_VERSIONS = ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.API_VERSIONS
+SASL = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 ROWS_COST = 12
 """So many times what its rows took on the wire a request takes while it is carried out; Produce has few of them."""
 APART_BYTES = 64 << 10
@@ -58,26 +54,10 @@ APART_BYTES = 64 << 10
 _log = logging.getLogger("magnetar.kafka")
 
 
-class Answer:
-    """The place of one request in the order of answers; ``parts`` are there once it is answered."""
-
-    __slots__ = ("begun", "context", "encoded", "header", "parts", "request", "size", "translate")
-
-    def __init__(self, header: RequestHeader, size: int, context: RequestContext | None) -> None:
-        self.header = header
-        self.context = context
-        self.size = size
-        self.parts: Sequence[Buffer] | None = None
-        self.encoded: bytes | None = None  # the response, where a thread wrote it down
-        self.request: Any = None  # while it has many rows
-        self.begun: Eager | asyncio.Task[None] | None = None
-        self.translate: Callable[[Any], None] | None = None
-
-
 class Conversation:
     """What goes on with one client. ``send`` takes an answer's parts; ``end`` closes the connection.
 
-    ``account`` counts the requests in hand. ``went_on`` is called whenever requests may have been taken up or answered.
+    ``account`` counts the requests in hand. ``went_on`` is called whenever requests may have been begun or answered.
     """
 
     def __init__(
@@ -90,7 +70,7 @@ class Conversation:
         end: Callable[[], None],
         account: Account,
         login: Login | None = None,
-        went_on: Callable[[], None] | None = None,
+        went_on: Callable[[], None] = lambda: None,
     ) -> None:
         self.peer = peer
         self._login = login
@@ -99,157 +79,125 @@ class Conversation:
         self._services = services
         self._listener = listener
         self._frames = frames
-        self._send = send
         self._end = end
         self._account = account
         self._hold = account.charge
-        self._went_on = went_on
-        self._answers: deque[Answer] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._ended = False
-        self._gone = False  # the client hung up; what it had already asked for is still done
-        self._lost = False  # and nothing more comes from it
-        self._blocked = False  # a request of another kind waits behind Produce
-        self._full = False
-        self._short = False  # a request with many rows waits for room
-        self._beginning = False
-        self._catching_up = False
-        self._ready: list[Buffer] = []  # answers, in parts, that go out together
-        self._ready_bytes = 0
-        self._yields_at = 0.0
-        self._takes_long = True  # what was begun last time; of who has asked nothing yet nobody knows
-        self._has_asked = True  # the same: for something else than batches to be kept
-        self._asks_long = True  # the same of what was asked last
+        self._serving: Serving[Answer] = Serving(
+            frames,
+            self._begin_next,
+            send,
+            later=asyncio.get_running_loop().call_soon,
+            gathering=services.broker.engine.gathering,
+            wakeups=services.wakeups,
+            others_first=lambda: services.turn.is_over,
+            went_on=went_on,
+            done=self.close,
+        )
+        self._asks_long = True  # what was asked last; of who has asked nothing yet nobody knows
         self.client_id = ""
         self.software = Software()
 
     @property
     def under_way(self) -> int:
-        """How many requests were taken up and are not answered yet."""
-        return len(self._answers)
+        """How many requests were begun and are not answered yet."""
+        return len(self._serving.in_flight)
 
     @property
     def has_ended(self) -> bool:
-        """Whether it takes up nothing more, and all that it had taken up was answered or given up."""
-        return self._ended
+        """Whether it begins nothing more, and all that it had begun was answered or given up."""
+        return self._serving.state is ENDED
+
+    # -- what happens to it
 
     def go_on(self) -> None:
-        """Take up whole requests as far as order and the client's appetite for answers allow."""
-        if self._beginning:
-            return
-        if self._takes_long and self._services.turn.is_over:
-            self._go_on_soon()
-            return
-        self._beginning = True
-        self._short = False
-        self._has_asked = False
-        self._collect()
-        began = perf_counter()
-        self._yields_at = began + MOST_SECONDS
-        wakeups = self._services.wakeups
-        wakeups.begin()
-        try:
-            while self._begin_some():
-                pass
-        except (WireError, AuthenticationRequired) as error:
-            self.refuse(str(error))
-        finally:
-            self._beginning = False
-            wakeups.end()
-        self._flush()
-        # Batches take as long as they are long, and to put them off only lets more of them come meanwhile.
-        self._takes_long = self._has_asked and perf_counter() - began > LONG_SECONDS
-        if self._frames.waiting and self._may_begin():
-            self._go_on_soon()  # it was its time, or its answers', that was up
-        if self._went_on is not None:
-            self._went_on()
-
-    def _begin_some(self) -> bool:
-        """Take up requests as long as what they append can be written together; tell whether more can begin now."""
-        frames = self._frames
-        with self._services.broker.engine.gathering():
-            while self._may_begin():
-                frame = frames.next_frame()
-                if frame is None:
-                    break
-                self._begin(frame)
-                if frames.waiting and (
-                    perf_counter() > self._yields_at or self._ready_bytes > MOST_READY_BYTES
-                ):
-                    return False
-        return frames.waiting > 0 and self._may_begin()
+        """Bytes have come, or there is room again."""
+        self._serving.go_on()
 
     def pause(self) -> None:
-        """Begin nothing new: the client does not take its answers."""
-        self._full = True
+        """The client does not take its answers."""
+        self._serving.client_did(Event.IS_SLOW)
 
     def resume(self) -> None:
-        self._full = False
-        self.go_on()
+        """It has taken them."""
+        self._serving.client_did(Event.TAKES)
 
     def leave(self) -> None:
         """Nobody listens any more, but bytes may still come. As in Kafka, whole requests that arrive are still carried
         out: a producer with acks=0 sends and closes. Only what merely asks is given up."""
-        self._gone = True
-        self._full = False
-        for answer in self._answers:
-            if answer.parts is None and answer.header.api_key == FETCH and answer.begun is not None:
-                stop(answer.begun)
-                self._hold(-answer.size)
-                answer.size, answer.parts = 0, ()
-        self._flush()
-        self.go_on()
+        self._give_up_fetches()
+        self._serving.client_did(Event.LEFT)
 
     def hang_up(self) -> None:
         """Nothing more comes, either: carry out what has come whole, and end."""
-        self._lost = True
-        self.leave()
-        self._end_if_idle()
+        self._give_up_fetches()
+        self._serving.client_did(Event.IS_LOST)
 
-    def _end_if_idle(self) -> None:
-        if self._lost and not self._answers and not self._frames.waiting:
+    def refuse(self, why: str) -> None:
+        """End the conversation with one line in the log."""
+        if not self.has_ended:
+            _log.warning("connection from %s (client id %r) closed: %s", self.peer, self.client_id, why)
             self.close()
 
-    def _may_begin(self) -> bool:
-        if self._ended or self._full or self._blocked or self._short:
-            return False
-        answers = self._answers
-        if not answers:
-            return True
-        last = answers[-1].context
-        return last is not None and last.placed and len(answers) < MOST_OVERLAPPING
+    def close(self) -> None:
+        """Stop waiting for anything; what was appended stays appended."""
+        if self.has_ended:
+            return
+        for answer in self._serving.end():
+            self._let_go(answer)
+            if answer.header.api_key == FETCH:
+                answer.stop()
+        self._services.fetch_sessions.forget(self._account)
+        self._end()
 
-    def _begin(self, frame: memoryview) -> None:
+    def _give_up_fetches(self) -> None:
+        for answer in self._serving.in_flight:
+            if answer.parts is None and answer.header.api_key == FETCH:
+                answer.stop()
+                self._let_go(answer)
+                answer.parts = ()
+
+    def _let_go(self, answer: Answer) -> None:
+        self._hold(-answer.size)
+        answer.size = 0
+
+    # -- requests
+
+    def _begin_next(self) -> State:
+        try:
+            frame = self._frames.next_frame()
+            return IDLE if frame is None else self._begin(frame)
+        except (WireError, AuthenticationRequired) as error:
+            self.refuse(str(error))
+            return ENDED
+
+    def _begin(self, frame: memoryview) -> State:
         login = self._login
         if login is not None and login.takes_raw:
             self._authenticate_raw(login, frame)
-            return
+            return SERVING
         header, body = decode_request_header(frame)
         if login is not None:
             login.check(header.api_key)
         route = ROUTE_BY_KEY.get(header.api_key)
         if route is None or header.api_version not in route.versions:
             self._unsupported(header)
-            return
-        if self._answers and header.api_key != PRODUCE:
-            self._later(frame)
-            return
-        if self._gone and route.asks:
-            return
+            return SERVING
+        if route.asks and self._is_gone:
+            return SERVING
         size = len(frame)
         apart = size > APART_BYTES and (
             header.api_key != PRODUCE or has_many_rows(body, header.api_version, MANY_ROWS)
         )
         if apart and not self._account.may_take_more():
             self._frames.put_back(frame)
-            self._short = True
-            return
+            return SHORT
         self._start(route, header, body, size, apart=apart)
+        return SERVING
 
-    def _later(self, frame: memoryview) -> None:
-        """Another kind of request behind Produce: it waits in the queue until those are answered."""
-        self._frames.put_back(frame)
-        self._blocked = True
+    @property
+    def _is_gone(self) -> bool:
+        return self._serving.client in (Client.GONE, Client.LOST)
 
     def _start(
         self, route: Route, header: RequestHeader, body: memoryview, size: int, *, apart: bool
@@ -268,18 +216,25 @@ class Conversation:
             self._account,
         )
         rows = apart or header.api_key != PRODUCE
-        self._has_asked = self._has_asked or rows
-        answer = Answer(header, size * ROWS_COST if rows else size, context)
-        self._answers.append(answer)
-        self._hold(answer.size)
-        request_class, _ = route.load()
+        answer = self._take_up(header, size * ROWS_COST if rows else size, context)
+        self._serving.may_put_off |= rows
+        request_class, handler = route.load()
         if not apart:  # and so it cannot have too many elements
-            self._serve(answer, context, route, request_class.decode(body, header.api_version))
+            request = request_class.decode(body, header.api_version)
+            if self._home is not None:
+                self._home.inward(route.names, request)
+            self._serve(answer, context, route, handler, request)
         else:
             decode = partial(
                 request_class.decode, bytes(body), header.api_version, most_elements=MAX_REQUEST_ELEMENTS
             )
             answer.begun = self._task(self._serve_large(answer, context, route, decode))
+
+    def _take_up(self, header: RequestHeader, size: int, context: RequestContext | None) -> Answer:
+        answer = Answer(header, size, context)
+        self._serving.in_flight.append(answer)
+        self._hold(size)
+        return answer
 
     async def _serve_large(
         self, answer: Answer, context: RequestContext, route: Route, decode: Callable[[], Any]
@@ -288,10 +243,10 @@ class Conversation:
         try:
             with uncollected():
                 request = await asyncio.get_running_loop().run_in_executor(None, self._inward, route, decode)
-            if self._gone and route.asks:
+            if self._is_gone and route.asks:
                 self._answered(answer, None, None)
-            elif not self._ended:
-                self._serve(answer, context, route, request, apart=True)
+            elif not self.has_ended:
+                self._serve(answer, context, route, route.load().handler, request, apart=True)
         except Exception as error:
             self._failed(answer.header, error)
 
@@ -302,11 +257,15 @@ class Conversation:
         return request
 
     def _serve(
-        self, answer: Answer, context: RequestContext, route: Route, request: Any, *, apart: bool = False
+        self,
+        answer: Answer,
+        context: RequestContext,
+        route: Route,
+        handler: Handler,
+        request: Any,
+        *,
+        apart: bool = False,
     ) -> None:
-        _, handler = route.load()
-        if self._home is not None and not apart:
-            self._home.inward(route.names, request)
         if self._access is not None:
             handler = guarded(route, handler, self._access)
         if (home := self._home) is not None:
@@ -325,32 +284,6 @@ class Conversation:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _authenticate_raw(self, login: Login, frame: memoryview) -> None:
-        """After version 0 of SaslHandshake, what SASL says comes, and is answered, without header."""
-        answer = Answer(RequestHeader(SASL_AUTHENTICATE, 0, 0, None), len(frame), None)
-        self._answers.append(answer)
-        self._hold(answer.size)
-        answer.begun = self._task(self._run_raw(login, answer, bytes(frame)))
-
-    async def _run_raw(self, login: Login, answer: Answer, said: bytes) -> None:
-        try:
-            await login.authenticate(said, self.peer)
-        except AuthenticationFailed as error:
-            self.refuse(str(error))
-        else:
-            answer.parts = (b"",)
-            self._logged_in(login)
-            self._hold(-answer.size)
-            answer.size = 0
-            self.go_on()
-
-    def _logged_in(self, login: Login) -> None:
-        self._access, self._home = login.access, login.home
-        if login.home is not None:
-            self._services = login.home.services
-        self._frames.allow(self._services.broker.settings.of(KafkaSettings).socket_request_max_bytes)
-        self._account.login()
-
     async def _run(self, answer: Answer, coroutine: Coroutine[Any, Any, Any], *, apart: bool = False) -> None:
         if apart:
             with uncollected():
@@ -361,66 +294,33 @@ class Conversation:
         began = perf_counter()
         try:
             response = await coroutine
-            self._asks_long = perf_counter() - began > LONG_SECONDS
-            if response is not None and perf_counter() - began > MOST_SECONDS / 2 and not self._ended:
+            seconds = perf_counter() - began
+            self._asks_long = seconds > LONG_SECONDS
+            if response is not None and seconds > MOST_SECONDS / 2 and not self.has_ended:
                 # It may well have many rows. (It may have waited, too: then this does no harm.)
-                answer.encoded = await asyncio.get_running_loop().run_in_executor(
-                    None, self._encoded, answer, response
-                )
+                response = await answer.encoded_apart(response)
         except Exception as error:
             self._answered(answer, None, error)
         else:
             self._answered(answer, response, None)
 
-    def _encoded(self, answer: Answer, response: Any) -> bytes:
-        self._translate(answer, response)
-        encoded: bytes = response.encode(answer.header.api_version)
-        let_go(response)
-        if answer.request is not None:
-            let_go(answer.request)
-            answer.request = None
-        return encoded
+    # -- who it is
 
-    @staticmethod
-    def _translate(answer: Answer, response: Any) -> None:
-        if answer.translate is not None:
-            answer.translate(response)
+    def _authenticate_raw(self, login: Login, frame: memoryview) -> None:
+        """After version 0 of SaslHandshake, what SASL says comes, and is answered, without header."""
+        answer = self._take_up(RequestHeader(ApiKey.SASL_AUTHENTICATE, 0, 0, None), len(frame), None)
+        answer.begun = self._task(self._run_raw(login, answer, bytes(frame)))
 
-    def _answered(self, answer: Answer, response: Any, error: BaseException | None) -> None:
-        if self._ended:
-            return  # what it held was given back when the conversation ended
-        self._hold(-answer.size)
-        answer.size = 0  # given back
-        header = answer.header
+    async def _run_raw(self, login: Login, answer: Answer, said: bytes) -> None:
         try:
-            if error is not None:
-                raise error
-            if response is None:  # acks=0: the client wants none
-                answer.parts = ()
-            else:
-                head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
-                if answer.encoded is None:
-                    self._translate(answer, response)
-                    answer.parts = [head, *response.encode_parts(header.api_version)]
-                else:
-                    answer.parts = [head, answer.encoded]
-        except Exception as failure:
-            self._failed(header, failure)
-            return
-        if header.api_key == SASL_AUTHENTICATE or header.api_key == SASL_HANDSHAKE:
-            self._authenticated()
-        if answer.begun is None or self._beginning:
-            self._collect()  # we are still inside the loop that began it, and that will send
-        elif header.api_key == FETCH:
-            self._catch_up()
+            await login.authenticate(said, self.peer)
+        except AuthenticationFailed as error:
+            self.refuse(str(error))
         else:
-            # One flush makes the appends of many requests durable: their answers go out together, too.
-            self._go_on_soon()
-
-    def _go_on_soon(self) -> None:
-        if not self._catching_up:
-            self._catching_up = True
-            asyncio.get_running_loop().call_soon(self._catch_up)
+            self._logged_in(login)
+            self._let_go(answer)
+            answer.parts = (b"",)
+            self._serving.answered(at_once=True)
 
     def _authenticated(self) -> None:
         """The client has said something about who it is: from now on more is allowed, or it is over."""
@@ -430,43 +330,41 @@ class Conversation:
         elif login is not None and login.is_done:
             self._logged_in(login)
 
-    def _catch_up(self) -> None:
-        self._catching_up = False
-        self.go_on()
-        self._end_if_idle()
+    def _logged_in(self, login: Login) -> None:
+        self._access, self._home = login.access, login.home
+        if login.home is not None:
+            self._services = login.home.services
+        self._frames.allow(self._services.broker.settings.of(KafkaSettings).socket_request_max_bytes)
+        self._account.login()
 
-    def _flush(self) -> None:
-        """Send every answer whose turn it is; while requests are being begun, all at once when that is done."""
-        self._collect()
-        if self._ready and not self._beginning:
-            ready, self._ready, self._ready_bytes = self._ready, [], 0
-            self._send(ready)
+    # -- answers
 
-    def _collect(self) -> None:
-        """Take the answers whose turn it is."""
-        answers = self._answers
-        while answers and answers[0].parts is not None:
-            parts = answers.popleft().parts
-            if parts and not self._gone:
-                size = sum(map(len, parts))
-                self._ready.append(size.to_bytes(4, "big"))
-                self._ready += parts
-                self._ready_bytes += size
-        if not answers:
-            self._blocked = False
+    def _answered(self, answer: Answer, response: Any, error: BaseException | None) -> None:
+        if self.has_ended:
+            return  # what it held was given back when the conversation ended
+        self._let_go(answer)
+        header = answer.header
+        try:
+            if error is not None:
+                raise error
+            answer.parts = answer.encoded(response)
+        except Exception as failure:
+            self._failed(header, failure)
+            return
+        if header.api_key in SASL:
+            self._authenticated()
+        # Fetches are answered at once. One flush makes the appends of many requests durable: they are together.
+        self._serving.answered(at_once=header.api_key == FETCH)
 
     def _unsupported(self, header: RequestHeader) -> None:
         """Answer a client whose ApiVersions is newer than ours; end a connection that asks for anything else."""
         if header.api_key != API_VERSIONS:
             self.refuse(f"API key {header.api_key} version {header.api_version} is not served")
             return
-        answer = Answer(header, 0, None)
-        answer.parts = [
+        self._take_up(header, 0, None).parts = [
             encode_response_header(API_VERSIONS, 0, header.correlation_id),
             *unsupported_version().encode_parts(0),
         ]
-        self._answers.append(answer)
-        self._flush()
 
     def _failed(self, header: RequestHeader, error: BaseException) -> None:
         if isinstance(error, ConnectionAbortedError | WireError | AuthenticationRequired):
@@ -474,35 +372,3 @@ class Conversation:
             return
         _log.error("request failed: api=%d client=%s", header.api_key, self.peer, exc_info=error)
         self.close()
-
-    def refuse(self, why: str) -> None:
-        """End the conversation with one line in the log."""
-        if not self._ended:
-            _log.warning("connection from %s (client id %r) closed: %s", self.peer, self.client_id, why)
-            self.close()
-
-    def close(self) -> None:
-        """Stop waiting for anything; what was appended stays appended."""
-        if self._ended:
-            return
-        self._ended = True
-        self._collect()
-        for answer in self._answers:
-            if answer.parts is None:
-                self._hold(-answer.size)
-            if answer.begun is not None and answer.header.api_key == FETCH:
-                stop(answer.begun)
-        self._answers.clear()
-        self._services.fetch_sessions.forget(self._account)
-        if self._ready:  # answers to what came before the request that ends it all
-            self._send(self._ready)
-            self._ready = []
-        self._end()
-
-
-def stop(begun: Eager | asyncio.Task[None]) -> None:
-    """Give up what waits."""
-    if isinstance(begun, Eager):
-        begun.stop()
-    else:
-        begun.cancel()

@@ -7,6 +7,7 @@ import logging
 import select
 import socket
 from collections.abc import Iterable, Sequence
+from enum import Enum, auto
 from functools import partial
 from typing import Any
 
@@ -30,6 +31,15 @@ _LOOK_EVERY_S = 1.0
 _STUCK_S = 30.0
 """How long a client may leave others without room by not sending the rest of a frame, or not taking its answers."""
 _log = logging.getLogger("magnetar.kafka")
+
+
+class Writing(Enum):
+    """Whether a socket takes what is written."""
+
+    FREE = auto()
+    FULL = auto()
+    """What the system has not taken is more than may be."""
+    LOST = auto()
 
 
 class KafkaServer:
@@ -106,10 +116,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._frames = FrameReader(server.settings.of(KafkaSettings).socket_request_max_bytes, server.scratch)
         self._transport: Any = None
-        self._full = False
+        self._writing = Writing.FREE
         self._counted = 0  # of what ``_frames`` holds
         self._unsent = 0  # of answers that the client does not take
-        self._is_lost = False
         self._went_on_at = 0.0
         self._reading: Reading
         self.descriptor = -1
@@ -171,9 +180,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._reading.look(self._frames.waiting + self.conversation.under_way)
 
     def _resumed(self) -> None:
-        """There is room again."""
-        if not self._is_lost:
-            self.conversation.go_on()
+        """There is room again; what a client that is gone had sent whole may wait for it, too."""
+        self.conversation.go_on()
 
     def _switch(self, on: bool) -> None:
         if self._transport.is_closing():
@@ -185,28 +193,28 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _send(self, parts: Sequence[Buffer]) -> None:
-        if self._is_lost:
+        if self._writing is Writing.LOST:
             return
         # TLS would make a record, with its overhead, of each part.
         write_parts(self._transport, parts, whole=self._listener.tls)
         self.last_heard = self._loop.time()
-        if self._full:
+        if self._writing is Writing.FULL:
             self._count_unsent()
 
     def _count_unsent(self) -> None:
-        unsent = self._transport.get_write_buffer_size() if self._full else 0
+        unsent = self._transport.get_write_buffer_size() if self._writing is Writing.FULL else 0
         counted, self._unsent = self._unsent, unsent
         self.account.charge(unsent - counted)
 
     def pause_writing(self) -> None:
         """The client reads slower than it asks: take up no more of its requests until it has caught up."""
-        self._full = True
+        self._writing = Writing.FULL
         self._went_on_at = self._loop.time()
         self._count_unsent()
         self.conversation.pause()
 
     def resume_writing(self) -> None:
-        self._full = False
+        self._writing = Writing.FREE
         self._count_unsent()
         self.conversation.resume()
 
@@ -217,7 +225,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def left(self, *, is_reset: bool) -> None:
         """The client has gone; what it had sent before is still to be read, unless its end took that along."""
-        if self._is_lost:
+        if self._writing is Writing.LOST:
             return
         self.conversation.leave()
         if is_reset:
@@ -225,7 +233,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def is_stuck(self, since: float) -> bool:
         """Whether it holds much, and for so long it is the client that does not go on."""
-        waits_for_client = self._full or (self.is_read and self._frames.is_amid_frame)
+        waits_for_client = self._writing is Writing.FULL or (self.is_read and self._frames.is_amid_frame)
         return waits_for_client and self._went_on_at < since and self.account.held_bytes > LEAST_BYTES
 
     def waits_since(self, since: float) -> bool:
@@ -236,7 +244,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._is_lost = True
+        self._writing = Writing.LOST
         self.descriptor = -1
         self._reading.end()
         self._server.services.broker.connections.left(self.conversation.peer)
@@ -254,7 +262,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _close_account(self) -> None:
         """Let go of all, once nothing is sent and nothing is carried out any more."""
-        if self._is_lost and self.conversation.has_ended:
+        if self._writing is Writing.LOST and self.conversation.has_ended:
             self._frames.close()
             self.account.close()
 

@@ -20,6 +20,7 @@ from magnetar.pulsar.dispatch.base import AnySubscription
 from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.errors import BadCommand, PulsarError, code_for
 from magnetar.pulsar.ids import Ids
+from magnetar.pulsar.phase import Phase
 from magnetar.pulsar.producers import Producer
 from magnetar.pulsar.route import Route
 from magnetar.pulsar.services import Services
@@ -97,9 +98,7 @@ class Connection:
         """When what the client proved ends, since 1970; None is never."""
         self.answers_challenges = False
         self.is_challenged = False
-        self.is_connected = False
-        self.is_connecting = False
-        """Whether it is being found out who the client is."""
+        self.phase = Phase.STRANGER
         self.is_writable = True
         self.producers: dict[int, Producing] = {}
         self.consumers: dict[int, Consuming] = {}
@@ -123,20 +122,25 @@ class Connection:
         self._receipts: deque[Receipt] = deque()
         self._placeless: asyncio.Future[None] | None = None
         self._outbox: list[Buffer] = []
-        self._ended = False
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it is known who the client is."""
+        return self.phase is Phase.CONNECTED or self.phase is Phase.RENEWING
 
     # -- in
 
     def receive(self, frame: memoryview) -> None:
         """Take up one command. What breaks the protocol's rules ends the connection, with one line in the log."""
-        if self._ended:
+        phase = self.phase
+        if phase is Phase.ENDED:
             return
         try:
             command, entry, _ = read_frame(frame)
             route = self._routes.get(command.type)
             if route is None:
                 raise BadCommand(f"{BaseCommand.Type.Name(command.type)} is no command for a broker")
-            if not self.is_connected and command.type != BaseCommand.CONNECT:
+            if phase is Phase.STRANGER and command.type != BaseCommand.CONNECT:
                 raise BadCommand(f"{BaseCommand.Type.Name(command.type)} before CONNECT")
             try:
                 later = route.handle(self, getattr(command, route.field), entry)
@@ -201,7 +205,7 @@ class Connection:
 
     def send(self, frame: Buffer) -> None:
         """Send a frame, together with all that comes up in this turn of the loop."""
-        if self._ended:
+        if self.phase is Phase.ENDED:
             return
         if not self._outbox:
             asyncio.get_running_loop().call_soon(self._flush)
@@ -218,13 +222,13 @@ class Connection:
         return not self.is_writable and self.answered_bytes > ANSWERS_AT_ONCE_BYTES
 
     def _flush(self) -> None:
-        if self._outbox and not self._ended:
+        if self._outbox and self.phase is not Phase.ENDED:
             parts, self._outbox = self._outbox, []
             self._write(parts)
 
     def deliver(self, parts: Sequence[Buffer]) -> None:
         """Send messages."""
-        if self._ended:
+        if self.phase is Phase.ENDED:
             return
         self._flush()
         self._write(parts)
@@ -326,7 +330,7 @@ class Connection:
 
     def refuse(self, why: str) -> None:
         """End a connection whose client does not keep to the protocol."""
-        if not self._ended:
+        if self.phase is not Phase.ENDED:
             _log.warning("closing the connection of %s: %s", self.address, why)
             self.end()
 
@@ -337,7 +341,7 @@ class Connection:
 
     def hang_up(self) -> None:
         """The client is gone: so are its producers and consumers."""
-        self._ended = True
+        self.phase = Phase.ENDED
         for task in list(self._tasks):
             task.cancel()
         for watch in list(self.watchers.values()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from magnetar.broker.listeners import Listener
@@ -14,16 +14,15 @@ from magnetar.broker.writing import write_parts
 from magnetar.pulsar.connection import Connection
 from magnetar.pulsar.handlers import ROUTES
 from magnetar.pulsar.handlers.connect import check_expiry
+from magnetar.pulsar.phase import Phase
 from magnetar.pulsar.services import Services
+from magnetar.pulsar.serving import Serving, State
 from magnetar.pulsar.settings import PulsarSettings
 from magnetar.records.compression import Buffer
 from magnetar.records.framing import scratch_buffer
 from magnetar.wire.pulsar.frames import FRAME_PADDING_BYTES, BadFrame, FrameReader
 
 _WRITE_HIGH_BYTES = 1 << 20
-_FRAMES_PER_TURN = 200
-_TURN_S = 0.003
-"""After which others have a turn, whatever the frames were."""
 _MOST_UNDER_WAY = 16
 """Commands of one connection that go on at the same time; more wait until one of them is done."""
 _STRANGERS_FRAME_BYTES = LEAST_BYTES
@@ -67,12 +66,7 @@ class PulsarServer:
 
 
 class PulsarSocket(asyncio.BufferedProtocol):
-    """One socket. What its client sends is read as long as what it asked for before is being dealt with.
-
-    It is not read on while too many messages wait for the disk, too many commands are under way, its answers are not
-    taken, its producers are throttled, or clients together hold as much memory as there may be. Whatever ends one of
-    these has `_catch_up` called, which is all that ever begins to read again.
-    """
+    """One socket. What its client sends is read as long as what it asked for before is being dealt with: `Serving`."""
 
     def __init__(self, server: PulsarServer, listener: Listener) -> None:
         settings = server.settings
@@ -83,8 +77,16 @@ class PulsarSocket(asyncio.BufferedProtocol):
         self._most_bytes = settings.of(PulsarSettings).pulsar_max_message_size + FRAME_PADDING_BYTES
         self._most_unsettled = settings.of(PulsarSettings).max_pending_publish_requests_per_connection
         self._transport: Any = None
-        self._reading = True
-        self._catching_up: asyncio.Handle | None = None
+        self._serving = Serving(
+            self._take_up,
+            self._held_up,
+            self._count,
+            self._has_room,
+            self._read,
+            later=self._loop.call_soon,
+            when_throttled=self._when_throttled,
+            gathering=server.services.broker.engine.gathering,
+        )
         self._alarm: asyncio.TimerHandle | None = None
         self._last_words: asyncio.TimerHandle | None = None
         self._last_heard = self._connected_at = 0.0
@@ -108,10 +110,10 @@ class PulsarSocket(asyncio.BufferedProtocol):
             self._write,
             self.close,
             ssl_object.getpeercert() if ssl_object is not None else None,
-            self._went_on,
+            self._serving.went_on,
         )
         broker = self._server.services.broker
-        self.account = broker.memory.account(self._went_on, known=False)
+        self.account = broker.memory.account(self._serving.went_on, known=False)
         self._last_heard = self._connected_at = self._loop.time()
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
         self._server.connections.add(self)
@@ -124,93 +126,63 @@ class PulsarSocket(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._frames.buffer_updated(nbytes)
         self._last_heard = self._loop.time()
-        if self._reading:
-            self._go_on()
+        self._serving.go_on()
         self._server.services.broker.idle_poll.heard(nbytes)
 
-    def _go_on(self) -> None:
-        """Take up whole frames, as long as it may; see whether to read on."""
-        connection = self.connection
-        try:
-            with self._server.services.broker.engine.gathering():
-                is_all = self._take_up()
-        except BadFrame as error:
-            connection.refuse(str(error))
-            return
-        if is_all:
-            self._read(self._count().may_take_more())
-            return
-        self._count()
-        self._read(False)
-        if (wait_s := connection.throttled_s) > 0:
-            self._go_on_after(wait_s)
-        elif not self._is_held_up():
-            self._went_on()
+    # -- what its serving asks
 
     def _take_up(self) -> bool:
-        """Take up whole frames, and return whether that is all there are."""
-        connection, frames, time = self.connection, self._frames, self._loop.time
-        until = time() + _TURN_S
-        for _ in range(_FRAMES_PER_TURN):
-            if self._is_held_up():
-                return False
-            frame = frames.next_frame()
-            if frame is None:
-                return True
-            connection.receive(frame)
-            if time() > until:
-                return False
-        return False
+        try:
+            frame = self._frames.next_frame()
+        except BadFrame as error:
+            self.connection.refuse(str(error))
+            return False
+        if frame is None:
+            return False
+        self.connection.receive(frame)
+        return True
 
-    def _is_held_up(self) -> bool:
+    def _held_up(self) -> State | None:
         connection = self.connection
-        if connection.is_connected:
-            if self._frames.most_bytes != self._most_bytes:
-                self._frames.most_bytes = self._most_bytes
-                self.account.login()
-        elif connection.is_connecting:
-            return True  # nothing is heard until it is known who speaks
-        return (
-            connection.unsettled >= self._most_unsettled
-            or connection.under_way >= _MOST_UNDER_WAY
-            or connection.is_behind
-            or connection.waits_for_place
-            or connection.throttled_s > 0
-        )
+        if connection.phase is Phase.PROVING:
+            return State.PROVING  # nothing is heard until it is known who speaks
+        if connection.is_connected and self._frames.most_bytes != self._most_bytes:
+            self._frames.most_bytes = self._most_bytes
+            self.account.login()
+        if connection.unsettled >= self._most_unsettled or connection.waits_for_place:
+            return State.UNSETTLED
+        if connection.under_way >= _MOST_UNDER_WAY:
+            return State.BUSY
+        if connection.is_behind:
+            return State.BEHIND
+        return State.THROTTLED if connection.throttled_s > 0 else None
 
-    def _count(self) -> Account:
+    def _count(self) -> None:
         """Count what is kept for the client."""
         held = self._frames.held_bytes + self._transport.get_write_buffer_size() + self.connection.held_bytes
         if held != self._counted:
             counted, self._counted = self._counted, held
             self.account.charge(held - counted)
-        return self.account
+
+    def _has_room(self) -> bool:
+        return self.account.may_take_more()
 
     def _read(self, wanted: bool) -> None:
-        if wanted is not self._reading and not self._transport.is_closing():
-            self._reading = wanted
+        if not self._transport.is_closing():
             if wanted:
                 self._transport.resume_reading()
             else:
                 self._transport.pause_reading()
 
-    def _go_on_after(self, wait_s: float) -> None:
+    def _when_throttled(self, then: Callable[[], None]) -> None:
         if self._alarm is None:
-            self._alarm = self._loop.call_later(wait_s, self._woken)
+            self._alarm = self._loop.call_later(self.connection.throttled_s, self._woken, then)
 
-    def _woken(self) -> None:
+    def _woken(self, then: Callable[[], None]) -> None:
         self._alarm = None
-        self._catch_up()
+        then()
 
-    def _went_on(self) -> None:
-        """Something that may have held it up has ended."""
-        if not self._reading and self._catching_up is None:
-            self._catching_up = self._loop.call_soon(self._catch_up)
-
-    def _catch_up(self) -> None:
-        self._catching_up = None
-        if not self._reading and not self._transport.is_closing():
-            self._go_on()
+    # -- the socket
 
     def _write(self, parts: Sequence[Buffer]) -> None:
         write_parts(self._transport, parts)
@@ -224,7 +196,7 @@ class PulsarSocket(asyncio.BufferedProtocol):
         self._unwritable_since = None
         self._count()
         self.connection.resume()
-        self._went_on()
+        self._serving.went_on()
 
     def keep_alive(self, interval_s: float) -> None:
         """Ask a client that was silent for so long whether it lives, and let it go after twice that.
@@ -236,7 +208,7 @@ class PulsarSocket(asyncio.BufferedProtocol):
         silent_s = now - self._last_heard
         if not self.connection.is_connected and now - self._connected_at > interval_s:
             self._give_up("it has not introduced itself in time")
-        elif silent_s > 2 * interval_s and self._reading:
+        elif silent_s > 2 * interval_s and self._serving.reads:
             self._give_up("it has been silent for too long")
         elif self._unwritable_since is not None and now - self._unwritable_since > 2 * interval_s:
             self._give_up("it does not take what it is sent")
@@ -253,7 +225,8 @@ class PulsarSocket(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.connections.discard(self)
         self._server.services.broker.connections.left(self._host)
-        for each in (self._alarm, self._last_words, self._catching_up):
+        self._serving.end()
+        for each in (self._alarm, self._last_words):
             if each is not None:
                 each.cancel()
         self.connection.hang_up()
@@ -262,6 +235,7 @@ class PulsarSocket(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Let the client go, once it has heard what it was told; if it does not listen, without."""
+        self._serving.end()
         if not self._transport.is_closing():
             self._transport.close()
             self._last_words = self._loop.call_later(_LAST_WORDS_S, self._transport.abort)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from magnetar import __version__
 from magnetar.broker.auth.authentication import BASIC, AuthenticationFailed, Principal
 from magnetar.pulsar.errors import BadCommand
+from magnetar.pulsar.phase import Phase
 from magnetar.pulsar.settings import PulsarSettings
 from magnetar.wire.pulsar.pulsar_pb2 import (
     BaseCommand,
@@ -31,7 +32,7 @@ def connect(
     connection: Connection, command: CommandConnect, entry: memoryview
 ) -> Coroutine[Any, Any, None] | None:
     """Let a client in, or tell it why not and end the connection."""
-    if connection.is_connected or connection.is_connecting:
+    if connection.phase is not Phase.STRANGER:
         raise BadCommand("CONNECT twice")
     if command.HasField("proxy_to_broker_url"):
         raise BadCommand("CONNECT asks for a proxy, which this is not")
@@ -45,7 +46,7 @@ def connect(
         method = (
             "none"  # as with Pulsar: nobody is asked, or whose method is not served is nobody in particular
         )
-    connection.is_connecting = True
+    connection.phase = Phase.PROVING
     if method == BASIC:  # passwords take time
         return _connect_later(connection, method, command)
     if _authenticate(connection, method, command.auth_data):
@@ -59,7 +60,7 @@ async def _connect_later(connection: Connection, method: str, command: CommandCo
 
 
 def _welcome(connection: Connection, command: CommandConnect) -> None:
-    connection.is_connected, connection.is_connecting = True, False
+    connection.phase = Phase.CONNECTED
     connection.answers_challenges = command.feature_flags.supports_auth_refresh
     connection.client_version = command.client_version
     connection.protocol_version = command.protocol_version
@@ -80,12 +81,12 @@ def auth_response(
 ) -> Coroutine[Any, Any, None] | None:
     """Take new credentials of a client whose old ones ran out."""
     method, data = command.response.auth_method_name, command.response.auth_data
-    if connection.is_connecting:
+    if connection.phase is Phase.RENEWING:
         raise BadCommand("AUTH_RESPONSE twice")
     if not connection.services.broker.security.authentication.enabled:
         return None
     if method == BASIC:
-        connection.is_connecting = True
+        connection.phase = Phase.RENEWING
         return _respond_later(connection, method, data)
     _authenticate(connection, method, data)
     return None
@@ -93,7 +94,7 @@ def auth_response(
 
 async def _respond_later(connection: Connection, method: str, data: bytes) -> None:
     if await _prove(connection, method, data):
-        connection.is_connecting = False
+        connection.phase = Phase.CONNECTED
 
 
 def _authenticate(connection: Connection, method: str, data: bytes) -> bool:

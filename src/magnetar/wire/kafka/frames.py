@@ -44,6 +44,12 @@ class FrameReader(SizedFrames):
     ) -> None:
         super().__init__(max_frame_bytes, scratch)
 
+    @property
+    def next_key(self) -> int | None:
+        """The API key that the frame begins with which ``next_frame`` would give; None if none has come whole."""
+        frames = self._frames
+        return int.from_bytes(frames[0][:2], "big", signed=True) if frames else None
+
     def put_back(self, frame: memoryview) -> None:
         """Have ``next_frame`` give this one again."""
         self._frames.appendleft(frame)

@@ -1,0 +1,573 @@
+"""The machine that serves one client, against a model of what it may do: every kind of answer, every pause, every end.
+
+The model knows only what was said, answered, taken and told. After each step it says what must have been begun and sent
+by now, in which order, and that whatever waits has something that will end its wait.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from magnetar.kafka import serving
+from magnetar.kafka.pace import MOST_SECONDS
+from magnetar.kafka.serving import (
+    DUE,
+    ENDED,
+    IDLE,
+    MOST_OVERLAPPING,
+    MOST_READY_BYTES,
+    ORDERED,
+    SERVING,
+    SHORT,
+    Client,
+    Event,
+    Serving,
+    State,
+)
+
+PRODUCE, METADATA = 0, 3
+BUFFER = 3
+"""So many answers the socket takes before the client is slow."""
+
+
+@dataclass(eq=False)
+class Asked:
+    """A request, and what will become of it."""
+
+    number: int
+    key: int
+    placed_by: str
+    """``begin``, ``answer`` or ``later``: when a Produce behind it may be begun."""
+    answered_by: str
+    """``begin`` at once, ``written`` at the end of the gathering, ``later`` when the test says so."""
+    wants_answer: bool = True
+    is_large: bool = False
+    seconds: float = 0.0
+    size: int = 1
+    parts: Sequence[bytes] | None = None
+    placed: bool = False
+    begun: bool = False
+
+    @property
+    def frame(self) -> bytes:
+        return bytes(4) + self.number.to_bytes(4, "big") + bytes(self.size)
+
+    def answer(self) -> None:
+        self.placed = self.placed or self.placed_by == "answer"
+        self.parts = [self.frame] if self.wants_answer else ()
+
+
+@dataclass
+class World:
+    """What is around the machine: frames that came, a socket, a clock, a budget, and the loop's next turn."""
+
+    frames: deque[Asked] = field(default_factory=deque)
+    begun: list[Asked] = field(default_factory=list)
+    dropped: list[Asked] = field(default_factory=list)
+    written: list[Asked] = field(default_factory=list)
+    soon: list[Callable[[], None]] = field(default_factory=list)
+    sent: list[int] = field(default_factory=list)
+    untaken: int = 0
+    now: float = 0.0
+    has_room: bool = True
+    others_first: bool = False
+    is_gathering: bool = False
+    depth: int = 0
+    done: int = 0
+    went_on: int = 0
+    woken: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def waiting(self) -> int:
+        return len(self.frames)
+
+    @property
+    def next_key(self) -> int | None:
+        return self.frames[0].key if self.frames else None
+
+    def begin(self) -> None:
+        self.depth += 1
+
+    def end(self) -> None:
+        self.depth -= 1
+        woken, self.woken = self.woken, []
+        for each in woken:
+            each()
+
+
+class Machine(RuleBasedStateMachine):
+    """Every order of events that can be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = world = World()
+        self.said: list[Asked] = []
+        self.is_gone = False
+        self.expected: list[int] = []
+        self.serving: Serving[Asked] = Serving(
+            world,
+            self.begin_next,
+            self.send,
+            later=world.soon.append,
+            gathering=self.gathering,
+            wakeups=world,
+            others_first=lambda: world.others_first,
+            went_on=self.went_on,
+            done=self.close,
+            clock=lambda: world.now,
+        )
+
+    # -- what it is given
+
+    def begin_next(self) -> State:
+        world = self.world
+        assert self.serving.state is SERVING
+        assert world.is_gathering
+        assert world.depth == 1
+        assert self.serving.client is not Client.SLOW
+        if not world.frames:
+            return IDLE
+        asked = world.frames[0]
+        before = [each for each in world.begun if each.parts is None]
+        assert not before or (
+            asked.key == PRODUCE and all(each.key == PRODUCE and each.placed for each in before)
+        ), "it had to wait for those before it"
+        assert len(self.serving.in_flight) < MOST_OVERLAPPING
+        if asked.is_large and not world.has_room:
+            return SHORT
+        world.frames.popleft()
+        world.now += asked.seconds
+        self.serving.may_put_off |= asked.key != PRODUCE
+        asked.begun = True
+        if asked.key != PRODUCE and self.is_gone:
+            world.dropped.append(asked)
+            asked.parts = ()
+            return SERVING
+        world.begun.append(asked)
+        self.serving.in_flight.append(asked)
+        asked.placed = asked.placed_by == "begin"
+        if asked.answered_by == "begin":
+            self.has_answer(asked)
+        elif asked.answered_by == "written":
+            world.written.append(asked)
+        return SERVING
+
+    def has_answer(self, asked: Asked, *, at_once: bool = False) -> None:
+        asked.answer()
+        self.serving.answered(at_once=at_once)
+
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        world = self.world
+        assert not world.is_gathering
+        world.is_gathering = True
+        try:
+            yield
+        finally:
+            world.is_gathering = False
+            written, world.written = world.written, []
+            for each in written:
+                if self.serving.state is not ENDED:
+                    self.has_answer(each)
+
+    def send(self, parts: Sequence[bytes]) -> None:
+        world = self.world
+        assert parts
+        assert not self.is_gone
+        for size, part in zip(parts[::2], parts[1::2], strict=True):
+            assert int.from_bytes(size, "big") == len(part)
+            world.sent.append(int.from_bytes(part[4:8], "big"))
+            world.untaken += 1
+        if world.untaken > BUFFER and self.serving.client is Client.LISTENS:
+            self.serving.client_did(Event.IS_SLOW)
+
+    def went_on(self) -> None:
+        self.world.went_on += 1
+        self.seen = self.facts
+
+    def close(self) -> None:
+        assert not self.world.frames
+        assert not self.serving.in_flight
+        self.world.done += 1
+        assert self.serving.end() == []
+
+    @property
+    def facts(self) -> tuple[int, int]:
+        """What is read on by: requests that wait, and those in flight."""
+        return len(self.world.frames), len(self.serving.in_flight)
+
+    # -- what happens
+
+    @rule(
+        key=st.sampled_from([PRODUCE, PRODUCE, PRODUCE, METADATA]),
+        placed_by=st.sampled_from(["begin", "begin", "answer", "later"]),
+        answered_by=st.sampled_from(["begin", "written", "written", "later", "later"]),
+        wants_answer=st.booleans(),
+        is_large=st.sampled_from([False, False, False, True]),
+        seconds=st.sampled_from([0.0, 0.0, MOST_SECONDS / 2, MOST_SECONDS * 2]),
+        size=st.sampled_from([1, 1, 1, MOST_READY_BYTES]),
+        count=st.sampled_from([1, 1, 2, 5, MOST_OVERLAPPING + 5]),
+    )
+    def say(self, key: int, placed_by: str, count: int, **how: Any) -> None:
+        """Requests come, several of a kind in one read."""
+        if self.serving.client is Client.LOST:
+            return
+        if key != PRODUCE:
+            placed_by, how["wants_answer"] = "never", True
+        for _ in range(count):
+            asked = Asked(len(self.said), key, placed_by, **how)
+            self.said.append(asked)
+            self.world.frames.append(asked)
+        self.serving.go_on()
+
+    @property
+    def unanswered(self) -> list[Asked]:
+        return [each for each in self.serving.in_flight if each.parts is None]
+
+    @precondition(lambda self: self.unanswered)
+    @rule(which=st.integers(0, 1 << 16), at_once=st.booleans(), count=st.sampled_from([1, 1, 3, 100]))
+    def answer(self, which: int, at_once: bool, count: int) -> None:
+        """Answers are there, in any order, several of them by one flush."""
+        for _ in range(count):
+            if unanswered := self.unanswered:
+                self.has_answer(unanswered[which % len(unanswered)], at_once=at_once)
+
+    @precondition(lambda self: self.unanswered)
+    @rule(which=st.integers(0, 1 << 16))
+    def answer_within_a_turn(self, which: int) -> None:
+        """What is appended for one client answers another of this one's requests, while its own are begun."""
+        asked = self.unanswered[which % len(self.unanswered)]
+
+        def woken() -> None:
+            if asked.parts is None and self.serving.state is not ENDED:
+                self.has_answer(asked, at_once=True)
+
+        self.world.woken.append(woken)
+        self.serving.go_on()
+
+    @precondition(
+        lambda self: [each for each in self.unanswered if not each.placed and each.placed_by == "later"]
+    )
+    @rule()
+    def place(self) -> None:
+        """A Produce that had to wait for something has its place at last; nobody is told."""
+        next(each for each in self.unanswered if not each.placed and each.placed_by == "later").placed = True
+
+    @precondition(lambda self: self.world.soon)
+    @rule()
+    def turn(self) -> None:
+        """The loop's next turn."""
+        soon, self.world.soon[:] = list(self.world.soon), []
+        self.world.now += 1
+        self.world.others_first = False
+        for each in soon:
+            each()
+
+    @rule()
+    def take(self) -> None:
+        """The client takes what it was sent."""
+        self.world.untaken = 0
+        if self.serving.client is Client.SLOW:
+            self.serving.client_did(Event.TAKES)
+
+    @rule(others_first=st.sampled_from([False, False, True]))
+    def others(self, others_first: bool) -> None:
+        """Others have taken enough of this turn, or not yet."""
+        self.world.others_first = others_first
+
+    @rule(has_room=st.booleans())
+    def room(self, has_room: bool) -> None:
+        """Others hold so much that there is no room for requests with many rows; or they let go of it."""
+        self.world.has_room = has_room
+        if has_room:
+            self.serving.go_on()
+
+    @precondition(lambda self: len(self.said) > 5)
+    @rule(event=st.sampled_from([Event.LEFT, Event.IS_LOST]))
+    def go_away(self, event: Event) -> None:
+        """The client leaves; what only waits for it is given up."""
+        for each in self.unanswered:
+            if each.key != PRODUCE:
+                each.parts = ()
+        self.is_gone = True
+        self.serving.client_did(event)
+
+    @precondition(lambda self: self.unanswered)
+    @rule(which=st.integers(0, 1 << 16))
+    def fail(self, which: int) -> None:
+        """A request ends it all: what was answered before it goes out, and nothing behind it."""
+        unanswered = self.unanswered
+        left = self.serving.end()
+        assert [each for each in left if each.parts is None] == unanswered
+
+    # -- what must hold
+
+    @invariant()
+    def requests_are_begun_in_order(self) -> None:
+        begun = [each.number for each in self.said if each.begun]
+        assert begun == list(range(len(begun)))
+        assert [each.number for each in self.world.begun] == sorted(each.number for each in self.world.begun)
+
+    @invariant()
+    def answers_go_out_in_order_and_once(self) -> None:
+        sent = self.world.sent
+        assert sent == sorted(set(sent))
+        for each in self.said:
+            assert each.number not in sent or (each.parts and each.wants_answer)
+
+    @invariant()
+    def what_may_go_out_has_gone_out(self) -> None:
+        """All answers before the first request without one have been sent, if anybody listens and none is due."""
+        serving = self.serving
+        if serving.state in (DUE, ENDED) or self.is_gone:
+            return
+        assert not serving.in_flight or serving.in_flight[0].parts is None
+        last = serving.in_flight[0].number if serving.in_flight else len(self.said)
+        wanted = [each.number for each in self.world.begun if each.number < last and each.parts]
+        assert self.world.sent == wanted
+
+    @invariant()
+    def whatever_waits_waits_for_something(self) -> None:
+        serving, world = self.serving, self.world
+        match serving.state:
+            case State.IDLE:
+                assert not world.frames
+            case State.DUE:
+                assert world.soon
+            case State.ORDERED:
+                assert self.unanswered
+            case State.SLOW:
+                assert serving.client is Client.SLOW
+            case State.SHORT:
+                assert not world.has_room
+                assert world.frames[0].is_large
+            case State.SERVING:
+                raise AssertionError("it is not at it any more")
+        if serving.client is Client.LOST and serving.state is not ENDED:
+            assert world.frames or serving.in_flight
+
+    @invariant()
+    def whoever_reads_knows_how_many_requests_wait(self) -> None:
+        if self.serving.state not in (DUE, ENDED) and self.world.went_on:
+            assert self.facts == self.seen, "reading would not be looked at again"
+
+    def teardown(self) -> None:
+        """Whatever is waited for comes: then all has been begun, and all answers were sent."""
+        if self.serving.state is not ENDED:
+            self.world.others_first = False
+            self.room(True)
+            for _ in range(10_000):
+                if self.serving.state is ENDED or not (
+                    self.world.frames or self.unanswered or self.world.soon
+                ):
+                    break
+                self.take()
+                while self.world.soon:
+                    self.turn()
+                while self.unanswered:
+                    self.has_answer(self.unanswered[-1])
+            if self.serving.state is not ENDED:
+                self.take()
+                assert not self.world.frames
+                assert not self.serving.in_flight
+                self.what_may_go_out_has_gone_out()
+                self.is_gone = True
+                self.serving.client_did(Event.IS_LOST)
+            assert self.world.done == 1 or self.serving.state is ENDED
+            assert all(each.begun for each in self.said) or self.world.done == 0
+        assert self.serving.state is ENDED
+        count = len(self.world.begun), len(self.world.sent)
+        self.serving.go_on()
+        self.serving.answered(at_once=True)
+        self.serving.client_did(Event.TAKES)
+        assert count == (len(self.world.begun), len(self.world.sent))
+
+
+EXAMPLES = settings(max_examples=150, stateful_step_count=40, deadline=None)
+Machine.TestCase.settings = EXAMPLES
+TestServing = Machine.TestCase
+
+
+def test_the_clients_table() -> None:
+    """Every event is known in every state, and nobody comes back who has gone."""
+    order = list(Client)
+    for client in Client:
+        for event in Event:
+            after = serving._BECOMES[client][event]
+            assert order.index(after) >= order.index(client) or client is Client.SLOW
+
+
+# -- the model notices what would be wrong
+
+
+def only_when_something_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading resumes only when an answer goes out, which acks=0 never does."""
+
+    def go_on(self: Serving[Any]) -> None:
+        sent: list[object] = []
+        send, went_on = self._send, self._went_on
+        self._send = lambda parts: (sent.append(1), send(parts))[1]
+        self._went_on = lambda: went_on() if sent else None
+        try:
+            whole(self)
+        finally:
+            self._send, self._went_on = send, went_on
+
+    whole = Serving.go_on
+    monkeypatch.setattr(Serving, "go_on", go_on)
+
+
+def not_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time is up, and nobody begins again."""
+    monkeypatch.setattr(Serving, "_become_due", lambda self: setattr(self, "state", IDLE))
+
+
+def order_of_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers go out as they come."""
+
+    def collect(self: Serving[Any]) -> None:
+        for each in list(self.in_flight):
+            if each.parts is not None:
+                self.in_flight.remove(each)
+                for part in each.parts:
+                    self._ready += [len(part).to_bytes(4, "big"), part]
+
+    monkeypatch.setattr(Serving, "_collect", collect)
+
+
+def questions_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that is none of Produce begins behind Produce."""
+    monkeypatch.setattr(World, "next_key", property(lambda self: PRODUCE if self.frames else None))
+
+
+def unplaced_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Produce begins before the one before it has its place."""
+
+    def must_wait(self: Serving[Any]) -> bool:
+        self._collect()
+        return bool(self.in_flight) and self._frames.next_key not in (PRODUCE, None)
+
+    monkeypatch.setattr(Serving, "_must_wait", must_wait)
+
+
+def slow_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that does not take its answers gets more of them."""
+    monkeypatch.setattr(serving, "_IS_SLOW", None)
+
+
+def slow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That a client takes its answers again is not looked at."""
+
+    def client_did(self: Serving[Any], event: Event) -> None:
+        self.client = serving._BECOMES[self.client][event]
+        if event not in (Event.TAKES, Event.IS_SLOW):
+            self.go_on()
+
+    monkeypatch.setattr(Serving, "client_did", client_did)
+
+
+def written_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is answered by the end of a gathering is not looked at: acks=1 would wait for the next bytes."""
+
+    def serve(self: Serving[Any], yields_at: float) -> None:
+        self._wakeups.begin()
+        with self._gathering():
+            why = self._begin_some(yields_at)
+        self._wakeups.end()
+        if self.state is SERVING:
+            self.state = why
+        if self.state is DUE:
+            self._become_due()
+
+    monkeypatch.setattr(Serving, "_serve", serve)
+
+
+def woken_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is answered at the end of the wake-ups is not looked at."""
+    whole = Serving._must_wait
+    last: dict[int, bool] = {}
+
+    def must_wait(self: Serving[Any]) -> bool:
+        if self.state is not ORDERED:
+            last[id(self)] = whole(self)
+        return last[id(self)]
+
+    monkeypatch.setattr(Serving, "_must_wait", must_wait)
+
+
+def gone_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers go out to a client that has gone."""
+    table = {client: dict(events) for client, events in serving._BECOMES.items()}
+    for client in (Client.LISTENS, Client.SLOW):
+        table[client][Event.LEFT] = client
+    monkeypatch.setattr(serving, "_BECOMES", table)
+
+
+def lost_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a client that is lost goes what it had sent: with acks=0 nobody ever learns of that."""
+
+    def client_did(self: Serving[Any], event: Event) -> None:
+        if event is Event.IS_LOST:
+            self._done()
+        else:
+            whole(self, event)
+
+    whole = Serving.client_did
+    monkeypatch.setattr(Serving, "client_did", client_did)
+
+
+def lost_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lost client's conversation never ends: its descriptor and its memory stay."""
+
+    def go_on(self: Serving[Any]) -> None:
+        client, self.client = self.client, Client.GONE if self.client is Client.LOST else self.client
+        whole(self)
+        self.client = client
+
+    whole = Serving.go_on
+    monkeypatch.setattr(Serving, "go_on", go_on)
+
+
+def more_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any number of Produce requests overlap."""
+    monkeypatch.setattr(serving, "MOST_OVERLAPPING", 1 << 30)
+
+
+DEFECTS = (
+    only_when_something_is_sent, not_due, order_of_answers, questions_overlap, unplaced_overlap,
+    slow_is_served, slow_for_ever, written_is_not_seen, woken_is_not_seen, gone_are_answered,
+    lost_is_dropped, lost_stays, more_than_may,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
+def test_the_model_notices(
+    defect: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defect(monkeypatch)
+    looking = settings(
+        EXAMPLES,
+        max_examples=400,
+        database=None,
+        derandomize=True,
+        report_multiple_bugs=False,
+        phases=(Phase.explicit, Phase.generate),
+        suppress_health_check=list(HealthCheck),
+    )
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(Machine, settings=looking)
