@@ -45,6 +45,8 @@ async def service(tmp_path: Path) -> AsyncIterator[BrokerService]:
         "offsets.topic.num.partitions": "1",
         "memory.requests.bytes": str(32 << 20),
         "log.retention.ms": "-1",
+        # All come at once. Of those that find the queue full, some are reset before the broker has seen them.
+        "socket.listen.backlog.size": str(max(50, COUNT)),
     }
     service = BrokerService(Settings().with_values(texts))
     await service.start()
