@@ -27,7 +27,12 @@ class ConnectionSettings:
         "served on.",
     )
     socket_listen_backlog_size: int = setting(
-        50, Kind.INT, "Connections that may wait to be accepted.", rule=at_least(1)
+        50,
+        Kind.INT,
+        "Connections that may wait to be accepted. Of hundreds that come at the same moment, Kafka's default has some "
+        "reset, as it does in Kafka: where clients all come back at once, set it to their number, and "
+        "net.core.somaxconn to no less.",
+        rule=at_least(1),
     )
     connections_max_idle_ms: int = setting(
         600000,
