@@ -14,7 +14,8 @@ from numba import types
 from magnetar.records import kernel
 from magnetar.records.arrow import Bytes, Table
 from magnetar.records.bytes_kernel import equals
-from magnetar.records.kernel import BYTES, TABLE, big_endian, compiled, crc32c, unsigned
+from magnetar.records.compiling import compiled
+from magnetar.records.kernel import BYTES, TABLE, big_endian, crc32c, unsigned
 
 # Columns of a row: first those of the table that `kernel.decode_rows` wants, then these. FOREIGN is 1 for an entry that
 # is not in format ``kafka``: START and END span the whole entry then, and MAX_TIME is one that nobody knows.

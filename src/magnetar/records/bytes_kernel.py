@@ -1,8 +1,4 @@
-"""Bytes and numbers in machine code, as all kernels read and write them: varints, UTF-8, base64, protobuf's fields.
-
-numba keeps what it compiled beside each file and looks only at that file's own age: after a change here, touch the
-kernels that call it (``touch src/magnetar/records/*kernel*.py src/magnetar/pipeline/frames.py``).
-"""
+"""Bytes and numbers in machine code, as all kernels read and write them: varints, UTF-8, base64, protobuf's fields."""
 
 from __future__ import annotations
 
@@ -11,7 +7,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from magnetar.records.kernel import BYTES, OUT_BYTES, compiled, unsigned
+from magnetar.records.compiling import compiled
+from magnetar.records.kernel import BYTES, OUT_BYTES, unsigned
 
 _i8 = types.int64
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)

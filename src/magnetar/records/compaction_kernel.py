@@ -13,6 +13,7 @@ import numpy as np
 from numba import types
 
 from magnetar.records.bytes_kernel import next_field
+from magnetar.records.compiling import compiled
 from magnetar.records.kernel import (
     BYTES,
     OUT_BYTES,
@@ -21,7 +22,6 @@ from magnetar.records.kernel import (
     _copy,
     _field,
     big_endian,
-    compiled,
     zigzag,
 )
 

@@ -12,12 +12,12 @@ import numpy as np
 from numba import types
 
 from magnetar.records.bytes_kernel import put_zigzag, zigzag_bytes
+from magnetar.records.compiling import compiled
 from magnetar.records.kernel import (
     BYTES,
     OUT_BYTES,
     OUT_INT32,
     _copy,
-    compiled,
 )
 
 ENDS = types.Array(types.int32, 1, "C", readonly=True)

@@ -18,11 +18,11 @@ from magnetar.records.bytes_kernel import (
     put_unsigned,
     varint_bytes,
 )
+from magnetar.records.compiling import compiled
 from magnetar.records.kernel import (
     BYTES,
     OUT_BYTES,
     _copy,
-    compiled,
     zigzag,
 )
 from magnetar.records.pulsar_kernel import (

@@ -7,51 +7,23 @@ position is checked before it is read; the bytes may be anything.
 
 from __future__ import annotations
 
-import os
 import platform
-import stat
-import tempfile
-from collections.abc import Callable
 from enum import IntEnum
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
+from llvmlite import binding, ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
-
-def _have_a_cache() -> None:
-    """Keep compiled code below the temporary directory where neither the package nor the home can be written.
-
-    The cache is unpickled, so a directory that somebody else prepared there is not used.
-    """
-    places = (
-        Path(__file__).parent,
-        Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")),
-        Path.home(),
-    )
-    if "NUMBA_CACHE_DIR" in os.environ or any(os.access(place, os.W_OK) for place in places):
-        return
-    place = Path(tempfile.gettempdir()) / f"magnetar-kernel-{os.getuid()}"
-    place.mkdir(mode=0o700, exist_ok=True)
-    found = place.lstat()
-    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
-    os.environ["NUMBA_CACHE_DIR"] = str(place) if ours else tempfile.mkdtemp(prefix="magnetar-kernel-")
-
-
-_have_a_cache()
-
-import numba  # noqa: E402
-from llvmlite import binding, ir  # noqa: E402
-from numba import types  # noqa: E402
-from numba.core import cgutils  # noqa: E402
-from numba.extending import intrinsic  # noqa: E402
+from magnetar.records.compiling import compiled
 
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 OUT_BYTES = types.Array(types.uint8, 1, "C")
 OUT_INT32 = types.Array(types.int32, 1, "C")
 OUT_INT64 = types.Array(types.int64, 1, "C")
 TABLE = types.Array(types.int64, 2, "C")
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 _i8, _u4, _u8 = types.int64, types.uint32, types.uint64
 
 
@@ -87,14 +59,6 @@ WANT_KEY, WANT_VALUE, WANT_HEADERS = 1, 2, 4
 
 _LOG_APPEND_TIME = 0x08
 _MOST_MS = (1 << 63) // 1000 - 1
-
-
-def compiled(signature: Any) -> Callable[[_Function], _Function]:
-    """Compile a function for one signature now, or load what an earlier process compiled."""
-    compiler: Callable[[_Function], _Function] = numba.njit(
-        signature, cache=True, nogil=True, error_model="numpy"
-    )
-    return compiler
 
 
 # --- CRC-32C ---------------------------------------------------------------------------------------------------

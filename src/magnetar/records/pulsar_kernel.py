@@ -25,13 +25,13 @@ from magnetar.records.bytes_kernel import (
     put_zigzag,
     zigzag_bytes,
 )
+from magnetar.records.compiling import compiled
 from magnetar.records.kernel import (
     BYTES,
     OUT_BYTES,
     OUT_INT64,
     _copy,
     big_endian,
-    compiled,
     crc32c,
 )
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from magnetar.records.kernel import BYTES, OUT_BYTES, TABLE, compiled
+from magnetar.records.compiling import compiled
+from magnetar.records.kernel import BYTES, OUT_BYTES, TABLE
 from magnetar.records.pulsar_kernel import (
     ATTRIBUTES,
     BASE_SEQUENCE,

@@ -8,7 +8,8 @@ import numpy as np
 from numba import types
 
 from magnetar.records.bytes_kernel import put_zigzag, zigzag_bytes
-from magnetar.records.kernel import BYTES, OUT_BYTES, _copy, compiled, zigzag
+from magnetar.records.compiling import compiled
+from magnetar.records.kernel import BYTES, OUT_BYTES, _copy, zigzag
 
 __all__ = ["fill", "np"]
 
