@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from magnetar.kafka.partitions import read_ahead
-from magnetar.kafka.partitions.read_ahead import Batches, ReadAhead
+from magnetar.kafka.partitions.read_ahead import LEAST_BYTES, Batches, ReadAhead
+from magnetar.records.batch import read_header
+from tests.admin.house import House
 
 MOST = 1 << 20
 
@@ -84,3 +88,27 @@ async def test_what_nobody_fetches_is_let_go(monkeypatch: pytest.MonkeyPatch) ->
     ahead.plan("p", 9, MOST, reading(MOST, done))  # later ones are let go too
     await until(lambda: len(done) == 4)
     await until(lambda: not ahead._ready)
+
+
+async def test_a_partition_reads_on_behind_a_large_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with House(tmp_path / "data") as house:
+        partition = await house.topic()
+        await house.produce(partition)
+        while partition.log.size() < 4 * LEAST_BYTES:
+            await house.produce(partition, 1000)
+        reads: list[int] = []
+        read = partition.log.read
+
+        async def noted(offset: int, **options: Any) -> Any:
+            reads.append(offset)
+            return await read(offset, **options)
+
+        monkeypatch.setattr(partition.log, "read", noted)
+        batches, _ = await partition.read(0, LEAST_BYTES)
+        following = read_header(batches[-1]).last_offset + 1
+        await until(lambda: following in reads)
+        await asyncio.sleep(0.01)
+        await partition.read(following, LEAST_BYTES)
+        assert reads.count(following) == 1, "it was ready"

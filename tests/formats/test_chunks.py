@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from magnetar.kafka.partitions.chunked import ChunkedMessages
 from magnetar.kafka.partitions.conversions import Conversions
 from magnetar.kafka.partitions.partition import Partition
+from magnetar.ledger.port import CompactionRules
 from magnetar.pipeline.options import parse_options
 from magnetar.pipeline.plan import Plan
 from magnetar.pipeline.slices import read_slice
@@ -183,6 +185,45 @@ async def test_pieces_without_an_end_cost_what_they_are(
             fetches += 1
     assert fetches > 3
     assert len(copied) <= 2 * fetches
+
+
+async def test_who_has_read_from_the_start_need_not_look_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+    look_back = ChunkedMessages._looked_back
+
+    async def noted(self: ChunkedMessages, offset: int) -> Chunks[int]:
+        looked.append(offset)
+        return await look_back(self, offset)
+
+    monkeypatch.setattr(ChunkedMessages, "_looked_back", noted)
+    async with House(tmp_path / "data") as house:
+        partition = await chunked(house)
+        for number in range(6):
+            await send(partition, *pieces_of(b"headless %d" % number, b"h" * 300, 2)[1])
+        rows = await read(partition, max_bytes=500)
+        assert looked == []
+        partition._chunked = None  # as for a consumer that begins here
+        assert await read(partition, 3, max_bytes=500) == rows[3:]
+        assert looked == [3]
+
+
+async def test_who_looks_back_over_what_was_compacted_away_finds_what_is_left(tmp_path: Path) -> None:
+    async with House(tmp_path / "data") as house:
+        partition = await chunked(house)
+        rules = CompactionRules(replaces=True)
+        first = MessageMetadata(b"p", 0, NOW, partition_key=b"again")
+        await send(partition, replace(first, partition_key=b"once"), b"once")
+        await send(partition, first, b"old")
+        await send(partition, *pieces_of(b"headless", b"h" * 100, 2)[1])
+        await send(partition, replace(first, sequence_id=1), b"new")
+        await partition.log.roll()
+        assert await partition.log.compact(rules)
+        assert [entry.last_offset for entry in await partition.log.read(0, max_bytes=1 << 20)] == [0, 2, 3]
+        rows = await read(partition, 2)
+        assert [(row.offset, row.key) for row in rows] == [(2, b"key headless"), (3, b"again")]
+        assert rows[0].headers[-2].value == b"headless/1/2"
 
 
 def test_pieces_under_way_are_bounded_and_the_first_message_gives_way() -> None:

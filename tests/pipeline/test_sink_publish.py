@@ -119,6 +119,9 @@ def test_ended_at_any_step_and_begun_again(
                 publish(found, QUERY, 1, files)
     again = list(reversed(numbers(300)))  # a shuffle brings other orders
     publish(found, QUERY, 1, [stage(found, 1, again)])  # by an attempt of the same number
+    assert [path.name for path in staging(found).home.iterdir()] == ["1.done"], (
+        "what was staged again is gone"
+    )
     publish(found, QUERY, 2, [stage(found, 2, numbers(600))])
     expected = again if step == "decide" else numbers(300)
     assert values(broker, topic) == numbers(0) + expected + numbers(600)

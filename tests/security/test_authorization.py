@@ -443,6 +443,8 @@ def test_a_group_is_for_whom_may_consume(
         SyncGroupRequest(group_id=group, protocol_type="consumer", protocol_name="range"),
     ):
         assert wire.ask(request).error_code == GROUP
+    join = JoinGroupRequest(group_id=group, session_timeout_ms=10000, protocol_type="consumer")
+    assert [wire.ask(join, version).protocol_name for version in (6, 7)] == ["", None]  # as Kafka's brokers
     grant(secured, role, "consume", on=topics[0])
     assert group_codes(wire_as(role), group, topics[0]) == {}
 
