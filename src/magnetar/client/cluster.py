@@ -66,7 +66,7 @@ class Cluster:
     # Patience.
 
     def retrying(self, attempt: Callable[[], Result], *, timeout_s: float | None = None) -> Result:
-        """Give what ``attempt`` gives; try again, on new connections, while the reason may pass."""
+        """Return what ``attempt`` gives; try again, on new connections, while the reason may pass."""
         deadline = time.monotonic() + (self.settings.delivery_timeout_s if timeout_s is None else timeout_s)
         pause = self.settings.backoff_s
         while True:
@@ -83,19 +83,19 @@ class Cluster:
     # Topics.
 
     def topics(self) -> dict[str, Topic]:
-        """Give all topics."""
+        """Return all topics."""
         self._learn(self._ask_metadata(None))
         return dict(self._topics)
 
     def topic(self, name: str, *, create: bool = False) -> Topic:
-        """Give one topic; raise `Refused` if there is none. ``create`` lets the broker make it, if it does such."""
+        """Return one topic; raise `Refused` if there is none. ``create`` lets the broker make it, if it does such."""
         if name not in self._topics:
             for each in self._learn(self._ask_metadata([name], create=create)):
                 check(each.error_code, f"topic {name!r}")
         return self._topics[name]
 
     def leader(self, name: str, partition: int) -> Connection:
-        """Give a connection to the partition's leader."""
+        """Return a connection to the partition's leader."""
         leaders = self.topic(name).leaders
         if partition >= len(leaders):
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{partition}")
@@ -113,7 +113,7 @@ class Cluster:
     def list_offsets(
         self, times: Mapping[Partition, int], *, committed: bool = False
     ) -> dict[Partition, int]:
-        """Give for each partition the first offset of a time in ms or later, `EARLIEST` or `LATEST`; -1 if none.
+        """Return for each partition the first offset of a time in ms or later, `EARLIEST` or `LATEST`; -1 if none.
 
         ``committed`` has `LATEST` be the last stable offset.
         """
@@ -139,7 +139,7 @@ class Cluster:
         return found
 
     def sizes(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """Give how many bytes each partition's log has, at its leader; none for those that nobody tells of."""
+        """Return how many bytes each partition's log has, at its leader; none for those that nobody tells of."""
         found: dict[Partition, int] = {}
         for connection, asked in self.by_leader(partitions).items():
             topics: dict[str, list[int]] = {}
@@ -159,7 +159,7 @@ class Cluster:
     # Brokers.
 
     def coordinator(self, group: str) -> Connection:
-        """Give a connection to the coordinator of a group."""
+        """Return a connection to the coordinator of a group."""
         answer: FindCoordinatorResponse = self.any_broker().call(
             FindCoordinatorRequest(coordinator_keys=[group]), 4
         )
@@ -168,16 +168,16 @@ class Cluster:
         return self._connect((found.host, found.port))
 
     def any_broker(self) -> Connection:
-        """Give a connection to some broker; raise `Unreachable` if none answers."""
+        """Return a connection to some broker; raise `Unreachable` if none answers."""
         for connection in self._connections.values():
             return connection
-        errors = []
+        errors: list[Unreachable] = []
         for address in dict.fromkeys((*self._nodes.values(), *self.settings.bootstrap)):
             try:
                 return self._connect(address)
             except Unreachable as error:
-                errors.append(str(error))
-        raise Unreachable("; ".join(errors))
+                errors.append(error)
+        raise type(errors[-1])("; ".join(map(str, errors)))
 
     def _connect(self, address: tuple[str, int]) -> Connection:
         if address not in self._connections:

@@ -17,6 +17,10 @@ class Unreachable(ClientError):
     retriable = True
 
 
+class NoConnection(Unreachable):
+    """Nobody takes a connection there."""
+
+
 class Refused(ClientError):
     """A broker answered with one of Kafka's error codes."""
 
@@ -25,6 +29,8 @@ class Refused(ClientError):
         name = ErrorCode(code).name if known else f"error {code}"
         super().__init__(f"{what}: {name}" + (f" ({message})" if message else ""))
         self.code = code
+        self.what = what
+        self.message = message
         self.retriable = known and ErrorCode(code).retriable
 
     @property

@@ -72,7 +72,7 @@ def stored(
     committed: bool = False,
     most_bytes: int = MOST_BYTES,
 ) -> Iterator[Fetched]:
-    """Give what holds the offsets in ``[low, high)``, fetch by fetch, each with at least one whole batch.
+    """Return what holds the offsets in ``[low, high)``, fetch by fetch, each with at least one whole batch.
 
     The next one is asked for before the last is given, so nobody else may use this cluster meanwhile. Ends early where
     no records are left below ``high``. Raises ``ClientError``.
@@ -109,7 +109,7 @@ def stored(
 
 
 def headers(cluster: Cluster, topic: str, partition: int, low: int, high: int) -> Iterator[BatchHeader]:
-    """Give the headers of the batches with offsets in ``[low, high)``."""
+    """Return the headers of the batches with offsets in ``[low, high)``."""
     for fetched in stored(cluster, topic, partition, low, high):
         for header, _ in batches(fetched.records):
             if header.base_offset < high:

@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 
 
 def new_producer(cluster: Cluster) -> ProducerIdentity:
-    """Give an identity nobody else has."""
+    """Return an identity nobody else has."""
 
     def ask() -> ProducerIdentity:
         answer: InitProducerIdResponse = cluster.any_broker().call(
@@ -82,7 +82,7 @@ def send(
 
 
 def _grouped(cluster: Cluster, batches: Iterable[Batch]) -> Iterator[tuple[Connection, list[Batch]]]:
-    """Give what goes into one request: of one leader, of each partition one batch."""
+    """Return what goes into one request: of one leader, of each partition one batch."""
     group: list[Batch] = []
     seen: set[tuple[str, int]] = set()
     size, leader = 0, None

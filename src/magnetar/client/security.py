@@ -52,7 +52,7 @@ class Security:
     password: str = field(default="", repr=False)
 
     def context(self) -> ssl.SSLContext:
-        """Give what TLS needs; raises ``OSError`` and ``ssl.SSLError`` for files that are missing or no PEM."""
+        """Return what TLS needs; raises ``OSError`` and ``ssl.SSLError`` for files that are missing or no PEM."""
         context = ssl.create_default_context(cafile=self.trusted)
         context.check_hostname = not self.any_name
         if self.certificate is not None:
@@ -60,7 +60,7 @@ class Security:
         return context
 
     def login(self) -> Login:
-        """Give a conversation that proves who we are."""
+        """Return a conversation that proves who we are."""
         assert self.mechanism is not None
         if self.mechanism == "PLAIN":
             return _plain(self.username, self.password)
@@ -138,14 +138,16 @@ def _scram(algorithm: str, username: str, password: str) -> Login:
 
     nonce = secrets.token_urlsafe(24)
     bare = f"n={username.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
-    challenge = (yield f"n,,{bare}".encode()).decode()
-    told = dict(part.split("=", 1) for part in challenge.split(",") if "=" in part)
-    if (
-        not told.get("r", "").startswith(nonce)
-        or not _LEAST_ITERATIONS <= int(told.get("i", 0)) <= _MOST_ITERATIONS
-    ):
+    said = yield f"n,,{bare}".encode()
+    try:
+        challenge = said.decode()
+        told = dict(part.split("=", 1) for part in challenge.split(",") if "=" in part)
+        salt, iterations = base64.b64decode(told["s"]), int(told["i"])
+    except (ValueError, KeyError):
+        raise LoginFailed("the broker's SCRAM challenge cannot be read") from None
+    if not told.get("r", "").startswith(nonce) or not _LEAST_ITERATIONS <= iterations <= _MOST_ITERATIONS:
         raise LoginFailed("the broker's SCRAM challenge cannot be accepted")
-    salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), base64.b64decode(told["s"]), int(told["i"]))
+    salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, iterations)
     without_proof = f"c=biws,r={told['r']}"
     message = f"{bare},{challenge},{without_proof}".encode()
     key = mac(salted, b"Client Key")

@@ -64,7 +64,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def milliseconds(given: Mapping[str, str], name: str, default: int) -> int:
-    """Give a setting in ms; raise ``ValueError`` if it is no number above 0."""
+    """Return a setting in ms; raise ``ValueError`` if it is no number above 0."""
     text = given.get(name, str(default))
     if not text.isdigit() or int(text) < 1:
         raise ValueError(f"kafka.{name} must be a number of milliseconds above 0, not {text!r}")
