@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from magnetar.ledger.cursor import BEFORE_FIRST, Cursor, Cursors, Start
+from magnetar.ledger.cursor import BEFORE_FIRST, Cursor, Start
 from magnetar.ledger.cursor_info import CursorInfo, cursor_path, decode_cursor, encode_cursor
-from magnetar.ledger.errors import LedgerCorrupt, LedgerFenced, LedgerNotFound
+from magnetar.ledger.errors import LedgerCorrupt, LedgerFenced, LedgerNotFound, StorageFailed
 from magnetar.ledger.memory import MemoryDisk, MemoryEngine
 from magnetar.ledger.port import Flush, LedgerPolicy, ManagedLedger, Position
-from magnetar.metadata import MemoryStore
+from magnetar.metadata import (
+    MUST_NOT_EXIST,
+    MemoryStore,
+    MetadataUnavailable,
+    MetadataUncertain,
+    Op,
+    Put,
+)
 from tests.contracts.managed_ledger import settled
+from tests.ledger.cursors import Ledgers, kept, mark_of
 from tests.ledger.entries import NOW_MS, append_durably, prepared
 
 NAME = "public/default/persistent/t-partition-0"
@@ -48,9 +57,16 @@ class CursorMachine(RuleBasedStateMachine):
         self.engine = MemoryEngine(self.metadata, self.disk)
         await self.engine.start()
         self.log = await prepared(await self.engine.open(NAME, POLICY))
-        self.cursors = Cursors(self.log, self.metadata)
-        self.cursor = self.cursors.open("c", Start.earliest)
+        self.cursors = await self.log.cursors()
+        self.cursor = await self.cursors.open("c", Start.earliest)
         self.next = self._mark() + 1
+
+    def _do(self, change: Callable[[], None]) -> None:
+        async def run() -> None:
+            change()
+            await self.cursors.save()
+
+        self.loop.run_until_complete(run())
 
     def _mark(self) -> int:
         """Give the place up to which everything is done with."""
@@ -81,7 +97,7 @@ class CursorMachine(RuleBasedStateMachine):
     @rule(number=AnyEntry)
     def marks_deleted(self, number: int) -> None:
         place = self._some(number)
-        self.cursor.mark_delete(self.entries[place])
+        self._do(lambda: self.cursor.mark_delete(self.entries[place]))
         if place > self._mark():
             self.done.update(range(self.first, place + 1))
 
@@ -89,14 +105,14 @@ class CursorMachine(RuleBasedStateMachine):
     @rule(numbers=st.lists(AnyEntry, min_size=1, max_size=4))
     def deletes(self, numbers: list[int]) -> None:
         places = [self._some(number) for number in numbers]
-        self.cursor.delete(*(self.entries[place] for place in places))
+        self._do(lambda: self.cursor.delete(*(self.entries[place] for place in places)))
         self.done.update(places)
 
     @precondition(_has_entries)
     @rule(one=AnyEntry, other=AnyEntry)
     def deletes_a_range(self, one: int, other: int) -> None:
         low, high = sorted((self._some(one), self._some(other)))
-        self.cursor.delete_ranges([(self.entries[low], self.entries[high])])
+        self._do(lambda: self.cursor.delete_ranges([(self.entries[low], self.entries[high])]))
         self.done.update(range(low, high + 1))
 
     @rule(most=st.integers(1, 7), max_bytes=st.sampled_from((1, 300, 10_000)))
@@ -121,7 +137,7 @@ class CursorMachine(RuleBasedStateMachine):
     def seeks(self, number: int, how: str) -> None:
         place = self._some(number)
         if how == "position":
-            self.cursor.seek(self.entries[place])
+            self._do(lambda: self.cursor.seek(self.entries[place]))
         elif how == "offset":
             self.loop.run_until_complete(self.cursor.seek_offset(2 * place + number % 2))
         else:
@@ -141,7 +157,7 @@ class CursorMachine(RuleBasedStateMachine):
         self.loop.run_until_complete(run())
         self.first = self.log.log_start_offset // 2
         self.next = max(self.next, self.first)
-        self.cursor.delete()
+        self._do(lambda: self.cursor.delete())
 
     @rule()
     def reopens(self) -> None:
@@ -184,15 +200,15 @@ async def log() -> ManagedLedger:
 
 async def test_cursors_are_listed_and_deleted(log: ManagedLedger) -> None:
     store = MemoryStore()
-    cursors = Cursors(log, store)
+    cursors = await kept(log, store)
     for name in ("a", "with/slash", "ü"):
-        cursors.open(name)
+        await cursors.open(name)
     assert cursors.names() == ["a", "with/slash", "ü"]
-    assert cursors.open("a") is cursors.open("a")
-    gone = cursors.open("a")
-    cursors.delete("a")
-    cursors.delete("never")
-    assert Cursors(log, store).names() == ["with/slash", "ü"]
+    assert await cursors.open("a") is await cursors.open("a")
+    gone = await cursors.open("a")
+    await cursors.delete("a")
+    await cursors.delete("never")
+    assert (await kept(log, store)).names() == ["with/slash", "ü"]
     await append_durably(log, b"x")
     with pytest.raises(LedgerFenced):
         gone.mark_delete(Position(log.ledgers()[0].ledger_id, 0))
@@ -201,9 +217,9 @@ async def test_cursors_are_listed_and_deleted(log: ManagedLedger) -> None:
 async def test_a_new_cursor_begins_at_either_end(log: ManagedLedger) -> None:
     for _ in range(6):
         await append_durably(log, b"x")
-    cursors = Cursors(log, MemoryStore())
-    assert cursors.open("new").backlog() == 0
-    assert cursors.open("old", Start.earliest).backlog() == 6
+    cursors = await kept(log, MemoryStore())
+    assert (await cursors.open("new")).backlog() == 0
+    assert (await cursors.open("old", Start.earliest)).backlog() == 6
     reader = cursors.non_durable(Start.earliest)
     assert len(await reader.read()) == 4  # what lies in one ledger
     assert len(await reader.read()) == 2
@@ -213,55 +229,180 @@ async def test_a_new_cursor_begins_at_either_end(log: ManagedLedger) -> None:
 async def test_two_owners_do_not_overwrite_each_other(log: ManagedLedger) -> None:
     positions = [(await append_durably(log, b"x")).position for _ in range(3)]
     store = MemoryStore()
-    one, two = Cursors(log, store).open("c", Start.earliest), Cursors(log, store).open("c")
+    ours, theirs = await kept(log, store), await kept(log, store)
+    one = await ours.open("c", Start.earliest)
+    theirs = await kept(log, store)
+    two = await theirs.open("c")
     one.mark_delete(positions[0])
+    await ours.save()
+    two.mark_delete(positions[1])
     with pytest.raises(LedgerFenced):
-        two.mark_delete(positions[1])
+        await theirs.save()
+    with pytest.raises(LedgerFenced):
+        two.mark_delete(positions[2])
+    assert await mark_of(log, store) == positions[0]
 
 
 async def test_saving_may_wait(log: ManagedLedger) -> None:
     positions = [(await append_durably(log, b"x")).position for _ in range(3)]
     now = [5000]
     store = MemoryStore()
-    cursors = Cursors(log, store, clock=lambda: now[0], save_interval_ms=1000)
-    cursor = cursors.open("c", Start.earliest)
+    cursors = await kept(log, store, clock=lambda: now[0])
+    cursors.save_interval_ms = 1000
+    cursor = await cursors.open("c", Start.earliest)
     cursor.mark_delete(positions[0])
-    assert Cursors(log, store).open("c").mark_delete_position.entry_id == BEFORE_FIRST
-    cursors.save()
-    assert Cursors(log, store).open("c").mark_delete_position == positions[0]
+    assert cursors.unsaved
+    assert (await mark_of(log, store)).entry_id == BEFORE_FIRST
+    await cursors.save()
+    assert not cursors.unsaved
+    assert await mark_of(log, store) == positions[0]
     now[0] += 1000
     cursor.mark_delete(positions[1])
-    assert Cursors(log, store).open("c").mark_delete_position == positions[1]
+    await asyncio.sleep(0.05)
+    assert not cursors.unsaved, "it was kept without being asked"
+    assert await mark_of(log, store) == positions[1]
 
 
 async def test_positions_that_never_were_are_refused(log: ManagedLedger) -> None:
     there = (await append_durably(log, b"x")).position
-    cursor = Cursors(log, MemoryStore()).open("c")
+    cursor = await (await kept(log, MemoryStore())).open("c")
     for wrong in (Position(there.ledger_id, 1), Position(there.ledger_id + 1, 0)):
         with pytest.raises(LedgerNotFound):
             cursor.mark_delete(wrong)
-        with pytest.raises(LedgerNotFound):
-            cursor.delete(wrong)
-        with pytest.raises(LedgerNotFound):
-            cursor.delete_ranges([(there, wrong)])
-    assert cursor.deleted_ranges() == []
 
 
 async def test_parts_of_entries_are_kept_until_the_whole_is_done_with(log: ManagedLedger) -> None:
     places = [(await append_durably(log, b"x")).position for _ in range(4)]
     store = MemoryStore()
-    cursor = Cursors(log, store).open("c", Start.earliest)
+    cursors = await kept(log, store)
+    cursor = await cursors.open("c", Start.earliest)
+
+    async def parts() -> dict[tuple[int, int], int]:
+        await cursors.save()
+        return (await (await kept(log, store)).open("c")).partly
+
     cursor.partly[places[1]] = 1 << 100 | 0b101
     cursor.partly[places[2]] = 1
     cursor.keep()
-    assert Cursors(log, store).open("c").partly == {places[1]: 1 << 100 | 0b101, places[2]: 1}
+    assert await parts() == {places[1]: 1 << 100 | 0b101, places[2]: 1}
     cursor.mark_delete(places[1])
-    assert Cursors(log, store).open("c").partly == {places[2]: 1}
+    assert await parts() == {places[2]: 1}
     cursor.delete(places[2])
-    assert Cursors(log, store).open("c").partly == {}
+    assert await parts() == {}
     cursor.partly[places[3]] = 1
     cursor.seek(places[0])
-    assert Cursors(log, store).open("c").partly == {}
+    assert await parts() == {}
+
+
+async def test_many_cursors_share_a_commit(log: ManagedLedger) -> None:
+    position = (await append_durably(log, b"x")).position
+    store, commits = MemoryStore(), []
+    commit = store.commit
+
+    async def counted(ops: Sequence[Op]) -> list[int]:
+        commits.append(len(ops))
+        return await commit(ops)
+
+    store.commit = counted  # type: ignore[method-assign]
+    cursors = await kept(log, store)
+    some = await asyncio.gather(*(cursors.open(f"c{n}", Start.earliest) for n in range(300)))
+    commits.clear()
+    for each in some:
+        each.mark_delete(position)
+    await cursors.save()
+    assert commits == [300]
+
+
+async def test_what_a_refusing_store_did_not_keep_is_kept_later(log: ManagedLedger) -> None:
+    positions = [(await append_durably(log, b"x")).position for _ in range(2)]
+    store = MemoryStore()
+    cursors = await kept(log, store)
+    cursor = await cursors.open("c", Start.earliest)
+    commit = store.commit
+
+    async def refused(ops: Sequence[Op]) -> list[int]:
+        raise MetadataUnavailable("for a test")
+
+    async def uncertain(ops: Sequence[Op]) -> list[int]:
+        await commit(ops)
+        raise MetadataUncertain("for a test")
+
+    for failing, position in ((refused, positions[0]), (uncertain, positions[1])):
+        store.commit = failing  # type: ignore[method-assign]
+        cursor.mark_delete(position)
+        with pytest.raises(StorageFailed):
+            await cursors.save()
+        assert cursors.unsaved
+        store.commit = commit  # type: ignore[method-assign]
+        await cursors.save()
+        assert await mark_of(log, store) == position
+
+
+async def test_a_state_that_outgrows_the_metadata_lies_in_a_ledger(log: ManagedLedger) -> None:
+    places = [(await append_durably(log, b"x")).position for _ in range(4)]
+    store, ledgers = MemoryStore(), Ledgers()
+    cursors = await kept(log, store, ledgers)
+    cursor = await cursors.open("c", Start.earliest)
+    large = (1 << 3_000_000) - 1
+    for _ in range(2):  # each time a new one, and the one before is let go of
+        cursor.partly[places[2]] = large
+        cursor.delete(places[0])
+        cursor.keep()
+        await cursors.save()
+        assert len(ledgers.states) == 1
+    stored = await store.get(cursor_path(log.name, "c"))
+    assert stored is not None
+    assert len(stored.value) < 100
+    assert decode_cursor(stored.value).ledger_id in ledgers.states
+    again = await (await kept(log, store, ledgers)).open("c")
+    assert again.mark_delete_position == places[0]
+    assert again.partly == {places[2]: large}
+    elsewhere = await kept(log, store, Ledgers())
+    with pytest.raises(LedgerNotFound, match=r"lies in ledger \d+, which is not here"):
+        await elsewhere.open("c")
+    cursor.mark_delete(places[3])
+    await cursors.save()
+    assert not ledgers.states, "it is small again"
+    assert await mark_of(log, store) == places[3]
+
+
+async def test_fields_that_nobody_here_knows_stay(log: ManagedLedger) -> None:
+    position = (await append_durably(log, b"x")).position
+    store = MemoryStore()
+    foreign = (
+        encode_cursor(CursorInfo(Position(position.ledger_id, -1), numbers={"p": 7}))
+        + b"\x78\x05\x82\x01\x01a"
+    )
+    path = cursor_path(log.name, "c")
+    await store.commit([Put(path, foreign, MUST_NOT_EXIST)])
+    cursors = await kept(log, store)
+    (await cursors.open("c")).mark_delete(position)
+    await cursors.save()
+    stored = await store.get(path)
+    assert stored is not None
+    assert decode_cursor(stored.value).mark_delete == position
+    assert stored.value.endswith(b"\x78\x05\x82\x01\x01a")
+
+
+async def test_a_state_in_a_ledger_survives_a_restart_of_the_engine() -> None:
+    metadata, disk = MemoryStore(), MemoryDisk()
+    engine = MemoryEngine(metadata, disk)
+    await engine.start()
+    log = await engine.open(NAME, POLICY)
+    place = [(await append_durably(log, b"x")).position for _ in range(2)][1]
+    cursor = await (await log.cursors()).open("c", Start.earliest)
+    cursor.partly[place] = large = (1 << 12_000_000) - 1
+    cursor.keep()
+    await engine.close()  # which keeps it
+    engine = MemoryEngine(MemoryStore(metadata._tree) if hasattr(metadata, "_tree") else metadata, disk)
+    await engine.start()
+    log = await engine.open(NAME, POLICY)
+    files = {path for path in disk._files if path.suffix == ".ledger"}
+    assert len(files) == 2
+    assert (await (await log.cursors()).open("c")).partly == {place: large}
+    await engine.delete(NAME)
+    await engine.close()
+    assert not {path for path in disk._files if path.suffix == ".ledger"}
 
 
 def test_parts_of_entries_are_encoded_as_pulsars() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.ledger.cursor import Cursors, Start
+from magnetar.ledger.cursor import Start
 from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.files.layout import HEADER_BYTES, ledger_path
@@ -37,28 +37,30 @@ async def test_messages_in_the_place_of_lost_ones_are_not_passed_over(
     """With flush=os what was acknowledged by a subscription may be lost with the power; what comes after it is not."""
     metadata = MemoryStore()
     engine, log = await booted(tmp_path, metadata, "one")
-    cursor = Cursors(log, metadata).open("s", Start.earliest)
+    cursors = await log.cursors()
+    cursor = await cursors.open("s", Start.earliest)
     ends = [HEADER_BYTES]
     for number in range(6):
         place = (await append_durably(log, b"old %d" % number)).position
         ends.append(log.size())
     cursor.mark_delete(Position(place.ledger_id, 3))
     cursor.delete(Position(place.ledger_id, 5))
+    await cursors.save()
     path = ledger_path(tmp_path, place.ledger_id)
     path.write_bytes(path.read_bytes()[: ends[left]])
 
     engine, log = await booted(tmp_path, metadata, "two")
     assert log.log_end_offset == left
-    cursors = Cursors(log, metadata)
+    cursors = await log.cursors()
     if opened == "before":
-        assert cursors.open("s").backlog() == 0
+        assert (await cursors.open("s")).backlog() == 0
     if opened == "killed":  # after something else was noted in the metadata
         await log.ledger_list.change(lambda info: True)  # type: ignore[attr-defined]
         engine, log = await booted(tmp_path, metadata, "two")
-        cursors = Cursors(log, metadata)
+        cursors = await log.cursors()
     places = [(await append_durably(log, b"new %d" % number)).position for number in range(7)]
     assert {each.ledger_id for each in places}.isdisjoint({place.ledger_id})
-    cursor = cursors.open("s")
+    cursor = await cursors.open("s")
     assert cursor.backlog() == 7
     found = await cursor.read()
     assert values([payload(each) for each in found]) == [b"new %d" % number for number in range(7)]
@@ -70,7 +72,7 @@ async def test_messages_in_the_place_of_lost_ones_are_not_passed_over(
 
     engine, log = await booted(tmp_path, metadata, "three")  # a clean end: the ledger goes on
     assert (await append_durably(log, b"more")).position == Position(places[0].ledger_id, 7)
-    assert Cursors(log, metadata).open("s").backlog() == 5
+    assert (await (await log.cursors()).open("s")).backlog() == 5
     await engine.close()
 
 
@@ -94,16 +96,18 @@ async def test_a_cursor_in_a_ledger_that_was_let_go_goes_on_behind_what_is_left(
 
     monkeypatch.setattr(log.checkpoints, "_seal", not_yet)  # type: ignore[attr-defined]
     log.policy = LedgerPolicy(flush=Flush.os, max_ledger_entries=2)
-    cursor = Cursors(log, metadata).open("s", Start.earliest)
+    cursors = await log.cursors()
+    cursor = await cursors.open("s", Start.earliest)
     places = [(await append_durably(log, b"old %d" % number)).position for number in range(3)]
     cursor.mark_delete(places[-1])
+    await cursors.save()
     first = ledger_path(tmp_path, places[0].ledger_id)
     whole = first.read_bytes()
     first.write_bytes(whole[: len(whole) - 5])
 
     engine, log = await booted(tmp_path, metadata, "two")
     assert log.log_end_offset == 1
-    cursor = Cursors(log, metadata).open("s")
+    cursor = await (await log.cursors()).open("s")
     assert (cursor.mark_delete_position, cursor.backlog()) == (places[0], 0)
     await append_durably(log, b"new")
     assert values([payload(each) for each in await cursor.read()]) == [b"new"]

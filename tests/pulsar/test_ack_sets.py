@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.ledger.ack_sets import set_of, words_of
-from magnetar.ledger.cursor import Cursors
 from magnetar.ledger.cursor_info import CursorInfo, decode_cursor, encode_cursor
 from magnetar.ledger.port import Position
-from magnetar.metadata import MemoryStore, MemoryTree
 from magnetar.pulsar.dispatch import acknowledgements
 from magnetar.pulsar.dispatch.base import AnySubscription
 from magnetar.pulsar.handlers import acks
@@ -188,9 +186,8 @@ async def test_a_cursor_holds_no_more_of_a_batch_than_it_has_after_a_restart() -
     home, consumer, places = await batches("shared", 10)
     await settle()
     Caller(home, consumer).ack(places, [-2] * MANY_WORDS)
-    store = home.subscription.cursor._save.__closure__  # type: ignore[union-attr]
-    assert store is not None
-    cursors = next(cell.cell_contents for cell in store if isinstance(cell.cell_contents, Cursors))
-    cursors.save()
-    assert isinstance(cursors._metadata, MemoryTree)
-    assert Cursors(home.log, MemoryStore(cursors._metadata)).open("s").partly == {places[0]: (1 << 10) - 2}
+    cursors = await home.log.cursors()
+    await cursors.save()
+    info = await cursors.read("s")
+    assert info is not None
+    assert dict(info.partly) == {places[0]: (1 << 10) - 2}

@@ -20,6 +20,7 @@ from magnetar.pulsar.errors import ProducerFenced
 from magnetar.pulsar.producers import Producer
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.wire.pulsar.pulsar_pb2 import ProducerAccessMode
+from tests.ledger.cursors import kept
 from tests.ledger.entries import prepared
 from tests.pulsar.raw import entry
 
@@ -35,13 +36,14 @@ class House:
         await engine.start()
         policy = LedgerPolicy(flush=Flush.os, max_ledger_entries=2)
         self.log = await prepared(await engine.open("public/default/persistent/t", policy))
-        self.topic = self.another_topic()
+        self.topic = await self.another_topic()
         await self.topic.load()
 
-    def another_topic(self) -> PulsarTopic:
+    async def another_topic(self) -> PulsarTopic:
         """Give what a broker makes of the partition that starts with what is kept."""
         return PulsarTopic(
-            Topic(TopicName("public", "default", "t"), "t", bytes(16), 1), 0, self.log, self.store,
+            Topic(TopicName("public", "default", "t"), "t", bytes(16), 1), 0,
+            self.log, await kept(self.log, self.store), self.store,
             Conversions(1 << 20), Limits(0, 0), lambda: 1000, deduplicates=True,
         )  # fmt: skip
 
@@ -56,7 +58,7 @@ class House:
         await asyncio.sleep(0)
 
     async def after_a_crash(self) -> dict[str, int]:
-        found = Deduplication(self.log, self.store, lambda: 1000)
+        found = Deduplication(self.log, await kept(self.log, self.store))
         await found.load()
         return {name: found.last_sequence_id(name) for name in ("a", "b")}
 
@@ -110,7 +112,7 @@ async def test_where_it_cannot_be_kept_nothing_is_taken_away(
 async def test_retention_may_take_the_place_away(house: House) -> None:
     """Retention takes sealed ledgers; what was kept of those that are gone still counts."""
     await house.send("a", 0, 5)
-    house.topic.save()
+    await house.topic.save()
     place = await house.topic.places.last()
     for _ in range(4):
         house.log.append((entry(b"v", producer_name="z"),), messages=1, timestamp_ms=1000)
@@ -158,7 +160,7 @@ async def test_sequence_ids_are_kept_in_the_order_of_the_log(house: House) -> No
     dedup.note(Pending(6, second, Position(9, 1)), "b", 0)
     second.settle()
     await asyncio.sleep(0)
-    await dedup.save()
+    await house.topic.save()
     assert await house.after_a_crash() == {"a": 4, "b": -1}
 
 
@@ -169,7 +171,7 @@ async def test_only_what_is_durable_is_kept(house: House) -> None:
     assert dedup is not None
     dedup.note(Pending(5, Done()), "a", 9)
     dedup.note(Pending(6, Done()), "b", 3)
-    house.topic.save()
+    await house.topic.save()
     assert await house.after_a_crash() == {"a": 4, "b": -1}
 
 
@@ -180,7 +182,7 @@ async def test_entries_that_were_counted_and_are_lost_count_no_more(house: House
     assert dedup is not None
     dedup.note(Pending(40, None, Position(last, 40)), "a", 40)
     dedup.note(Pending(41, None, Position(last, 41)), "b", 7)
-    await dedup.save()
+    await house.topic.save()
     assert await house.after_a_crash() == {"a": 4, "b": -1}
 
 
@@ -214,7 +216,7 @@ async def test_the_epoch_of_an_exclusive_producer_fences_across_a_restart(house:
     second = exclusive("second")
     await add(house.topic, second)
     assert (first.topic_epoch, second.topic_epoch) == (0, 1)
-    again = house.another_topic()
+    again = await house.another_topic()
     await again.load()
     with pytest.raises(ProducerFenced, match="it had the topic in epoch 0, which is 1 now"):
         await add(again, exclusive("first", 0))

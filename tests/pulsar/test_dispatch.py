@@ -17,7 +17,7 @@ from magnetar.broker.limits import Limits as TopicLimits
 from magnetar.broker.limits import Persistence, Quota, Rate
 from magnetar.broker.names import TopicName
 from magnetar.broker.topic import Topic
-from magnetar.ledger.cursor import Cursors, Start
+from magnetar.ledger.cursor import Cursor, Start
 from magnetar.ledger.errors import StorageFailed
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.ledger.port import Flush, LedgerPolicy, ManagedLedger, Pending, Position
@@ -40,6 +40,7 @@ from magnetar.pulsar.rate_limits import RateLimit
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.compression import Buffer
 from magnetar.wire.pulsar.frames import read_frame
+from tests.ledger.cursors import mark_of
 from tests.ledger.entries import prepared
 from tests.pulsar.raw import entry
 
@@ -76,10 +77,9 @@ class Ear:
 class House:
     """A log, a subscription of some kind on it, and consumers."""
 
-    def __init__(self, log: ManagedLedger, kind: str, limits: Limits) -> None:
+    def __init__(self, log: ManagedLedger, cursor: Cursor, kind: str, limits: Limits) -> None:
         self.log = log
         self.now_ms = 1000
-        cursor = Cursors(log, MemoryStore()).open("s", Start.earliest)
         readings = Readings(log, Conversions(1 << 20), lambda: self.now_ms, limits)
         self.subscription: Subscription
         if kind == "shared":
@@ -109,7 +109,7 @@ async def house(kind: str, *, limits: Limits = Limits(0, 0)) -> House:  # noqa: 
     log = await prepared(
         await engine.open("public/default/persistent/t", LedgerPolicy(flush=Flush.os, max_ledger_entries=50))
     )
-    return House(log, kind, limits)
+    return House(log, await (await log.cursors()).open("s", Start.earliest), kind, limits)
 
 
 async def settle() -> None:
@@ -413,14 +413,15 @@ def test_a_consumer_that_comes_or_goes_moves_no_keys_but_its_own(seed: int) -> N
 
 
 async def partition(clock: Callable[[], int]) -> PulsarTopic:
-    engine, store = MemoryEngine(clock=clock), MemoryStore()
+    store = MemoryStore()
+    engine = MemoryEngine(store, clock=clock)
     await engine.start()
     log = await prepared(
         await engine.open("public/default/persistent/t", LedgerPolicy(flush=Flush.os, max_ledger_entries=2))
     )
     name = TopicName("public", "default", "t")
     topic = PulsarTopic(
-        Topic(name, "t", bytes(16), 1), 0, log, store, Conversions(1 << 20), Limits(0, 0), clock,
+        Topic(name, "t", bytes(16), 1), 0, log, await log.cursors(), store, Conversions(1 << 20), Limits(0, 0), clock,
         deduplicates=False,
     )  # fmt: skip
     await topic.load()
@@ -436,16 +437,17 @@ async def test_cursors_are_kept_as_often_as_persistence_says(rate: float, interv
         await topic.log.append((entry(b"%d" % number),), messages=1, timestamp_ms=now_ms).settled()
     topic.apply(TopicLimits(persistence=Persistence(mark_delete_rate=rate)))
 
-    def kept() -> int:
-        return Cursors(topic.log, topic._store).open("s").mark_delete_position.entry_id
+    async def kept() -> int:
+        await asyncio.sleep(0.05)
+        return (await mark_of(topic.log, topic._store, "s")).entry_id
 
-    before, first = kept(), topic.log.ledgers()[0].ledger_id
+    before, first = await kept(), topic.log.ledgers()[0].ledger_id
     now_ms += interval_ms - 1
     subscription.cursor.mark_delete(Position(first, 0))
-    assert kept() == before
+    assert await kept() == before
     now_ms += 1
     subscription.cursor.mark_delete(Position(first, 1))
-    assert kept() == 1
+    assert await kept() == 1
     await topic.log.close()
 
 

@@ -85,7 +85,7 @@ async def test_subscriptions_are_made_by_asking_only_where_that_is_allowed(by_se
         assert (await client.ask(first)).error.error == ServerError.NotAllowedError
         topic = broker.services.topics.all_open()[0]
         assert "first" not in topic.subscriptions
-        topic.cursors.open("s")
+        await topic.cursors.open("s")
         await topic.load()  # made by an administrator
         assert (await client.ask(raw.subscribe(T, "s", 3))).type == DONE
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from magnetar.broker.progress import GroupIsActive, Read
-from magnetar.ledger.cursor import Cursors, Start
+from magnetar.ledger.cursor import Start
 from magnetar.ledger.errors import StorageFailed
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.wanted import Wanted
@@ -18,6 +18,7 @@ from magnetar.pulsar.group_cursors import GroupCursors
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.topics import PulsarTopics
 from tests.admin.house import House
+from tests.ledger.cursors import kept
 from tests.pulsar.raw import entry
 
 GROUP = "g"
@@ -195,6 +196,6 @@ async def test_a_group_commits_inside_a_batch_of_very_many_messages(both: Both) 
     assert place[1] == 5
     assert remaining.bit_length() == messages
     assert remaining.bit_count() == messages - messages // 2
-    both.topic.cursors.save()
-    again = Cursors(both.topic.log, both.topic._store).open(GROUP)
+    await both.topic.cursors.save()
+    again = await (await kept(both.topic.log, both.topic._store)).open(GROUP)
     assert again.partly == {place: remaining}

@@ -39,7 +39,7 @@ class Street:
         house.services.broker.backlogs = Backlogs(lambda: house.services.broker.settings, lambda: self.now_ms)
         self.all: list[PulsarTopic] = []
         self.looks: Counter[tuple[str, str]] = Counter()
-        for name in ("save", "expire"):
+        for name in ("settle", "expire"):
             monkeypatch.setattr(PulsarTopic, name, self._counted(name, getattr(PulsarTopic, name)))
         monkeypatch.setattr(backlog, "enforce", self._counted("enforce", backlog.enforce))
 
@@ -91,7 +91,7 @@ async def test_only_topics_that_something_was_done_to_are_looked_at(street: Stre
     await street.sweeps(2)
     await street.write(written)
     subscription.cursor.mark_delete(Position(acknowledged.log.ledgers()[-1].ledger_id, 0))
-    assert await street.sweeps(5) == {("save", "t3"): 1, ("save", "t5"): 1}
+    assert await street.sweeps(5) == {("settle", "t3"): 1, ("settle", "t5"): 1}
     assert not acknowledged.cursors.unsaved
 
 
@@ -102,14 +102,14 @@ async def test_what_could_not_be_kept_is_tried_again(street: Street, monkeypatch
     await street.sweeps()
     failures, save = [StorageFailed("for a test")] * 2, topic.cursors.save
 
-    def fails() -> None:
+    async def fails() -> None:
         if failures:
             raise failures.pop()
-        save()
+        await save()
 
     monkeypatch.setattr(topic.cursors, "save", fails)
     subscription.cursor.mark_delete(Position(topic.log.ledgers()[-1].ledger_id, 0))
-    assert await street.sweeps(5) == {("save", "t0"): 3}
+    assert await street.sweeps(5) == {("settle", "t0"): 3}
 
 
 async def test_only_backlogs_that_limits_concern_are_held_to_them(street: Street) -> None:
@@ -118,17 +118,17 @@ async def test_only_backlogs_that_limits_concern_are_held_to_them(street: Street
     ttl, quota, free = street.all[:3]
     ttl.apply(Limits(message_ttl_ms=5000))
     quota.apply(Limits(size_quota=Quota(1 << 30, EVICTION)))
-    assert not [each for each in await street.sweeps(3) if each[0] != "save"]
+    assert not [each for each in await street.sweeps(3) if each[0] != "settle"]
     for topic in (ttl, quota, free):
         await street.write(topic)
         await topic.subscription(Wanted("s", SubType.Exclusive, start=Start.earliest))
     looks = await street.sweeps(3)
-    assert {each[1] for each in looks if each[0] != "save"} == {"t0", "t1"}
+    assert {each[1] for each in looks if each[0] != "settle"} == {"t0", "t1"}
     street.now_ms = 10**13
     await street.sweeps()
     assert ttl.subscriptions["s"].backlog == 0
     looks = await street.sweeps(3)
-    assert {each[1] for each in looks if each[0] != "save"} == {"t1"}
+    assert {each[1] for each in looks if each[0] != "settle"} == {"t1"}
     free.apply(Limits(message_ttl_ms=5000))
     await street.sweeps()
     assert free.subscriptions["s"].backlog == 0

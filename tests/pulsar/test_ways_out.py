@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from magnetar.ledger.cursor import Cursors, Start
+from magnetar.ledger.cursor import Start
 from magnetar.ledger.cursor_info import cursor_path, decode_cursor
 from magnetar.metadata import MetadataStore
 from magnetar.pulsar.dispatch.base import SubType
@@ -21,6 +21,7 @@ from magnetar.pulsar.rest import topics as rest_topics
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.topics import PulsarTopics
 from tests.admin.house import House
+from tests.ledger.cursors import mark_of
 from tests.process import BrokerProcess
 from tests.pulsar import raw
 from tests.pulsar.conftest import PULSAR
@@ -47,11 +48,11 @@ class Acknowledged:
         ledger = self.topic.log.ledgers()[-1].ledger_id
         for entry_id in (0, 1):
             self.subscription.acks.done((ledger, entry_id))
-        assert self.kept() == -1
+        assert await self.kept() == -1
 
-    def kept(self) -> int:
+    async def kept(self) -> int:
         """Give what a broker would find that starts now."""
-        return Cursors(self.topic.log, self.store).open("s").mark_delete_position.entry_id
+        return (await mark_of(self.topic.log, self.store, "s")).entry_id
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ async def acknowledged(tmp_path: Path) -> Any:
 
 async def test_when_the_broker_ends(acknowledged: Acknowledged) -> None:
     await acknowledged.topics.close()
-    assert acknowledged.kept() == 1
+    assert await acknowledged.kept() == 1
 
 
 async def test_when_the_topic_is_unloaded(
@@ -77,19 +78,19 @@ async def test_when_the_topic_is_unloaded(
     services = SimpleNamespace(broker=acknowledged.house.services.broker)
     await rest_topics.unload(cast(Any, SimpleNamespace(services=services, topic="t")))
     assert acknowledged.topic.log not in services.broker.engine.opened()
-    assert acknowledged.kept() == 1
+    assert await acknowledged.kept() == 1
 
 
 async def test_when_the_topic_gets_partitions_and_with_them_another_name(acknowledged: Acknowledged) -> None:
     topic = acknowledged.topic.topic
     await acknowledged.house.services.broker.grow_topic(topic.kafka_name, 2)
-    assert acknowledged.kept() == 1
+    assert await acknowledged.kept() == 1
 
 
 async def test_when_a_subscription_gets_another_type(acknowledged: Acknowledged) -> None:
     await acknowledged.topic.subscription(Wanted("s", SubType.Exclusive))
-    acknowledged.topic.save()
-    assert acknowledged.kept() == 1
+    await acknowledged.topic.save()
+    assert await acknowledged.kept() == 1
 
 
 async def test_a_topic_that_is_deleted_takes_its_cursors_along(acknowledged: Acknowledged) -> None:

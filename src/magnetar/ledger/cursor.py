@@ -1,23 +1,19 @@
 """Cursors: named reading states of a managed ledger, as Pulsar keeps them.
 
 Everything up to the mark-delete position is done with, and so are individually deleted entries behind it; of an entry
-that holds a batch, a part of its messages may be. A durable cursor lives in the metadata store under
-``/managed-ledgers/<log>/<cursor>``; any other one is forgotten.
+that holds a batch, a part of its messages may be. A durable cursor is kept by the log's engine
+(`magnetar.ledger.cursors`); any other one is forgotten.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from enum import Enum
-from urllib.parse import unquote
 
-from magnetar.ledger.cursor_info import CursorInfo, cursor_path, decode_cursor, encode_cursor
-from magnetar.ledger.errors import LedgerFenced, LedgerNotFound, StorageFailed
-from magnetar.ledger.info import path_of
-from magnetar.ledger.port import LedgerSummary, ManagedLedger, Position, StoredEntry, wall_clock_ms
-from magnetar.metadata import BadVersion, MetadataError, MetadataStore, NotFound
+from magnetar.ledger.cursor_info import CursorInfo
+from magnetar.ledger.errors import LedgerNotFound
+from magnetar.ledger.port import LedgerSummary, ManagedLedger, Position, StoredEntry
 
 BEFORE_FIRST = -1
 """The entry id of a mark-delete position before which a ledger has no entry."""
@@ -72,7 +68,7 @@ class Ranges:
 
 
 class Cursor:
-    """One reading state. Made by ``Cursors``, which say when changes are durable."""
+    """One reading state. Made by a ``CursorStore``, which says when changes are durable."""
 
     def __init__(
         self,
@@ -308,106 +304,3 @@ def _as_kept(ledgers: list[LedgerSummary], mark: Position) -> Position:
     if before is None or (before.ledger_id == mark.ledger_id and mark.entry_id < before.entries):
         return mark
     return Position(before.ledger_id, before.entries - 1)
-
-
-class Cursors:
-    """The cursors of one managed ledger.
-
-    Changes are durable when a call returns; with ``save_interval_ms``, which spares the disk, at most that much later
-    than the next change, or with ``save``.
-    """
-
-    def __init__(
-        self,
-        log: ManagedLedger,
-        metadata: MetadataStore,
-        *,
-        clock: Callable[[], int] = wall_clock_ms,
-        save_interval_ms: int = 0,
-    ) -> None:
-        self._log = log
-        self._metadata = metadata.blocking
-        self._clock = clock
-        self.save_interval_ms = save_interval_ms
-        self._open: dict[str, Cursor] = {}
-        self._versions: dict[str, int] = {}
-        self._due: dict[str, Callable[[], CursorInfo]] = {}
-        self.changed: Callable[[], None] = lambda: None
-        """Called when a cursor was changed; what of that is not durable yet, `save` makes so."""
-        self._saved_ms: dict[str, int] = {}
-
-    def names(self) -> list[str]:
-        """Give the names of the durable cursors, open or not."""
-        return sorted(unquote(name) for name in self._metadata.children(path_of(self._log.name)))
-
-    def open(self, name: str, start: Start = Start.latest) -> Cursor:
-        """Open a durable cursor, or make it; give the same one each time."""
-        cursor = self._open.get(name)
-        if cursor is None:
-            path = cursor_path(self._log.name, name)
-            stored = self._metadata.get(path)
-            self._versions[name] = -1 if stored is None else stored.version
-            info = self._beginning(start) if stored is None else decode_cursor(stored.value, name=path)
-            cursor = Cursor(self._log, name, info, lambda changed: self._save(name, changed))
-            if stored is None:
-                self._write(name, info)
-            self._open[name] = cursor
-        return cursor
-
-    def non_durable(self, start: Start = Start.latest) -> Cursor:
-        """Give a cursor of one's own that nobody else sees."""
-        return Cursor(self._log, "", self._beginning(start), None)
-
-    def delete(self, name: str) -> None:
-        """Forget a durable cursor; unknown names are no error."""
-        self._open.pop(name, None)
-        self._due.pop(name, None)
-        try:
-            self._metadata.delete(cursor_path(self._log.name, name))
-        except NotFound:
-            pass
-        except MetadataError as error:
-            raise StorageFailed(f"the metadata store failed: {error}") from error
-
-    @property
-    def unsaved(self) -> bool:
-        """Whether cursors have something in memory only."""
-        return bool(self._due)
-
-    def save(self) -> None:
-        """Make what cursors only have in memory durable."""
-        if self._due:
-            with self._metadata.transaction():
-                for name, info in list(self._due.items()):
-                    self._write(name, info())
-
-    def _beginning(self, start: Start) -> CursorInfo:
-        ledgers = self._log.ledgers()
-        if not ledgers:
-            return CursorInfo(Position(-1, BEFORE_FIRST))
-        ledger = ledgers[0] if start is Start.earliest else ledgers[-1]
-        return CursorInfo(
-            Position(ledger.ledger_id, BEFORE_FIRST if start is Start.earliest else ledger.entries - 1)
-        )
-
-    def _save(self, name: str, info: Callable[[], CursorInfo]) -> None:
-        if self._open.get(name) is None:
-            raise LedgerFenced(f"cursor {name} of {self._log.name} was deleted")
-        self._due[name] = info
-        if self._clock() - self._saved_ms.get(name, 0) >= self.save_interval_ms:
-            self._write(name, info())
-        self.changed()
-
-    def _write(self, name: str, info: CursorInfo) -> None:
-        now_ms = self._clock()
-        data = encode_cursor(replace(info, last_active_ms=now_ms))
-        try:
-            self._versions[name] = self._metadata.put(
-                cursor_path(self._log.name, name), data, self._versions[name]
-            )
-        except BadVersion as error:
-            raise LedgerFenced(f"cursor {name} of {self._log.name} has another owner: {error}") from error
-        except MetadataError as error:
-            raise StorageFailed(f"the metadata store failed: {error}") from error
-        self._saved_ms[name] = now_ms
-        self._due.pop(name, None)

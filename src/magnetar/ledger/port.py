@@ -13,12 +13,15 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.leases import Leases
 from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.compression import Buffer
+
+if TYPE_CHECKING:
+    from magnetar.ledger.cursors import CursorStore
 
 
 def wall_clock_ms() -> int:
@@ -393,6 +396,10 @@ class ManagedLedger(ABC):
     @abstractmethod
     def dirty_bytes(self, rules: CompactionRules) -> tuple[int, int, int]:
         """Give the bytes compacted already, those that could be now, and since when (ms) the oldest of these waits."""
+
+    @abstractmethod
+    async def cursors(self) -> CursorStore:
+        """Return the log's cursors, the same store each time; raise ``LedgerError`` where they cannot be listed."""
 
     @abstractmethod
     async def roll(self, older_than_ms: int = 0) -> None:

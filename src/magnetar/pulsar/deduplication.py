@@ -9,52 +9,42 @@ again.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections import deque
-from collections.abc import Callable
+from contextlib import suppress
 
 from google.protobuf.message import DecodeError
 
-from magnetar.ledger.cursor_info import CursorInfo, cursor_path, encode_cursor
+from magnetar.ledger.cursor_info import CursorInfo
+from magnetar.ledger.cursors import CursorStore
+from magnetar.ledger.errors import LedgerFenced
 from magnetar.ledger.port import ManagedLedger, Pending, Position, when_done
-from magnetar.ledger.protobuf import fields, message, number, signed
-from magnetar.metadata import MUST_NOT_EXIST, MetadataError, MetadataStore, MetadataUncertain
-from magnetar.metadata.parts import get_value, put_value
 from magnetar.wire.pulsar.pulsar_pb2 import MessageMetadata
 
 CURSOR = "pulsar.dedup"
-_PROPERTY = 5
 _ENTRIES_BETWEEN_SNAPSHOTS = 1000
 _MOST_PRODUCERS = 10_000
 _PLAIN = b"\x0e\x01"
-_log = logging.getLogger("magnetar.pulsar")
 
 
 class Deduplication:
     """The last sequence ids of one log's producers. ``load`` before use."""
 
-    def __init__(self, log: ManagedLedger, store: MetadataStore, clock: Callable[[], int]) -> None:
+    def __init__(self, log: ManagedLedger, cursors: CursorStore) -> None:
         self._log = log
-        self._store = store
-        self._path = cursor_path(log.name, CURSOR)
-        self._version = MUST_NOT_EXIST
-        self._clock = clock
+        self._cursors = cursors
         self._pushed: dict[str, int] = {}  # appended, and maybe not durable yet
         self._in_flight: deque[tuple[Pending, str, int]] = deque()  # those that are not, in the log's order
         self._durable: dict[str, int] = {}
         self._since = 0
         self._last: Position | None = None
-        self._saving = asyncio.Lock()
-        self._soon: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
         """Read what is kept, and the entries that came later."""
         offset = self._log.log_start_offset
-        stored = await get_value(self._store, self._path)
-        if stored is not None:
-            self._version = stored.version
-            mark = self._decode(stored.value)
+        kept = await self._cursors.read(CURSOR)
+        if kept is not None:
+            mark = kept.mark_delete
+            self._pushed.update(kept.numbers)
             ledgers = {each.ledger_id: each for each in self._log.ledgers()}
             ledger = ledgers.get(mark.ledger_id)
             if ledger is not None and 0 <= mark.entry_id < ledger.entries:
@@ -116,7 +106,8 @@ class Deduplication:
                 _raise(self._durable, producer, highest_sequence_id)
             self._since += 1
             if self._since >= _ENTRIES_BETWEEN_SNAPSHOTS:
-                self.save_soon()
+                with suppress(LedgerFenced):  # the log was deleted, or is another's, and so are its cursors
+                    self.save()
 
     def take_back(self, offset: int) -> None:
         """What was appended from ``offset`` on was not kept."""
@@ -131,48 +122,18 @@ class Deduplication:
 
     @property
     def unsaved(self) -> bool:
-        """Whether something is durable that is not kept yet."""
+        """Whether something is durable that the cursors have not been told to keep."""
         return self._last is not None and self._since > 0
 
-    def save_soon(self) -> None:
-        """Begin to do as `save`; what fails is logged, and done with the next call."""
-        if self.unsaved and (self._soon is None or self._soon.done()):
-            self._soon = asyncio.get_running_loop().create_task(self._saved_soon())
+    def save(self) -> None:
+        """Have what is known, and up to where, be kept with the cursors."""
+        if self.unsaved:
+            self._since = 0
+            self._cursors.change(CURSOR, self._info)
 
-    async def _saved_soon(self) -> None:
-        try:
-            await self.save()
-        except MetadataError as error:
-            _log.error("sequence ids of %s cannot be kept: %s", self._log.name, error)
-
-    async def save(self) -> None:
-        """Keep what is known, and up to where; raise ``MetadataError``."""
-        async with self._saving:
-            if self._last is None or not self._since:
-                return
-            since = self._since
-            info = encode_cursor(CursorInfo(self._last, (), self._clock()))
-            rows = (message(1, name.encode()) + number(2, last) for name, last in self._durable.items())
-            value = info + b"".join(message(_PROPERTY, row) for row in rows)
-            try:
-                self._version = await put_value(self._store, self._path, value, self._version)
-            except MetadataUncertain:
-                stored = await self._store.get(self._path)  # it may be there; nobody else writes it
-                self._version = MUST_NOT_EXIST if stored is None else stored.version
-                raise
-            self._since -= since
-
-    def _decode(self, data: bytes) -> Position:
-        numbers: dict[int, int] = {}
-        for place, value in fields(data):
-            if isinstance(value, int):
-                numbers[place] = signed(value)
-            elif place == _PROPERTY:
-                row = dict(fields(value))
-                name, last = row.get(1), row.get(2)
-                if isinstance(last, int) and name is not None and not isinstance(name, int):
-                    self._pushed[bytes(name).decode("utf-8", "replace")] = signed(last)
-        return Position(numbers.get(2, -1), numbers.get(3, -1))
+    def _info(self) -> CursorInfo:
+        assert self._last is not None
+        return CursorInfo(self._last, numbers=dict(self._durable))
 
 
 def _raise(known: dict[str, int], producer: str, highest_sequence_id: int) -> None:

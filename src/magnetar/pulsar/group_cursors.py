@@ -132,7 +132,7 @@ class GroupCursors:
             return  # a subscription that only has the same name
         if offset is None:
             if found is not None:
-                topic.unsubscribe(read.group)
+                await topic.unsubscribe(read.group)
                 await self._unmark(topic, read.group)
             return
         if found is None:

@@ -11,7 +11,9 @@ from magnetar.broker.limits import Limits as TopicLimits
 from magnetar.broker.limits import Persistence
 from magnetar.broker.open_logs import Reason
 from magnetar.broker.topic import Topic
-from magnetar.ledger.cursor import Cursor, Cursors, Start
+from magnetar.ledger.cursor import Cursor, Start
+from magnetar.ledger.cursors import CursorStore
+from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import ManagedLedger, Pending, Position, TakenBack
 from magnetar.metadata import MetadataStore
 from magnetar.pulsar.deduplication import CURSOR as DEDUPLICATION_CURSOR
@@ -42,6 +44,7 @@ class PulsarTopic:
         topic: Topic,
         index: int,
         log: ManagedLedger,
+        cursors: CursorStore,
         store: MetadataStore,
         conversions: Conversions,
         limits: Limits,
@@ -56,7 +59,8 @@ class PulsarTopic:
         self.partition = index if topic.partitioned else -1
         self.log = log
         self.places = Places(log)
-        self.cursors = Cursors(log, store, clock=clock, save_interval_ms=CURSOR_SAVE_MS)
+        self.cursors = cursors
+        cursors.save_interval_ms = CURSOR_SAVE_MS
         self.opened_with = (log.log_end_offset, sum(ledger.size for ledger in log.ledgers()))
         """Messages and bytes that it had had when it was opened; counters of what came in start here."""
         self.subscriptions: dict[str, Subscription] = {}
@@ -68,7 +72,7 @@ class PulsarTopic:
         """Tells when the last append is durable; None if it was at once."""
         self.has_chunks = False
         """Whether a message came in chunks since it was opened."""
-        self.dedup = Deduplication(log, store, clock) if deduplicates else None
+        self.dedup = Deduplication(log, cursors) if deduplicates else None
         self._store = store
         self._clock = clock
         self._readings = Readings(log, conversions, clock, limits, within_batches)
@@ -125,9 +129,15 @@ class PulsarTopic:
             await self.dedup.load()
         for name in self.cursors.names():
             if name != DEDUPLICATION_CURSOR:
-                self.subscriptions[name] = self._made(
-                    Wanted(name, SubType.Exclusive), self.cursors.open(name)
-                )
+                await self._load_subscription(name)
+
+    async def _load_subscription(self, name: str) -> None:
+        try:
+            cursor = await self.cursors.open(name)
+        except LedgerError as error:  # the others go on; who asks for this one is told the same
+            _log.error("subscription %s of %s cannot be opened: %s", name, self.name, error)
+        else:
+            self.subscriptions[name] = self._made(Wanted(name, SubType.Exclusive), cursor)
 
     async def keep_epoch(self, producer: Producer) -> None:
         """See to it that an exclusive producer's epoch outlives the broker; raise ``ProducerFenced``."""
@@ -182,7 +192,7 @@ class PulsarTopic:
         if not wanted:
             self.dedup = None
             return
-        dedup = Deduplication(self.log, self._store, self._clock)
+        dedup = Deduplication(self.log, self.cursors)
         await dedup.load()
         self.dedup = dedup
 
@@ -226,13 +236,13 @@ class PulsarTopic:
         """Give the subscription that a consumer asks for, made if need be; raise ``PulsarError``."""
         found = await self._subscription(wanted)
         if wanted.properties and not found.properties:  # as in Pulsar, the first that are given count
-            self.describe(found, wanted.properties)
+            await self.describe(found, wanted.properties)
         return found
 
-    def describe(self, subscription: Subscription, properties: Mapping[str, str]) -> None:
+    async def describe(self, subscription: Subscription, properties: Mapping[str, str]) -> None:
         """Replace a subscription's properties; they are kept at once."""
         subscription.describe(properties)
-        self.cursors.save()
+        await self.cursors.save()
 
     async def _subscription(self, wanted: Wanted) -> Subscription:
         if not wanted.is_group and self.is_groups(wanted.subscription):
@@ -257,7 +267,7 @@ class PulsarTopic:
             raise SubscriptionNotFound(f"Subscription {wanted.subscription} not found")
         place = await self._start(wanted)
         self._check_room(wanted)
-        cursor = self._cursor(wanted)
+        cursor = await self._cursor(wanted)
         if place is not None:
             self._seek(cursor, place)
         if (raced := self.subscriptions.get(wanted.subscription)) is not None and raced.consumers:
@@ -290,9 +300,9 @@ class PulsarTopic:
         made.rate = renewed(None, self.limits.subscription_dispatch_rate, asyncio.get_running_loop().time)
         return made
 
-    def _cursor(self, wanted: Wanted) -> Cursor:
+    async def _cursor(self, wanted: Wanted) -> Cursor:
         if wanted.durable:
-            return self.cursors.open(wanted.subscription, wanted.start)
+            return await self.cursors.open(wanted.subscription, wanted.start)
         return self.cursors.non_durable(wanted.start)
 
     async def _start(self, wanted: Wanted) -> Position | None:
@@ -338,15 +348,16 @@ class PulsarTopic:
         if not subscription.is_durable and not subscription.consumers:
             self._forget(subscription)
 
-    def unsubscribe(self, name: str) -> None:
+    async def unsubscribe(self, name: str) -> None:
         """End a subscription with all its state."""
         subscription = self.subscriptions.get(name)
-        if subscription is None:
+        if subscription is None and name not in self.cursors.names():
             raise SubscriptionNotFound(f"Subscription {name} not found")
-        subscription.disconnect()
-        self._forget(subscription)
-        if subscription.cursor.is_durable:
-            self.cursors.delete(name)
+        if subscription is not None:
+            subscription.disconnect()
+            self._forget(subscription)
+        if subscription is None or subscription.cursor.is_durable:
+            await self.cursors.delete(name)
 
     def _forget(self, subscription: AnySubscription) -> None:
         subscription.close()
@@ -366,26 +377,26 @@ class PulsarTopic:
                 if subscription.cursor.mark_delete_position < last:
                     subscription.expired += subscription.skip_to(last)
 
-    def save(self) -> None:
-        """Keep cursors and sequence ids that were changed."""
+    async def save(self) -> None:
+        """Keep cursors and sequence ids that were changed; raise ``LedgerError`` where that failed."""
+        self.settle()
+        await self.cursors.save()
+
+    def settle(self) -> None:
+        """Have all that is acknowledged, and the sequence ids, be part of what is kept next."""
         overdue_ms = self._clock() - _READER_RETURNS_MS
         for subscription in list(self.subscriptions.values()):
             subscription.flush_acks()
             if subscription.abandoned_ms is not None and subscription.abandoned_ms < overdue_ms:
                 self.left(subscription)
-        self.cursors.save()
         if self.dedup is not None:
-            self.dedup.save_soon()
-
-    async def saved(self) -> None:
-        """Return when what `save` began is kept; raise ``MetadataError``."""
-        if self.dedup is not None:
-            await self.dedup.save()
+            self.dedup.save()
 
     async def _keep_sequence_ids(self) -> None:
         """Compaction takes entries away that producers might send again after a crash."""
         if self.dedup is not None:
-            await self.dedup.save()
+            self.dedup.save()
+            await self.cursors.save()
 
     def send_away(self, *, wake: bool = True) -> None:
         """Close all producers and consumers; their clients come back by themselves."""

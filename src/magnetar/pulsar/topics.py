@@ -12,7 +12,7 @@ from magnetar.broker.core import Broker
 from magnetar.broker.errors import TopicExists, TopicNotFound
 from magnetar.broker.names import TopicName
 from magnetar.broker.once import Once
-from magnetar.broker.slices import sliced
+from magnetar.broker.slices import batched, sliced
 from magnetar.broker.topic import Topic
 from magnetar.ledger.errors import LedgerError
 from magnetar.metadata import MetadataError
@@ -28,6 +28,7 @@ from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.errors import RecordsError
 
 _SWEEP_S = 1.0
+_SAVED_AT_ONCE = 500  # topics: their cursors share commits
 _UNUSED_S = 60.0
 """How long a topic that nobody uses stays open; who has just looked it up may be about to use it."""
 _log = logging.getLogger("magnetar.pulsar")
@@ -80,18 +81,23 @@ class PulsarTopics:
         if self._sweeper is not None:
             await self._sweeper.stop()
 
-        def keep(topic: PulsarTopic) -> Callable[[], Awaitable[None]]:
-            async def step() -> None:
+        topics = self.all_open()
+
+        def keep(topic: PulsarTopic) -> Callable[[], None]:
+            def step() -> None:
                 topic.close()
-                topic.save()
-                await topic.saved()
+                topic.settle()
 
             return step
+
+        async def save() -> None:
+            await asyncio.gather(*(topic.cursors.save() for topic in topics))
 
         await end_all(
             "Pulsar's topics",
             [
-                *((topic.name, keep(topic)) for topic in self.all_open()),
+                *((topic.name, keep(topic)) for topic in topics),
+                ("cursors", save),
                 ("topics that are not persistent", self.non_persistent.close),
             ],
         )
@@ -168,10 +174,12 @@ class PulsarTopics:
     async def _load(self, topic: Topic, index: int) -> PulsarTopic:
         broker = self._broker
         held = await broker.open_logs.open(topic, index)
+        cursors = await held.log.cursors()
         made = PulsarTopic(
             topic,
             index,
             held.log,
+            cursors,
             broker.store,
             self._conversions,
             self._limits,
@@ -200,15 +208,19 @@ class PulsarTopics:
     def _closed(self, topic: PulsarTopic) -> None:
         """The log has closed, or will at once: clients are sent away, and look the topic up again."""
         self._forget(topic)
-        if topic.topic.deleted:
-            for name in topic.cursors.names():
-                topic.cursors.delete(name)
-        else:
-            self._save(topic)
+        if not topic.topic.deleted:
+            self._settle(topic)  # the log keeps its cursors when it closes
 
-    def _save(self, topic: PulsarTopic) -> None:
+    def _settle(self, topic: PulsarTopic) -> None:
         try:
-            topic.save()
+            topic.settle()
+        except (LedgerError, RecordsError) as error:
+            _log.error("what was acknowledged on %s cannot be kept: %s", topic.name, error)
+            topic.stir()
+
+    async def _save(self, topic: PulsarTopic) -> None:
+        try:
+            await topic.cursors.save()
         except (LedgerError, MetadataError, RecordsError) as error:
             _log.error("cursors of %s cannot be kept: %s", topic.name, error)
             topic.stir()
@@ -255,7 +267,7 @@ class PulsarTopics:
                 )
             if found.partition < 0 and topic.partitions > 1:
                 self._forget(found)
-                found.save()
+                self._broker.background.once("keeping cursors of", found.save(), about=found.name)
 
     async def _sweep(self) -> None:
         self._rounds += 1
@@ -270,11 +282,18 @@ class PulsarTopics:
 
     async def _keep_cursors(self) -> None:
         """Keep what was changed, and note what else there is to do about the topics that were."""
+        saved: list[PulsarTopic] = []
         async for topic in sliced(self._stirred):
             if topic not in self._stirred:
                 continue  # deleted meanwhile
             del self._stirred[topic]
-            self._save(topic)
+            self._settle(topic)
+            saved.append(topic)
+        for some in batched(saved, _SAVED_AT_ONCE):
+            await asyncio.gather(*(self._save(topic) for topic in some if topic.cursors.unsaved))
+        async for topic in sliced(saved):
+            if not self.holds(topic):
+                continue
             if topic.is_unsettled:
                 topic.stir()
             if topic.is_bounded:
@@ -292,5 +311,5 @@ class PulsarTopics:
             del self._unused[topic]
             if topic.is_unused and not topic.is_unsettled:
                 self._forget(topic)
-                topic.save()
+                self._settle(topic)
         await self._broker.open_logs.close_unheld()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
@@ -13,11 +13,14 @@ from typing import Any, TypeVar
 
 from magnetar.ledger.boot import boot_id
 from magnetar.ledger.compaction_workers import CompactionWorkers
+from magnetar.ledger.cursor_info import decode_cursor
+from magnetar.ledger.cursor_keeper import CursorKeeper
 from magnetar.ledger.disk import Disk
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.files.appending import Appender
 from magnetar.ledger.files.checkpoints import Checkpoint
 from magnetar.ledger.files.compacting import COMPACTING
+from magnetar.ledger.files.cursor_ledgers import FilesCursorLedgers
 from magnetar.ledger.files.ids import LedgerIds, metadata_failed
 from magnetar.ledger.files.journal import Journal
 from magnetar.ledger.files.journal_rounds import Journaled, journaled, records_of
@@ -65,6 +68,17 @@ def clean_use_of(metadata: BlockingStore) -> int:
 
 def _clean_use(stored: Stored | None) -> int:
     return int(stored.value.decode().rpartition(" ")[2]) if stored else 0
+
+
+def _ledgers_of(cursors: Mapping[str, Stored]) -> list[int]:
+    """Return the ledgers that hold states of cursors."""
+    found = []
+    for path, stored in cursors.items():
+        try:
+            found.append(decode_cursor(stored.value, name=path).ledger_id)
+        except LedgerError:
+            continue  # it goes as it is
+    return [each for each in found if each >= 0]
 
 
 class _Gathering(AbstractContextManager[None]):
@@ -136,6 +150,7 @@ class FilesEngine(LedgerEngine):
         self._to_settle: list[tuple[Done, LedgerError | None]] = []
         self.leases: Leases = FileLeases(root, self.in_thread, clock)
         self.workers = CompactionWorkers(self.in_thread)
+        self.cursor_keeper = CursorKeeper(metadata, FilesCursorLedgers(self), clock)
         self.one_compaction = asyncio.Lock()
         """Held by whoever compacts: their maps of keys shall not add up."""
 
@@ -468,6 +483,8 @@ class FilesEngine(LedgerEngine):
     async def _delete(self, name: str, gone: asyncio.Future[None]) -> None:
         managed = self._managed.get(name)
         try:
+            if managed is not None:
+                await managed.end_cursors()
             if managed is None:
                 stored = await self.metadata.get(path_of(name))
                 await self._delete_nodes(name)
@@ -485,13 +502,15 @@ class FilesEngine(LedgerEngine):
             gone.set_result(None)
 
     async def _delete_nodes(self, name: str) -> None:
-        """Delete what the metadata store has of a log: what lies beneath it first, such as cursors."""
+        """Delete what the metadata store has of a log: what lies beneath it first, which is cursors."""
         path = path_of(name)
         while True:
-            below = sorted(await self.metadata.get_tree(path), reverse=True)
+            cursors = await self.metadata.get_tree(path)
+            below = sorted(cursors, reverse=True)
             for some in (below[at : at + _DELETED_AT_ONCE] for at in range(0, len(below), _DELETED_AT_ONCE)):
                 with suppress(NotFound):
                     await self.metadata.commit([Delete(each, ANY) for each in some])
+            self.cursor_keeper.ledgers.forget(_ledgers_of(cursors))
             try:
                 await self.metadata.commit([Delete(path, ANY)])
             except NotEmpty:
@@ -530,6 +549,7 @@ class FilesEngine(LedgerEngine):
             managed.stop()
         for managed in some:
             await managed.quiet()
+        await asyncio.gather(*(managed.save_cursors() for managed in some if managed.has_cursors))
         due = [(managed, last) for managed in some if (last := managed.last_checkpoint()) is not None]
         try:
             if due:

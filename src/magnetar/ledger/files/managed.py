@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from magnetar.ledger.cursors import CursorStore
 from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerTerminated, OffsetOutOfRange, StorageFull
 from magnetar.ledger.files.appending import LEFT, Appender
 from magnetar.ledger.files.checkpoints import Checkpoint, Checkpoints
@@ -19,6 +20,7 @@ from magnetar.ledger.files.ledger_file import LedgerFile
 from magnetar.ledger.files.ledger_list import FIRST, NEXT, LedgerList
 from magnetar.ledger.files.recovery import Recovery
 from magnetar.ledger.info import ManagedLedgerInfo
+from magnetar.ledger.kept_cursors import KeptCursors
 from magnetar.ledger.port import LedgerPolicy, LedgerSummary, Pending, Position, TakenBack
 from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.compression import Buffer
@@ -43,6 +45,7 @@ class FilesManagedLedger(CompactingLedger):
         self.watchers = []
         self.on_closed = []
         self.take_snapshot = None
+        self._cursors: KeptCursors | None = None
         self.log_start_offset = self.log_end_offset = self.high_watermark = 0
         self.ledger_list = LedgerList(engine.metadata, name, engine.boot, info, version, self._lost)
         self.open_files: dict[int, LedgerFile] = {}
@@ -255,6 +258,31 @@ class FilesManagedLedger(CompactingLedger):
                 summary.entries, summary.size = index.entries, index.end
                 summary.last_offset, summary.max_timestamp = index.next_offset - 1, index.max_timestamp
         return list(found)
+
+    async def cursors(self) -> CursorStore:
+        if self._cursors is None:
+            made = KeptCursors(self, self._engine.cursor_keeper)
+            await made.load()
+            self._cursors = self._cursors or made  # somebody may have been quicker
+        return self._cursors
+
+    @property
+    def has_cursors(self) -> bool:
+        """Whether anybody asked for its cursors."""
+        return self._cursors is not None
+
+    async def save_cursors(self) -> None:
+        """Keep what is known of its cursors, as far as that can be kept."""
+        if self._cursors is not None:
+            try:
+                await self._cursors.save()
+            except LedgerError as error:
+                _log.error("cursors of %s cannot be kept: %s", self.name, error)
+
+    async def end_cursors(self) -> None:
+        """Have nothing more written of its cursors."""
+        if self._cursors is not None:
+            await self._cursors.end()
 
     def size(self) -> int:
         return sum(summary.size for summary in self.ledgers())

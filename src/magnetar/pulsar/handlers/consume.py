@@ -29,6 +29,7 @@ from magnetar.pulsar.errors import (
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.route import success
 from magnetar.pulsar.settings import PulsarSettings
+from magnetar.pulsar.topic import PulsarTopic
 from magnetar.wire.pulsar.pulsar_pb2 import (
     CommandCloseConsumer,
     CommandFlow,
@@ -196,7 +197,7 @@ async def _redeliver_slowly(
         _redeliver(consuming, command, places)
 
 
-def unsubscribe(connection: Connection, command: CommandUnsubscribe, entry: memoryview) -> None:
+async def unsubscribe(connection: Connection, command: CommandUnsubscribe, entry: memoryview) -> None:
     """End a subscription with all its state."""
     consuming = consumer_of(connection, command.consumer_id)
     if not command.force:
@@ -204,7 +205,11 @@ def unsubscribe(connection: Connection, command: CommandUnsubscribe, entry: memo
     consuming.subscription.remove(consuming.consumer)
     del connection.consumers[command.consumer_id]
     if consuming.subscription.name in consuming.topic.subscriptions:
-        consuming.topic.unsubscribe(consuming.subscription.name)
+        topic, name = consuming.topic, consuming.subscription.name
+        if isinstance(topic, PulsarTopic):
+            await topic.unsubscribe(name)
+        else:
+            topic.unsubscribe(name)
     connection.answer(success(command.request_id))
 
 

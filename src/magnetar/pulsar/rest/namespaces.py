@@ -149,7 +149,7 @@ async def unsubscribe(ask: Ask) -> None:
         groups.check(topic, name)
     for topic in having:
         await groups.deleted(topic, name)
-        topic.unsubscribe(name)
+        await topic.unsubscribe(name)
 
 
 async def all_topics(ask: Ask) -> AsyncIterator[PulsarTopic]:

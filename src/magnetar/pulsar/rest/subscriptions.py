@@ -54,7 +54,7 @@ async def delete(ask: Ask) -> None:
         raise RestError(412, "Subscription has active connected consumers")
     for topic, _ in found:
         await ask.services.groups.deleted(topic, _name(ask))
-        topic.unsubscribe(_name(ask))
+        await topic.unsubscribe(_name(ask))
 
 
 async def skip_all(ask: Ask) -> None:
@@ -134,7 +134,7 @@ async def set_properties(ask: Ask) -> None:
     """Replace a subscription's properties."""
     wanted = _properties(ask.object())
     for topic, subscription in await _each(ask):
-        topic.describe(subscription, wanted)
+        await topic.describe(subscription, wanted)
 
 
 def _name(ask: Ask) -> str:

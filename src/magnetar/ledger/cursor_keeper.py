@@ -1,0 +1,222 @@
+"""Writes what cursors have changed: those of all logs of an engine that are due, many with one commit.
+
+Each cursor is one node of the metadata, written with the version that this owner wrote last. A state that is too large
+for that goes into a ledger of the cursor first, and the node then names it. One commit runs at a time; who waits
+for a cursor is told when a commit has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from magnetar.ledger.cursor_info import CursorInfo, encode_cursor, encode_state
+from magnetar.ledger.cursors import CursorLedgers
+from magnetar.ledger.errors import LedgerError, LedgerFenced, StorageFailed, StorageFull
+from magnetar.metadata import (
+    ANY,
+    MUST_NOT_EXIST,
+    BadVersion,
+    Delete,
+    MetadataError,
+    MetadataFull,
+    MetadataStore,
+    MetadataUncertain,
+    Put,
+)
+
+LARGE_BYTES = 128 << 10
+"""A larger state goes into a ledger of the cursor: a commit takes a megabyte, and others are in it."""
+_COMMIT_BYTES = 512 << 10
+_COMMIT_CURSORS = 1000
+_SLICE_S = 0.002
+_log = logging.getLogger("magnetar.ledger")
+
+
+@dataclass(eq=False, slots=True)
+class KeptCursor:
+    """One durable cursor: where it is kept, and what of it is not kept yet."""
+
+    path: str
+    version: int = MUST_NOT_EXIST
+    ledger_id: int = -1
+    """The ledger that holds its state."""
+    others: bytes = b""
+    """Fields of its node that this broker does not know."""
+    due: Callable[[], CursorInfo] | None = None
+    """What it is, if that is not kept yet."""
+    saved_ms: int = 0
+    end: LedgerError | None = None
+    """Why nothing is kept of it any more."""
+    to_delete: bool = False
+    unsure: bytes | None = None
+    """What was written last, where nobody knows whether it was kept."""
+    waiting: list[asyncio.Future[None]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Write:
+    cursor: KeptCursor
+    op: Put | Delete
+    waiting: list[asyncio.Future[None]]
+    due: Callable[[], CursorInfo] | None
+    ledger_id: int = -1
+
+
+class CursorKeeper:
+    """The one writer of an engine's cursors."""
+
+    def __init__(self, store: MetadataStore, ledgers: CursorLedgers, clock: Callable[[], int]) -> None:
+        self.store = store
+        self.ledgers = ledgers
+        self.clock = clock
+        self._queue: dict[KeptCursor, None] = {}
+        self._writing: asyncio.Task[None] | None = None
+
+    def soon(self, cursor: KeptCursor) -> None:
+        """Have a cursor written with the next commit; what changes until then goes along."""
+        self._queue[cursor] = None
+        if self._writing is None:
+            self._writing = asyncio.ensure_future(self._write())
+
+    async def written(self, cursors: Iterable[KeptCursor]) -> None:
+        """Have cursors written, and return when they are; raise ``LedgerError`` where one was not."""
+        futures = []
+        for cursor in cursors:
+            futures.append(asyncio.get_running_loop().create_future())
+            cursor.waiting.append(futures[-1])
+            self.soon(cursor)
+        if futures:
+            await asyncio.gather(*futures)
+
+    async def idle(self) -> None:
+        """Return when nothing is being written."""
+        while self._writing is not None:
+            await asyncio.wait([self._writing])
+
+    async def _write(self) -> None:
+        try:
+            while self._queue:
+                await self._commit(await self._gathered())
+        finally:
+            self._writing = None
+
+    async def _gathered(self) -> list[_Write]:
+        """Return what one commit takes, with a turn for others now and then."""
+        writes: list[_Write] = []
+        size, until = 0, time.perf_counter() + _SLICE_S
+        while self._queue and size < _COMMIT_BYTES and len(writes) < _COMMIT_CURSORS:
+            cursor = next(iter(self._queue))
+            del self._queue[cursor]
+            write = await self._prepared(cursor)
+            if write is not None:
+                writes.append(write)
+                size += len(write.op.path) + (len(write.op.value) if isinstance(write.op, Put) else 0)
+            if time.perf_counter() > until:
+                await asyncio.sleep(0)
+                until = time.perf_counter() + _SLICE_S
+        return writes
+
+    async def _prepared(self, cursor: KeptCursor) -> _Write | None:
+        """Take what is due of a cursor; None where nothing is, or it cannot be kept."""
+        waiting, cursor.waiting = cursor.waiting, []
+        due, cursor.due = cursor.due, None
+        if cursor.to_delete:
+            return _Write(cursor, Delete(cursor.path, ANY), waiting, None)
+        if cursor.end is not None or due is None:
+            _tell(waiting, cursor.end)
+            return None
+        info = replace(due(), last_active_ms=self.clock(), ledger_id=-1, others=cursor.others)
+        data, ledger_id = encode_cursor(info), -1
+        if len(data) > LARGE_BYTES:
+            try:
+                ledger_id = await self.ledgers.write(encode_state(info))
+            except LedgerError as error:
+                _failed(_Write(cursor, Delete(cursor.path, ANY), waiting, due), error)
+                return None
+            data = encode_cursor(replace(info, ledger_id=ledger_id))
+        return _Write(cursor, Put(cursor.path, data, cursor.version), waiting, due, ledger_id)
+
+    async def _commit(self, writes: list[_Write]) -> None:
+        while writes:
+            try:
+                versions = await self.store.commit([each.op for each in writes])
+            except BadVersion as error:
+                one = next((each for each in writes if each.op.path == error.path), None)
+                if one is None:
+                    self._all_failed(writes, error)
+                    return
+                writes.remove(one)
+                if await self._was_ours(one):
+                    writes.append(one)
+                continue
+            except MetadataError as error:
+                self._all_failed(writes, error)
+                return
+            for write, version in zip(writes, versions, strict=True):
+                self._done(write, version)
+            return
+
+    async def _was_ours(self, write: _Write) -> bool:
+        """Find out who wrote a cursor's node meanwhile; return whether to try again, as it was this owner."""
+        cursor, op = write.cursor, write.op
+        if isinstance(op, Delete):
+            self._done(write, MUST_NOT_EXIST)  # it was never kept
+            return False
+        try:
+            stored = None if cursor.unsure is None else await self.store.get(cursor.path)
+        except MetadataError as error:
+            self._all_failed([write], error)
+            return False
+        if stored is not None and stored.value == cursor.unsure:
+            cursor.version, cursor.unsure = stored.version, None
+            write.op = op._replace(expected=stored.version)
+            return True
+        cursor.end = LedgerFenced(f"the cursor at {cursor.path} has another owner")
+        self._forget(write.ledger_id)
+        _tell(write.waiting, cursor.end)
+        return False
+
+    def _all_failed(self, writes: list[_Write], error: MetadataError) -> None:
+        why = StorageFull if isinstance(error, MetadataFull) else StorageFailed
+        for write in writes:
+            if isinstance(error, MetadataUncertain) and isinstance(write.op, Put):
+                write.cursor.unsure = write.op.value
+            else:
+                self._forget(write.ledger_id)
+            _failed(write, why(f"the metadata store failed: {error}"))
+
+    def _done(self, write: _Write, version: int) -> None:
+        cursor = write.cursor
+        self._forget(cursor.ledger_id)
+        cursor.ledger_id, cursor.version = write.ledger_id, version
+        cursor.saved_ms, cursor.unsure = self.clock(), None
+        if isinstance(write.op, Delete):
+            cursor.to_delete = False
+        _tell(write.waiting, None)
+
+    def _forget(self, ledger_id: int) -> None:
+        if ledger_id >= 0:
+            self.ledgers.forget([ledger_id])
+
+
+def _failed(write: _Write, error: LedgerError) -> None:
+    """Have what was not kept be due again, unless it was changed once more."""
+    cursor = write.cursor
+    cursor.due = cursor.due or write.due
+    if not write.waiting:
+        _log.error("%s cannot be kept: %s", cursor.path, error)
+    _tell(write.waiting, error)
+
+
+def _tell(waiting: list[asyncio.Future[None]], error: LedgerError | None) -> None:
+    for future in waiting:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)

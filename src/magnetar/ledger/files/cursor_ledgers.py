@@ -1,0 +1,72 @@
+"""The states of cursors that are too large for the metadata: a ledger's file for each, written anew with every change.
+
+The state lies in entries of at most a megabyte, behind the head that every entry has. A crash between such a file and
+the commit that names it leaves the file behind; nothing refers to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from magnetar.ledger.cursors import CursorLedgers
+from magnetar.ledger.errors import LedgerCorrupt
+from magnetar.ledger.files.layout import HEADER_BYTES, check_header, ledger_path
+from magnetar.ledger.files.ledger_file import as_storage_error
+from magnetar.ledger.files.streams import FilesWriter
+from magnetar.ledger.files.walk import walk
+from magnetar.ledger.port import NewEntry
+from magnetar.records.compaction import behind_broker_head
+from magnetar.records.entry import broker_entry_head
+
+if TYPE_CHECKING:
+    from magnetar.ledger.files.engine import FilesEngine
+
+_ENTRY_BYTES = 1 << 20
+_NO_END = 1 << 62
+
+
+class FilesCursorLedgers(CursorLedgers):
+    """Those of one engine."""
+
+    def __init__(self, engine: FilesEngine) -> None:
+        self._engine = engine
+
+    async def write(self, state: bytes) -> int:
+        writer = FilesWriter(self._engine, await self._engine.ids.new(), 0)
+        now_ms = self._engine.clock()
+        pieces = [state[at : at + _ENTRY_BYTES] for at in range(0, len(state), _ENTRY_BYTES)]
+        try:
+            await writer.append(
+                [NewEntry(broker_entry_head(now_ms, n) + piece, n, now_ms) for n, piece in enumerate(pieces)]
+            )
+            await writer.seal()
+        except BaseException:
+            await writer.discard()
+            raise
+        return writer.ledger_id
+
+    async def read(self, ledger_id: int) -> bytes:
+        try:
+            return await self._engine.in_thread(lambda: self._read(ledger_id))
+        except OSError as error:
+            raise as_storage_error(error) from error
+
+    def _read(self, ledger_id: int) -> bytes:
+        path = ledger_path(self._engine.root, ledger_id)
+        file = self._engine.disk.open(path)
+        try:
+            data = file.read(file.size(), 0)
+        finally:
+            file.close()
+        check_header(data, ledger_id, path)
+        frames = memoryview(data)[HEADER_BYTES:]
+        walked = walk(
+            frames, HEADER_BYTES, ledger_id, 0, offset=-1, max_bytes=_NO_END, up_to=_NO_END, path=path
+        )
+        if walked.at != len(data):
+            raise LedgerCorrupt(f"{path}: ends within an entry at byte {walked.at}")
+        return b"".join(behind_broker_head(entry.data) for entry in walked.entries)
+
+    def forget(self, ledger_ids: Iterable[int]) -> None:
+        self._engine.remove_later(list(ledger_ids))

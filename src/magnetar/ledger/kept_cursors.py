@@ -1,0 +1,184 @@
+"""The cursors of one log in the metadata store, at Pulsar's path ``/managed-ledgers/<log>/<cursor>``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from urllib.parse import unquote
+
+from magnetar.ledger.cursor import BEFORE_FIRST, Cursor, Start
+from magnetar.ledger.cursor_info import CursorInfo, cursor_path, decode_cursor, decode_state
+from magnetar.ledger.cursor_keeper import CursorKeeper, KeptCursor
+from magnetar.ledger.cursors import CursorStore
+from magnetar.ledger.errors import LedgerError, LedgerFenced, LedgerNotFound, StorageFailed
+from magnetar.ledger.info import path_of
+from magnetar.ledger.port import ManagedLedger, Position
+from magnetar.metadata import MetadataError, Stored
+
+
+class KeptCursors(CursorStore):
+    """Keeps them with all others of its engine. ``load`` before use."""
+
+    def __init__(self, log: ManagedLedger, keeper: CursorKeeper) -> None:
+        self.changed: Callable[[], None] = lambda: None
+        self._log = log
+        self._keeper = keeper
+        self._kept: dict[str, KeptCursor] = {}
+        self._infos: dict[str, Stored] = {}
+        """What was read of those that nobody has opened yet."""
+        self._open: dict[str, Cursor] = {}
+        self._due: dict[str, KeptCursor] = {}
+        """Those that were changed; whether they have been kept since is seen when somebody asks."""
+
+    async def load(self) -> None:
+        """Find out which cursors there are."""
+        store, path = self._keeper.store, path_of(self._log.name)
+        try:
+            found = await store.children(path)
+            stored = await store.get_many([f"{path}/{name}" for name in found])
+        except MetadataError as error:
+            raise StorageFailed(f"the metadata store failed: {error}") from error
+        for name, value in zip(found, stored, strict=True):
+            if value is not None:
+                self._kept[unquote(name)] = KeptCursor(f"{path}/{name}", value.version)
+                self._infos[unquote(name)] = value
+
+    def names(self) -> list[str]:
+        return sorted(self._kept)
+
+    async def open(self, name: str, start: Start = Start.latest) -> Cursor:
+        kept = self._kept.get(name)
+        if kept is None:
+            return await self._made(name, start)
+        if name not in self._open:
+            info = await self.read(name)
+            if name not in self._open and info is not None:  # nobody was quicker
+                self._open[name] = self._cursor(name, kept, info)
+                self._infos.pop(name, None)
+        elif kept.version < 0:
+            await self._keeper.written([kept])  # another one is just making it
+        return self._open[name]
+
+    async def _made(self, name: str, start: Start) -> Cursor:
+        kept = self._kept[name] = KeptCursor(cursor_path(self._log.name, name))
+        info = self._beginning(start)
+        cursor = self._open[name] = self._cursor(name, kept, info)
+        kept.due = lambda: info
+        try:
+            await self._keeper.written([kept])
+        except LedgerError:
+            if self._kept.get(name) is kept:
+                del self._kept[name], self._open[name]
+            raise
+        return cursor
+
+    def _cursor(self, name: str, kept: KeptCursor, info: CursorInfo) -> Cursor:
+        return Cursor(self._log, name, info, lambda changed: self._changed(name, kept, changed))
+
+    async def read(self, name: str) -> CursorInfo | None:
+        stored, kept = self._infos.get(name), self._kept.get(name)
+        if kept is None:
+            return None
+        if kept.due is not None:
+            return kept.due()
+        if stored is None:
+            stored = await self._stored(kept)
+        if stored is None:
+            return None
+        info = decode_cursor(stored.value, name=kept.path)
+        if info.ledger_id >= 0:
+            info = await self._with_state(kept, info)
+        kept.others, kept.ledger_id = info.others, info.ledger_id
+        return replace(info, ledger_id=-1)
+
+    async def _stored(self, kept: KeptCursor) -> Stored | None:
+        try:
+            return await self._keeper.store.get(kept.path)
+        except MetadataError as error:
+            raise StorageFailed(f"the metadata store failed: {error}") from error
+
+    async def _with_state(self, kept: KeptCursor, info: CursorInfo) -> CursorInfo:
+        try:
+            state = await self._keeper.ledgers.read(info.ledger_id)
+        except LedgerNotFound:
+            raise LedgerNotFound(
+                f"the state of cursor {kept.path} lies in ledger {info.ledger_id}, which is not here"
+            ) from None
+        return decode_state(state, info, name=kept.path)
+
+    def non_durable(self, start: Start = Start.latest) -> Cursor:
+        return Cursor(self._log, "", self._beginning(start), None)
+
+    async def delete(self, name: str) -> None:
+        self._open.pop(name, None)
+        self._due.pop(name, None)
+        stored, kept = self._infos.pop(name, None), self._kept.pop(name, None)
+        if kept is None:
+            return
+        if stored is not None and kept.ledger_id < 0:
+            kept.ledger_id = _ledger_of(stored)
+        kept.end = LedgerFenced(f"cursor {name} of {self._log.name} was deleted")
+        kept.to_delete = True
+        try:
+            await self._keeper.written([kept])
+        except LedgerError:  # it is there still, and what was not kept of it is not known any more
+            kept.to_delete, kept.end, kept.due = False, None, None
+            self._kept[name] = kept
+            raise
+
+    @property
+    def unsaved(self) -> bool:
+        self._due = {name: kept for name, kept in self._due.items() if kept.due is not None}
+        return bool(self._due)
+
+    async def save(self) -> None:
+        if self._due:
+            due, self._due = self._due, {}
+            try:
+                await self._keeper.written(due.values())
+            except LedgerError:
+                self._due = due | self._due
+                raise
+
+    def change(self, name: str, info: Callable[[], CursorInfo]) -> None:
+        kept = self._kept.get(name)
+        if kept is None:
+            kept = self._kept[name] = KeptCursor(cursor_path(self._log.name, name))
+        self._infos.pop(name, None)
+        self._changed(name, kept, info)
+
+    def _changed(self, name: str, kept: KeptCursor, info: Callable[[], CursorInfo]) -> None:
+        if kept.end is not None:
+            raise kept.end
+        kept.due = info
+        self._due[name] = kept
+        if self._keeper.clock() - kept.saved_ms >= self.save_interval_ms:
+            self._keeper.soon(kept)
+        self.changed()
+
+    async def end(self) -> None:
+        """Have nothing more written of them: the log is deleted, and they with it."""
+        for name, kept in self._kept.items():
+            kept.end = kept.end or LedgerFenced(f"cursor {name} of {self._log.name} was deleted")
+        await self._keeper.idle()
+
+    def ledgers(self) -> list[int]:
+        """Return the ledgers that hold states of these cursors."""
+        found = [kept.ledger_id for kept in self._kept.values()]
+        found += [_ledger_of(stored) for stored in self._infos.values()]
+        return [each for each in found if each >= 0]
+
+    def _beginning(self, start: Start) -> CursorInfo:
+        ledgers = self._log.ledgers()
+        if not ledgers:
+            return CursorInfo(Position(-1, BEFORE_FIRST))
+        if start is Start.earliest:
+            return CursorInfo(Position(ledgers[0].ledger_id, BEFORE_FIRST))
+        return CursorInfo(Position(ledgers[-1].ledger_id, ledgers[-1].entries - 1))
+
+
+def _ledger_of(stored: Stored) -> int:
+    try:
+        return decode_cursor(stored.value).ledger_id
+    except LedgerError:
+        return -1  # it cannot be read, and is let go of as it is
