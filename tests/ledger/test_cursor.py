@@ -17,6 +17,7 @@ from magnetar.ledger.memory import MemoryDisk, MemoryEngine
 from magnetar.ledger.port import Flush, LedgerPolicy, ManagedLedger, Position
 from magnetar.metadata import (
     MUST_NOT_EXIST,
+    InvalidPath,
     MemoryStore,
     MetadataUnavailable,
     MetadataUncertain,
@@ -269,6 +270,11 @@ async def test_positions_that_never_were_are_refused(log: ManagedLedger) -> None
     for wrong in (Position(there.ledger_id, 1), Position(there.ledger_id + 1, 0)):
         with pytest.raises(LedgerNotFound):
             cursor.mark_delete(wrong)
+        with pytest.raises(LedgerNotFound):
+            cursor.delete(wrong)
+        with pytest.raises(LedgerNotFound):
+            cursor.delete_ranges([(there, wrong)])
+    assert cursor.deleted_ranges() == []
 
 
 async def test_parts_of_entries_are_kept_until_the_whole_is_done_with(log: ManagedLedger) -> None:
@@ -338,6 +344,162 @@ async def test_what_a_refusing_store_did_not_keep_is_kept_later(log: ManagedLedg
         assert await mark_of(log, store) == position
 
 
+async def test_a_surprise_about_one_cursor_is_told_to_whoever_waits_and_the_others_are_kept(
+    log: ManagedLedger,
+) -> None:
+    position = (await append_durably(log, b"x")).position
+    store = MemoryStore()
+    cursors = await kept(log, store)
+    for name in ("a", "b", "c"):
+        (await cursors.open(name, Start.earliest)).mark_delete(position)
+
+    def surprising() -> CursorInfo:
+        raise ZeroDivisionError
+
+    await cursors.save()
+    info = CursorInfo(Position(position.ledger_id, BEFORE_FIRST))
+    for name in ("a", "c"):
+        cursors.change(name, lambda: info)
+    cursors.change("b", surprising)
+    with pytest.raises(StorageFailed, match="ZeroDivisionError"):
+        await asyncio.wait_for(cursors.save(), 5)
+    assert cursors.unsaved, "it is tried again"
+    for name, mark in (("a", info.mark_delete), ("b", position), ("c", info.mark_delete)):
+        assert await mark_of(log, store, name) == mark
+    cursors.change("b", lambda: info)
+    await cursors.save()
+    assert not cursors.unsaved
+    assert await mark_of(log, store, "b") == info.mark_delete
+
+
+async def test_a_surprise_of_the_store_is_told_to_whoever_waits(log: ManagedLedger) -> None:
+    store = MemoryStore()
+    cursors = await kept(log, store)
+    await cursors.open("a")
+    commit = store.commit
+
+    async def surprising(ops: Sequence[Op]) -> list[int]:
+        raise ZeroDivisionError
+
+    store.commit = surprising  # type: ignore[method-assign]
+    with pytest.raises(StorageFailed):
+        await asyncio.wait_for(cursors.open("b"), 5)
+    store.commit = commit  # type: ignore[method-assign]
+    assert (await cursors.open("b")).name == "b"
+
+
+async def test_a_cursor_that_no_store_takes_harms_no_other(log: ManagedLedger) -> None:
+    position = (await append_durably(log, b"x")).position
+    store = MemoryStore()
+    cursors = await kept(log, store)
+    good = await cursors.open("good", Start.earliest)
+    bad = await cursors.open("bad", Start.earliest)
+    commit = store.commit
+
+    async def refusing(ops: Sequence[Op]) -> list[int]:
+        if any(op.path.endswith("/bad") for op in ops):
+            raise InvalidPath("for a test")
+        return await commit(ops)
+
+    store.commit = refusing  # type: ignore[method-assign]
+    bad.mark_delete(position)
+    good.mark_delete(position)
+    with pytest.raises(StorageFailed):
+        await cursors.save()
+    assert await mark_of(log, store, "good") == position
+
+
+async def test_a_cursor_of_which_nobody_knows_whether_it_was_made_is_found_by_whoever_asks_next(
+    log: ManagedLedger,
+) -> None:
+    store = MemoryStore()
+    cursors = await kept(log, store)
+    commit = store.commit
+
+    async def uncertain(ops: Sequence[Op]) -> list[int]:
+        await commit(ops)
+        raise MetadataUncertain("for a test")
+
+    store.commit = uncertain  # type: ignore[method-assign]
+    with pytest.raises(StorageFailed):
+        await cursors.open("c", Start.earliest)
+    store.commit = commit  # type: ignore[method-assign]
+    position = (await append_durably(log, b"x")).position
+    (await cursors.open("c")).mark_delete(position)
+    await cursors.save()
+    assert await mark_of(log, store) == position
+
+
+async def test_what_is_on_its_way_is_not_kept_yet(log: ManagedLedger) -> None:
+    position = (await append_durably(log, b"x")).position
+    store, goes_on = MemoryStore(), asyncio.Event()
+    cursors = await kept(log, store)
+    cursor = await cursors.open("c", Start.earliest)
+    commit = store.commit
+
+    async def slow(ops: Sequence[Op]) -> list[int]:
+        await goes_on.wait()
+        return await commit(ops)
+
+    store.commit = slow  # type: ignore[method-assign]
+    cursor.mark_delete(position)
+    await asyncio.sleep(0.01)
+    assert cursors.unsaved
+    saving = asyncio.ensure_future(cursors.save())
+    await asyncio.sleep(0.01)
+    assert not saving.done()
+    goes_on.set()
+    await saving
+    assert not cursors.unsaved
+    assert await mark_of(log, store) == position
+
+
+async def test_a_log_is_deleted_while_others_have_always_something_to_keep() -> None:
+    store = MemoryStore()
+    engine = MemoryEngine(store)
+    await engine.start()
+    busy = await engine.open(NAME + "0", POLICY)
+    position = (await append_durably(busy, b"x")).position
+    cursor = await (await busy.cursors()).open("c", Start.earliest)
+    gone = await engine.open(NAME, POLICY)
+    await (await gone.cursors()).open("c")
+    commit, ends = store.commit, False
+
+    async def more(ops: Sequence[Op]) -> list[int]:
+        if not ends:
+            cursor.partly[position] = 1
+            cursor.keep()
+        return await commit(ops)
+
+    store.commit = more  # type: ignore[method-assign]
+    cursor.keep()
+    await asyncio.wait_for(engine.delete(NAME), 5)
+    ends = True
+    assert await store.get(cursor_path(NAME, "c")) is None
+    await engine.close()
+
+
+async def test_a_cursor_that_names_a_topics_ledger_takes_nothing_of_it_along() -> None:
+    """As one may that comes from a cluster, where ids were given out by somebody else."""
+    store = MemoryStore()
+    engine = MemoryEngine(store)
+    await engine.start()
+    log = await engine.open(NAME, POLICY)
+    position = (await append_durably(log, b"x")).position
+    foreign = encode_cursor(CursorInfo(Position(-1, -1), ledger_id=position.ledger_id))
+    for name in ("a", "b"):
+        await store.commit([Put(cursor_path(NAME, name), foreign, MUST_NOT_EXIST)])
+    cursors = await log.cursors()
+    with pytest.raises(LedgerCorrupt):
+        await cursors.open("a")
+    await cursors.delete("a")
+    await asyncio.sleep(0.05)
+    assert await log.read(0, max_bytes=1000)
+    await engine.release(NAME)
+    assert await (await engine.open(NAME, POLICY)).read(0, max_bytes=1000)
+    await engine.close()
+
+
 async def test_a_state_that_outgrows_the_metadata_lies_in_a_ledger(log: ManagedLedger) -> None:
     places = [(await append_durably(log, b"x")).position for _ in range(4)]
     store, ledgers = MemoryStore(), Ledgers()
@@ -394,7 +556,7 @@ async def test_a_state_in_a_ledger_survives_a_restart_of_the_engine() -> None:
     cursor.partly[place] = large = (1 << 12_000_000) - 1
     cursor.keep()
     await engine.close()  # which keeps it
-    engine = MemoryEngine(MemoryStore(metadata._tree) if hasattr(metadata, "_tree") else metadata, disk)
+    engine = MemoryEngine(metadata, disk)
     await engine.start()
     log = await engine.open(NAME, POLICY)
     files = {path for path in disk._files if path.suffix == ".ledger"}

@@ -110,6 +110,8 @@ def decode_state(data: bytes, info: CursorInfo, *, name: str = "") -> CursorInfo
         )
 
 
+STATE_BEGINS = number(1, 0)[:1]
+"""What every state in a ledger begins with, and no entry of a topic does behind its head."""
 _BEFORE_ALL = Position(-1, -1)
 _PLAIN, _RANGE, _NUMBER, _PART = 1, 2, 3, 4
 _OF_CURSOR = {1: _PLAIN, 2: _PLAIN, 3: _PLAIN, 4: _RANGE, 5: _NUMBER, 6: _PLAIN, 7: _PART}

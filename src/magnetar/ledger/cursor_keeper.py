@@ -22,6 +22,7 @@ from magnetar.metadata import (
     BadVersion,
     Delete,
     MetadataError,
+    MetadataFailed,
     MetadataFull,
     MetadataStore,
     MetadataUncertain,
@@ -54,6 +55,8 @@ class KeptCursor:
     to_delete: bool = False
     unsure: bytes | None = None
     """What was written last, where nobody knows whether it was kept."""
+    is_being_written: bool = False
+    """Whether what was due is on its way."""
     waiting: list[asyncio.Future[None]] = field(default_factory=list)
 
 
@@ -92,6 +95,16 @@ class CursorKeeper:
         if futures:
             await asyncio.gather(*futures)
 
+    async def passed(self, cursors: Iterable[KeptCursor]) -> None:
+        """Return when what is being written of cursors now is kept or refused."""
+        waiting = []
+        for cursor in cursors:
+            if cursor.is_being_written:
+                waiting.append(asyncio.get_running_loop().create_future())
+                cursor.waiting.append(waiting[-1])
+                self.soon(cursor)
+        await asyncio.gather(*waiting, return_exceptions=True)
+
     async def idle(self) -> None:
         """Return when nothing is being written."""
         while self._writing is not None:
@@ -113,6 +126,7 @@ class CursorKeeper:
             del self._queue[cursor]
             write = await self._prepared(cursor)
             if write is not None:
+                cursor.is_being_written = True
                 writes.append(write)
                 size += len(write.op.path) + (len(write.op.value) if isinstance(write.op, Put) else 0)
             if time.perf_counter() > until:
@@ -129,18 +143,37 @@ class CursorKeeper:
         if cursor.end is not None or due is None:
             _tell(waiting, cursor.end)
             return None
-        info = replace(due(), last_active_ms=self.clock(), ledger_id=-1, others=cursor.others)
-        data, ledger_id = encode_cursor(info), -1
+        write = _Write(cursor, Put(cursor.path, b"", cursor.version), waiting, due)
+        cursor.is_being_written = True
+        try:
+            await self._encode(write, due())
+        except LedgerError as error:
+            _failed(write, error)
+            return None
+        except Exception as error:  # the others go on, and whoever waits for this one is told
+            _log.exception("the state of cursor %s cannot be written", cursor.path)
+            _failed(write, StorageFailed(f"the state of cursor {cursor.path} cannot be written: {error!r}"))
+            return None
+        return write
+
+    async def _encode(self, write: _Write, state: CursorInfo) -> None:
+        cursor = write.cursor
+        info = replace(state, last_active_ms=self.clock(), ledger_id=-1, others=cursor.others)
+        data = encode_cursor(info)
         if len(data) > LARGE_BYTES:
-            try:
-                ledger_id = await self.ledgers.write(encode_state(info))
-            except LedgerError as error:
-                _failed(_Write(cursor, Delete(cursor.path, ANY), waiting, due), error)
-                return None
-            data = encode_cursor(replace(info, ledger_id=ledger_id))
-        return _Write(cursor, Put(cursor.path, data, cursor.version), waiting, due, ledger_id)
+            write.ledger_id = await self.ledgers.write(encode_state(info))
+            data = encode_cursor(replace(info, ledger_id=write.ledger_id))
+        write.op = Put(cursor.path, data, cursor.version)
 
     async def _commit(self, writes: list[_Write]) -> None:
+        try:
+            await self._committed(writes)
+        except Exception as error:
+            _log.exception("cursors cannot be kept")
+            self._all_failed([each for each in writes if each.cursor.is_being_written], error)
+
+    async def _committed(self, writes: list[_Write]) -> None:
+        """Commit as many together as can be; return when each is kept or refused."""
         while writes:
             try:
                 versions = await self.store.commit([each.op for each in writes])
@@ -153,8 +186,17 @@ class CursorKeeper:
                 if await self._was_ours(one):
                     writes.append(one)
                 continue
-            except MetadataError as error:
+            except MetadataFailed as error:
                 self._all_failed(writes, error)
+                return
+            except (
+                MetadataError
+            ) as error:  # one of them cannot be kept at all: the others need not suffer by it
+                if len(writes) == 1:
+                    self._all_failed(writes, error)
+                else:
+                    for each in writes:
+                        await self._committed([each])
                 return
             for write, version in zip(writes, versions, strict=True):
                 self._done(write, version)
@@ -176,11 +218,12 @@ class CursorKeeper:
             write.op = op._replace(expected=stored.version)
             return True
         cursor.end = LedgerFenced(f"the cursor at {cursor.path} has another owner")
+        cursor.is_being_written = False
         self._forget(write.ledger_id)
         _tell(write.waiting, cursor.end)
         return False
 
-    def _all_failed(self, writes: list[_Write], error: MetadataError) -> None:
+    def _all_failed(self, writes: list[_Write], error: Exception) -> None:
         why = StorageFull if isinstance(error, MetadataFull) else StorageFailed
         for write in writes:
             if isinstance(error, MetadataUncertain) and isinstance(write.op, Put):
@@ -194,6 +237,7 @@ class CursorKeeper:
         self._forget(cursor.ledger_id)
         cursor.ledger_id, cursor.version = write.ledger_id, version
         cursor.saved_ms, cursor.unsure = self.clock(), None
+        cursor.is_being_written = False
         if isinstance(write.op, Delete):
             cursor.to_delete = False
         _tell(write.waiting, None)
@@ -207,6 +251,7 @@ def _failed(write: _Write, error: LedgerError) -> None:
     """Have what was not kept be due again, unless it was changed once more."""
     cursor = write.cursor
     cursor.due = cursor.due or write.due
+    cursor.is_being_written = False
     if not write.waiting:
         _log.error("%s cannot be kept: %s", cursor.path, error)
     _tell(write.waiting, error)

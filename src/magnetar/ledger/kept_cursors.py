@@ -10,7 +10,7 @@ from magnetar.ledger.cursor import BEFORE_FIRST, Cursor, Start
 from magnetar.ledger.cursor_info import CursorInfo, cursor_path, decode_cursor, decode_state
 from magnetar.ledger.cursor_keeper import CursorKeeper, KeptCursor
 from magnetar.ledger.cursors import CursorStore
-from magnetar.ledger.errors import LedgerError, LedgerFenced, LedgerNotFound, StorageFailed
+from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced, LedgerNotFound, StorageFailed
 from magnetar.ledger.info import path_of
 from magnetar.ledger.port import ManagedLedger, Position
 from magnetar.metadata import MetadataError, Stored
@@ -29,6 +29,7 @@ class KeptCursors(CursorStore):
         self._open: dict[str, Cursor] = {}
         self._due: dict[str, KeptCursor] = {}
         """Those that were changed; whether they have been kept since is seen when somebody asks."""
+        self._is_closed = False
 
     async def load(self) -> None:
         """Find out which cursors there are."""
@@ -52,12 +53,17 @@ class KeptCursors(CursorStore):
             return await self._made(name, start)
         if name not in self._open:
             info = await self.read(name)
-            if name not in self._open and info is not None:  # nobody was quicker
+            if self._kept.get(name) is not kept:  # it was deleted meanwhile
+                return await self.open(name, start)
+            if info is None:
+                raise LedgerFenced(f"cursor {name} of {self._log.name} has another owner, who deleted it")
+            if name not in self._open:  # nobody was quicker
                 self._open[name] = self._cursor(name, kept, info)
                 self._infos.pop(name, None)
-        elif kept.version < 0:
+        cursor = self._open[name]
+        if kept.version < 0:
             await self._keeper.written([kept])  # another one is just making it
-        return self._open[name]
+        return cursor
 
     async def _made(self, name: str, start: Start) -> Cursor:
         kept = self._kept[name] = KeptCursor(cursor_path(self._log.name, name))
@@ -66,9 +72,12 @@ class KeptCursors(CursorStore):
         kept.due = lambda: info
         try:
             await self._keeper.written([kept])
-        except LedgerError:
-            if self._kept.get(name) is kept:
+        except LedgerError as error:
+            if (
+                self._kept.get(name) is kept and kept.unsure is None
+            ):  # otherwise whoever opens it next finds out
                 del self._kept[name], self._open[name]
+                kept.end = kept.end or error
             raise
         return cursor
 
@@ -128,10 +137,14 @@ class KeptCursors(CursorStore):
 
     @property
     def unsaved(self) -> bool:
-        self._due = {name: kept for name, kept in self._due.items() if kept.due is not None}
+        self._due = {
+            name: kept for name, kept in self._due.items() if kept.due is not None or kept.is_being_written
+        }
         return bool(self._due)
 
     async def save(self) -> None:
+        if self._is_closed:
+            raise LedgerClosed(f"managed ledger {self._log.name} is closed")
         if self._due:
             due, self._due = self._due, {}
             try:
@@ -152,21 +165,19 @@ class KeptCursors(CursorStore):
             raise kept.end
         kept.due = info
         self._due[name] = kept
-        if self._keeper.clock() - kept.saved_ms >= self.save_interval_ms:
+        if not self._is_closed and self._keeper.clock() - kept.saved_ms >= self.save_interval_ms:
             self._keeper.soon(kept)
         self.changed()
 
+    def close(self) -> None:
+        """Have nothing more written of them: whoever opens the log again finds them as they are kept now."""
+        self._is_closed = True
+
     async def end(self) -> None:
-        """Have nothing more written of them: the log is deleted, and they with it."""
+        """Have nothing more written of them, for the log is deleted, and they with it; return when nothing is."""
         for name, kept in self._kept.items():
             kept.end = kept.end or LedgerFenced(f"cursor {name} of {self._log.name} was deleted")
-        await self._keeper.idle()
-
-    def ledgers(self) -> list[int]:
-        """Return the ledgers that hold states of these cursors."""
-        found = [kept.ledger_id for kept in self._kept.values()]
-        found += [_ledger_of(stored) for stored in self._infos.values()]
-        return [each for each in found if each >= 0]
+        await self._keeper.passed(self._kept.values())
 
     def _beginning(self, start: Start) -> CursorInfo:
         ledgers = self._log.ledgers()

@@ -6,11 +6,13 @@ the commit that names it leaves the file behind; nothing refers to it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from magnetar.ledger.cursor_info import STATE_BEGINS
 from magnetar.ledger.cursors import CursorLedgers
-from magnetar.ledger.errors import LedgerCorrupt
+from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
 from magnetar.ledger.files.layout import HEADER_BYTES, check_header, ledger_path
 from magnetar.ledger.files.ledger_file import as_storage_error
 from magnetar.ledger.files.streams import FilesWriter
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 _ENTRY_BYTES = 1 << 20
 _NO_END = 1 << 62
+_log = logging.getLogger("magnetar.ledger")
 
 
 class FilesCursorLedgers(CursorLedgers):
@@ -54,7 +57,10 @@ class FilesCursorLedgers(CursorLedgers):
 
     def _read(self, ledger_id: int) -> bytes:
         path = ledger_path(self._engine.root, ledger_id)
-        file = self._engine.disk.open(path)
+        try:
+            file = self._engine.disk.open(path)
+        except FileNotFoundError:
+            raise LedgerNotFound(f"{path} is not there") from None
         try:
             data = file.read(file.size(), 0)
         finally:
@@ -69,4 +75,16 @@ class FilesCursorLedgers(CursorLedgers):
         return b"".join(behind_broker_head(entry.data) for entry in walked.entries)
 
     def forget(self, ledger_ids: Iterable[int]) -> None:
-        self._engine.remove_later(list(ledger_ids))
+        for ledger_id in ledger_ids:
+            self._engine.background(self._forget(ledger_id))
+
+    async def _forget(self, ledger_id: int) -> None:
+        """Remove a ledger if it is a cursor's: a node that came from elsewhere may name one that is a topic's here."""
+        try:
+            state = await self.read(ledger_id)
+        except LedgerNotFound:
+            return
+        if state.startswith(STATE_BEGINS):
+            self._engine.remove_later([ledger_id])
+        else:
+            _log.error("ledger %d is no cursor's, and stays", ledger_id)

@@ -278,6 +278,7 @@ class FilesManagedLedger(CompactingLedger):
                 await self._cursors.save()
             except LedgerError as error:
                 _log.error("cursors of %s cannot be kept: %s", self.name, error)
+            self._cursors.close()
 
     async def end_cursors(self) -> None:
         """Have nothing more written of its cursors."""
