@@ -24,6 +24,7 @@ from magnetar.metadata import (
     Op,
     Put,
 )
+from magnetar.metadata.parts import put_value
 from tests.contracts.managed_ledger import settled
 from tests.ledger.cursors import Ledgers, kept, mark_of
 from tests.ledger.entries import NOW_MS, append_durably, prepared
@@ -526,6 +527,43 @@ async def test_a_state_that_outgrows_the_metadata_lies_in_a_ledger(log: ManagedL
     await cursors.save()
     assert not ledgers.states, "it is small again"
     assert await mark_of(log, store) == places[3]
+
+
+async def test_cursors_that_brokers_before_these_wrote_are_opened(log: ManagedLedger) -> None:
+    places = [(await append_durably(log, b"x")).position for _ in range(10)]
+    assert {each.ledger_id for each in places} == {0, 1, 2}
+    store = MemoryStore()
+    for name, value in (
+        (
+            "s",
+            "08ffffffffffffffffff0110001801220c0a0408001002120408001003220c0a040801100112040801100230cd89dff8a034"
+            "3a080a0408021000100542090a0377686f12026d65",
+        ),
+        ("pulsar.dedup", "08ffffffffffffffffff011002180130e8072a080a0470726f641009"),
+    ):
+        await store.commit([Put(cursor_path(log.name, name), bytes.fromhex(value), MUST_NOT_EXIST)])
+    cursors = await kept(log, store)
+    cursor = await cursors.open("s")
+    assert cursor.mark_delete_position == places[1]
+    assert cursor.deleted_ranges() == [(places[2], places[3]), (places[5], places[6])]
+    assert cursor.partly == {places[8]: 5}
+    assert cursor.properties == {"who": "me"}
+    sequence_ids = await cursors.read("pulsar.dedup")
+    assert sequence_ids is not None
+    assert (sequence_ids.mark_delete, sequence_ids.numbers) == (places[9], {"prod": 9})
+    cursor.mark_delete(places[4])
+    await cursors.save()
+    assert await mark_of(log, store, "s") == places[4]
+
+
+async def test_sequence_ids_that_were_kept_in_parts_are_read(log: ManagedLedger) -> None:
+    numbers = {f"{n}" * 300: n for n in range(4000)}
+    value = encode_cursor(CursorInfo(Position(0, 0), numbers=numbers))
+    store = MemoryStore()
+    await put_value(store, cursor_path(log.name, "pulsar.dedup"), value, MUST_NOT_EXIST)
+    kept_there = await (await kept(log, store)).read("pulsar.dedup")
+    assert kept_there is not None
+    assert kept_there.numbers == numbers
 
 
 async def test_fields_that_nobody_here_knows_stay(log: ManagedLedger) -> None:

@@ -12,8 +12,11 @@ from magnetar.admin.errors import AdminError, NotThere
 from magnetar.admin.ledgers import Gravity, verify
 from magnetar.admin.ledgers_dump import dump
 from magnetar.admin.ledgers_repair import repair
+from magnetar.ledger.cursor import Start
+from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.files.layout import index_path, ledger_path
+from magnetar.ledger.port import Position
 from magnetar.metadata import DirectoryLock
 from magnetar.metadata.seal import Seal, decode_seal, encode_seal
 from tests.ledger.directory import LOGS, POLICY, content, fill, with_engine
@@ -171,3 +174,49 @@ def test_rows_that_do_not_add_up_are_taken_with_leave_and_no_ledger_is_deleted(d
     assert done.left == ()
     assert sorted((data / "ledgers").glob("*/*")) == whole
     assert content(data) == before
+
+
+@pytest.fixture
+def state(data: Path) -> Path:
+    """The ledger of a cursor whose state outgrows the metadata."""
+    before = set((data / "ledgers").glob("*/*.ledger"))
+
+    async def work(engine: FilesEngine) -> None:
+        log = await engine.open(LOGS[0], POLICY)
+        cursor = await (await log.cursors()).open("s", Start.earliest)
+        cursor.partly[Position(log.ledgers()[0].ledger_id, 3)] = (1 << 3_000_000) - 1
+        cursor.keep()
+
+    with_engine(data, work)
+    (path,) = set((data / "ledgers").glob("*/*.ledger")) - before
+    return path
+
+
+def test_the_state_of_a_cursor_is_no_file_that_nothing_refers_to(data: Path, state: Path) -> None:
+    assert repair(data).actions == ()
+    assert verify(data).findings == ()
+    assert state.exists()
+
+    async def left(engine: FilesEngine) -> int:
+        return len((await (await (await engine.open(LOGS[0], POLICY)).cursors()).open("s")).partly)
+
+    assert with_engine(data, left) == 1
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_damage_of_a_cursors_state_is_told_and_it_is_not_deleted(
+    data: Path, state: Path, is_gone: bool
+) -> None:
+    state.unlink() if is_gone else flip(state, 1000, 0xFF)
+    report = verify(data)
+    assert [each.file for each in report.findings if each.gravity is Gravity.damage] == [str(state)]
+    repair(data, drop_damaged=True)
+    assert state.exists() is not is_gone
+
+    async def work(engine: FilesEngine) -> None:
+        cursors = await (await engine.open(LOGS[0], POLICY)).cursors()
+        with pytest.raises(LedgerNotFound if is_gone else LedgerCorrupt):
+            await cursors.open("s")
+        await cursors.open("other")
+
+    with_engine(data, work)

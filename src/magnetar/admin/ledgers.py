@@ -14,8 +14,10 @@ from enum import StrEnum
 from pathlib import Path
 
 from magnetar.admin.errors import NotThere
-from magnetar.ledger.cursor_info import decode_cursor
-from magnetar.ledger.errors import LedgerCorrupt
+from magnetar.ledger.cursor_info import CursorInfo, decode_cursor, decode_state
+from magnetar.ledger.disk import RealDisk
+from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
+from magnetar.ledger.files.cursor_ledgers import read_state
 from magnetar.ledger.files.engine import clean_use_of
 from magnetar.ledger.files.inspection import Damage, Inspection, inspect
 from magnetar.ledger.files.journal_rounds import journaled, records_of
@@ -88,6 +90,8 @@ class _Tally:
     bytes: int = 0
     findings: list[Finding] = field(default_factory=list)
     metadata_is_whole: bool = True
+    cursors: dict[str, CursorInfo] = field(default_factory=dict)
+    """Those whose state lies in a ledger."""
 
     def add(self, gravity: Gravity, file: Path, at: int, what: str, do: str, **where: int | str) -> None:
         self.findings.append(Finding(gravity, str(file), at, what, do, **where))  # type: ignore[arg-type]
@@ -106,6 +110,7 @@ def verify(data: Path) -> Report:
         known: set[Path] = set()
         for name, info in logs.items():
             _log(tally, name, info, known)
+        _states(tally, known)
         if not live and tally.metadata_is_whole:  # else nobody knows what refers to them
             _strangers(tally, known)
     return Report(
@@ -157,7 +162,9 @@ def _metadata(tally: _Tally) -> dict[str, ManagedLedgerInfo]:
             if is_managed_ledger(path):
                 found[path] = decode_info(stored.value, name=path)
             else:
-                decode_cursor(stored.value, name=path)
+                cursor = decode_cursor(stored.value, name=path)
+                if cursor.ledger_id >= 0:
+                    tally.cursors[path] = cursor
         except LedgerCorrupt as error:
             tally.add(Gravity.damage, file, -1, str(error), do)
     if not tally.live:
@@ -379,6 +386,24 @@ class _Judge:
 
     def _say(self, gravity: Gravity, file: Path, at: int, what: str, do: str, **more: int | str) -> None:
         self._tally.add(gravity, file, at, what, do, **self._where, **more)
+
+
+def _states(tally: _Tally, known: set[Path]) -> None:
+    """Check the ledgers of cursors, which a broker that runs writes anew all the time."""
+    for name, cursor in tally.cursors.items():
+        path = ledger_path(tally.root, cursor.ledger_id)
+        known |= {path, index_path(tally.root, cursor.ledger_id)}
+        if tally.live:
+            continue
+        try:
+            decode_state(read_state(RealDisk(), tally.root, cursor.ledger_id), cursor, name=name)
+        except LedgerNotFound:
+            what = f"the state of cursor {name} lay in it, and it is gone"
+        except (LedgerCorrupt, OSError) as error:
+            what = f"the state of cursor {name} cannot be read: {error}"
+        else:
+            continue
+        tally.add(Gravity.damage, path, -1, what, "restore the file from a copy, or end the subscription")
 
 
 def _strangers(tally: _Tally, known: set[Path]) -> None:

@@ -14,6 +14,7 @@ from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced, Ledg
 from magnetar.ledger.info import path_of
 from magnetar.ledger.port import ManagedLedger, Position
 from magnetar.metadata import MetadataError, Stored
+from magnetar.metadata.parts import get_value, is_head
 
 
 class KeptCursors(CursorStore):
@@ -94,6 +95,8 @@ class KeptCursors(CursorStore):
             stored = await self._stored(kept)
         if stored is None:
             return None
+        if is_head(stored.value):  # as sequence ids were kept before cursors had ledgers
+            stored = await get_value(self._keeper.store, kept.path) or stored
         info = decode_cursor(stored.value, name=kept.path)
         if info.ledger_id >= 0:
             info = await self._with_state(kept, info)

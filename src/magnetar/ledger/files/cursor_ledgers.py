@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magnetar.ledger.cursor_info import STATE_BEGINS
 from magnetar.ledger.cursors import CursorLedgers
+from magnetar.ledger.disk import Disk
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
 from magnetar.ledger.files.layout import HEADER_BYTES, check_header, ledger_path
 from magnetar.ledger.files.ledger_file import as_storage_error
@@ -51,28 +53,11 @@ class FilesCursorLedgers(CursorLedgers):
 
     async def read(self, ledger_id: int) -> bytes:
         try:
-            return await self._engine.in_thread(lambda: self._read(ledger_id))
+            return await self._engine.in_thread(
+                lambda: read_state(self._engine.disk, self._engine.root, ledger_id)
+            )
         except OSError as error:
             raise as_storage_error(error) from error
-
-    def _read(self, ledger_id: int) -> bytes:
-        path = ledger_path(self._engine.root, ledger_id)
-        try:
-            file = self._engine.disk.open(path)
-        except FileNotFoundError:
-            raise LedgerNotFound(f"{path} is not there") from None
-        try:
-            data = file.read(file.size(), 0)
-        finally:
-            file.close()
-        check_header(data, ledger_id, path)
-        frames = memoryview(data)[HEADER_BYTES:]
-        walked = walk(
-            frames, HEADER_BYTES, ledger_id, 0, offset=-1, max_bytes=_NO_END, up_to=_NO_END, path=path
-        )
-        if walked.at != len(data):
-            raise LedgerCorrupt(f"{path}: ends within an entry at byte {walked.at}")
-        return b"".join(behind_broker_head(entry.data) for entry in walked.entries)
 
     def forget(self, ledger_ids: Iterable[int]) -> None:
         for ledger_id in ledger_ids:
@@ -88,3 +73,22 @@ class FilesCursorLedgers(CursorLedgers):
             self._engine.remove_later([ledger_id])
         else:
             _log.error("ledger %d is no cursor's, and stays", ledger_id)
+
+
+def read_state(disk: Disk, root: Path, ledger_id: int) -> bytes:
+    """Return the state that lies in a ledger; raise ``LedgerNotFound``, ``LedgerCorrupt`` or ``OSError``."""
+    path = ledger_path(root, ledger_id)
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        raise LedgerNotFound(f"{path} is not there") from None
+    try:
+        data = file.read(file.size(), 0)
+    finally:
+        file.close()
+    check_header(data, ledger_id, path)
+    frames = memoryview(data)[HEADER_BYTES:]
+    walked = walk(frames, HEADER_BYTES, ledger_id, 0, offset=-1, max_bytes=_NO_END, up_to=_NO_END, path=path)
+    if walked.at != len(data):
+        raise LedgerCorrupt(f"{path}: ends within an entry at byte {walked.at}")
+    return b"".join(behind_broker_head(entry.data) for entry in walked.entries)
