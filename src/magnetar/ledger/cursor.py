@@ -10,10 +10,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from enum import Enum
+from typing import Protocol
 
 from magnetar.ledger.cursor_info import CursorInfo
 from magnetar.ledger.errors import LedgerNotFound
-from magnetar.ledger.port import LedgerSummary, ManagedLedger, Position, StoredEntry
+from magnetar.ledger.values import LedgerSummary, Position, StoredEntry
 
 BEFORE_FIRST = -1
 """The entry id of a mark-delete position before which a ledger has no entry."""
@@ -27,6 +28,21 @@ class Start(Enum):
 
     earliest = "earliest"
     latest = "latest"
+
+
+class CursorLog(Protocol):
+    """What a cursor asks of its log (`magnetar.ledger.port.ManagedLedger`)."""
+
+    name: str
+    log_start_offset: int
+
+    def ledgers(self) -> list[LedgerSummary]: ...
+
+    async def read(self, offset: int, *, max_bytes: int) -> list[StoredEntry]: ...
+
+    async def find_by_time(self, timestamp_ms: int) -> StoredEntry | None: ...
+
+    async def offset_behind(self, position: Position) -> int: ...
 
 
 class Ranges:
@@ -72,7 +88,7 @@ class Cursor:
 
     def __init__(
         self,
-        log: ManagedLedger,
+        log: CursorLog,
         name: str,
         info: CursorInfo,
         save: Callable[[Callable[[], CursorInfo]], None] | None,

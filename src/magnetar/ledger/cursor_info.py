@@ -24,8 +24,8 @@ from urllib.parse import quote
 from magnetar.ledger.ack_sets import set_of, words_of
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.info import path_of
-from magnetar.ledger.port import Position
 from magnetar.ledger.protobuf import fields, message, number, signed
+from magnetar.ledger.values import Position
 from magnetar.records.errors import CorruptBatch
 
 _MOST_WORDS = 1 << 18

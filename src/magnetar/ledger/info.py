@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
 from magnetar.ledger.errors import LedgerCorrupt
-from magnetar.ledger.port import Compacted, LedgerSummary, Position
 from magnetar.ledger.protobuf import fields, message, number, signed
+from magnetar.ledger.values import Compacted, LedgerSummary, Position
 from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.errors import CorruptBatch
 

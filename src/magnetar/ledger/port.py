@@ -6,152 +6,60 @@ one counter without gaps (PIP-70), which Kafka calls the offset.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Protocol
 
+from magnetar.ledger.cursors import CursorStore
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.leases import Leases
+from magnetar.ledger.pending import Done, DoneTogether, Gathered, Pending, TakenBack, when_done
+from magnetar.ledger.values import (
+    NOWHERE,
+    Compacted,
+    LedgerSummary,
+    NewEntry,
+    Position,
+    Snapshot,
+    StoredEntry,
+)
 from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.compression import Buffer
 
-if TYPE_CHECKING:
-    from magnetar.ledger.cursors import CursorStore
+__all__ = [
+    "AppendInterceptor",
+    "Compacted",
+    "CompactionReport",
+    "CompactionRules",
+    "CompactionStatus",
+    "Done",
+    "DoneTogether",
+    "Flush",
+    "Gathered",
+    "LedgerEngine",
+    "LedgerPolicy",
+    "LedgerSummary",
+    "LedgerWriter",
+    "ManagedLedger",
+    "NOWHERE",
+    "NewEntry",
+    "Pending",
+    "Position",
+    "Snapshot",
+    "StoredEntry",
+    "TakenBack",
+    "wall_clock_ms",
+    "when_done",
+]
 
 
 def wall_clock_ms() -> int:
     """Give the time in ms since 1970."""
     return time.time_ns() // 1_000_000
-
-
-class Position(NamedTuple):
-    """Where an entry lies."""
-
-    ledger_id: int
-    entry_id: int
-
-
-NOWHERE = Position(-1, -1)
-
-
-class Pending:
-    """One entry on its way: where it will stand is known, and what becomes of it as soon as ``done`` is.
-
-    ``done`` is None if the flush policy is met already. Otherwise it tells when that is so, or fails with the
-    ``LedgerError`` for which the entry was taken back. Many may wait for the same one, so nobody may cancel it.
-    ``position`` is where the entry lies; before ``done`` nobody may count on it.
-    """
-
-    __slots__ = ("base_offset", "done", "position")
-
-    def __init__(
-        self, base_offset: int, done: asyncio.Future[None] | None, position: Position = NOWHERE
-    ) -> None:
-        self.base_offset = base_offset
-        self.done = done
-        self.position = position
-
-    async def settled(self) -> Position:
-        """Wait until the flush policy is met, and return where the entry lies; raise why it was taken back."""
-        if self.done is not None:
-            await self.done
-        return self.position
-
-
-class Done(asyncio.Future[None]):
-    """Tells what became of appends. Many wait for the same one, so none of them may cancel it for the others."""
-
-    def cancel(self, msg: object = None) -> bool:
-        return False
-
-    def settle(self, error: BaseException | None = None) -> None:
-        """Say that they are kept, or why they are not, unless that was said before."""
-        if self.done():
-            return
-        if error is None:
-            self.set_result(None)
-        else:
-            self.set_exception(error)
-            self.exception()  # whoever still waits sees it; nobody has to
-
-
-class DoneTogether(Done):
-    """Tells it to several at once, each of which knows before anybody who waits for this one."""
-
-    def __init__(self, those: list[Done]) -> None:
-        super().__init__()
-        self.those = those
-
-    def settle(self, error: BaseException | None = None) -> None:
-        for each in self.those:
-            each.settle(error)
-        super().settle(error)
-
-
-class Gathered(Done):
-    """Tells what became of appends that needed only to be written: at the end of a `gathering`, not a turn later."""
-
-    steps: list[Callable[[object], None]] | None = None  # most have one, and many none
-
-    def settle(self, error: BaseException | None = None) -> None:
-        """Have those go on at once that asked for it by `when_done`."""
-        super().settle(error)
-        steps, self.steps = self.steps, None
-        for step in steps or ():
-            step(self)
-
-
-def when_done(done: asyncio.Future[None], step: Callable[[Any], None]) -> None:
-    """Have ``step(done)`` called as soon as it is known what became of an append."""
-    if isinstance(done, Gathered) and not done.done():
-        if done.steps is None:
-            done.steps = [step]
-        else:
-            done.steps.append(step)
-    else:
-        done.add_done_callback(step)
-
-
-class TakenBack(NamedTuple):
-    """Why all that was appended from ``offset`` on is not in the log, nor will be: its offsets are given again."""
-
-    offset: int
-    error: LedgerError
-
-
-class StoredEntry(NamedTuple):
-    """One entry as read: its position, the offset of its last message, and its bytes (a view, checked by CRC).
-
-    ``at`` is where the view begins in the bytes that were read at once, ``data.obj``; -1 if nobody knows.
-    """
-
-    ledger_id: int
-    entry_id: int
-    last_offset: int
-    data: memoryview
-    at: int = -1
-    copy: int = -1
-    """The compacted ledger that it was read from, where position and offset are those of the original."""
-
-
-class NewEntry(NamedTuple):
-    """An entry to be written, whole: the broker's entry metadata included."""
-
-    data: Buffer
-    last_offset: int
-    max_timestamp: int
-
-
-class Snapshot(NamedTuple):
-    """What the owner of a log knew of all messages below ``offset``, so that it need not read them again."""
-
-    offset: int
-    data: bytes
 
 
 class Flush(StrEnum):
@@ -172,40 +80,6 @@ class LedgerPolicy:
     max_ledger_ms: int = 7 * 24 * 3600 * 1000
     retention_ms: int = -1
     retention_bytes: int = -1
-
-
-@dataclass(slots=True)
-class LedgerSummary:
-    """What is known of one ledger of a managed ledger without opening its file."""
-
-    ledger_id: int
-    first_offset: int
-    last_offset: int = -1
-    entries: int = 0
-    size: int = 0
-    max_timestamp: int = -1
-    created_ms: int = 0
-    sealed: bool = False
-    compacted: bool = False
-    """Whether its own file is gone, and what is left of it is in the compacted ledger. ``size`` is of that."""
-    min_timestamp: int = UNKNOWN_TIME
-    """A time that no message of a sealed ledger is earlier than; `UNKNOWN_TIME` where nobody knows."""
-    offloaded: bool = False
-    """Whether it lies in tiered storage alone, as a Pulsar broker has left it: nothing can be read of it here."""
-    properties: Mapping[str, str] = field(default_factory=dict)
-    """What others noted of it."""
-    unknown: bytes = b""
-    """Fields of its metadata that others have written."""
-
-
-@dataclass(frozen=True, slots=True)
-class Compacted:
-    """The compacted ledger beside a managed ledger: the newest message of every key up to a horizon."""
-
-    ledger: LedgerSummary
-    horizon: Position
-    """The last entry that was looked at."""
-    horizon_offset: int
 
 
 class CompactionStatus(StrEnum):

@@ -1,0 +1,95 @@
+"""The port's part about appends: what tells what becomes of one that was placed, and whoever waits for that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.values import NOWHERE, Position
+
+
+class Pending:
+    """One entry on its way: where it will stand is known, and what becomes of it as soon as ``done`` is.
+
+    ``done`` is None if the flush policy is met already. Otherwise it tells when that is so, or fails with the
+    ``LedgerError`` for which the entry was taken back. Many may wait for the same one, so nobody may cancel it.
+    ``position`` is where the entry lies; before ``done`` nobody may count on it.
+    """
+
+    __slots__ = ("base_offset", "done", "position")
+
+    def __init__(
+        self, base_offset: int, done: asyncio.Future[None] | None, position: Position = NOWHERE
+    ) -> None:
+        self.base_offset = base_offset
+        self.done = done
+        self.position = position
+
+    async def settled(self) -> Position:
+        """Wait until the flush policy is met, and return where the entry lies; raise why it was taken back."""
+        if self.done is not None:
+            await self.done
+        return self.position
+
+
+class Done(asyncio.Future[None]):
+    """Tells what became of appends. Many wait for the same one, so none of them may cancel it for the others."""
+
+    def cancel(self, msg: object = None) -> bool:
+        return False
+
+    def settle(self, error: BaseException | None = None) -> None:
+        """Say that they are kept, or why they are not, unless that was said before."""
+        if self.done():
+            return
+        if error is None:
+            self.set_result(None)
+        else:
+            self.set_exception(error)
+            self.exception()  # whoever still waits sees it; nobody has to
+
+
+class DoneTogether(Done):
+    """Tells it to several at once, each of which knows before anybody who waits for this one."""
+
+    def __init__(self, those: list[Done]) -> None:
+        super().__init__()
+        self.those = those
+
+    def settle(self, error: BaseException | None = None) -> None:
+        for each in self.those:
+            each.settle(error)
+        super().settle(error)
+
+
+class Gathered(Done):
+    """Tells what became of appends that needed only to be written: at the end of a `gathering`, not a turn later."""
+
+    steps: list[Callable[[object], None]] | None = None  # most have one, and many none
+
+    def settle(self, error: BaseException | None = None) -> None:
+        """Have those go on at once that asked for it by `when_done`."""
+        super().settle(error)
+        steps, self.steps = self.steps, None
+        for step in steps or ():
+            step(self)
+
+
+def when_done(done: asyncio.Future[None], step: Callable[[Any], None]) -> None:
+    """Have ``step(done)`` called as soon as it is known what became of an append."""
+    if isinstance(done, Gathered) and not done.done():
+        if done.steps is None:
+            done.steps = [step]
+        else:
+            done.steps.append(step)
+    else:
+        done.add_done_callback(step)
+
+
+class TakenBack(NamedTuple):
+    """Why all that was appended from ``offset`` on is not in the log, nor will be: its offsets are given again."""
+
+    offset: int
+    error: LedgerError
