@@ -244,6 +244,8 @@ class World:
     async def _close(self) -> None:
         self.disk.full = False
         await self.engine.close()
+        if self.disk.crashed:  # in the background, where nobody was told
+            raise Crashed
         if self.engine.journal.failed is None:
             for name, log in self.logs.items():
                 model = self.models[name]
