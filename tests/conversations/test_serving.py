@@ -97,6 +97,10 @@ class World:
         return len(self.frames)
 
     @property
+    def are_taken(self) -> bool:
+        return not self.frames
+
+    @property
     def next_key(self) -> int | None:
         return self.frames[0].key if self.frames else None
 

@@ -119,6 +119,11 @@ class Waiting(Protocol):
     def waiting(self) -> int: ...
 
     @property
+    def are_taken(self) -> bool:
+        """Whether there is none, and nothing wrong with what came last."""
+        ...
+
+    @property
     def next_key(self) -> int | None:
         """The API of the next one, None if none has come whole."""
         ...
@@ -203,17 +208,21 @@ class Serving(Generic[R]):
         """Something is other than before: begin what may begin, and send what may go out."""
         if self.state is SERVING or self.state is ENDED:
             return
-        if self._took_s > LONG_SECONDS and self._others_first():
+        if self._frames.are_taken:
+            self.state = IDLE
+            self._send_ready()  # all that there may be is answers
+        elif self._took_s > LONG_SECONDS and self._others_first():
             if self.state is not DUE:
                 self._become_due()
             return
-        self.state = SERVING
-        self.may_put_off = False
-        began = self._clock()
-        self._serve(began + MOST_SECONDS)
-        if self.state is not ENDED:
-            self._send_ready()
-        self._took_s = self._clock() - began if self.may_put_off else 0.0
+        else:
+            self.state = SERVING
+            self.may_put_off = False
+            began = self._clock()
+            self._serve(began + MOST_SECONDS)
+            if self.state is not ENDED:
+                self._send_ready()
+            self._took_s = self._clock() - began if self.may_put_off else 0.0
         self._went_on()
         if self.client is Client.LOST and not self.in_flight and not self._frames.waiting:
             self._done()

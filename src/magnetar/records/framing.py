@@ -92,6 +92,11 @@ class SizedFrames(ABC):
         return len(self._frames) + uncut
 
     @property
+    def are_taken(self) -> bool:
+        """Whether ``next_frame`` has nothing to give, nor to raise."""
+        return not self._frames and self._failure is None
+
+    @property
     def held_bytes(self) -> int:
         """How much memory all takes that has come and was not taken, whole or not."""
         held = self._whole_bytes + len(self._rest)
