@@ -44,12 +44,15 @@ class Outcome(NamedTuple):
         return self.longest_ms <= MOST_WAIT_MS and self.growth_mb <= MOST_GROWTH_MB
 
 
-def made(attack: Attack) -> Outcome:
-    """Make an attack on a broker of its own."""
-    with tempfile.TemporaryDirectory() as scratch, Target(Path(scratch) / "b", *attack.settings) as target:
+def made(attack: Attack, executable: Path | None = None) -> Outcome:
+    """Make an attack on a broker of its own, of another environment if its ``magnetar`` is given."""
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        Target(Path(scratch) / "b", *attack.settings, executable=executable) as target,
+    ):
         prepared = attack.prepare(target)
         gc.collect()
-        with Innocent(target.address) as innocent:
+        with Innocent(target.address, target.pid) as innocent:
             time.sleep(0.5)
             target.forget_peak()
             before, stolen = target.resident_mb, _stolen_ms()

@@ -1,12 +1,15 @@
 """The innocent client: asks a broker for its ApiVersions every 10 ms, in a process of its own, and notes each wait.
 
 Run as a program it goes on until its input ends, then prints one line of JSON: pairs of when a question was asked
-(of the system's monotonic clock, in seconds) and how long its answer took (in seconds).
+(of the system's monotonic clock, in seconds) and how long its answer took (in seconds), less what the system let the
+broker's event loop wait for a processor meanwhile: of others' work on the machine the broker knows nothing. (Even a
+process that is served before all others waits 50 ms in each second in which it wants all of a processor.)
 """
 
 from __future__ import annotations
 
 import json
+import os
 import select
 import socket
 import statistics
@@ -32,9 +35,10 @@ class Waits(NamedTuple):
 class Innocent:
     """The client beside an attack."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, pid: int) -> None:
+        """``pid`` is the broker's."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.attacks.innocent", address],
+            [sys.executable, "-m", "benchmarks.attacks.innocent", address, str(pid)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -61,9 +65,11 @@ def main() -> None:
     host, port = sys.argv[1].rsplit(":", 1)
     as_the(INNOCENT)  # what it waits for is the broker, not its own turn
     waits: list[tuple[float, float]] = []
+    schedule = os.open(f"/proc/{sys.argv[2]}/schedstat", os.O_RDONLY)  # of the main thread
     with socket.create_connection((host, int(port)), 600) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while True:
+            let_wait = _let_wait(schedule)
             asked = time.monotonic()
             connection.sendall(_QUESTION)
             left = 4
@@ -75,12 +81,17 @@ def main() -> None:
                     raise SystemExit("the broker hung up on the innocent client")
                 left -= got
             took = time.monotonic() - asked
-            waits.append((asked, took))
+            waits.append((asked, max(took - (_let_wait(schedule) - let_wait), 0.0)))
             if len(waits) == 1:
                 print("ready", flush=True)
             if select.select([sys.stdin], [], [], max(EVERY_S - took, 0))[0]:
                 break
     print(json.dumps(waits))
+
+
+def _let_wait(schedule: int) -> float:
+    """Return for how long a thread could have run and did not, in seconds, since it began."""
+    return int(os.pread(schedule, 100, 0).split()[1]) / 1e9
 
 
 if __name__ == "__main__":

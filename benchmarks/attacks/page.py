@@ -18,7 +18,8 @@ loopback, beside an innocent Kafka client that asks for ApiVersions every 10 ms.
 clients, `memory.requests.bytes`, and 64 MB). What is missed is in bold. This page is made by
 `python -m benchmarks.attacks --page` from what `python -m benchmarks.attacks --first --json
 benchmarks/attacks/results.json` found, on two cores; with `--first` other work on the machine waits, but the
-processors' caches and the disk are shared with it. Attacks that `--list` names and the table does not were not made
+processors' caches and the disk are shared with it. For how long the system let the broker's event loop wait for a
+processor is left out. Attacks that `--list` names and the table does not were not made
 at that commit.
 
 | attack | longest wait, ms | growth, MB | what came of it |

@@ -24,7 +24,9 @@ class Target(MagnetarOs):
 
     name = "target"
 
-    def __init__(self, data: Path, *settings: str) -> None:
+    def __init__(self, data: Path, *settings: str, executable: Path | None = None) -> None:
+        """``executable`` is the ``magnetar`` of another environment, if it is not to be this one's."""
+        self._executable = executable
         self.settings = (*MagnetarOs.settings, *(each.format(data=data) for each in settings))
         self.pulsar_port, self.http_port, self.registry_port = free_port(), free_port(), free_port()
         super().__init__(data)
@@ -35,8 +37,10 @@ class Target(MagnetarOs):
         (self.data / "users").write_text(_USERS)
 
     def command(self) -> list[str]:
+        executable, *arguments = super().command()
         return [
-            *super().command(),
+            str(self._executable or executable),
+            *arguments,
             *("--pulsar", f"127.0.0.1:{self.pulsar_port}"),
             *("--http", f"127.0.0.1:{self.http_port}"),
             *("--schema-registry", f"127.0.0.1:{self.registry_port}"),

@@ -57,6 +57,14 @@ def test_what_took_too_long_to_look_through_is_looked_through_once(
     assert len(gc.get_objects()) < 1000
 
 
+def test_full_collections_have_little_to_look_through(clock: Clock) -> None:
+    before = gc.get_threshold()
+    made = Collector(lambda: clock.now, lambda: clock.used)
+    assert gc.get_threshold() == (*before[:2], collector.FULL_AFTER)
+    made.stop()
+    assert gc.get_threshold() == before
+
+
 def test_what_is_soon_looked_through_is_not_frozen(made: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collector, "MOST_SECONDS", 3600.0)
     before = gc.get_freeze_count()

@@ -168,7 +168,7 @@ async def test_what_another_broker_kept_meanwhile_is_seen_and_told_of(
     await committed(other, "g", 6)
     await other.close()
     told: list[int | None] = []
-    groups.on_committed = lambda group, topic, partition, offset: told.append(offset)
+    groups.telling.on_committed = lambda group, topic, partition, offset: told.append(offset)
     await get_back(groups, log)
     assert (await fetched(groups, "g"))["t"][0].offset == 6
     assert told == [6]

@@ -20,8 +20,11 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-MOST_SECONDS = 0.01
+MOST_SECONDS = 0.004
 """That a full collection may take before what it looked through is frozen."""
+FULL_AFTER = 4
+"""Collections of middle age before a full one, of which each leaves some 7,000 objects: with Python's 10, a full one of
+what a thousand opened topics are made of took 30 ms."""
 MANY_OBJECTS = 20_000
 THAW_EVERY_S = 3600.0
 LATEST_THAW_S = 24 * 3600.0
@@ -47,6 +50,8 @@ class Collector:
         self._processor_time = processor_time
         self._began = 0.0
         self._has_frozen = False  # since the last thaw
+        self._thresholds = gc.get_threshold()
+        gc.set_threshold(*self._thresholds[:2], FULL_AFTER)
         gc.collect()
         gc.freeze()  # what start-up made lives as long as the process
         self._thawed_at = clock()
@@ -58,6 +63,7 @@ class Collector:
         global _collector
         _collector = None
         gc.callbacks.remove(self._told)
+        gc.set_threshold(*self._thresholds)
         gc.unfreeze()
 
     def _told(self, phase: str, about: Mapping[str, Any]) -> None:

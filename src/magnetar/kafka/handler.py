@@ -114,7 +114,7 @@ class KafkaProtocolHandler(ProtocolHandler):
         broker.events.bundle_lost.append(follow)
         broker.events.bundle_acquired.append(follow)
         broker.progress.groups = GroupProgress(broker, groups)
-        groups.on_committed = broker.progress.committed
+        groups.telling.on_committed = broker.progress.committed
         groups.on_joining = broker.progress.joining_group
         broker.offers.add(self.services)
         self._server = KafkaServer(self.services, self._settings, tenancy)

@@ -19,6 +19,7 @@ import sys
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from magnetar.ledger.compaction_passes import Copies, Job, Passes, machine_code
@@ -206,7 +207,7 @@ def serve() -> None:
     """Answer questions from the standard input until there are no more."""
     from multiprocessing.connection import Connection
 
-    os.nice(2)  # clients come first
+    _stand_back()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with its pipe
     questions = Connection(os.dup(0), writable=False)
     answers = Connection(os.dup(1), readable=False)
@@ -233,6 +234,14 @@ def serve() -> None:
             answers.send_bytes(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
         except BrokenPipeError:
             return
+
+
+def _stand_back() -> None:
+    """Have clients come first, also those of a broker that the system serves before all others (``chrt``)."""
+    os.nice(2)
+    if hasattr(os, "SCHED_BATCH"):
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _done(passes: Passes, verb: str, numbers: bytes, data: bytes, are_copies: bool = False) -> Any:

@@ -18,8 +18,9 @@ from magnetar.records.batch import (
 )
 from magnetar.records.errors import CorruptBatch
 
-BATCH_BYTES: Final = 512 * 1024
-"""About the largest batch of facts; one big fact may exceed it."""
+BATCH_BYTES: Final = 96 * 1024
+"""About the largest batch of facts; one big fact may exceed it. To write or to replay a thousand small ones holds up
+everybody else for some milliseconds."""
 _MARKER_KEY = Struct(">hh")  # version; 0 abort, 1 commit
 _MARKER_VALUE = Struct(">hi")  # version; the transaction coordinator's epoch
 _ABORT, _COMMIT = 0, 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from magnetar.kafka.coordinators.classic import ClassicGroups
 from magnetar.kafka.coordinators.decision import Action, Assigned, Decision, Fact, Marker, Stated
@@ -19,6 +20,8 @@ from magnetar.kafka.coordinators.offsets import GroupOffsets
 from magnetar.kafka.coordinators.pending import Name
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.wire.kafka.messages.group_metadata_value import GroupMetadataValue
+
+_FACTS_AT_ONCE = 500
 
 
 class GroupsDecider:
@@ -101,14 +104,17 @@ class GroupsDecider:
         )
 
     def snapshot(self) -> Iterator[Sequence[Fact]]:
-        """Return the facts of one group at a time, then those of transactions that were open at the first call.
+        """Return the facts of groups, some at a time, then those of transactions that were open at the first call.
 
-        They come last, as what is committed behind them would overrule them; and those of now, as one that ends
-        meanwhile has its marker behind the snapshot, and needs its offsets before that.
+        A group may be changed meanwhile; what is stated of what was changed is either. The others come last, as what is
+        committed behind them would overrule them; and those of now, as one that ends meanwhile has its marker behind
+        the snapshot, and needs its offsets before that.
         """
         pending = list(self.offsets.pending.facts())
         for group_id in list(self.groups):
-            yield list(self._group_facts(group_id))
+            facts = self._group_facts(group_id)
+            while some := list(islice(facts, _FACTS_AT_ONCE)):
+                yield some
         yield pending
 
     def _group_facts(self, group_id: str) -> Iterator[Fact]:
@@ -118,6 +124,6 @@ class GroupsDecider:
             return
         if group.stored is not None:
             yield group_fact(group_id, group.stored)
-        for topic, partitions in group.offsets.items():
-            for partition, committed in partitions.items():
+        for topic, partitions in list(group.offsets.items()):
+            for partition, committed in list(partitions.items()):
                 yield offset_fact(group_id, topic, partition, committed)

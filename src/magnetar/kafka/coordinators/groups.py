@@ -6,12 +6,14 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from magnetar.broker.background import Background, Repeated
 from magnetar.broker.ownership import Owned
 from magnetar.kafka.coordinators.classic import Caller
+from magnetar.kafka.coordinators.committing import Committing
 from magnetar.kafka.coordinators.decider import GroupsDecider
 from magnetar.kafka.coordinators.decision import Decision, Token
 from magnetar.kafka.coordinators.facts import Committed
@@ -20,6 +22,7 @@ from magnetar.kafka.coordinators.offsets import Commit, Committer, TopicPartitio
 from magnetar.kafka.coordinators.refused import Refused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.shard import Shard
+from magnetar.kafka.coordinators.telling import Telling
 from magnetar.kafka.coordinators.views import GroupView, view
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
@@ -72,8 +75,8 @@ class GroupCoordinator:
     ) -> None:
         self.settings = settings
         self._background = background or Background()
-        self.on_committed: Callable[[str, str, int, int | None], None] = lambda *_: None
-        """Called with group, topic, partition and offset (None: forgotten) once that is durable."""
+        self.telling = Telling(self._background)
+        """Tells of what is durable."""
         self.on_joining: Callable[[str], None] = lambda group: None
         """Called with a group before somebody joins it."""
         self._clock = clock
@@ -117,8 +120,8 @@ class GroupCoordinator:
         """Tell whoever listens what was committed before this start, or on another broker."""
         for group in decider.groups.values():
             for topic, partitions in group.offsets.items():
-                for partition, kept in partitions.items():
-                    self.on_committed(group.group_id, topic, partition, kept.offset)
+                rows = [(topic, partition, kept.offset) for partition, kept in partitions.items()]
+                self.telling.tell(group.group_id, rows, len(rows))
 
     async def loaded(self) -> None:
         """Wait until every partition that this broker has is loaded."""
@@ -200,12 +203,10 @@ class GroupCoordinator:
         What is not durable within ``offsets.commit.timeout.ms`` is refused as Kafka does, with a code after which
         clients ask again; it may become durable all the same.
         """
-        now_ms = self._clock()
-        kept = self._shard(group_id).ask(
-            lambda decider, token: decider.offsets.commit(group_id, who, commits, api_version, now_ms)
-        )
+        committing = Committing(self._shard(group_id), group_id, who, api_version, self._clock)
+        kept = committing.begin(commits, self._background)
         if tell:
-            kept.add_done_callback(lambda done: self._tell_committed(group_id, commits, done))
+            kept.add_done_callback(partial(self._tell_committed, group_id, commits))
         try:
             async with asyncio.timeout(self.settings.offsets_commit_timeout_ms / 1000):
                 return await asyncio.shield(kept)
@@ -213,13 +214,13 @@ class GroupCoordinator:
             raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE) from None
 
     def _tell_committed(
-        self, group_id: str, commits: list[Commit], kept: asyncio.Future[list[ErrorCode]]
+        self, group_id: str, commits: Sequence[Commit], kept: asyncio.Future[list[ErrorCode]]
     ) -> None:
         if kept.cancelled() or kept.exception() is not None:
             return
-        for commit, code in zip(commits, kept.result(), strict=True):
-            if code == ErrorCode.NONE:
-                self.on_committed(group_id, commit.topic, commit.partition, commit.offset)
+        told = zip(commits, kept.result(), strict=True)
+        rows = ((each.topic, each.partition, each.offset) for each, code in told if code == ErrorCode.NONE)
+        self.telling.tell(group_id, rows, len(commits))
 
     async def fetch(self, group_id: str, read: Callable[[Offsets], T]) -> T:
         """Give what ``read`` makes of the group's offsets, once none of them can be lost. Raises `Refused`.
@@ -235,9 +236,10 @@ class GroupCoordinator:
     ) -> list[ErrorCode]:
         """Forget offsets; one code per partition. Raises `Refused`."""
         codes = await self._ask(group_id, lambda decider, token: decider.offsets.delete(group_id, partitions))
-        for (topic, partition), code in zip(partitions, codes, strict=True):
-            if tell and code == ErrorCode.NONE:
-                self.on_committed(group_id, topic, partition, None)
+        if tell:
+            told = zip(partitions, codes, strict=True)
+            rows = [(*each, None) for each, code in told if code == ErrorCode.NONE]
+            self.telling.tell(group_id, rows, len(rows))
         return codes
 
     async def delete_group(self, group_id: str) -> None:
@@ -245,8 +247,8 @@ class GroupCoordinator:
         committed = self.committed(group_id)
         await self._ask(group_id, lambda decider, token: decider.offsets.delete_group(group_id))
         for topic, partitions in committed.items():
-            for partition in partitions:
-                self.on_committed(group_id, topic, partition, None)
+            rows = [(topic, partition, None) for partition in partitions]
+            self.telling.tell(group_id, rows, len(rows))
 
     async def on_topic_deleted(self, kafka_name: str) -> None:
         """Forget what all groups committed for a topic that is gone."""

@@ -23,7 +23,7 @@ from magnetar.wire.kafka.errors import ErrorCode
 SNAPSHOT_AFTER: Final = 2_000
 """A log of fewer records is replayed in no time (75,000 a second were measured)."""
 SNAPSHOT_BATCH: Final = 500
-"""Facts per batch of a snapshot; to write or to replay one holds up everybody else for some milliseconds."""
+"""Facts per batch of a snapshot."""
 SNAPSHOT_FACTOR: Final = 4
 """How many times more records than live keys a log may hold."""
 _RETRY_S: Final = (0.2, 1.0, 5.0)
@@ -178,7 +178,9 @@ class Shard(Generic[D]):
         self.tell(lambda decider: decider.done(action, result, self._clock()))
 
     async def _append(self, facts: Sequence[Stated]) -> None:
-        for batch, count in encode_stated(facts, self._clock()):
+        for number, (batch, count) in enumerate(encode_stated(facts, self._clock())):
+            if number:
+                await asyncio.sleep(0)  # an append need not wait for anything
             base_offset = await self._log.append(self.partition, batch, count)
             self._next_offset = base_offset + count
             self.records += count
@@ -201,6 +203,7 @@ class Shard(Generic[D]):
             facts += some
             while len(facts) >= SNAPSHOT_BATCH:
                 await self._append(facts[:SNAPSHOT_BATCH])
+                await asyncio.sleep(0)
                 facts = facts[SNAPSHOT_BATCH:]
         await self._append(facts)
         await self._log.trim(self.partition, start)

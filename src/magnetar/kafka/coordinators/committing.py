@@ -1,0 +1,68 @@
+"""How offsets are committed: few in one decision, very many in parts, between which the event loop has a turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import chain
+
+from magnetar.broker.background import Background
+from magnetar.broker.slices import batched, sliced
+from magnetar.kafka.coordinators.decider import GroupsDecider
+from magnetar.kafka.coordinators.offsets import Commit, Committer
+from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.shard import Shard
+from magnetar.wire.kafka.errors import ErrorCode
+
+COMMITS_AT_ONCE = 500
+
+
+class Committing:
+    """One request of one group. Each part is decided for itself: what ends the right to commit refuses those behind."""
+
+    def __init__(
+        self,
+        shard: Shard[GroupsDecider],
+        group_id: str,
+        who: Committer,
+        api_version: int,
+        clock: Callable[[], int],
+    ) -> None:
+        self._shard = shard
+        self._group_id = group_id
+        self._who = who
+        self._api_version = api_version
+        self._clock = clock
+
+    def begin(self, commits: Sequence[Commit], background: Background) -> asyncio.Future[list[ErrorCode]]:
+        """Return one code per commit, when all are durable. Raises `Refused`, now or then.
+
+        What has begun goes on though nobody waits for it any more.
+        """
+        if len(commits) <= COMMITS_AT_ONCE:
+            return self._decided(commits)
+        return background.once(
+            "committing many offsets", self._in_parts(commits), about=self._group_id, answers=(Refused,)
+        )
+
+    def _decided(self, commits: Sequence[Commit]) -> asyncio.Future[list[ErrorCode]]:
+        now_ms = self._clock()
+        return self._shard.ask(
+            lambda decider, token: decider.offsets.commit(
+                self._group_id, self._who, commits, self._api_version, now_ms
+            )
+        )
+
+    async def _in_parts(self, commits: Sequence[Commit]) -> list[ErrorCode]:
+        parts: list[asyncio.Future[list[ErrorCode]]] = []
+        code_of_the_rest = ErrorCode.NONE
+        async for some in sliced(batched(commits, COMMITS_AT_ONCE)):
+            try:
+                parts.append(self._decided(some))
+            except Refused as refused:
+                if not parts:
+                    raise
+                code_of_the_rest = refused.code
+                break
+        codes = list(chain.from_iterable(await asyncio.gather(*parts)))
+        return codes + [code_of_the_rest] * (len(commits) - len(codes))

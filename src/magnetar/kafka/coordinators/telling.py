@@ -1,0 +1,44 @@
+"""What groups committed is told to whoever listens: in its order, and of very much some in each turn of the loop."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from magnetar.broker.background import Background
+from magnetar.broker.collector import uncollected
+from magnetar.kafka.pace import MANY_ROWS, paced
+
+Row = tuple[str, int, int | None]
+"""Topic, partition, and offset, or None if that was forgotten."""
+
+
+class Telling:
+    """``on_committed`` is called with group, topic, partition and offset (None: forgotten) of every row told."""
+
+    def __init__(self, background: Background) -> None:
+        self.on_committed: Callable[[str, str, int, int | None], None] = lambda *_: None
+        self._background = background
+        self._waiting: deque[tuple[str, Iterable[Row]]] = deque()
+        self._is_under_way = False
+
+    def tell(self, group_id: str, rows: Iterable[Row], count: int) -> None:
+        """Tell of ``count`` rows at most, at once if they are few and none wait."""
+        if count <= MANY_ROWS and not self._is_under_way:
+            for topic, partition, offset in rows:
+                self.on_committed(group_id, topic, partition, offset)
+        else:
+            self._waiting.append((group_id, rows))
+            if not self._is_under_way:
+                self._is_under_way = True
+                self._background.once("telling of what groups committed", self._tell())
+
+    async def _tell(self) -> None:
+        try:
+            with uncollected():  # what listeners keep of so many rows is no garbage
+                while self._waiting:
+                    group_id, rows = self._waiting.popleft()
+                    async for topic, partition, offset in paced(rows):
+                        self.on_committed(group_id, topic, partition, offset)
+        finally:
+            self._is_under_way = False
