@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from magnetar.ledger.cursor import Start
 from magnetar.ledger.disk import File, RealDisk, RealFile
 from magnetar.ledger.errors import LedgerCorrupt, StorageFailed
 from magnetar.ledger.files import walk
@@ -274,3 +275,26 @@ async def test_a_deletion_goes_on_when_whoever_asked_is_cancelled(tmp_path: Path
     await engine.close()
     assert not list(tmp_path.rglob("*.ledger"))
     assert await engine.metadata.get(path_of(LOG)) is None
+
+
+async def test_positions_of_a_log_grow_whichever_engine_has_it(tmp_path: Path) -> None:
+    """Engines take ids in blocks: one that gets a log back would go on with lower ones than the other gave it."""
+    store, places = MemoryStore(), []
+    engines = [FilesEngine(tmp_path, store, RealDisk()) for _ in range(2)]
+    for engine in engines:
+        await engine.start()
+    for turn in range(5):
+        engine = engines[turn % 2]
+        log = await engine.open(LOG, OS)
+        places.append((await append_durably(log, b"value %d" % turn)).position)
+        await log.roll()
+        places.append((await append_durably(log, b"next to %d" % turn)).position)
+        await engine.release(LOG)
+    assert places == sorted(places)
+    assert len({place.ledger_id for place in places}) > 5
+    cursor = await (await (await engines[1].open(LOG, OS)).cursors()).open("s", Start.earliest)
+    cursor.mark_delete(places[6])
+    assert cursor.backlog() == 3
+    assert [cursor.is_done_with(place) for place in places] == [True] * 7 + [False] * 3
+    for engine in engines:
+        await engine.close()

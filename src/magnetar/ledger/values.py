@@ -11,7 +11,7 @@ from magnetar.records.compression import Buffer
 
 
 class Position(NamedTuple):
-    """Where an entry lies."""
+    """Where an entry lies. Within a log, what lies behind has the higher position."""
 
     ledger_id: int
     entry_id: int

@@ -299,7 +299,8 @@ class Appender:
     async def _new_ledger(self) -> None:
         """Open a new ledger for appends, and have the old one sealed in the background."""
         engine, log, old, now_ms = self._engine, self._log, self.writer, self._engine.clock()
-        ledger_id, first_offset = await engine.ids.new(), self.written_offset_of_next
+        ledgers, first_offset = log.ledger_list.info.ledgers, self.written_offset_of_next
+        ledger_id = await engine.ids.new(above=ledgers[-1].ledger_id if ledgers else -1)
         summary = LedgerSummary(ledger_id, first_offset, created_ms=now_ms)
         path = ledger_path(engine.root, ledger_id)
         await engine.in_thread(lambda: LedgerFile.create(engine.disk, path, ledger_id, now_ms))

@@ -1,7 +1,8 @@
 """Ids of ledgers: no two ledgers of a metadata store ever get the same one, whoever makes them.
 
 Ids are taken from the store in blocks, by compare-and-set, so engines on one store share none. Those of one engine
-grow; of two engines' nothing says which is higher: the order of ledgers is that of a managed ledger's list.
+grow; of two engines' nothing says which is higher. So whoever adds a ledger to a log asks for an id above those that
+the log has: within one log the order of ids is that of its ledgers, and positions are compared by it, as Pulsar does.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ class LedgerIds:
         self._next = self._limit = 0
         self._taking = asyncio.Lock()
 
-    async def new(self) -> int:
-        """Return an id that no ledger ever had; raise ``StorageFull`` or ``StorageFailed``."""
+    async def new(self, *, above: int = -1) -> int:
+        """Return an id that no ledger ever had, higher than ``above``; raise ``StorageFull`` or ``StorageFailed``."""
         async with self._taking:
-            if self._next == self._limit:
+            # What another engine got since lies above the rest of this one's block, which is given up then.
+            if self._next == self._limit or self._next <= above:
                 self._next, self._limit = await self._take()
             self._next += 1
             return self._next - 1
