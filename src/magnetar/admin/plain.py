@@ -55,4 +55,8 @@ def _restore(kind: Any, data: Any) -> Any:
         return kind(**{field.name: _restore(hints[field.name], data[field.name]) for field in fields(kind)})
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind(data)
+    if kind is bytes:
+        if "\\" in data:
+            raise ValueError("bytes that are no text are not to be had back")
+        return data.encode()
     return data
