@@ -15,14 +15,7 @@ from magnetar.metadata.ops import Put
 from tests.broker.engine import NoLedgers
 from tests.broker.test_core import started
 from tests.pulsar.inside import inside
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if is_so():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it was not followed")
+from tests.turns import until
 
 
 def beside(store: object) -> MemoryStore:

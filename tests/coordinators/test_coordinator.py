@@ -50,18 +50,6 @@ class SlowLog(MemoryOffsetsLog):
         return await super().append(partition, batch, records)
 
 
-@pytest.fixture
-async def log() -> SlowLog:
-    return SlowLog()
-
-
-@pytest.fixture
-async def groups(log: SlowLog) -> AsyncIterator[GroupCoordinator]:
-    coordinator = await started(log)
-    yield coordinator
-    await coordinator.close()
-
-
 async def started(log: MemoryOffsetsLog) -> GroupCoordinator:
     coordinator = GroupCoordinator(log, SETTINGS)
     await coordinator.start()
@@ -97,17 +85,17 @@ def joining(member_id: str = "", session_ms: int = 10_000) -> JoinGroupRequest:
 async def stable_member(groups: GroupCoordinator, session_ms: int = 10_000) -> JoinGroupResponse:
     answer = await groups.join(joining(session_ms=session_ms), CALLER)
     assert answer.error_code == ErrorCode.NONE
-    part = SyncGroupRequestAssignment(member_id=answer.member_id, assignment=b"A")
-    synced = await groups.sync(
-        SyncGroupRequest(
-            group_id="g",
-            generation_id=answer.generation_id,
-            member_id=answer.member_id,
-            assignments=[part],
-        )
-    )
+    synced = await groups.sync(assigning(answer))
     assert bytes(synced.assignment) == b"A"
     return answer
+
+
+def assigning(joined: JoinGroupResponse) -> SyncGroupRequest:
+    """What the leader, who is alone, assigns to itself."""
+    part = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"A")
+    return SyncGroupRequest(
+        group_id="g", generation_id=joined.generation_id, member_id=joined.member_id, assignments=[part]
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,19 +129,9 @@ async def test_no_answer_overtakes_its_fact(groups: GroupCoordinator, log: SlowL
 async def test_a_group_is_stable_once_its_assignment_is_durable(
     groups: GroupCoordinator, log: SlowLog
 ) -> None:
-    answer = await groups.join(joining(), CALLER)
-    part = SyncGroupRequestAssignment(member_id=answer.member_id, assignment=b"A")
+    joined = await groups.join(joining(), CALLER)
     log.open.clear()
-    syncing = asyncio.create_task(
-        groups.sync(
-            SyncGroupRequest(
-                group_id="g",
-                generation_id=answer.generation_id,
-                member_id=answer.member_id,
-                assignments=[part],
-            )
-        )
-    )
+    syncing = asyncio.create_task(groups.sync(assigning(joined)))
     await asyncio.sleep(0.01)
     seen = groups.describe("g")
     assert (seen.state, seen.members[0].assignment) == (State.COMPLETING_REBALANCE, b"")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -13,6 +13,7 @@ from magnetar.kafka.coordinators.decision import Action, Decision, Fact, Release
 from magnetar.kafka.coordinators.log import MemoryOffsetsLog
 from magnetar.kafka.coordinators.refused import Refused
 from magnetar.kafka.coordinators.shard import Shard
+from tests.turns import until
 
 HELD_BACK, FAILS = b"held back", b"fails"
 
@@ -113,14 +114,6 @@ def taken_up(log: MemoryOffsetsLog, world: World, *, is_written: bool = False) -
 
 def order(shard: Shard[Orders], what: bytes) -> asyncio.Future[str]:
     return shard.ask(lambda decider, token: decider.order(what, token))
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    for _ in range(10_000):
-        if holds():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it never came")
 
 
 async def test_nothing_is_sent_before_its_fact_is_durable() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import pytest
@@ -17,34 +17,14 @@ from magnetar.kafka.coordinators.refused import Refused
 from magnetar.records.batch import batches
 from magnetar.wire.kafka.errors import ErrorCode
 from tests.coordinators.test_coordinator import SETTINGS, SlowLog, stable_member, started
+from tests.turns import until
 
 MANY = 20 * COMMITS_AT_ONCE
-IN_TIME = 10_000  # turns of the event loop
 T = TypeVar("T")
-
-
-@pytest.fixture
-async def log() -> SlowLog:
-    return SlowLog()
-
-
-@pytest.fixture
-async def groups(log: SlowLog) -> AsyncIterator[GroupCoordinator]:
-    coordinator = await started(log)
-    yield coordinator
-    await coordinator.close()
 
 
 def commits(count: int, offset: int = 5) -> list[Commit]:
     return [Commit("t", b"i" * 16, partition, offset, -1, "") for partition in range(count)]
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    for _ in range(IN_TIME):
-        if is_so():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it never came to that")
 
 
 async def turns_while(work: Coroutine[Any, Any, T]) -> tuple[T, int]:

@@ -15,12 +15,14 @@ from magnetar.kafka.coordinators.refused import Refused
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
 from tests.coordinators.test_coordinator import (
+    CALLER,
     SlowLog,
+    assigning,
     commit,
     committed,
     fetched,
+    joining,
     stable_member,
-    started,
 )
 
 PARTITION = partition_of("g", 50)
@@ -54,13 +56,6 @@ class MovingLog(SlowLog):
 @pytest.fixture
 async def log() -> MovingLog:
     return MovingLog()
-
-
-@pytest.fixture
-async def groups(log: MovingLog) -> AsyncIterator[GroupCoordinator]:
-    coordinator = await started(log)
-    yield coordinator
-    await coordinator.close()
 
 
 async def lose(groups: GroupCoordinator, log: MovingLog) -> None:
@@ -119,6 +114,24 @@ async def test_what_is_being_kept_is_kept_and_answered_before_it_goes(
     await losing
     await get_back(groups, log)
     assert (await fetched(groups, "g"))["t"][0].offset == 5
+
+
+async def test_what_is_being_assigned_is_kept_and_answered_before_it_goes(
+    groups: GroupCoordinator, log: MovingLog
+) -> None:
+    joined = await groups.join(joining(), CALLER)
+    log.open.clear()
+    syncing = asyncio.ensure_future(groups.sync(assigning(joined)))
+    await asyncio.sleep(0)
+    losing = asyncio.ensure_future(lose(groups, log))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    log.lost.clear()
+    log.open.set()
+    log.lost.add(PARTITION)
+    answer = await syncing
+    assert (answer.error_code, bytes(answer.assignment)) == (ErrorCode.NONE, b"A")
+    await losing
 
 
 async def test_what_could_not_be_kept_is_not_replayed_by_one_who_has_lost_it(

@@ -33,14 +33,11 @@ T = TypeVar("T")
 D = TypeVar("D", bound=Decider)
 
 
-async def nothing(action: Action) -> None:
-    """Carry out an action that is only to be heard of again: its facts are durable."""
-
-
 class Shard(Generic[D]):
     """One partition. Its decider is None while it is not loaded.
 
-    ``act`` carries out the decider's actions. They are begun in their order, and end in any.
+    ``act`` carries out the decider's actions. They are begun in their order, and end in any. Without it the decider
+    only hears of them again, once their facts are durable.
     """
 
     def __init__(
@@ -50,7 +47,7 @@ class Shard(Generic[D]):
         new_decider: Callable[[], D],
         clock: Callable[[], int],
         background: Background,
-        act: Callable[[Action], Awaitable[object]] = nothing,
+        act: Callable[[Action], Awaitable[object]] | None = None,
     ) -> None:
         self.partition = partition
         self.decider: D | None = None
@@ -160,22 +157,30 @@ class Shard(Generic[D]):
 
     def _begin_actions(self, actions: Sequence[Action]) -> None:
         for action in actions:
-            if self._act is nothing:
-                self.tell(lambda decider, action=action: decider.done(action, None, self._clock()))  # type: ignore[misc]
+            if self._act is None:
+                self._hear(action, None)
                 continue
             acting = self._background.once(
-                "carrying out what was decided in partition", self._carry_on(action), about=self.partition
+                "carrying out what was decided in partition",
+                self._carry_on(self._act, action),
+                about=self.partition,
             )
             self._acting.add(acting)
             acting.add_done_callback(self._acting.discard)
 
-    async def _carry_on(self, action: Action) -> None:
+    async def _carry_on(self, act: Callable[[Action], Awaitable[object]], action: Action) -> None:
         """Carry out an action, and have the decider hear what it came to; cancelled if it is that one no more."""
         try:
-            result: object = await self._act(action)
+            result = await act(action)
         except Exception as error:
             result = error
-        self.tell(lambda decider: decider.done(action, result, self._clock()))
+        self._hear(action, result)
+
+    def _hear(self, action: Action, result: object) -> None:
+        """Also when the partition is about to go elsewhere: what was decided is finished."""
+        if self.decider is not None:
+            decision = self._decide(lambda decider: decider.done(action, result, self._clock()))
+            self._carry_out(decision.facts, decision.released, decision.actions)
 
     async def _append(self, facts: Sequence[Stated]) -> None:
         for number, (batch, count) in enumerate(encode_stated(facts, self._clock())):
