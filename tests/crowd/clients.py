@@ -65,13 +65,25 @@ class Place:
         return self.topics[number % len(self.topics)]
 
 
-class Kafka:
-    """One connection that speaks Kafka's protocol."""
+class Connection:
+    """One connection of either protocol."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
-        self._number = 0
+
+    async def close(self) -> None:
+        self.writer.close()
+        try:
+            await self.writer.wait_closed()
+        except ConnectionError:
+            pass
+
+
+class Kafka(Connection):
+    """One connection that speaks Kafka's protocol."""
+
+    _number = 0
 
     @classmethod
     async def connect(cls, place: Place) -> Kafka:
@@ -93,13 +105,6 @@ class Kafka:
         self.say(message, version)
         await self.writer.drain()
         return await self.hear(message.API_KEY, type(message).MAX_VERSION if version is None else version)
-
-    async def close(self) -> None:
-        self.writer.close()
-        try:
-            await self.writer.wait_closed()
-        except ConnectionError:
-            pass
 
     def abort(self) -> None:
         """Go without a word."""
@@ -251,12 +256,8 @@ async def kafka_asker(place: Place, number: int) -> None:
     await client.close()
 
 
-class Pulsar:
+class Pulsar(Connection):
     """One connection that speaks Pulsar's protocol."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
 
     @classmethod
     async def connect(cls, place: Place) -> Pulsar:
@@ -279,13 +280,6 @@ class Pulsar:
             pong = BaseCommand(type=BaseCommand.PONG)
             pong.pong.SetInParent()
             self.say(pong)
-
-    async def close(self) -> None:
-        self.writer.close()
-        try:
-            await self.writer.wait_closed()
-        except ConnectionError:
-            pass
 
 
 async def pulsar_producer(place: Place, number: int) -> None:

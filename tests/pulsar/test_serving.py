@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from magnetar.pulsar.serving import (
@@ -30,6 +29,7 @@ from magnetar.pulsar.serving import (
     Serving,
     State,
 )
+from tests.models import assert_noticed
 
 REASONS = (State.PROVING, State.UNSETTLED, State.BUSY, State.BEHIND, State.THROTTLED)
 
@@ -310,14 +310,4 @@ def test_the_model_notices(
     defect: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     defect(monkeypatch)
-    looking = settings(
-        EXAMPLES,
-        max_examples=400,
-        database=None,
-        derandomize=True,
-        report_multiple_bugs=False,
-        phases=(Phase.explicit, Phase.generate),
-        suppress_health_check=list(HealthCheck),
-    )
-    with pytest.raises(AssertionError):
-        run_state_machine_as_test(Machine, settings=looking)
+    assert_noticed(Machine, EXAMPLES)

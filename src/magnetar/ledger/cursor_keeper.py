@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from magnetar.ledger.cursor_info import CursorInfo, encode_cursor, encode_state
 from magnetar.ledger.cursors import CursorLedgers
-from magnetar.ledger.errors import LedgerError, LedgerFenced, StorageFailed, StorageFull
+from magnetar.ledger.errors import LedgerError, LedgerFenced, StorageFailed, metadata_failed
 from magnetar.metadata import (
     ANY,
     MUST_NOT_EXIST,
@@ -23,7 +23,6 @@ from magnetar.metadata import (
     Delete,
     MetadataError,
     MetadataFailed,
-    MetadataFull,
     MetadataStore,
     MetadataUncertain,
     Put,
@@ -224,13 +223,12 @@ class CursorKeeper:
         return False
 
     def _all_failed(self, writes: list[_Write], error: Exception) -> None:
-        why = StorageFull if isinstance(error, MetadataFull) else StorageFailed
         for write in writes:
             if isinstance(error, MetadataUncertain) and isinstance(write.op, Put):
                 write.cursor.unsure = write.op.value
             else:
                 self._forget(write.ledger_id)
-            _failed(write, why(f"the metadata store failed: {error}"))
+            _failed(write, metadata_failed(error))
 
     def _done(self, write: _Write, version: int) -> None:
         cursor = write.cursor

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from magnetar.metadata.errors import MetadataFull
+
 
 class LedgerError(Exception):
     """The root of all that storage raises."""
@@ -41,3 +43,9 @@ class LedgerCorrupt(LedgerError):
 
 class OffsetOutOfRange(LedgerError):
     """The offset lies before the first or behind the last one that is kept."""
+
+
+def metadata_failed(error: Exception) -> LedgerError:
+    """Return in storage's words what the metadata store said."""
+    words = f"the metadata store failed: {error}"
+    return StorageFull(words) if isinstance(error, MetadataFull) else StorageFailed(words)

@@ -10,7 +10,7 @@ from magnetar.ledger.cursor import BEFORE_FIRST, Cursor, Start
 from magnetar.ledger.cursor_info import CursorInfo, cursor_path, decode_cursor, decode_state
 from magnetar.ledger.cursor_keeper import CursorKeeper, KeptCursor
 from magnetar.ledger.cursors import CursorStore
-from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced, LedgerNotFound, StorageFailed
+from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced, LedgerNotFound, metadata_failed
 from magnetar.ledger.info import path_of
 from magnetar.ledger.port import ManagedLedger, Position
 from magnetar.metadata import MetadataError, Stored
@@ -39,7 +39,7 @@ class KeptCursors(CursorStore):
             found = await store.children(path)
             stored = await store.get_many([f"{path}/{name}" for name in found])
         except MetadataError as error:
-            raise StorageFailed(f"the metadata store failed: {error}") from error
+            raise metadata_failed(error) from error
         for name, value in zip(found, stored, strict=True):
             if value is not None:
                 self._kept[unquote(name)] = KeptCursor(f"{path}/{name}", value.version)
@@ -91,12 +91,10 @@ class KeptCursors(CursorStore):
             return None
         if kept.due is not None:
             return kept.due()
-        if stored is None:
+        if stored is None or is_head(stored.value):  # sequence ids were in parts before cursors had ledgers
             stored = await self._stored(kept)
         if stored is None:
             return None
-        if is_head(stored.value):  # as sequence ids were kept before cursors had ledgers
-            stored = await get_value(self._keeper.store, kept.path) or stored
         info = decode_cursor(stored.value, name=kept.path)
         if info.ledger_id >= 0:
             info = await self._with_state(kept, info)
@@ -105,9 +103,9 @@ class KeptCursors(CursorStore):
 
     async def _stored(self, kept: KeptCursor) -> Stored | None:
         try:
-            return await self._keeper.store.get(kept.path)
+            return await get_value(self._keeper.store, kept.path)
         except MetadataError as error:
-            raise StorageFailed(f"the metadata store failed: {error}") from error
+            raise metadata_failed(error) from error
 
     async def _with_state(self, kept: KeptCursor, info: CursorInfo) -> CursorInfo:
         try:

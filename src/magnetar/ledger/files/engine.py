@@ -16,12 +16,12 @@ from magnetar.ledger.compaction_workers import CompactionWorkers
 from magnetar.ledger.cursor_info import decode_cursor
 from magnetar.ledger.cursor_keeper import CursorKeeper
 from magnetar.ledger.disk import Disk
-from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.errors import LedgerError, metadata_failed
 from magnetar.ledger.files.appending import Appender
 from magnetar.ledger.files.checkpoints import Checkpoint
 from magnetar.ledger.files.compacting import COMPACTING
 from magnetar.ledger.files.cursor_ledgers import FilesCursorLedgers
-from magnetar.ledger.files.ids import LedgerIds, metadata_failed
+from magnetar.ledger.files.ids import LedgerIds
 from magnetar.ledger.files.journal import Journal
 from magnetar.ledger.files.journal_rounds import Journaled, journaled, records_of
 from magnetar.ledger.files.layout import HEADER_BYTES, encode_header, index_path, is_header, ledger_path

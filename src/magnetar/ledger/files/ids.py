@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from magnetar.ledger.errors import LedgerError, StorageFailed, StorageFull
+from magnetar.ledger.errors import metadata_failed
 from magnetar.metadata.blocking import BlockingStore
-from magnetar.metadata.errors import BadVersion, MetadataError, MetadataFull
+from magnetar.metadata.errors import BadVersion, MetadataError
 from magnetar.metadata.ops import MUST_NOT_EXIST, Put, Stored
 from magnetar.metadata.port import MetadataStore
 
@@ -78,9 +78,3 @@ def _taking(stored: Stored | None, before: Stored | None, count: int) -> tuple[P
 
 def _first(stored: Stored | None, before: Stored | None) -> int:
     return max(int(each.value) if each is not None else 0 for each in (stored, before))
-
-
-def metadata_failed(error: MetadataError) -> LedgerError:
-    """Return in storage's words what the metadata store said."""
-    words = f"the metadata store failed: {error}"
-    return StorageFull(words) if isinstance(error, MetadataFull) else StorageFailed(words)

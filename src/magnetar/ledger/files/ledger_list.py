@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced
-from magnetar.ledger.files.ids import metadata_failed
+from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced, metadata_failed
 from magnetar.ledger.info import ManagedLedgerInfo, encode_info, path_of
 from magnetar.ledger.port import LedgerSummary
 from magnetar.metadata.errors import BadVersion, MetadataError, MetadataUncertain
