@@ -455,6 +455,40 @@ async def test_what_is_on_its_way_is_not_kept_yet(log: ManagedLedger) -> None:
     assert await mark_of(log, store) == position
 
 
+async def test_who_asks_while_a_large_state_is_written_is_told_when_it_is_kept(log: ManagedLedger) -> None:
+    position = (await append_durably(log, b"x")).position
+    store, ledgers, goes_on = MemoryStore(), Ledgers(), asyncio.Event()
+    write = ledgers.write
+
+    async def slow(state: bytes) -> int:
+        await goes_on.wait()
+        return await write(state)
+
+    ledgers.write = slow  # type: ignore[method-assign]
+    cursors = await kept(log, store, ledgers)
+    cursor = await cursors.open("c", Start.earliest)
+    large = (1 << 3_000_000) - 1
+    cursor.partly[position] = large
+    cursor.keep()
+    await asyncio.sleep(0.01)
+    saving = asyncio.ensure_future(cursors.save())
+    await asyncio.sleep(0.01)
+    commit, goes_on_committing = store.commit, asyncio.Event()
+
+    async def slow_commit(ops: Sequence[Op]) -> list[int]:
+        await goes_on_committing.wait()
+        return await commit(ops)
+
+    store.commit = slow_commit  # type: ignore[method-assign]
+    goes_on.set()
+    await asyncio.sleep(0.01)
+    assert not saving.done(), "it is told before the commit that keeps it"
+    goes_on_committing.set()
+    await saving
+    assert (await (await kept(log, store, ledgers)).open("c")).partly == {position: large}
+    assert len(ledgers.states) == 1
+
+
 async def test_a_log_is_deleted_while_others_have_always_something_to_keep() -> None:
     store = MemoryStore()
     engine = MemoryEngine(store)

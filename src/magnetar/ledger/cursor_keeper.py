@@ -119,10 +119,14 @@ class CursorKeeper:
     async def _gathered(self) -> list[_Write]:
         """Return what one commit takes, with a turn for others now and then."""
         writes: list[_Write] = []
+        again: dict[KeptCursor, None] = {}
         size, until = 0, time.perf_counter() + _SLICE_S
         while self._queue and size < _COMMIT_BYTES and len(writes) < _COMMIT_CURSORS:
             cursor = next(iter(self._queue))
             del self._queue[cursor]
+            if cursor.is_being_written:  # by this commit: who asks now is told after it
+                again[cursor] = None
+                continue
             write = await self._prepared(cursor)
             if write is not None:
                 cursor.is_being_written = True
@@ -131,6 +135,7 @@ class CursorKeeper:
             if time.perf_counter() > until:
                 await asyncio.sleep(0)
                 until = time.perf_counter() + _SLICE_S
+        self._queue |= again
         return writes
 
     async def _prepared(self, cursor: KeptCursor) -> _Write | None:
