@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from magnetar.admin.errors import AdminError, Invalid, NotThere
-from magnetar.broker.auth.grants import Grants
 from magnetar.broker.auth.permissions import Permissions
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError, InvalidPolicy, InvalidTopic, NamespaceNotFound
+from magnetar.broker.grants import Grants
 from magnetar.broker.names import TopicName
 
 Rows = dict[str, tuple[str, ...]]

@@ -143,7 +143,7 @@ class Broker:
         self.events.topic_changed.append(self.open_logs.apply_policy)
         self.backlogs = Backlogs(lambda: self.settings)
         self.namespaces = Namespaces(self.metadata)
-        self.security = Security(settings, self.namespaces)
+        self.security = Security(settings.security, self.namespaces, settings.given)
         self.naming = Naming(
             settings.names.kafka_tenant,
             settings.names.kafka_namespace,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import ssl
 from dataclasses import dataclass, field, replace
 
-from magnetar.broker.auth.tls import ServerContext
 from magnetar.broker.errors import BrokerError
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class Listener:
     """Whether TLS asks for the client's certificate: none, requested, required."""
     scheme: str = ""
     """Of the URL that clients connect to; empty where they are told a host and a port."""
-    context: ServerContext | None = field(default=None, compare=False)
+    context: ssl.SSLContext | None = field(default=None, compare=False)
     """What TLS is done with; the broker's service opens no listener that asks for TLS without it."""
 
     @property

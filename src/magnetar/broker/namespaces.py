@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from magnetar.broker.auth.grants import AuthPolicies, encode_auth_policies
 from magnetar.broker.errors import NamespaceNotFound
+from magnetar.broker.grants import AuthPolicies, encode_auth_policies
 from magnetar.broker.ownership import CLUSTER as CLUSTER
 from magnetar.broker.policies import NamespacePolicies, decode_policies
 from magnetar.metadata import MUST_NOT_EXIST, Delete, MetadataCorrupt, Put, Stored

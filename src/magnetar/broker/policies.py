@@ -1,7 +1,7 @@
 """A namespace's policies: Pulsar's JSON, of which some parts take effect here and all parts are kept.
 
 Effective: ``retention_policies`` (minutes and MB, -1 for no bound) for topics without their own, ``auth_policies``
-(see `magnetar.broker.auth.grants`), for Pulsar's clients ``deduplicationEnabled``,
+(see `magnetar.broker.grants`), for Pulsar's clients ``deduplicationEnabled``,
 ``schema_compatibility_strategy``, who may make topics, subscriptions and schemas by asking for them, what producers
 must bring (encryption, schemas), and all that `magnetar.broker.limits` reads, and our extension
 ``magnetar``: ``{"flush": "always|interval|os", "entryFormat": "kafka|mixed_kafka|pulsar"}``.
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, NamedTuple
 
-from magnetar.broker.auth.grants import AuthPolicies, decode_auth_policies
 from magnetar.broker.errors import InvalidPolicy
+from magnetar.broker.grants import AuthPolicies, decode_auth_policies
 from magnetar.broker.limits import NAMESPACE_KEYS, Limits, decode_limits, whole_number
 from magnetar.broker.topic import MOST_NEW_PARTITIONS
 from magnetar.broker.topic_config import ENTRY_FORMATS

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from magnetar.pipeline.table_options import TableOptions, parse_table_options
+from magnetar.pipeline.tables.options import TableOptions, parse_table_options
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter, DataSourceStreamReader

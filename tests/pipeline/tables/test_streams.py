@@ -13,9 +13,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from magnetar.pipeline import tables
-from magnetar.pipeline.table_options import parse_table_options
 from magnetar.pipeline.table_source import FILES, TableDataSource
 from magnetar.pipeline.tables.files import attempt_of
+from magnetar.pipeline.tables.options import parse_table_options
 from tests.pipeline.tables.conftest import TopicOnDisk, rows_of
 
 CHANGE = pa.schema(

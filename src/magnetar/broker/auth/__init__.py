@@ -21,7 +21,7 @@ from magnetar.broker.auth.authorization import (
     Tenant,
     may,
 )
-from magnetar.broker.auth.grants import Action, AuthPolicies
+from magnetar.broker.grants import Action, AuthPolicies
 
 __all__ = [
     "Access",

@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
-from magnetar.broker.auth.grants import Action, Grants
 from magnetar.broker.errors import InvalidConfig, NamespaceNotFound
+from magnetar.broker.grants import Action, Grants
 from magnetar.broker.names import TopicName
 from magnetar.broker.security_settings import SecuritySettings
 

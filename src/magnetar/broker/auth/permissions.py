@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from magnetar.broker.auth.grants import AuthPolicies, Grants, parse_actions
 from magnetar.broker.errors import InvalidPolicy
+from magnetar.broker.grants import AuthPolicies, Grants, parse_actions
 from magnetar.broker.names import TopicName
 
 if TYPE_CHECKING:

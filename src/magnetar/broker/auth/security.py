@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 from magnetar.broker.auth.authentication import Authentication
 from magnetar.broker.auth.authorization import Authorization
 from magnetar.broker.auth.permissions import Permissions
+from magnetar.broker.security_settings import SecuritySettings
 
 if TYPE_CHECKING:
     from magnetar.broker.namespaces import Namespaces
-    from magnetar.broker.settings import Settings
 
 
 class Security:
     """Who is who, who may do what, and how that is changed."""
 
-    def __init__(self, settings: Settings, namespaces: Namespaces) -> None:
-        """Raise `InvalidConfig` for what cannot be."""
-        self.authentication = Authentication(settings.security, settings.given)
-        self.authorization = Authorization(settings.security, namespaces)
+    def __init__(
+        self, settings: SecuritySettings, namespaces: Namespaces, given: frozenset[str] = frozenset()
+    ) -> None:
+        """``given`` are the fields that somebody has set. Raise `InvalidConfig` for what cannot be."""
+        self.authentication = Authentication(settings, given)
+        self.authorization = Authorization(settings, namespaces)
         self.permissions = Permissions(namespaces)

@@ -11,8 +11,7 @@ from magnetar.kafka.authorization.groups import DENIED as GROUP_DENIED
 from magnetar.kafka.authorization.topics import DENIED as TOPIC_DENIED
 from magnetar.kafka.authorization.topics import split
 from magnetar.kafka.configs.entries import Resource
-from magnetar.kafka.handlers.elect_leaders import refused_election
-from magnetar.kafka.handlers.operations import NOT_ASKED
+from magnetar.kafka.operations import NOT_ASKED
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages import (
@@ -50,26 +49,23 @@ async def init_producer_id(request: Any, context: RequestContext, checks: Checks
     return InitProducerIdResponse(error_code=code, producer_epoch=-1)
 
 
-def _for_operators(refused: Callable[[Any, RequestContext], Any]) -> GuardFunction:
+def _for_operators(refused: Callable[[], Any]) -> GuardFunction:
     """Give the guard of what operators alone may ask; ``refused`` makes everybody else's answer."""
 
     async def guard(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-        return await answer(request, context) if checks.operates() else refused(request, context)
+        return await answer(request, context) if checks.operates() else refused()
 
     return guard
 
 
 # DESCRIBE, DESCRIBE_CONFIGS and ALTER on the cluster.
-describe_log_dirs = _for_operators(lambda *_: DescribeLogDirsResponse(error_code=DENIED))
-list_config_resources = _for_operators(lambda *_: ListConfigResourcesResponse(error_code=DENIED))
+describe_log_dirs = _for_operators(lambda: DescribeLogDirsResponse(error_code=DENIED))
+list_config_resources = _for_operators(lambda: ListConfigResourcesResponse(error_code=DENIED))
 list_partition_reassignments = _for_operators(
-    lambda *_: ListPartitionReassignmentsResponse(error_code=DENIED, error_message=_MESSAGES[DENIED])
+    lambda: ListPartitionReassignmentsResponse(error_code=DENIED, error_message=_MESSAGES[DENIED])
 )
 alter_partition_reassignments = _for_operators(
-    lambda *_: AlterPartitionReassignmentsResponse(error_code=DENIED, error_message=_MESSAGES[DENIED])
-)
-elect_leaders = _for_operators(
-    lambda request, context: refused_election(request, DENIED, _MESSAGES[DENIED], context.api_version)
+    lambda: AlterPartitionReassignmentsResponse(error_code=DENIED, error_message=_MESSAGES[DENIED])
 )
 
 

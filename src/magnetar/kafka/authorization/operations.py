@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from magnetar.kafka.authorization.checks import Checks
-from magnetar.kafka.handlers.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from magnetar.kafka.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 
 _READ, _WRITE, _DESCRIBE, _DESCRIBE_CONFIGS, _IDEMPOTENT_WRITE = 3, 4, 8, 10, 12
 

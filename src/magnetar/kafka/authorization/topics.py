@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from magnetar.kafka.authorization import operations
 from magnetar.kafka.authorization.checks import Checks
-from magnetar.kafka.handlers.operations import NOT_ASKED
+from magnetar.kafka.operations import NOT_ASKED
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages import describe_producers_response

@@ -88,7 +88,7 @@ ROUTES = (
     Route(
         ApiKey.ELECT_LEADERS,
         versions(0, 2),
-        guard=Guard.CLUSTER,
+        guard=Guard.OWN,
         names=names("topic_partitions.topic", "replica_election_results.topic"),
     ),
     Route(

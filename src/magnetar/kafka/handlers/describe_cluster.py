@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.handlers.leaders import brokers
-from magnetar.kafka.handlers.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from magnetar.kafka.operations import CLUSTER_OPERATIONS, NOT_ASKED
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.describe_cluster_request import DescribeClusterRequest
 from magnetar.wire.kafka.messages.describe_cluster_response import (

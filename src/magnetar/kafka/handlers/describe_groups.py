@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from magnetar.kafka.coordinators.group import State
 from magnetar.kafka.coordinators.refused import Refused
 from magnetar.kafka.coordinators.views import GroupView
-from magnetar.kafka.handlers.operations import NOT_ASKED
+from magnetar.kafka.operations import NOT_ASKED
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.describe_groups_request import DescribeGroupsRequest

@@ -10,7 +10,7 @@ from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.ownership import NO_EPOCH, Owned
 from magnetar.broker.topic import Topic
 from magnetar.kafka.handlers.named_topic import named_topic
-from magnetar.kafka.handlers.operations import NOT_ASKED, TOPIC_OPERATIONS
+from magnetar.kafka.operations import NOT_ASKED, TOPIC_OPERATIONS
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.core import Broker
 from magnetar.broker.ownership import Owned
+from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.handlers.named_topic import named_topic
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
@@ -18,6 +19,7 @@ from magnetar.wire.kafka.messages.elect_leaders_response import (
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
+    from magnetar.kafka.route import Handler
 
 _PREFERRED, _UNCLEAN = 0, 1
 
@@ -26,7 +28,7 @@ async def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -
     """Tell of each partition that is named; where all are meant, only those would be told that get a new leader."""
     kind = request.election_type
     if kind not in (_PREFERRED, _UNCLEAN):
-        return refused_election(
+        return _refused(
             request, ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}", context.api_version
         )
     return ElectLeadersResponse(
@@ -37,7 +39,15 @@ async def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -
     )
 
 
-def refused_election(
+async def guard(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
+    """ALTER on the cluster."""
+    if checks.operates():
+        return await answer(request, context)
+    denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return _refused(request, denied, "Cluster authorization failed.", context.api_version)
+
+
+def _refused(
     request: ElectLeadersRequest, code: ErrorCode, message: str, version: int
 ) -> ElectLeadersResponse:
     """Give the same error for the request, which version 0 cannot tell, and for each of its partitions."""

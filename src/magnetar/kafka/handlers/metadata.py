@@ -17,7 +17,7 @@ from magnetar.broker.ownership import NO_EPOCH, Owned
 from magnetar.broker.topic import Topic
 from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.leaders import brokers, endpoint_of
-from magnetar.kafka.handlers.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from magnetar.kafka.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic

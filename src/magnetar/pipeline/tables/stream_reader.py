@@ -36,7 +36,7 @@ from magnetar.pipeline.tables.table import Table, note_attempt
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from magnetar.pipeline.table_options import TableOptions
+    from magnetar.pipeline.tables.options import TableOptions
 
 _WANTED = {"sliceBytes": str(SLICE_BYTES), "includePositions": "true", "includeHeaders": "true"}
 

@@ -21,7 +21,7 @@ from magnetar.pipeline.tables.ranges import OffsetRange
 from magnetar.pipeline.tables.table import Table, note_attempt
 
 if TYPE_CHECKING:
-    from magnetar.pipeline.table_options import TableOptions
+    from magnetar.pipeline.tables.options import TableOptions
 
 
 @dataclass(frozen=True)

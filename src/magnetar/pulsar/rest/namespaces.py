@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from magnetar.broker.auth.grants import Grants
+from magnetar.broker.grants import Grants
 from magnetar.broker.ownership import boundary
 from magnetar.pulsar.names import PulsarName, names_of
 from magnetar.pulsar.rest.ask import Ask, Needs, RestError, Route
