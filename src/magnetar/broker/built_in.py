@@ -1,4 +1,4 @@
-"""The handlers that come with the broker, as entry points: the core imports none of them but by these names."""
+"""What comes with the broker, as entry points: handlers, which the core imports by these names alone, and storage."""
 
 from __future__ import annotations
 
@@ -33,6 +33,21 @@ BUILT_IN = {
         ("magnetar.schema_registry.settings:SchemaRegistrySettings",),
     ),
 }
+METADATA_STORES = {
+    "sqlite": "magnetar.broker.storage.embedded:SqliteStores",
+    "memory": "magnetar.broker.storage.embedded:MemoryStores",
+}
+"""By the scheme of ``metadata.url``."""
+STORAGE_ENGINES = {
+    "files": "magnetar.broker.storage.embedded:FilesEngines",
+    "memory": "magnetar.broker.storage.embedded:MemoryEngines",
+}
+"""By the scheme of ``storage.url``."""
+
+
+def scheme_of(url: str) -> str:
+    """Return what stands before the first colon, by which it is found who opens a URL."""
+    return url.partition(":")[0]
 
 
 def loaded(target: str) -> object:

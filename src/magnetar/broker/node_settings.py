@@ -21,6 +21,18 @@ class NodeSettings:
             Feed("log.dir", lambda text: text.split(",")[0]),
         ),
     )
+    metadata_url: str = setting(
+        "sqlite:",
+        Kind.STRING,
+        "Where metadata lie: `sqlite:` in data.dir, `memory:` nowhere (for tests), or a URL that an installed package "
+        "opens.",
+    )
+    storage_url: str = setting(
+        "files:",
+        Kind.STRING,
+        "Where messages lie: `files:` in data.dir, `memory:` nowhere (then `metadata.url` is that, too), or a URL that "
+        "an installed package opens.",
+    )
     node_id: int = setting(
         0, Kind.INT, "Number of this broker, as clients see it.", rule=at_least(0), kafka=("broker.id",)
     )

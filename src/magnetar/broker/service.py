@@ -23,11 +23,9 @@ from magnetar.broker.handlers import ProtocolHandler, arranged, asked_for
 from magnetar.broker.listeners import CannotListen, Listener, warn_open
 from magnetar.broker.ownership import Ownership
 from magnetar.broker.settings import Settings
-from magnetar.ledger.disk import RealDisk
+from magnetar.broker.storage.opening import Storage, open_storage
 from magnetar.ledger.errors import LedgerError
-from magnetar.ledger.files.engine import FilesEngine
-from magnetar.metadata import SqliteStore
-from magnetar.metadata.modes import FILE_MODE, FOLDER_MODE
+from magnetar.metadata.modes import FILE_MODE
 
 ADDRESS_FILE = "broker.json"
 _DESCRIPTOR_CHECK_S = 1.0
@@ -36,7 +34,7 @@ _log = logging.getLogger("magnetar.broker")
 
 
 class BrokerService:
-    """One broker on embedded storage. ``listeners`` have their ports once it has started."""
+    """One broker. ``listeners`` have their ports once it has started."""
 
     def __init__(self, settings: Settings, ownership: Ownership | None = None) -> None:
         """``ownership`` tells what this broker serves; None for everything."""
@@ -47,8 +45,7 @@ class BrokerService:
         """What is served, by the name of the protocol, in the order of start."""
         self.broker: Broker
         self.handlers: list[ProtocolHandler] = []
-        self._store: SqliteStore
-        self._engine: FilesEngine
+        self._storage: Storage
         self._servers: list[asyncio.Server] = []
         self.on_failed: Callable[[], None] = lambda: None
         """Called when storage has failed for good, unless settings have the broker go on without it."""
@@ -59,21 +56,19 @@ class BrokerService:
         # Who is only needed by another serves nobody, whatever its listeners are by default.
         asked = asked_for(self.settings)
         wanted = [each.listeners() if each.protocol_name in asked else () for each in self.handlers]
-        self.root.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
-        self._store = SqliteStore(self.root / "metadata.sqlite")
+        self._storage = await open_storage(self.settings)
         try:
             await self._start(wanted)
         except BaseException:
-            await self._store.close()
+            await self._storage.store.close()
+            self._storage.lock.release()
             raise
 
     async def _start(self, wanted: Sequence[Sequence[Listener]]) -> None:
-        self._engine = FilesEngine(
-            self.root, self._store, RealDisk(), flush_interval_ms=self.settings.topics.flush_interval_ms
-        )
-        self._engine.on_failed = self._storage_failed
-        await self._engine.start()
-        self.broker = Broker(self.settings, self._store, self._engine, self._ownership)
+        engine = self._storage.engine
+        engine.on_failed = self._storage_failed
+        await engine.start()
+        self.broker = Broker(self.settings, self._storage.store, engine, self._ownership)
         await self.broker.start()
         self.broker.background.repeat(
             "looking after the lock file", lambda: _LOCK_CHECK_S, self._renew_lock, essential=True
@@ -108,7 +103,7 @@ class BrokerService:
             self.on_failed()
 
     async def _renew_lock(self) -> None:
-        if self._store.blocking.lock.renew():
+        if self._storage.lock.renew():
             _log.error(
                 "the lock file of %s was removed or replaced by somebody, and is made again; the directory itself is "
                 "locked, too, so no other broker came in",
@@ -164,9 +159,10 @@ class BrokerService:
                 ("compactions", self.broker.compactions.close),
                 *((f"protocol {each.protocol_name}", each.close) for each in last_first),
                 ("background work", self.broker.background.close),
-                ("storage", self._engine.close),
+                ("storage", self._storage.engine.close),
                 ("the address file", partial((self.root / ADDRESS_FILE).unlink, missing_ok=True)),
-                ("the metadata store", self._store.close),
+                ("the metadata store", self._storage.store.close),
+                ("the data directory", self._storage.lock.release),
             ],
         )
         _log.info("closed")

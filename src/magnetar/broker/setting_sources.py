@@ -4,8 +4,9 @@ The file may be Kafka's server.properties, Pulsar's or KoP's standalone.conf or 
 names; what it is shows in its names alone. What has no meaning here is not an error in a file that was written
 for another broker: it is collected in `Loaded.ignored`, to be named in one warning. A wrong value always is one.
 
-Which settings there are depends on the handlers that ``messaging.protocols`` names, so the sources are merged twice:
-with the settings of the built-in handlers, and where that names others, once more with theirs.
+Which settings there are depends on the handlers that ``messaging.protocols`` names, and on what opens ``metadata.url``
+and ``storage.url``, so the sources are merged twice: with the settings of what is built in, and where others are named,
+once more with theirs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from magnetar.broker.built_in import BUILT_IN
+from magnetar.broker.built_in import BUILT_IN, METADATA_STORES, STORAGE_ENGINES, scheme_of
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.kafka_setting_names import KAFKA_SETTINGS
 from magnetar.broker.setting import SettingDef
@@ -60,16 +61,28 @@ def load(
     sources.append(("the environment", _from_environment(environment)))
     sources.append(("--set", _from_overrides(overrides)))
     loaded = _merged(sources, Settings())
-    if not BUILT_IN.keys() >= set(loaded.settings.node.messaging_protocols):
-        from magnetar.broker.handlers import parts_of  # only now: it brings the whole broker along
+    if not _is_built_in(loaded.settings):
+        from magnetar.broker import handlers  # only now: they bring the whole broker along
+        from magnetar.broker.storage import opening
 
-        loaded = _merged(sources, Settings().with_parts(parts_of(loaded.settings)))
+        parts = [*handlers.parts_of(loaded.settings), *opening.parts_of(loaded.settings)]
+        loaded = _merged(sources, Settings().with_parts(parts))
     for name in sources[-1][1]:
         if name in loaded.ignored and name not in KAFKA_SETTINGS:
             raise InvalidConfig(
                 f"--set {name}: no setting is called {name}{_near(name, loaded.settings.declared)}"
             )
     return loaded
+
+
+def _is_built_in(settings: Settings) -> bool:
+    """Whether all that the settings name comes with the broker."""
+    node = settings.node
+    return (
+        BUILT_IN.keys() >= set(node.messaging_protocols)
+        and scheme_of(node.metadata_url) in METADATA_STORES
+        and scheme_of(node.storage_url) in STORAGE_ENGINES
+    )
 
 
 def _merged(sources: Sequence[tuple[str, Mapping[str, str]]], known: Settings) -> Loaded:

@@ -109,11 +109,13 @@ class MemoryEngine(FilesEngine):
         metadata: MetadataStore | None = None,
         disk: MemoryDisk | None = None,
         *,
+        root: Path = Path("/memory"),
         clock: Callable[[], int] = wall_clock_ms,
         executor: Executor | None = None,
     ) -> None:
+        """``root`` is where leases lie, and where files would."""
         super().__init__(
-            Path("/memory"),
+            root,
             metadata or MemoryStore(),
             disk or MemoryDisk(),
             clock=clock,

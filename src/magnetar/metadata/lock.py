@@ -27,6 +27,7 @@ class DirectoryLock:
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        self.directory = directory
         self._path = directory / "lock"
         self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._file = -1

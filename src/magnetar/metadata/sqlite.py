@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from magnetar.metadata.errors import MetadataUnavailable
 from magnetar.metadata.local import LocalStore, T
+from magnetar.metadata.lock import DirectoryLock
 from magnetar.metadata.sqlite_file import SqliteFile
 from magnetar.metadata.staging import Commit, Outcome
 
@@ -124,8 +125,15 @@ class SqliteStore(LocalStore):
 
     blocking: SqliteFile
 
-    def __init__(self, file: Path, *, read_only: bool = False, takes_rows: bool = False) -> None:
-        self._join(SqliteThread(SqliteFile(file, read_only=read_only, takes_rows=takes_rows)))
+    def __init__(
+        self,
+        file: Path,
+        *,
+        read_only: bool = False,
+        takes_rows: bool = False,
+        lock: DirectoryLock | None = None,
+    ) -> None:
+        self._join(SqliteThread(SqliteFile(file, read_only=read_only, takes_rows=takes_rows, lock=lock)))
 
     def another(self) -> SqliteStore:
         """Return another client of the same file, with a session and watches of its own."""

@@ -85,14 +85,21 @@ def row_crc(path: str, value: bytes, version: int) -> int:
 
 
 class SqliteFile(BlockingStore):
-    """Open the store in ``file``, and lock its directory unless ``read_only``.
+    """Open the store in ``file``, and lock its directory unless ``read_only``, or ``lock`` holds it already.
 
     Raises `DirectoryInUse`, `MetadataUnavailable`, or `MetadataCorrupt` with the damaged node or file; but with
     ``takes_rows``, rows that are whole are taken for those of the last commit. Threads may share it. Nodes that live
     by a session are kept in memory alone: they end with this process at the latest.
     """
 
-    def __init__(self, file: Path, *, read_only: bool = False, takes_rows: bool = False) -> None:
+    def __init__(
+        self,
+        file: Path,
+        *,
+        read_only: bool = False,
+        takes_rows: bool = False,
+        lock: DirectoryLock | None = None,
+    ) -> None:
         super().__init__()
         self._file = file
         self._takes_rows = takes_rows
@@ -112,8 +119,8 @@ class SqliteFile(BlockingStore):
             if read_only:
                 self._db = self._connect(f"{file.resolve().as_uri()}?mode=ro")
             else:
-                self.lock = DirectoryLock(file.parent)
-                self._held.callback(self.lock.release)
+                if lock is None:
+                    self._held.callback(DirectoryLock(file.parent).release)
                 self._open_sealed()
         except OSError as error:
             self._held.close()
