@@ -1,4 +1,4 @@
-"""Both engines keep the contract."""
+"""Every engine keeps the contract."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from magnetar.ledger.memory import MemoryDisk, MemoryEngine
 from magnetar.metadata import MemoryStore, SqliteStore
 from magnetar.records.compression import Buffer
 from tests.contracts.managed_ledger import House, ManagedLedgerContract
+from tests.engines.late import LateEngine, LateStore, Weather
 
 
 class BoundedFile(RealFile):
@@ -100,6 +101,32 @@ class TestMemoryEngine(ManagedLedgerContract):
     @pytest.fixture
     async def house(self) -> AsyncIterator[House]:
         house = MemoryHouse()
+        await house.begin()
+        yield house
+        await house.engine.close()
+
+
+class LateHouse(House):
+    def __init__(self, seed: int) -> None:
+        self.metadata = MemoryStore()
+        self.store = LateStore(Weather(seed))
+
+    async def begin(self) -> None:
+        self.engine = LateEngine(self.store, self.metadata, clock=lambda: self.now_ms)
+        await self.engine.start()
+
+    def fill_disk(self) -> Callable[[], None]:
+        self.store.is_full = True
+        return lambda: setattr(self.store, "is_full", False)
+
+    def ledger_files(self) -> int:
+        return len(self.store.ledgers)
+
+
+class TestLateEngine(ManagedLedgerContract):
+    @pytest.fixture(params=range(5), ids="seed-{}".format)
+    async def house(self, request: pytest.FixtureRequest) -> AsyncIterator[House]:
+        house = LateHouse(request.param)
         await house.begin()
         yield house
         await house.engine.close()

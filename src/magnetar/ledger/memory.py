@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from fnmatch import fnmatch
 from pathlib import Path
+from uuid import uuid4
 
 from magnetar.ledger.disk import Disk, File, JournalFile
 from magnetar.ledger.files.engine import FilesEngine
+from magnetar.ledger.leases import Lease, LeaseExpired, Leases
 from magnetar.ledger.port import wall_clock_ms
 from magnetar.metadata import MemoryStore, MetadataStore
 from magnetar.records.compression import Buffer
@@ -58,11 +60,48 @@ class MemoryJournalFile(JournalFile):
     def close(self) -> None: ...
 
 
+class MemoryLeases(Leases):
+    """Leases that live as long as the disk whose ledgers they hold."""
+
+    def __init__(self, kept: dict[str, Lease], clock: Callable[[], int]) -> None:
+        self._kept = kept
+        self._clock = clock
+
+    async def take(self, needs: Mapping[str, int], *, for_ms: int) -> Lease:
+        return self._put(Lease(uuid4().hex, dict(needs), self._clock() + for_ms))
+
+    async def renew(self, lease: Lease, needs: Mapping[str, int] | None = None, *, for_ms: int) -> Lease:
+        if not self._counts(lease.lease_id):
+            raise LeaseExpired(lease.lease_id)
+        needs = lease.needs if needs is None else needs
+        return self._put(Lease(lease.lease_id, dict(needs), self._clock() + for_ms))
+
+    async def release(self, lease: Lease) -> None:
+        self._kept.pop(lease.lease_id, None)
+
+    async def needed(self, name: str) -> int | None:
+        counting = [self._kept[lease_id].needs for lease_id in list(self._kept) if self._counts(lease_id)]
+        return min((needs[name] for needs in counting if name in needs), default=None)
+
+    def _put(self, lease: Lease) -> Lease:
+        self._kept[lease.lease_id] = lease
+        return lease
+
+    def _counts(self, lease_id: str) -> bool:
+        """Whether a lease still counts; one whose time is over is forgotten."""
+        lease = self._kept.get(lease_id)
+        if lease is not None and lease.until_ms <= self._clock():
+            del self._kept[lease_id]
+            return False
+        return lease is not None
+
+
 class MemoryDisk(Disk):
     """Files in a dict, at most ``capacity`` bytes of them (None: no bound)."""
 
     def __init__(self, *, capacity: int | None = None) -> None:
         self.capacity = capacity
+        self.leases: dict[str, Lease] = {}
         self._files: dict[Path, bytearray] = {}
 
     def make_room(self, size: int) -> None:
@@ -113,12 +152,14 @@ class MemoryEngine(FilesEngine):
         clock: Callable[[], int] = wall_clock_ms,
         executor: Executor | None = None,
     ) -> None:
-        """``root`` is where leases lie, and where files would."""
+        """``root`` is where files would lie."""
+        disk = disk or MemoryDisk()
         super().__init__(
             root,
             metadata or MemoryStore(),
-            disk or MemoryDisk(),
+            disk,
             clock=clock,
             boot=lambda: "memory",
             executor=executor,
         )
+        self.leases = MemoryLeases(disk.leases, clock)

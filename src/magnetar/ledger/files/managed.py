@@ -15,7 +15,6 @@ from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerTerminated, 
 from magnetar.ledger.files.appending import LEFT, Appender
 from magnetar.ledger.files.checkpoints import Checkpoint, Checkpoints
 from magnetar.ledger.files.compacting import COMPACTING, CompactingLedger
-from magnetar.ledger.files.leases import needed_offset
 from magnetar.ledger.files.ledger_file import LedgerFile
 from magnetar.ledger.files.ledger_list import FIRST, NEXT, LedgerList
 from magnetar.ledger.files.recovery import Recovery
@@ -161,8 +160,8 @@ class FilesManagedLedger(CompactingLedger):
                     await self._appender.roll()
             except StorageFull:
                 pass  # all the more reason to let go of old ledgers
+        needed = await self._engine.leases.needed(self.name)
         excess = self.size() - policy.retention_bytes if policy.retention_bytes >= 0 else -1
-        needed = needed_offset(self._engine.root, self.name, now_ms)
 
         def done_with(summary: LedgerSummary) -> bool:
             nonlocal excess
