@@ -14,6 +14,7 @@ from magnetar.admin.errors import AdminError, Invalid
 from magnetar.admin.plain import plain
 from magnetar.cli import (
     audit,
+    bookkeeper,
     config,
     consume,
     explain,
@@ -95,6 +96,7 @@ app.add_typer(group.app, name="group")
 app.add_typer(config.app, name="config")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(migrate.app, name="migrate")
+app.add_typer(bookkeeper.app, name="bookkeeper")
 app.add_typer(token.app, name="token")
 app.add_typer(permission.app, name="permission")
 app.add_typer(pipeline.app, name="pipeline")
