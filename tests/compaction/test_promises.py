@@ -45,7 +45,7 @@ async def test_each_key_is_copied_once_though_the_map_holds_few(rules: Compactio
         await world.append([(b"key %d" % (number % 100), b"%d" % number)], Codec.none, pulsar=False)
     await world.log.roll()
     await world.log.compact(rules)
-    compacted: Any = world.log._info.compacted  # type: ignore[attr-defined]
+    compacted: Any = world.log.ledger_list.info.compacted  # type: ignore[attr-defined]
     assert compacted.ledger.last_offset <= compacted.horizon_offset
     assert compacted.ledger.entries == 100
     offsets = [offset for offset, _, _ in await compacted_records(world.log)]
@@ -137,7 +137,7 @@ async def test_what_is_not_durable_is_not_compacted(tmp_path: Path) -> None:
     later = append(log, b"k", b"not yet")
     await asyncio.sleep(0)
     await log.compact(PULSAR)
-    compacted: Any = log._info.compacted
+    compacted: Any = log.ledger_list.info.compacted
     assert compacted.horizon_offset == 0
     disk.flushes.set()
     await later.done
@@ -162,12 +162,12 @@ async def test_a_lease_taken_while_it_runs_keeps_history(
     monkeypatch.setattr(FilesWriter, "seal", leased_meanwhile)
     await log.compact(KAFKA)
     assert leases
-    assert log._info.compacted is None
+    assert log.ledger_list.info.compacted is None
     assert len(await log.read(0, max_bytes=1 << 20)) == 3
     leases[0].release()
     monkeypatch.undo()
     await log.compact(KAFKA)
-    assert log._info.compacted is not None
+    assert log.ledger_list.info.compacted is not None
     await engine.close()
 
 

@@ -285,7 +285,7 @@ async def test_a_kill_at_any_step_loses_nothing(rules: CompactionRules) -> None:
         await asyncio.sleep(0.01)
         assert world.engine is not None
         await world.engine.close()
-        named = {each.ledger_id for each in world.log._info.files()}  # type: ignore[attr-defined]
+        named = {each.ledger_id for each in world.log.ledger_list.info.files()}  # type: ignore[attr-defined]
         there = {int(path.stem, 16) for path in world.disk._files if path.suffix == ".ledger"}
         assert named <= there
         steps += 1
@@ -345,7 +345,7 @@ async def test_a_compaction_that_is_cancelled_at_any_turn_is_done_or_was_never_b
         await world.log.compact(rules)
         assert world.engine is not None
         await world.engine.close()
-        named = {each.ledger_id for each in world.log._info.files()}  # type: ignore[attr-defined]
+        named = {each.ledger_id for each in world.log.ledger_list.info.files()}  # type: ignore[attr-defined]
         there = {int(path.stem, 16) for path in world.disk._files if path.suffix == ".ledger"}
         assert named == there
         turns += 1
@@ -398,7 +398,7 @@ async def test_retention_while_copies_are_read_has_no_reader_skip_a_ledger() -> 
     first, second = world.log.ledgers()[:2]
     assert first.compacted
     assert second.compacted
-    read_copies = world.log._read_copies  # type: ignore[attr-defined]
+    read_copies = world.log.reader.read_copies  # type: ignore[attr-defined]
 
     async def slow(*given: object, **options: object) -> list[StoredEntry]:
         found: list[StoredEntry] = await read_copies(*given, **options)
@@ -406,7 +406,7 @@ async def test_retention_while_copies_are_read_has_no_reader_skip_a_ledger() -> 
             await world.log.trim(second.first_offset)
         return found
 
-    with patch.object(world.log, "_read_copies", slow):
+    with patch.object(world.log.reader, "read_copies", slow):
         entries = await world.log.read(0, max_bytes=1)
     assert [entry.last_offset for entry in entries] == [second.first_offset]
     assert world.engine is not None
@@ -420,7 +420,7 @@ async def test_the_plain_form_comes_to_the_same(machine: bool, pulsar: bool) -> 
     world = World()
     await world.open()
     assert world.engine is not None
-    world.engine.workers.thread.machine = code
+    world.engine.shared.workers.thread.machine = code
     for number in range(40):
         await world.append(
             [(b"k%d" % (number % 4), b"%d" % number), (b"\xfe", None)], Codec.lz4, pulsar=pulsar

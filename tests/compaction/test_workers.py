@@ -43,7 +43,7 @@ def plain(copies: Copies) -> tuple[object, ...]:
 
 @pytest.fixture
 async def workers() -> CompactionWorkers:
-    made = FilesEngine(Path("/nowhere"), MemoryStore(), RealDisk()).workers
+    made = FilesEngine(Path("/nowhere"), MemoryStore(), RealDisk()).shared.workers
     yield made
     made.close()
 
@@ -92,7 +92,7 @@ async def test_a_killed_process_is_a_failed_compaction_and_the_next_one_has_anot
     for number in range(9):
         await append(log, b"k", b"%d" % number).done  # what is not durable yet is not compacted
     await log.roll()
-    worker = engine.workers.process
+    worker = engine.shared.workers.process
     note = worker.note
 
     async def killed(given: list[StoredEntry]) -> int:

@@ -48,7 +48,7 @@ async def test_what_an_interceptor_gives_is_stored(tmp_path: Path) -> None:
     assert stamp.seen == [(log.name, 0, 1), (log.name, 1, 3)]
     entries = await log.read(0, max_bytes=1 << 20)
     assert [bytes(entry.data[payload_at(entry.data) :])[-1:] for entry in entries] == [b"!", b"!"]
-    assert log.writer.index.min_timestamp == UNKNOWN_TIME  # type: ignore[attr-defined]  # of what it put in
+    assert log.state.writer.index.min_timestamp == UNKNOWN_TIME  # type: ignore[attr-defined]  # of what it put in
     with pytest.raises(PermissionError):
         log.append(message(b"x" * 2000), messages=1, timestamp_ms=1)
     assert log.log_end_offset == 4

@@ -88,9 +88,9 @@ async def test_a_read_that_fails_says_so_to_who_reads(tmp_path: Path) -> None:
     await append_durably(log, b"value")
     assert len(await log.read(0, max_bytes=1)) == 1
     disk.ill = True
-    engine.files.close()  # what was open is opened again
+    engine.shared.files.close()  # what was open is opened again
     with pytest.raises(StorageFailed, match="Input/output error"):
         await log.read(0, max_bytes=1)
     disk.ill = False
-    engine.files.close()
+    engine.shared.files.close()
     await engine.close()

@@ -61,7 +61,7 @@ async def test_no_flush_succeeds_after_one_that_failed(tmp_path: Path) -> None:
     path = ledger_path(tmp_path, log.ledgers()[-1].ledger_id)
     for _ in range(2):
         with pytest.raises(StorageFailed):
-            await engine.flush([path])
+            await engine.shared.flushing.flush([path])
     assert engine.failed is not None
     await engine.close()
 
@@ -194,7 +194,7 @@ async def test_a_ledger_that_could_not_be_sealed_is_sealed_later_and_then_goes(t
     await append_durably(log, b"new")
     assert not log.ledgers()[0].sealed
     await log.retain(NOW_MS)
-    await until(lambda: not engine._tasks)
+    await until(lambda: not engine.shared.work._tasks)
     assert log.log_start_offset == 0
     disk.full = False
     await log.retain(NOW_MS)

@@ -35,7 +35,7 @@ def crash(data: Path, copy: Path, policy: LedgerPolicy, entries: int) -> tuple[i
             await asyncio.sleep(0)
 
         def kept() -> int:
-            return kept_index(engine.disk, data, log.ledgers()[-1])[0].entries
+            return kept_index(engine.shared.disk, data, log.ledgers()[-1])[0].entries
 
         await settled(lambda: log.log_end_offset - kept() < 10 + entries)
         shutil.copytree(data, copy, ignore=shutil.ignore_patterns("*.tmp"))  # those come and go meanwhile

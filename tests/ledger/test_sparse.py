@@ -113,13 +113,13 @@ def with_crc(body: bytes) -> bytes:
 def test_what_recovery_reads_anew_has_no_known_times(tmp_path: Path) -> None:
     async def earliest(engine: FilesEngine) -> tuple[int, int]:
         log = await engine.open(LOGS[0], LedgerPolicy())
-        writer = log.writer  # type: ignore[attr-defined]
+        writer = log.state.writer  # type: ignore[attr-defined]
         before = writer.index.min_timestamp if writer else UNKNOWN_TIME
         message = [kafka_message_head(NOW_MS, 1), batch(b"x")]
         appended = log.append(message, messages=1, timestamp_ms=NOW_MS, earliest_ms=NOW_MS)
         assert appended.done is not None
         await appended.done
-        return before, log.writer.index.min_timestamp  # type: ignore[attr-defined]
+        return before, log.state.writer.index.min_timestamp  # type: ignore[attr-defined]
 
     assert with_engine(tmp_path, earliest) == (UNKNOWN_TIME, NOW_MS)
     assert with_engine(tmp_path, earliest) == (NOW_MS, NOW_MS)

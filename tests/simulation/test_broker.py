@@ -33,6 +33,7 @@ from magnetar.kafka.listeners import parse_listeners
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.partitions.producers import ProducerStates
 from magnetar.ledger.files.engine import FilesEngine
+from magnetar.ledger.files.gathering import Gathering
 from magnetar.records.batch import Record, batches, decode_records, encode_batch
 from magnetar.records.compression import Buffer
 from magnetar.wire.kafka.errors import ErrorCode
@@ -364,8 +365,8 @@ def remembers_batches_that_storage_did_not_take(monkeypatch: pytest.MonkeyPatch)
 
 
 def answers_whatever_storage_says_of_what_was_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
-    settle_later = FilesEngine.settle_later
-    monkeypatch.setattr(FilesEngine, "settle_later", lambda self, done, error: settle_later(self, done, None))
+    settle_later = Gathering.settle_later
+    monkeypatch.setattr(Gathering, "settle_later", lambda self, done, error: settle_later(self, done, None))
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def shows_what_is_only_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
     def hasty(self: appending.Appender, message: list[bytes], **about: int) -> object:
         appended = append(self, message, **about)
         if self._gathered_from is not None:
-            self._log.made_durable(self.written_offset)
+            self._state.made_durable(self._state.written_offset)
         return appended
 
     monkeypatch.setattr(appending.Appender, "append", hasty)

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 
-from magnetar.broker import service as service_module
 from magnetar.broker.service import BrokerService
 from magnetar.broker.settings import Settings
+from magnetar.broker.storage import embedded
 from magnetar.ledger.port import ManagedLedger
 from magnetar.wire.kafka.header import decode_response_header
 from magnetar.wire.kafka.message import Message
@@ -122,7 +122,7 @@ class House:
 async def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[House]:
     """A broker that acknowledges what is durable, and nothing else."""
     disk = SlowDisk()
-    monkeypatch.setattr(service_module, "RealDisk", lambda: disk)
+    monkeypatch.setattr(embedded, "RealDisk", lambda: disk)
     texts = {
         "data.dir": str(tmp_path),
         "listeners": "PLAINTEXT://127.0.0.1:0",

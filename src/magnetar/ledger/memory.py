@@ -161,5 +161,5 @@ class MemoryEngine(FilesEngine):
             clock=clock,
             boot=lambda: "memory",
             executor=executor,
+            leases=MemoryLeases(disk.leases, clock),
         )
-        self.leases = MemoryLeases(disk.leases, clock)

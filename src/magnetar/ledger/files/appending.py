@@ -12,13 +12,16 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from magnetar.ledger.errors import LedgerClosed, LedgerError
+from magnetar.ledger.files.checkpoints import Checkpoints
 from magnetar.ledger.files.layout import ledger_path
 from magnetar.ledger.files.lazy import LazyAppends
 from magnetar.ledger.files.ledger_file import LedgerFile, as_storage_error
+from magnetar.ledger.files.shared import Shared
 from magnetar.ledger.files.sparse import Mark
+from magnetar.ledger.files.state import LogState
 from magnetar.ledger.info import ManagedLedgerInfo
 from magnetar.ledger.port import (
     Done,
@@ -33,10 +36,6 @@ from magnetar.ledger.port import (
 from magnetar.records.batch import UNKNOWN_TIME
 from magnetar.records.compression import Buffer
 from magnetar.records.entry import broker_entry_head
-
-if TYPE_CHECKING:
-    from magnetar.ledger.files.engine import FilesEngine
-    from magnetar.ledger.files.managed import FilesManagedLedger
 
 LEFT = "left_ledger"
 """Of the list's properties: the open ledger, which takes no more entries."""
@@ -60,13 +59,13 @@ class Queued(NamedTuple):
 class Appender:
     """The one that writes to one log. Its methods run on the event loop; only making ledgers leaves it."""
 
-    def __init__(self, engine: FilesEngine, log: FilesManagedLedger) -> None:
-        self.writer: LedgerFile | None = None
-        """The open ledger."""
-        self.lazy = LazyAppends(engine, lambda: self.written_offset, log.made_durable)
+    def __init__(self, shared: Shared, state: LogState) -> None:
+        self.lazy = LazyAppends(shared, state)
+        self.checkpoints = Checkpoints(shared, state, self.lazy, lambda: bool(self._queue))
         self._is_ready = False
-        self._engine = engine
-        self._log = log
+        self._shared = shared
+        self._state = state
+        self._log = state.log
         self._gathered: list[Buffer] = []
         self._gathered_from: Mark | None = None
         self._gathered_done: Done | None = None
@@ -75,14 +74,14 @@ class Appender:
 
     def adopt(self, writer: LedgerFile | None, *, is_lazy: bool) -> None:
         """Go on with the open ledger; ``is_lazy``: its end may only be in the page cache."""
-        self.writer = writer
+        self._state.writer = writer
         if writer is not None and is_lazy:
             self.lazy.files.add(writer)
         self._look_whether_ready()
 
     def _look_whether_ready(self) -> None:
         """Whether the list says that what is written in this boot may be torn, and that more may be written."""
-        ledgers = self._log.ledger_list
+        ledgers = self._state.ledger_list
         self._is_ready = ledgers.is_of_this_boot and LEFT not in ledgers.info.properties
 
     def append(
@@ -90,24 +89,25 @@ class Appender:
     ) -> Pending:
         """Do as `ManagedLedger.append`, for a log that is open."""
         assert messages > 0
-        engine, log = self._engine, self._log
-        now_ms = engine.clock()
+        shared, log = self._shared, self._log
+        now_ms = shared.clock()
         flush = log.policy.flush
-        if flush is Flush.always and engine.journal.failed is not None:
-            raise engine.journal.failed
-        if engine.refused and log in engine.refused:
-            raise engine.refused[log]  # within this gathering: what came before was taken back
-        for interceptor in engine.interceptors:
+        if flush is Flush.always and shared.journal.failed is not None:
+            raise shared.journal.failed
+        gathering = shared.gathering
+        if gathering.refused and log in gathering.refused:
+            raise gathering.refused[log]  # within this gathering: what came before was taken back
+        for interceptor in shared.interceptors:
             message = interceptor.before_append(log, message, messages)
             earliest_ms = UNKNOWN_TIME  # it may have put in other messages
         base_offset = log.log_end_offset
         last_offset = base_offset + messages - 1
         head = broker_entry_head(now_ms, last_offset)
-        writer = self.writer
+        writer = self._state.writer
         if self._rolling is not None or writer is None or not self._takes_more(writer, now_ms):
             return self._wait_for_ledger(head, message, messages, timestamp_ms, earliest_ms)
         # While the journal alone could not bring it back, `_journal` says when it is durable.
-        gathers = engine.gathers and not (flush is Flush.always and self.lazy.files)
+        gathers = gathering.depth > 0 and not (flush is Flush.always and self.lazy.files)
         assert gathers or self._gathered_from is None, "a log's policy stays as it is within a gathering"
         position = Position(writer.ledger_id, writer.index.entries)
         mark = self._gathered_from or writer.index.mark()  # it need not be made for each
@@ -119,14 +119,15 @@ class Appender:
             return Pending(base_offset, self._write_or_take_back(writer, mark, parts), position)
         if self._gathered_from is None:
             self._gathered_from = mark
-            self._gathered_done = (Done if flush is Flush.always else Gathered)(loop=engine.loop)
-            engine.gather(self)
+            self._gathered_done = (Done if flush is Flush.always else Gathered)(loop=shared.loop)
+            gathering.write_later(self.write_gathered)
         self._gathered += parts
         return Pending(base_offset, self._gathered_done, position)
 
     def takes_more(self, now_ms: int) -> bool:
         """Whether the open ledger, if there is one, has not had its time yet."""
-        return self.writer is not None and self._takes_more(self.writer, now_ms)
+        writer = self._state.writer
+        return writer is not None and self._takes_more(writer, now_ms)
 
     def _takes_more(self, writer: LedgerFile, now_ms: int) -> bool:
         """Whether the open ledger takes one more entry, and may be written to in this boot."""
@@ -137,26 +138,32 @@ class Appender:
             return True
         if index.end >= policy.max_ledger_bytes > 0 or index.entries >= policy.max_ledger_entries > 0:
             return False
-        age_ms = now_ms - self._log.ledger_list.info.ledgers[-1].created_ms
+        age_ms = now_ms - self._state.ledger_list.info.ledgers[-1].created_ms
         return not age_ms >= policy.max_ledger_ms > 0
 
     # -- writing -----------------------------------------------------------------------------------------------
 
     def write_gathered(self) -> None:
         """Write what was gathered, or take it back."""
-        mark, writer, done, parts = self._gathered_from, self.writer, self._gathered_done, self._gathered
+        mark, writer, done, parts = (
+            self._gathered_from,
+            self._state.writer,
+            self._gathered_done,
+            self._gathered,
+        )
         if mark is None or writer is None or done is None:
             return
         self._gathered_from, self._gathered, self._gathered_done = None, [], None
+        gathering = self._shared.gathering
         try:
             self._write(writer, mark, parts, done)
         except LedgerError as error:
-            self._engine.refused[self._log] = error
+            gathering.refused[self._log] = error
             for each in (done, *self._take_back(mark.next_offset, error)):
-                self._engine.settle_later(each, error)
+                gathering.settle_later(each, error)
             return
         if isinstance(done, Gathered):
-            self._engine.settle_later(done, None)
+            gathering.settle_later(done, None)
 
     def _write_or_take_back(self, writer: LedgerFile, mark: Mark, parts: list[Buffer]) -> Done | None:
         try:
@@ -193,11 +200,11 @@ class Appender:
         if flush is not Flush.always:
             self.lazy.files.add(writer)
             if flush is Flush.interval:
-                self._engine.flush_soon(writer.path)
+                self._shared.flushing.flush_soon(writer.path)
             if done is not None and not isinstance(done, Gathered):
                 done.settle()  # before readers, as the journal does it
-            self._log.made_durable(writer.index.next_offset)
-        self._log.checkpoints.look(writer)
+            self._state.made_durable(writer.index.next_offset)
+        self.checkpoints.look(writer)
         return durable
 
     def _journal(self, writer: LedgerFile, at: int, parts: list[Buffer], done: Done | None) -> Done:
@@ -206,8 +213,8 @@ class Appender:
             self.lazy.files.add(writer)
             return self.lazy.durable(done)
         index = writer.index
-        return self._engine.journal.append(
-            writer.ledger_id, at, index.end - at, parts, self._log.made_durable, index.next_offset, done
+        return self._shared.journal.append(
+            writer.ledger_id, at, index.end - at, parts, self._state.made_durable, index.next_offset, done
         )
 
     def _take_back(self, offset: int, error: LedgerError) -> list[Done]:
@@ -215,19 +222,9 @@ class Appender:
         gone = [each.done for each in self._queue]
         self._queue.clear()
         self._log.log_end_offset = offset
-        self._log.checkpoints.take_back(offset)
-        self._log.tell_taken_back(TakenBack(offset, error))
+        self.checkpoints.take_back(offset)
+        self._state.tell_taken_back(TakenBack(offset, error))
         return gone
-
-    @property
-    def written_offset(self) -> int:
-        """The offset behind the last message that has been written."""
-        return self._log.log_end_offset if self.writer is None else self.writer.index.next_offset
-
-    @property
-    def has_queue(self) -> bool:
-        """Whether something waits for a ledger."""
-        return bool(self._queue)
 
     # -- rolling over ------------------------------------------------------------------------------------------
 
@@ -249,7 +246,8 @@ class Appender:
         """Have the open ledger be full, if it holds anything, and the next one ready; raise ``LedgerError``."""
         while self._rolling is not None:
             await asyncio.wait([self._rolling])
-        if self.writer is not None and self.writer.index.entries:
+        writer = self._state.writer
+        if writer is not None and writer.index.entries:
             await asyncio.shield(self._begin_roll(force=True))
 
     async def quiet(self) -> None:
@@ -259,8 +257,8 @@ class Appender:
 
     def _begin_roll(self, *, force: bool) -> asyncio.Task[None]:
         # Now, while it speaks of what lies in that ledger alone.
-        self._log.checkpoints.note_end(self.writer)
-        self._rolling = self._engine.background(self._roll(force=force))
+        self.checkpoints.note_end(self._state.writer)
+        self._rolling = self._shared.work.background(self._roll(force=force))
         return self._rolling
 
     async def _roll(self, *, force: bool) -> None:
@@ -284,27 +282,29 @@ class Appender:
             self._rolling = None
 
     async def _become_writable(self, *, force: bool) -> None:
-        writer, log = self.writer, self._log
-        if log.is_deleted:
-            raise LedgerClosed(f"managed ledger {log.name} was deleted")
+        state = self._state
+        writer, ledgers = state.writer, state.ledger_list
+        if state.is_deleted:
+            raise LedgerClosed(f"managed ledger {self._log.name} was deleted")
         if writer is not None and not force:
-            if self._takes_more(writer, self._engine.clock()):
+            if self._takes_more(writer, self._shared.clock()):
                 return
-            if not log.ledger_list.is_of_this_boot and LEFT not in log.ledger_list.info.properties:
-                await log.ledger_list.change(lambda info: True)
+            if not ledgers.is_of_this_boot and LEFT not in ledgers.info.properties:
+                await ledgers.change(lambda info: True)
                 self._look_whether_ready()
                 return
         await self._new_ledger()
 
     async def _new_ledger(self) -> None:
         """Open a new ledger for appends, and have the old one sealed in the background."""
-        engine, log, old, now_ms = self._engine, self._log, self.writer, self._engine.clock()
-        ledgers, first_offset = log.ledger_list.info.ledgers, self.written_offset_of_next
-        ledger_id = await engine.ids.new(above=ledgers[-1].ledger_id if ledgers else -1)
+        shared, state, now_ms = self._shared, self._state, self._shared.clock()
+        old, checkpoints = state.writer, self.checkpoints
+        ledgers, first_offset = state.ledger_list.info.ledgers, self.written_offset_of_next
+        ledger_id = await shared.ids.new(above=ledgers[-1].ledger_id if ledgers else -1)
         summary = LedgerSummary(ledger_id, first_offset, created_ms=now_ms)
-        path = ledger_path(engine.root, ledger_id)
-        await engine.in_thread(lambda: LedgerFile.create(engine.disk, path, ledger_id, now_ms))
-        new = engine.ledger_file(ledger_id, first_offset)
+        path = ledger_path(shared.root, ledger_id)
+        await shared.work.in_thread(lambda: LedgerFile.create(shared.disk, path, ledger_id, now_ms))
+        new = shared.ledger_file(ledger_id, first_offset)
 
         def make(info: ManagedLedgerInfo) -> bool:
             info.ledgers.append(summary)
@@ -312,14 +312,13 @@ class Appender:
             return True
 
         def counts() -> None:
-            self.writer = log.open_files[ledger_id] = new
+            state.writer = state.open_files[ledger_id] = new
             self._is_ready = True
-            log.checkpoints.begin(new)
-
+            checkpoints.begin(new)
             if old is not None:
-                log.checkpoints.seal(old)
+                checkpoints.seal(old)
 
-        await log.ledger_list.change(make, counts, refused=lambda: engine.remove_later([ledger_id]))
+        await state.ledger_list.change(make, counts, refused=lambda: shared.remove_later([ledger_id]))
 
     @property
     def written_offset_of_next(self) -> int:
@@ -328,7 +327,7 @@ class Appender:
 
     def _write_queue(self) -> None:
         """Write as much of what was queued as the open ledger takes."""
-        writer, queue, now_ms = self.writer, self._queue, self._engine.clock()
+        writer, queue, now_ms = self._state.writer, self._queue, self._shared.clock()
         assert writer is not None
         mark, parts, written = writer.index.mark(), [], []
         while queue and self._takes_more(writer, now_ms):

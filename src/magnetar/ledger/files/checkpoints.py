@@ -8,52 +8,41 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
 
 from magnetar.ledger.boot import UNKNOWN_BOOT
 from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.files.flushing import Checkpoint
 from magnetar.ledger.files.layout import index_path
+from magnetar.ledger.files.lazy import LazyAppends
 from magnetar.ledger.files.ledger_file import LedgerFile
 from magnetar.ledger.files.ledger_list import changed
 from magnetar.ledger.files.recovery import describe
-from magnetar.ledger.files.sparse import SparseIndex
+from magnetar.ledger.files.shared import Shared
+from magnetar.ledger.files.state import LogState
 from magnetar.ledger.info import ManagedLedgerInfo
 from magnetar.ledger.port import Flush, Snapshot
-
-if TYPE_CHECKING:
-    from magnetar.ledger.files.engine import FilesEngine
-    from magnetar.ledger.files.managed import FilesManagedLedger
 
 CHECKPOINT_BYTES = 64 << 20
 CHECKPOINT_ENTRIES = 20_000
 _OFFSET = struct.Struct(">Q")
 
 
-class Checkpoint(NamedTuple):
-    """What is to be kept beside a ledger: ``key`` (ledger id, end, snapshot) tells whether it was kept already."""
-
-    key: tuple[int, int, bytes]
-    ledger: Path
-    path: Path
-    points: SparseIndex
-    snapshot: bytes
-
-    @property
-    def mark(self) -> str:
-        """What ``closed_at`` in the list's properties reads when it was the last one of a clean end."""
-        return f"{self.key[0]}:{self.key[1]}"
-
-
 class Checkpoints:
     """Those of one log."""
 
-    def __init__(self, engine: FilesEngine, log: FilesManagedLedger) -> None:
+    def __init__(
+        self, shared: Shared, state: LogState, lazy: LazyAppends, has_queue: Callable[[], bool]
+    ) -> None:
+        """``has_queue`` tells whether something that was placed waits for a ledger."""
         self.keeping = asyncio.Lock()
         """Held while one is written: one index of this log at a time, in order."""
         self.sealing: asyncio.Task[None] | None = None
-        self._engine = engine
-        self._log = log
+        self._shared = shared
+        self._state = state
+        self._log = state.log
+        self._lazy = lazy
+        self._has_queue = has_queue
         # Ledger id, end and snapshot of what was kept last, if the ledger was flushed for it.
         self._kept: tuple[int, int, bytes] | None = None
         self._bytes = self._entries = 0
@@ -97,35 +86,44 @@ class Checkpoints:
         """Keep, in the background, the index of the open ledger, so that recovery need not read it from its start."""
         self._bytes, self._entries = writer.index.end, writer.index.entries
         # Where nobody asked for flushes, they would only cost: what was not flushed outlives all but a power loss.
-        flushes = self._log.policy.flush is not Flush.os or self._engine.boot == UNKNOWN_BOOT
-        self._engine.background(self.keep(writer, flushes=flushes))
+        flushes = self._log.policy.flush is not Flush.os or self._shared.boot == UNKNOWN_BOOT
+        self._shared.work.background(self.keep(writer, flushes=flushes))
 
     async def keep(self, ledger: LedgerFile, *, flushes: bool = True) -> None:
         """Keep the index of the open ledger."""
         async with self.keeping:
-            if ledger is not self._log.writer or self._log.is_deleted:
+            if ledger is not self._state.writer or self._state.is_deleted:
                 return  # its last index is kept when it is sealed
             checkpoint = self._of(ledger)
             if checkpoint.key == self._kept:
                 return
             if flushes:
-                await self._engine.keep([checkpoint])
+                await self._shared.flushing.keep([checkpoint])
                 self._kept = checkpoint.key
             else:
-                await self._engine.keep_for_this_boot(checkpoint)
+                await self._shared.flushing.keep_for_this_boot(checkpoint)
                 self._kept = None
 
     def _of(self, ledger: LedgerFile) -> Checkpoint:
         """Return what a ledger's index would say now, with what the log's owner adds."""
         log = self._log
-        if log.take_snapshot is not None and not log.has_queue:  # what waits for a ledger may be taken back
+        if (
+            log.take_snapshot is not None and not self._has_queue()
+        ):  # what waits for a ledger may be taken back
             log.snapshot = Snapshot(log.log_end_offset, log.take_snapshot())
         offset, snapshot = log.snapshot or Snapshot(0, b"")
         data = _OFFSET.pack(offset) + snapshot
         key = (ledger.ledger_id, ledger.index.end, data)
         return Checkpoint(
-            key, ledger.path, index_path(self._engine.root, ledger.ledger_id), ledger.index, data
+            key, ledger.path, index_path(self._shared.root, ledger.ledger_id), ledger.index, data
         )
+
+    async def remove(self, ledger_ids: list[int]) -> None:
+        """Delete ledgers, after the owner's snapshot, which may lie beside them, was kept elsewhere."""
+        if self._state.writer is not None:
+            await self.keep(self._state.writer)
+        async with self.keeping:
+            self._shared.remove_later(ledger_ids)
 
     # -- full ledgers ------------------------------------------------------------------------------------------
 
@@ -138,7 +136,7 @@ class Checkpoints:
         checkpoint, self._end = self._end, None
         if checkpoint is None or checkpoint.key[:2] != (old.ledger_id, old.index.end):
             checkpoint = self._of(old)  # something was taken back since
-        self.sealing = self._engine.background(self._seal(old, checkpoint))
+        self.sealing = self._shared.work.background(self._seal(old, checkpoint))
 
     async def sealed(self) -> None:
         """Wait until a ledger that was full just now is sealed, or could not be."""
@@ -149,41 +147,41 @@ class Checkpoints:
         """Try again what failed: the disk may let us by now, and what is not sealed never goes."""
         unsealed, self._unsealed = self._unsealed, []
         for old, checkpoint in unsealed:
-            self.sealing = self._engine.background(self._seal(old, checkpoint))
+            self.sealing = self._shared.work.background(self._seal(old, checkpoint))
 
     async def _seal(self, old: LedgerFile, checkpoint: Checkpoint) -> None:
         """Make a ledger that is full durable, keep its index, and note in the metadata that it is whole."""
-        log = self._log
+        state = self._state
 
         def make(info: ManagedLedgerInfo) -> bool:
             summary = changed(info, old.ledger_id)
             if summary is not None:
                 describe(summary, old.index)
-            return summary is not None and not log.is_deleted
+            return summary is not None and not state.is_deleted
 
         async with self.keeping:
-            if log.is_deleted or all(
-                each.ledger_id != old.ledger_id for each in log.ledger_list.info.ledgers
+            if state.is_deleted or all(
+                each.ledger_id != old.ledger_id for each in state.ledger_list.info.ledgers
             ):
                 return
             try:
-                await self._engine.keep([checkpoint])
+                await self._shared.flushing.keep([checkpoint])
             except LedgerError:
                 self._unsealed.append((old, checkpoint))
                 raise
             self._kept = checkpoint.key
-            log.lazy.files.discard(old)
-            await log.ledger_list.change(make)
+            self._lazy.files.discard(old)
+            await state.ledger_list.change(make)
 
     # -- the end -----------------------------------------------------------------------------------------------
 
     def last(self) -> Checkpoint | None:
         """Return what is still to be kept at a clean end, if anything is."""
-        writer = self._log.writer
+        writer = self._state.writer
         if writer is None:
             return None
         checkpoint = self._of(writer)
-        closed_at = self._log.ledger_list.info.properties.get("closed_at")
+        closed_at = self._state.ledger_list.info.properties.get("closed_at")
         return None if checkpoint.key == self._kept and closed_at == checkpoint.mark else checkpoint
 
     async def note_closed(self, checkpoint: Checkpoint) -> None:
@@ -194,4 +192,4 @@ class Checkpoints:
             return True
 
         self._kept = checkpoint.key
-        await self._log.ledger_list.change(make)
+        await self._state.ledger_list.change(make)

@@ -8,83 +8,70 @@ For reading from the compacted ledger see `reading`; for when and what to compac
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
 from magnetar.ledger.compaction import Source
-from magnetar.ledger.compactor import CompactableLog, Compactor
+from magnetar.ledger.files.checkpoints import Checkpoints
 from magnetar.ledger.files.lazy import LazyAppends
-from magnetar.ledger.files.reading import TRIMMED, ReadableLedger
+from magnetar.ledger.files.reading import TRIMMED, Reader
+from magnetar.ledger.files.shared import Shared
+from magnetar.ledger.files.state import LogState
 from magnetar.ledger.files.streams import FilesSource, FilesWriter
 from magnetar.ledger.info import ManagedLedgerInfo
-from magnetar.ledger.port import Compacted, CompactionReport, CompactionRules, LedgerSummary, LedgerWriter
+from magnetar.ledger.port import Compacted, LedgerSummary, LedgerWriter
 
 COMPACTING = "compacting"
 
 
-class CompactingLedger(ReadableLedger, CompactableLog):
-    """What a managed ledger of the files engine does about compaction."""
+class CompactedLedgers:
+    """What a compactor needs of one log. Its verbs are those of `CompactableLog`."""
 
-    lazy: LazyAppends
-
-    @abstractmethod
-    async def _remove(self, ledger_ids: list[int]) -> None: ...
-
-    @abstractmethod
-    def tell_moved(self) -> None: ...
-
-    def _begin(self) -> None:
-        engine = self._engine
-        self.letting_go = []
-        self._compactor = Compactor(self, engine.leases, engine.workers, engine.one_compaction, engine.clock)
-
-    @property
-    def compaction(self) -> CompactionReport:  # type: ignore[override]
-        return self._compactor.report
-
-    def dirty_bytes(self, rules: CompactionRules) -> tuple[int, int, int]:
-        return self._compactor.dirty_bytes(rules)
-
-    async def compact(self, rules: CompactionRules) -> bool:
-        return await self._compactor.compact(rules)
-
-    # -- what the compactor asks for
+    def __init__(
+        self, shared: Shared, state: LogState, reader: Reader, lazy: LazyAppends, checkpoints: Checkpoints
+    ) -> None:
+        self._shared = shared
+        self._state = state
+        self._reader = reader
+        self._lazy = lazy
+        self._checkpoints = checkpoints
 
     @property
     def copies_from(self) -> int:
-        return int(self._info.properties.get(TRIMMED, 0))
-
-    def check_open(self) -> None:
-        if self._closed is not None:
-            raise self._closed
+        """See `CompactableLog.copies_from`."""
+        return int(self._state.ledger_list.info.properties.get(TRIMMED, 0))
 
     async def make_durable(self) -> None:
-        await self.lazy.flush()
+        """Do as `CompactableLog.make_durable`."""
+        await self._lazy.flush()
 
     def entries_of(self, dirty: list[LedgerSummary], from_offset: int) -> Source:
-        compacted = self._info.compacted
+        """Do as `CompactableLog.entries_of`."""
+        state, reader = self._state, self._reader
+        compacted = state.ledger_list.info.compacted
         return FilesSource(
-            self._engine,
-            [partial(self._ledger, summary) for summary in dirty],
-            None if compacted is None else partial(self._copies, compacted),
+            self._shared,
+            [partial(reader.ledger, summary) for summary in dirty],
+            None if compacted is None else partial(reader.copies, compacted),
             from_offset,
-            self.check_open,
+            state.check_open,
         )
 
     async def new_compacted(self, first_offset: int) -> LedgerWriter:
-        writer = FilesWriter(self._engine, await self._engine.ids.new(), first_offset)
+        """Do as `CompactableLog.new_compacted`."""
+        writer = FilesWriter(self._shared, await self._shared.ids.new(), first_offset)
 
         def name_it(info: ManagedLedgerInfo) -> bool:
             info.properties[COMPACTING] = str(writer.ledger_id)
             return True
 
-        await self.ledger_list.change(name_it)
+        await self._state.ledger_list.change(name_it)
         return writer
 
     async def put_in_place(self, compacted: Compacted, sizes: Mapping[int, int]) -> None:
-        gone: list[int] = []
+        """Do as `CompactableLog.put_in_place`."""
+        state, gone = self._state, list[int]()
 
         def make(info: ManagedLedgerInfo) -> bool:
             for at, each in enumerate(info.ledgers):
@@ -100,27 +87,12 @@ class CompactingLedger(ReadableLedger, CompactableLog):
 
         def counts() -> None:
             for ledger_id in gone:
-                self.open_files.pop(ledger_id, None)
-            self._engine.background(self._remove(gone))
-            self.tell_moved()
+                state.open_files.pop(ledger_id, None)
+            self._shared.work.background(self._checkpoints.remove(gone))
+            state.tell_moved()
 
         def refused() -> None:
-            if compacted is not self._info.compacted:
-                self._engine.remove_later([compacted.ledger.ledger_id])
+            if compacted is not state.ledger_list.info.compacted:
+                self._shared.remove_later([compacted.ledger.ledger_id])
 
-        await self.ledger_list.change(make, counts, refused)
-
-    @staticmethod
-    def _trim_copies(info: ManagedLedgerInfo, before: int) -> None:
-        """Have copies of what was let go on demand not be read any more."""
-        if info.compacted is not None:
-            info.properties[TRIMMED] = str(before)
-
-    @staticmethod
-    def _forget_copies(info: ManagedLedgerInfo) -> list[int]:
-        """Let go of a compacted ledger that replaced history, once nothing of that history is left; give its id."""
-        compacted = info.compacted
-        if compacted is None or compacted.horizon_offset >= info.ledgers[0].first_offset:
-            return []
-        info.compacted = None
-        return [compacted.ledger.ledger_id]
+        await state.ledger_list.change(make, counts, refused)

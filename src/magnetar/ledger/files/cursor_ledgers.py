@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from magnetar.ledger.cursor_info import STATE_BEGINS
 from magnetar.ledger.cursors import CursorLedgers
@@ -17,14 +16,12 @@ from magnetar.ledger.disk import Disk
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
 from magnetar.ledger.files.layout import HEADER_BYTES, check_header, ledger_path
 from magnetar.ledger.files.ledger_file import as_storage_error
+from magnetar.ledger.files.shared import Shared
 from magnetar.ledger.files.streams import FilesWriter
 from magnetar.ledger.files.walk import walk
 from magnetar.ledger.port import NewEntry
 from magnetar.records.compaction import behind_broker_head
 from magnetar.records.entry import broker_entry_head
-
-if TYPE_CHECKING:
-    from magnetar.ledger.files.engine import FilesEngine
 
 _ENTRY_BYTES = 1 << 20
 _NO_END = 1 << 62
@@ -34,12 +31,12 @@ _log = logging.getLogger("magnetar.ledger")
 class FilesCursorLedgers(CursorLedgers):
     """Those of one engine."""
 
-    def __init__(self, engine: FilesEngine) -> None:
-        self._engine = engine
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
 
     async def write(self, state: bytes) -> int:
-        writer = FilesWriter(self._engine, await self._engine.ids.new(), 0)
-        now_ms = self._engine.clock()
+        writer = FilesWriter(self._shared, await self._shared.ids.new(), 0)
+        now_ms = self._shared.clock()
         pieces = [state[at : at + _ENTRY_BYTES] for at in range(0, len(state), _ENTRY_BYTES)]
         try:
             await writer.append(
@@ -53,15 +50,15 @@ class FilesCursorLedgers(CursorLedgers):
 
     async def read(self, ledger_id: int) -> bytes:
         try:
-            return await self._engine.in_thread(
-                lambda: read_state(self._engine.disk, self._engine.root, ledger_id)
+            return await self._shared.work.in_thread(
+                lambda: read_state(self._shared.disk, self._shared.root, ledger_id)
             )
         except OSError as error:
             raise as_storage_error(error) from error
 
     def forget(self, ledger_ids: Iterable[int]) -> None:
         for ledger_id in ledger_ids:
-            self._engine.background(self._forget(ledger_id))
+            self._shared.work.background(self._forget(ledger_id))
 
     async def _forget(self, ledger_id: int) -> None:
         """Remove a ledger if it is a cursor's: a node that came from elsewhere may name one that is a topic's here."""
@@ -70,7 +67,7 @@ class FilesCursorLedgers(CursorLedgers):
         except LedgerNotFound:
             return
         if state.startswith(STATE_BEGINS):
-            self._engine.remove_later([ledger_id])
+            self._shared.remove_later([ledger_id])
         else:
             _log.error("ledger %d is no cursor's, and stays", ledger_id)
 

@@ -6,40 +6,32 @@ files themselves are flushed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.files.ledger_file import LedgerFile
+from magnetar.ledger.files.shared import Shared
+from magnetar.ledger.files.state import LogState
 from magnetar.ledger.port import Done, DoneTogether
-
-if TYPE_CHECKING:
-    from magnetar.ledger.files.engine import FilesEngine
 
 
 class LazyAppends:
-    """The files of one log with appends that nothing has made durable; ``made_durable`` is told the next offset."""
+    """The files of one log with appends that nothing has made durable."""
 
-    __slots__ = ("_engine", "_is_catching_up", "_made_durable", "_waiting", "_written_offset", "files")
+    __slots__ = ("_flushing", "_is_catching_up", "_state", "_waiting", "_work", "files")
 
-    def __init__(
-        self,
-        engine: FilesEngine,
-        written_offset: Callable[[], int],
-        made_durable: Callable[[int], None],
-    ) -> None:
+    def __init__(self, shared: Shared, state: LogState) -> None:
         self.files: set[LedgerFile] = set()
-        self._engine = engine
-        self._written_offset = written_offset
-        self._made_durable = made_durable
+        self._flushing = shared.flushing
+        self._work = shared.work
+        self._state = state
         self._waiting: DoneTogether | None = None
         self._is_catching_up = False
 
     async def flush(self) -> None:
         """Make them durable; raise ``LedgerError``. They are counted on: more may have been appended meanwhile."""
         if self.files:
-            await self._engine.flush(self._paths())
+            await self._flushing.flush(self._paths())
 
     def durable(self, done: Done | None = None) -> Done:
         """Return what tells when all that was appended so far is durable; ``done``, where it is given, does so, too."""
@@ -49,28 +41,28 @@ class LazyAppends:
             self._waiting.those.append(done)
         if not self._is_catching_up:
             self._is_catching_up = True
-            self._engine.background(self._catch_up())
+            self._work.background(self._catch_up())
         return self._waiting
 
     async def _catch_up(self) -> None:
         """Flush files until nothing waits for it any more; from then on the journal is enough."""
-        engine, rounds = self._engine, 0
+        state, flushing, rounds = self._state, self._flushing, 0
         while self._waiting is not None:
-            waiting, self._waiting, next_offset = self._waiting, None, self._written_offset()
+            waiting, self._waiting, next_offset = self._waiting, None, state.written_offset
             try:
-                await engine.flush(self._paths())
+                await flushing.flush(self._paths())
                 rounds += 1
                 if rounds > 1:
                     # The little that came meanwhile: the loop waits for it, or this would never end under load.
-                    next_offset = self._written_offset()
-                    engine.flush_now(self._paths())
+                    next_offset = state.written_offset
+                    flushing.flush_now(self._paths())
             except LedgerError as error:
                 waiting.settle(error)
                 continue
-            if next_offset == self._written_offset():
+            if next_offset == state.written_offset:
                 self.files.clear()
             waiting.settle()  # before readers, as the journal does it
-            self._made_durable(next_offset)
+            state.made_durable(next_offset)
         self._is_catching_up = False
 
     def _paths(self) -> list[Path]:

@@ -5,60 +5,57 @@ What was compacted is read from the compacted ledger, whose copies go by the pos
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from magnetar.ledger.errors import LedgerError, LedgerNotFound, OffsetOutOfRange
+from magnetar.ledger.errors import LedgerNotFound, OffsetOutOfRange
 from magnetar.ledger.files.ledger_file import LedgerFile
-from magnetar.ledger.files.ledger_list import LedgerList
+from magnetar.ledger.files.shared import Shared
+from magnetar.ledger.files.state import LogState
 from magnetar.ledger.info import ManagedLedgerInfo
-from magnetar.ledger.port import Compacted, LedgerSummary, ManagedLedger, Position, StoredEntry
+from magnetar.ledger.port import Compacted, LedgerSummary, Position, StoredEntry
 from magnetar.records.compaction import copied_from
 from magnetar.records.entry import decode_entry, latest_timestamp
-
-if TYPE_CHECKING:
-    from magnetar.ledger.files.engine import FilesEngine
 
 TRIMMED = "compacted_from"
 
 
-class ReadableLedger(ManagedLedger):
-    """What a managed ledger of the files engine reads, and how it finds it."""
+class Reader:
+    """Reads one log. Its verbs are those of `ManagedLedger`."""
 
-    _engine: FilesEngine
-    ledger_list: LedgerList
-    open_files: dict[int, LedgerFile]
-    _closed: LedgerError | None
-
-    @abstractmethod
-    def write_gathered(self) -> None: ...
+    def __init__(self, shared: Shared, state: LogState, write_gathered: Callable[[], None]) -> None:
+        """``write_gathered`` has what was appended within a gathering be in its file."""
+        self._shared = shared
+        self._state = state
+        self._log = state.log
+        self._write_gathered = write_gathered
 
     @property
     def _info(self) -> ManagedLedgerInfo:
-        return self.ledger_list.info
+        return self._state.ledger_list.info
 
     async def read(self, offset: int, *, max_bytes: int, up_to: int | None = None) -> list[StoredEntry]:
-        if self._closed is not None:
-            raise self._closed
-        up_to = self.high_watermark if up_to is None else min(up_to, self.high_watermark)
-        if not self.log_start_offset <= offset <= self.log_end_offset:
+        """Do as `ManagedLedger.read`."""
+        log, closed = self._log, self._state.closed
+        if closed is not None:
+            raise closed
+        up_to = log.high_watermark if up_to is None else min(up_to, log.high_watermark)
+        if not log.log_start_offset <= offset <= log.log_end_offset:
             raise OffsetOutOfRange(
-                f"offset {offset} is not in [{self.log_start_offset}, {self.log_end_offset}]"
+                f"offset {offset} is not in [{log.log_start_offset}, {log.log_end_offset}]"
             )
         if offset >= up_to:
             return []
         while offset < up_to and (summary := self._holding(offset)) is not None:
             if summary.compacted:
                 last = summary.last_offset
-                entries = await self._read_copies(offset, max_bytes=max_bytes, up_to=min(up_to, last + 1))
+                entries = await self.read_copies(offset, max_bytes=max_bytes, up_to=min(up_to, last + 1))
                 if entries:
                     return entries
                 offset = last + 1
                 continue
             try:
-                ledger = await self._ledger(summary)
+                ledger = await self.ledger(summary)
                 return await ledger.read(offset, max_bytes=max_bytes, up_to=up_to)
             except LedgerNotFound:
                 if (
@@ -75,37 +72,40 @@ class ReadableLedger(ManagedLedger):
             which += 1
         return ledgers[which] if 0 <= which < len(ledgers) else None
 
-    async def _ledger(self, summary: LedgerSummary) -> LedgerFile:
+    async def ledger(self, summary: LedgerSummary) -> LedgerFile:
+        """Return one of the log's ledgers to read from; raise ``LedgerNotFound``."""
         if summary.offloaded:
-            raise LedgerNotFound(f"{self.name}: ledger {summary.ledger_id} lies in tiered storage alone")
-        self.write_gathered()
-        found = self.open_files.get(summary.ledger_id)
+            raise LedgerNotFound(f"{self._log.name}: ledger {summary.ledger_id} lies in tiered storage alone")
+        self._write_gathered()
+        found = self._state.open_files.get(summary.ledger_id)
         if found is None:
-            found = await self._engine.open_sealed(summary)
-            self.open_files[summary.ledger_id] = found
+            found = await self._shared.open_sealed(summary)
+            self._state.open_files[summary.ledger_id] = found
         return found
 
     async def entry(self, position: Position) -> StoredEntry:
+        """Do as `ManagedLedger.entry`."""
         for summary in self._info.ledgers:
             if summary.ledger_id == position.ledger_id and summary.compacted:
                 return await self._copy(summary, position)
             if summary.ledger_id == position.ledger_id:
-                return await (await self._ledger(summary)).read_entry(position.entry_id)
-        raise LedgerNotFound(f"{self.name} has no ledger {position.ledger_id}")
+                return await (await self.ledger(summary)).read_entry(position.entry_id)
+        raise LedgerNotFound(f"{self._log.name} has no ledger {position.ledger_id}")
 
     async def find_by_time(self, timestamp_ms: int) -> StoredEntry | None:
+        """Do as `ManagedLedger.find_by_time`."""
         copy = await self._copy_by_time(timestamp_ms) if self._info.ledgers else None
         if copy is not None:
             return copy
         for summary in list(self._info.ledgers):
             if summary.compacted or (summary.sealed and summary.max_timestamp < timestamp_ms):
                 continue
-            ledger = await self._ledger(summary)
+            ledger = await self.ledger(summary)
             if ledger.index.max_timestamp < timestamp_ms:
                 continue
             found = await self._from_time(ledger, timestamp_ms)
             if found is not None:
-                return found if found.last_offset < self.high_watermark else None
+                return found if found.last_offset < self._log.high_watermark else None
         return None
 
     async def _from_time(self, ledger: LedgerFile, timestamp_ms: int) -> StoredEntry | None:
@@ -113,11 +113,14 @@ class ReadableLedger(ManagedLedger):
         return await ledger.find(
             at,
             entry_id,
-            lambda e: e.last_offset >= self.log_start_offset and latest_timestamp(e.data) >= timestamp_ms,
+            lambda e: (
+                e.last_offset >= self._log.log_start_offset and latest_timestamp(e.data) >= timestamp_ms
+            ),
         )
 
     async def find_max_timestamp(self) -> StoredEntry | None:
-        latest = max((s.max_timestamp for s in self._info.files()), default=-1) if self.ledgers() else -1
+        """Do as `ManagedLedger.find_max_timestamp`."""
+        latest = max((s.max_timestamp for s in self._info.files()), default=-1) if self._log.ledgers() else -1
         while latest >= 0:
             found = await self.find_by_time(latest)
             if found is not None:
@@ -127,14 +130,15 @@ class ReadableLedger(ManagedLedger):
         return None
 
     async def _latest_visible(self) -> int:
-        latest, offset = -1, self.log_start_offset
+        latest, offset = -1, self._log.log_start_offset
         while entries := await self.read(offset, max_bytes=1 << 20):
             latest = max(latest, *(latest_timestamp(entry.data) for entry in entries))
             offset = entries[-1].last_offset + 1
         return latest
 
     async def find_first(self, wanted: Callable[[StoredEntry], bool]) -> StoredEntry | None:
-        low, high, best = self.log_start_offset, self.high_watermark, None
+        """Do as `ManagedLedger.find_first`."""
+        low, high, best = self._log.log_start_offset, self._log.high_watermark, None
         while low < high:
             entries = await self.read((low + high) // 2, max_bytes=1)
             if not entries:
@@ -157,48 +161,46 @@ class ReadableLedger(ManagedLedger):
 
     # -- copies, in the compacted ledger ------------------------------------------------------------------------
 
-    @property
-    def compacted(self) -> Compacted | None:
-        return self._info.compacted
-
     async def read_compacted(
         self, offset: int, *, max_bytes: int, up_to: int | None = None
     ) -> list[StoredEntry]:
+        """Do as `ManagedLedger.read_compacted`."""
         compacted = self._info.compacted
         if compacted is not None and offset <= compacted.horizon_offset:
             offset = max(offset, int(self._info.properties.get(TRIMMED, 0)))
-            found = await self._read_copies(offset, max_bytes=max_bytes)
+            found = await self.read_copies(offset, max_bytes=max_bytes)
             if found:
                 return found
             offset = compacted.horizon_offset + 1
-        offset = min(max(offset, self.log_start_offset), self.log_end_offset)
+        offset = min(max(offset, self._log.log_start_offset), self._log.log_end_offset)
         return await self.read(offset, max_bytes=max_bytes, up_to=up_to)
 
-    async def _read_copies(
+    async def read_copies(
         self, offset: int, *, max_bytes: int, up_to: int | None = None
     ) -> list[StoredEntry]:
         """Give the copies from ``offset`` on, below ``up_to``; none if there are none."""
         compacted = self._info.compacted
         if compacted is None or offset > compacted.ledger.last_offset:
             return []
-        ledger = await self._copies(compacted)
+        ledger = await self.copies(compacted)
         up_to = compacted.horizon_offset + 1 if up_to is None else up_to
         try:
             entries = await ledger.read(offset, max_bytes=max_bytes, up_to=up_to)
         except LedgerNotFound:
             if self._info.compacted is compacted:
                 raise
-            return await self._read_copies(
+            return await self.read_copies(
                 offset, max_bytes=max_bytes, up_to=up_to
             )  # a newer one took its place
         return [as_original(entry) for entry in entries]
 
-    async def _copies(self, compacted: Compacted) -> LedgerFile:
-        found = self.open_files.get(compacted.ledger.ledger_id)
+    async def copies(self, compacted: Compacted) -> LedgerFile:
+        """Return a compacted ledger to read from; raise ``LedgerNotFound``."""
+        found = self._state.open_files.get(compacted.ledger.ledger_id)
         if found is None:
-            found = await self._engine.open_sealed(compacted.ledger)
+            found = await self._shared.open_sealed(compacted.ledger)
             if self._info.compacted is compacted:
-                self.open_files[compacted.ledger.ledger_id] = found
+                self._state.open_files[compacted.ledger.ledger_id] = found
         return found
 
     async def _copy_at_or_behind(self, summary: LedgerSummary, entry_id: int) -> StoredEntry | None:
@@ -206,7 +208,7 @@ class ReadableLedger(ManagedLedger):
         low, high, best = summary.first_offset, summary.last_offset + 1, None
         while low < high:
             middle = (low + high) // 2
-            found = await self._read_copies(middle, max_bytes=1, up_to=summary.last_offset + 1)
+            found = await self.read_copies(middle, max_bytes=1, up_to=summary.last_offset + 1)
             if found and found[0].entry_id < entry_id:
                 low = found[0].last_offset + 1
             else:
@@ -217,11 +219,12 @@ class ReadableLedger(ManagedLedger):
         found = await self._copy_at_or_behind(summary, position.entry_id)
         if found is None or found.entry_id != position.entry_id:
             raise LedgerNotFound(
-                f"{self.name}: entry {position.ledger_id}:{position.entry_id} was compacted away"
+                f"{self._log.name}: entry {position.ledger_id}:{position.entry_id} was compacted away"
             )
         return found
 
     async def offset_behind(self, position: Position) -> int:
+        """Do as `ManagedLedger.offset_behind`."""
         for summary in self._info.ledgers:
             if summary.compacted and summary.ledger_id == position.ledger_id:
                 following = await self._copy_at_or_behind(summary, position.entry_id + 1)
@@ -235,7 +238,7 @@ class ReadableLedger(ManagedLedger):
         compacted = self._info.compacted
         if compacted is None or not self._info.ledgers[0].compacted:
             return None
-        ledger = await self._copies(compacted)
+        ledger = await self.copies(compacted)
         if ledger.index.max_timestamp < timestamp_ms:
             return None
         found = await self._from_time(ledger, timestamp_ms)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from magnetar.ledger.compaction import Chunks, Source
 from magnetar.ledger.errors import LedgerCorrupt
@@ -17,13 +17,11 @@ from magnetar.ledger.files.layout import (
 )
 from magnetar.ledger.files.ledger_file import LedgerFile, as_storage_error
 from magnetar.ledger.files.recovery import describe
+from magnetar.ledger.files.shared import Shared
 from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.ledger.files.walk import Walked, walk
 from magnetar.ledger.port import LedgerSummary, LedgerWriter, NewEntry
 from magnetar.records.compression import Buffer
-
-if TYPE_CHECKING:
-    from magnetar.ledger.files.engine import FilesEngine
 
 T = TypeVar("T")
 CHUNK_BYTES = 4 << 20
@@ -36,12 +34,12 @@ class FilesWriter(LedgerWriter):
 
     frame_bytes = FRAME_BYTES
 
-    def __init__(self, engine: FilesEngine, ledger_id: int, first_offset: int) -> None:
+    def __init__(self, shared: Shared, ledger_id: int, first_offset: int) -> None:
         self.ledger_id = ledger_id
         self.index = SparseIndex(self.ledger_id, first_offset)
-        self._engine = engine
-        self._path = ledger_path(engine.root, self.ledger_id)
-        self._summary = LedgerSummary(self.ledger_id, first_offset, created_ms=engine.clock())
+        self._shared = shared
+        self._path = ledger_path(shared.root, self.ledger_id)
+        self._summary = LedgerSummary(self.ledger_id, first_offset, created_ms=shared.clock())
         self._parts: list[Buffer] = [encode_header(self.ledger_id, self._summary.created_ms)]
         self._size, self._at = HEADER_BYTES, 0
 
@@ -52,7 +50,7 @@ class FilesWriter(LedgerWriter):
                 if self._size >= WRITE_BYTES:
                     self._write()
 
-        await _in_thread(self._engine, append)
+        await _in_thread(self._shared, append)
 
     def _add(self, data: Buffer, last_offset: int, latest: int) -> None:
         index, length = self.index, len(data)
@@ -61,7 +59,7 @@ class FilesWriter(LedgerWriter):
         index.add(FRAME_BYTES + length, last_offset + 1 - index.next_offset, latest)
 
     def _write(self) -> None:
-        file = self._engine.disk.open(self._path, create=True)
+        file = self._shared.disk.open(self._path, create=True)
         try:
             file.write(self._parts, self._at)
         finally:
@@ -73,16 +71,16 @@ class FilesWriter(LedgerWriter):
         def seal() -> None:
             if self._parts:
                 self._write()
-            self._engine.disk.sync([self._path])
-            self._engine.disk.replace({index_path(self._engine.root, self.ledger_id): self.index.encode()})
+            self._shared.disk.sync([self._path])
+            self._shared.disk.replace({index_path(self._shared.root, self.ledger_id): self.index.encode()})
 
-        await _in_thread(self._engine, seal)
+        await _in_thread(self._shared, seal)
         describe(self._summary, self.index)
         return self._summary
 
     async def discard(self) -> None:
         # The metadata names it until another draft is named; then, or when the log is opened, it is not there any more.
-        self._engine.remove_later([self.ledger_id])
+        self._shared.remove_later([self.ledger_id])
 
 
 class FilesSource(Source):
@@ -93,13 +91,13 @@ class FilesSource(Source):
 
     def __init__(
         self,
-        engine: FilesEngine,
+        shared: Shared,
         dirty: Sequence[Callable[[], Awaitable[LedgerFile]]],
         clean: Callable[[], Awaitable[LedgerFile]] | None,
         from_offset: int,
         check_open: Callable[[], None],
     ) -> None:
-        self._engine = engine
+        self._shared = shared
         self._dirty = dirty
         self._clean = clean
         self._from_offset = from_offset
@@ -142,7 +140,7 @@ class FilesSource(Source):
         path = ledger.path
 
         def work() -> Walked:
-            file = self._engine.disk.open(path)
+            file = self._shared.disk.open(path)
             try:
                 data = memoryview(file.read(size, at))
             finally:
@@ -153,11 +151,11 @@ class FilesSource(Source):
                 data, at, ledger.ledger_id, entry_id, offset=offset, max_bytes=_NO_END, up_to=up_to, path=path
             )
 
-        return await _in_thread(self._engine, work)
+        return await _in_thread(self._shared, work)
 
 
-async def _in_thread(engine: FilesEngine, work: Callable[[], T]) -> T:
+async def _in_thread(shared: Shared, work: Callable[[], T]) -> T:
     try:
-        return await engine.in_thread(work)
+        return await shared.work.in_thread(work)
     except OSError as error:
         raise as_storage_error(error) from error
