@@ -53,7 +53,7 @@ def measure(server: Server, samples: Samples, topic: str, size: int) -> None:
 
 
 def confluent_kafka(server: Server, topic: str, records: int) -> float:
-    """Give the records per second from the first to the last."""
+    """Return the records per second from the first to the last."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": server.address, "group.id": "reader"})

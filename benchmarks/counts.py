@@ -20,11 +20,11 @@ from pathlib import Path
 
 from benchmarks.before_after import Checkout
 from benchmarks.thin import ThinClient
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 
 _PARTITIONS = 4
 _BATCH_BYTES = 64_000
-_MOST_BYTES = 512 << 10
+_MAX_BYTES = 512 << 10
 _CALM_S = 8.0  # what is compiled in the background after the first requests is not counted
 
 
@@ -66,14 +66,14 @@ def measure(server: Counted, requests: int) -> dict[str, float]:
     with ThinClient.to(server.address) as client:
         client.create_topics(["t"], _PARTITIONS)
         for size in (100, 1000):
-            batch = encode_batch([Record(None, b"x" * size, timestamp=1)] * (_BATCH_BYTES // size))
+            batch = encode_batch([PlainRecord(None, b"x" * size, timestamp=1)] * (_BATCH_BYTES // size))
 
             def produce(number: int, batch: bytes = batch) -> None:
                 client.send_batch("t", number % _PARTITIONS, batch)
 
             found[f"Produce, 64 KB of {size} B"] = _count(server, produce, requests)
         found["Fetch, 512 KB"] = _count(
-            server, lambda number: client.fetch("t", number % _PARTITIONS, 0, _MOST_BYTES), requests
+            server, lambda number: client.fetch("t", number % _PARTITIONS, 0, _MAX_BYTES), requests
         )
     return found
 

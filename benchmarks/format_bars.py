@@ -9,12 +9,12 @@ SPARK_CODECS, SPARK_SIZES = ("none", "lz4"), (100, 1000)
 
 
 def server_name(entry_format: str) -> str:
-    """Give the name under which a format's figures stand."""
+    """Return the name under which a format's figures stand."""
     return f"magnetar, entry.format={entry_format}"
 
 
 def spark_measure(size: int, codec: str) -> str:
-    """Give the name of a measure of Spark's."""
+    """Return the name of a measure of Spark's."""
     return f"Spark, {size} B, {codec}: to noop, rows/s"
 
 

@@ -23,7 +23,7 @@ def measure(server: Server, samples: Samples, times: int) -> None:
 
 
 def one_at_a_time(address: str, times: int) -> list[float]:
-    """Give the ms of ``times`` round trips of 100 B, after half as many that are not counted."""
+    """Return the ms of ``times`` round trips of 100 B, after half as many that are not counted."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
     with ThinClient.to(address) as client:

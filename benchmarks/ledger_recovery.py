@@ -25,7 +25,7 @@ from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.port import Flush, LedgerPolicy
 from magnetar.metadata import SqliteStore
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.records.entry import kafka_message_head
 
 NOW_MS = 1_790_000_000_000
@@ -43,7 +43,7 @@ async def fill(data: Path, options: argparse.Namespace) -> None:
     policy = LedgerPolicy(flush=Flush(options.flush))
     logs = [await engine.open(name, policy) for name in names(options.partitions)]
     count = options.entry_kb
-    batch = encode_batch([Record(None, os.urandom(1000), (), NOW_MS) for _ in range(count)])
+    batch = encode_batch([PlainRecord(None, os.urandom(1000), (), NOW_MS) for _ in range(count)])
     message = [kafka_message_head(NOW_MS, count), batch]
     due = int(options.gigabytes * (1 << 30)) // len(batch)
     for number in range(due):

@@ -72,7 +72,7 @@ def _library() -> ctypes.CDLL:
 
 
 def _started(library: ctypes.CDLL, topic: str, partitions: int, properties: dict[str, str]) -> int:
-    """Give the queue into which the topic's messages come."""
+    """Return the queue into which the topic's messages come."""
     said = ctypes.create_string_buffer(_ERROR_BYTES)
     conf = library.rd_kafka_conf_new()
     for name, value in properties.items():

@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 
 
 def in_turn(servers: Sequence[_T], number: int) -> Sequence[_T]:
-    """Give the servers in the order of a round: who comes first finds memory that the host has to make ready."""
+    """Return the servers in the order of a round: who comes first finds memory that the host has to make ready."""
     return servers[::-1] if number % 2 else servers
 
 

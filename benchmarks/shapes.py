@@ -40,13 +40,13 @@ class Shape(NamedTuple):
     codec: str = "none"
 
 
-_MOST_VARIED = "keys, 3 headers, varied"
+_MAX_VARIED = "keys, 3 headers, varied"
 SHAPES = {
     "all alike": Shape(),
     "varied sizes": Shape(spread=0.2),
     "keys": Shape(keys=True),
     "a header": Shape(headers=1),
-    _MOST_VARIED: Shape(0.2, True, 3),
+    _MAX_VARIED: Shape(0.2, True, 3),
     "keys, 3 headers, varied, lz4": Shape(0.2, True, 3, "lz4"),
     "keys, 3 headers, varied, zstd": Shape(0.2, True, 3, "zstd"),
 }
@@ -60,7 +60,7 @@ def measure(server: Server, samples: Samples, size: int, records: int) -> None:
     """
     with ThinClient.to(server.address) as client:
         client.create_topics(["warm-up"], _PARTITIONS)
-    produce(server, "warm-up", _MOST_VARIED, size, _WARM_UP)
+    produce(server, "warm-up", _MAX_VARIED, size, _WARM_UP)
     time.sleep(_PAUSE_S)
     for name in SHAPES:
         topic = f"shape-{size}-{name.replace(', ', '-').replace(' ', '-')}"
@@ -74,7 +74,7 @@ def measure(server: Server, samples: Samples, size: int, records: int) -> None:
 
 
 def produce(server: Server, topic: str, shape: str, size: int, records: int) -> tuple[float, float]:
-    """Give records a second, and the broker's processor time for each in us."""
+    """Return records a second, and the broker's processor time for each in us."""
     command = [
         sys.executable,
         "-m",
@@ -91,7 +91,7 @@ def produce(server: Server, topic: str, shape: str, size: int, records: int) -> 
 
 
 def made(shape: Shape, size: int, count: int) -> list[dict[str, Any]]:
-    """Give what `Producer.produce` takes, the same in every run."""
+    """Return what `Producer.produce` takes, the same in every run."""
     random = Random(42)
     low, high = round(size * (1 - shape.spread)), round(size * (1 + shape.spread))
     rows = []

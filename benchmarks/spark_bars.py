@@ -21,12 +21,12 @@ _AT_LEAST = {
 
 
 def measure(what: str, size: int, codec: str, unit: str = "rows/s") -> str:
-    """Give a measure's name."""
+    """Return a measure's name."""
     return f"Spark, {size} B, {codec}: {what}, {unit}"
 
 
 def cores_measure(kind: str) -> str:
-    """Give the name of how much faster two cores are than one."""
+    """Return the name of how much faster two cores are than one."""
     return f"Spark, one partition: 2 cores against {kind}, times"
 
 

@@ -11,7 +11,7 @@ from benchmarks.peers.magnetar import Magnetar
 from benchmarks.samples import Samples
 from benchmarks.spark_read import COLUMNS, Readers, Source, Topic
 from benchmarks.thin import ThinClient
-from magnetar.records.batch import HEADER_BYTES, Record, encode_batch, read_header, seal
+from magnetar.records.batch import HEADER_BYTES, PlainRecord, encode_batch, read_header, seal
 from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
@@ -32,7 +32,7 @@ def fill(server: Magnetar, topic: Topic) -> None:
     now = time.time_ns() // 1_000_000
     batch = encode_batch(
         [
-            Record(None, bytes([65 + i % 26]) * topic.size, timestamp=now + i * _MS_PER_BATCH // _BATCH)
+            PlainRecord(None, bytes([65 + i % 26]) * topic.size, timestamp=now + i * _MS_PER_BATCH // _BATCH)
             for i in range(_BATCH)
         ]
     )
@@ -95,12 +95,12 @@ def measure(
 
 
 def filter_measure(part: str, name: str) -> str:
-    """Give a measure's name."""
+    """Return a measure's name."""
     return f"Spark, 1 % of the {part} of {name}: times faster than all"
 
 
 def _seconds(frame: Callable[[], DataFrame]) -> float:
-    """Give how long it takes to load and read a frame."""
+    """Return how long it takes to load and read a frame."""
     began = time.perf_counter()
     frame().write.format("noop").mode("overwrite").save()
     return time.perf_counter() - began

@@ -30,7 +30,7 @@ class Topic(NamedTuple):
 
 
 def topics(codec: str, records_100: int, records_1k: int) -> list[Topic]:
-    """Give the topics of one codec that are read in every way."""
+    """Return the topics of one codec that are read in every way."""
     return [
         Topic(f"spark-{size}-{codec}", size, codec, records)
         for size, records in ((100, records_100), (1000, records_1k))
@@ -55,7 +55,7 @@ def fill(server: Server, topic: Topic, scratch: Path) -> None:
 
 
 def payload(size: int, codec: str, scratch: Path) -> Path | None:
-    """Give a file of lines that a codec can make smaller; None without a codec, for random letters."""
+    """Return a file of lines that a codec can make smaller; None without a codec, for random letters."""
     if codec == "none":
         return None
     path = scratch / f"payload-{size}.txt"

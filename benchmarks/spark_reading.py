@@ -70,7 +70,7 @@ class Reading:
         return Figures(seconds, used + self._broker.cpu_seconds() - cpu)
 
     def worker_mb(self) -> float:
-        """Give the most memory that a Python worker ever had."""
+        """Return the most memory that a Python worker ever had."""
         return self._ask("worker_mb", None)[0]
 
     def _ask(self, what: str, topic: Topic | None) -> tuple[float, float]:

@@ -46,10 +46,10 @@ class Usage:
 
     def __init__(self) -> None:
         self._workers: dict[int, int] = {}
-        self._most_mb = 0.0
+        self._max_mb = 0.0
 
     def cpu_seconds(self) -> float:
-        """Give the time used so far by the processes that are there now, and by those that ended."""
+        """Return the time used so far by the processes that are there now, and by those that ended."""
         self._note_memory()  # now already: Spark ends workers that have nothing to do
         # One that ends while we look is missing for an instant; time that was used is never less afterwards.
         return max(self._cpu_seconds() for _ in range(3))
@@ -71,7 +71,7 @@ class Usage:
 
     @staticmethod
     def _forgets_children(pid: int) -> bool:
-        """Tell whether a process ignores its children's end, as Spark's daemon does: their time is in nobody's."""
+        """Return whether a process ignores its children's end, as Spark's daemon does: their time is in nobody's."""
         try:
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         except FileNotFoundError:
@@ -80,9 +80,9 @@ class Usage:
         return bool(int(ignored.split()[1], 16) >> (signal.SIGCHLD - 1) & 1)
 
     def worker_mb(self) -> float:
-        """Give the most memory that any Python worker had, of all that were there at this or an earlier reading."""
+        """Return the most memory that any Python worker had, of all that were there at this or an earlier reading."""
         self._note_memory()
-        return self._most_mb
+        return self._max_mb
 
     def _note_memory(self) -> None:
         for pid in self._pids():
@@ -93,7 +93,7 @@ class Usage:
             except FileNotFoundError:
                 continue
             peak = next((line for line in lines if line.startswith("VmHWM:")), "VmHWM: 0 kB")
-            self._most_mb = max(self._most_mb, int(peak.split()[1]) * 1024 / 1e6)
+            self._max_mb = max(self._max_mb, int(peak.split()[1]) * 1024 / 1e6)
 
     def _pids(self) -> list[int]:
         found, left = [], [os.getpid()]

@@ -27,7 +27,7 @@ from benchmarks.attacks.priority import before_all_else
 from benchmarks.attacks.pulsar import ack, producer, sent, subscribe
 from benchmarks.attacks.target import Target
 from benchmarks.attacks.wires import KafkaWire, PulsarWire, entry, frame
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.wire.kafka.messages.delete_topics_request import DeleteTopicsRequest
 from magnetar.wire.kafka.messages.describe_topic_partitions_request import (
     Cursor,
@@ -41,7 +41,7 @@ from magnetar.wire.kafka.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 
-MOST_WAIT_MS = 20.0
+MAX_WAIT_MS = 20.0
 DOCS = Path(__file__).parents[1] / "docs"
 KEPT, PAGE = DOCS / "stalls.json", DOCS / "stalls.md"
 _CURSORS = 300
@@ -50,7 +50,7 @@ _HEAD = f"""# Stalls
 
 What a client notices of much that a broker does at once for somebody else: each is done by a broker of its own, on
 loopback, beside an innocent Kafka client that asks for ApiVersions every 10 ms. Its longest wait should stay below
-{MOST_WAIT_MS:.0f} ms; what is above that is in bold. ([Attacks](attacks.md) are made by clients that mean harm.) Waits
+{MAX_WAIT_MS:.0f} ms; what is above that is in bold. ([Attacks](attacks.md) are made by clients that mean harm.) Waits
 are medians of some rounds, on two cores. This page is made by `python -m benchmarks.stalls --first --page COLUMN`: with
 `--first` other work on the machine waits. For how long the system let the broker's event loop wait for a processor is
 left out; caches and the disk are shared.
@@ -145,7 +145,7 @@ def keyed(target: Target) -> None:
     with target.kafka() as client:
         client.create_topics(["prey"], 1, {"cleanup.policy": "compact", "segment.bytes": str(4 << 20)})
         value = bytes(1000)
-        batch = encode_batch([Record(b"%d" % (number % 1000), value) for number in range(500)])
+        batch = encode_batch([PlainRecord(b"%d" % (number % 1000), value) for number in range(500)])
         for _ in range(2 * _COMPACTED_MB):
             client.send_batch("prey", 0, batch)
     time.sleep(2)
@@ -204,7 +204,7 @@ def main() -> int:
     if given.page:
         _keep(given.page, found)
         PAGE.write_text(text(json.loads(KEPT.read_text())))
-    return int(max(found.values()) > MOST_WAIT_MS)
+    return int(max(found.values()) > MAX_WAIT_MS)
 
 
 def _row(outcomes: list[Outcome]) -> str:
@@ -234,7 +234,7 @@ def text(kept: dict[str, Any]) -> str:
 def _wait(wait_ms: float | None) -> str:
     if wait_ms is None:
         return ""
-    return f"**{wait_ms:.0f}**" if wait_ms > MOST_WAIT_MS else f"{wait_ms:.0f}"
+    return f"**{wait_ms:.0f}**" if wait_ms > MAX_WAIT_MS else f"{wait_ms:.0f}"
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import struct
 import time
 from typing import Any
 
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.wire.kafka.header import RequestHeader, decode_response_header, encode_request_header
 from magnetar.wire.kafka.messages.create_topics_request import (
     CreatableTopic,
@@ -116,7 +116,7 @@ class ThinClient:
 
     def produce(self, topic: str, partitions: list[int], value: bytes) -> list[int]:
         """Append one record to each of the partitions; give their offsets."""
-        batch = encode_batch([Record(None, value, timestamp=time.time_ns() // 1_000_000)])
+        batch = encode_batch([PlainRecord(None, value, timestamp=time.time_ns() // 1_000_000)])
         data = [PartitionProduceData(index=index, records=batch) for index in partitions]
         request = ProduceRequest(
             acks=-1, timeout_ms=60_000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
@@ -143,7 +143,7 @@ class ThinClient:
             raise Refused(f"{topic}-{partition}: error {row.error_code}")
 
     def fetch(self, topic: str, partition: int, offset: int, max_bytes: int = 1 << 20) -> bytes:
-        """Give the batches from ``offset`` on, waiting for the first."""
+        """Return the batches from ``offset`` on, waiting for the first."""
         place = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
         request = FetchRequest(
             max_wait_ms=10_000,
@@ -157,7 +157,7 @@ class ThinClient:
         return bytes(row.records or b"")
 
     def end_offset(self, topic: str, partition: int) -> int:
-        """Give the offset that the next record gets."""
+        """Return the offset that the next record gets."""
         place = ListOffsetsPartition(partition_index=partition, timestamp=-1)
         request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[place])])
         (row,) = self.call(request, ListOffsetsResponse, _LIST).topics[0].partitions

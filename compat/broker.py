@@ -15,7 +15,7 @@ READY_SECONDS = 30
 
 
 def magnetar() -> str:
-    """The ``magnetar`` command beside the Python that runs us, else the one on the path."""
+    """The ``magnetar`` command beside the Python that runs us, otherwise the one on the path."""
     beside = Path(sys.executable).parent / "magnetar"
     here = Path(__file__).resolve().parent.parent / ".venv" / "bin" / "magnetar"
     return next((str(p) for p in (beside, here) if p.exists()), "magnetar")

@@ -74,7 +74,7 @@ class Questions:
         return f"{name}-{self._run}"
 
     def checks(self) -> dict[str, Callable[[], None]]:
-        """Give the checks by name."""
+        """Return the checks by name."""
         return {
             name.removeprefix("check_").replace("_", " "): getattr(self, name)
             for name in vars(type(self))
@@ -217,7 +217,7 @@ def order_class() -> Any:
 
 
 def ask(url: str) -> dict[str, str]:
-    """Give what came of each check: ``ok``, or what was wrong."""
+    """Return what came of each check: ``ok``, or what was wrong."""
     found = {}
     for name, check in Questions(url).checks().items():
         try:

@@ -6,5 +6,5 @@ from magnetar.broker.memory import Account, MemoryBudget
 
 
 def account(limit_bytes: int = 64 << 20) -> Account:
-    """Give one that has room, and is told nothing."""
+    """Return one that has room, and is told nothing."""
     return MemoryBudget(limit_bytes, limit_bytes // 8).account(lambda: None, known=True)

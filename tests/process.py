@@ -149,12 +149,12 @@ OURS = frozenset(
 
 
 def environment() -> dict[str, str]:
-    """Give the environment without what speaks to tests: a broker takes all of ``MAGNETAR_`` for settings."""
+    """Return the environment without what speaks to tests: a broker takes all of ``MAGNETAR_`` for settings."""
     return {name: value for name, value in os.environ.items() if name not in OURS}
 
 
 def command(data: Path, *arguments: str, kafka: str | None = "127.0.0.1:0") -> Sequence[str | Path]:
-    """Give the command line; ``kafka=None`` leaves the listener to a configuration file."""
+    """Return the command line; ``kafka=None`` leaves the listener to a configuration file."""
     magnetar = Path(sys.executable).with_name("magnetar")
     listener = () if kafka is None else ("--kafka", kafka)
     return [magnetar, "standalone", "--data", data, *listener, *arguments]

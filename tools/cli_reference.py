@@ -26,7 +26,7 @@ that protocol, so those commands work against any Kafka broker too. `explain`, `
 our broker knows, through a socket in its data directory (`DATA/admin.sock`, for its owner alone); the directory is
 found by asking the broker, or named with `--data`. `explain` and `ledger` also work where no broker runs.
 
-- **Broker**: `--bootstrap-server HOST:PORT`, else the environment's `MAGNETAR_BOOTSTRAP_SERVER`, else 127.0.0.1:9092.
+- **Broker**: `--bootstrap-server HOST:PORT`, or the environment's `MAGNETAR_BOOTSTRAP_SERVER`, or 127.0.0.1:9092.
 - **Output**: tables for people; `--json` for programs, with the same names on every release. Sizes are bytes, times
   are ms since 1970; what is absent is `null`. With `--json` an error is JSON too, on standard error.
 - **Exit status**: 0 done, 1 failed, 2 the command was not understood. An error says what to do next.
@@ -57,7 +57,7 @@ WHY = """
 
 
 def page() -> str:
-    """Give the whole page."""
+    """Return the whole page."""
     tokens = inspect.cleandoc(formats.__doc__ or "").split("\n\n")[1]
     reasons = ", ".join(f"`{reason}`" for reason in Reason)
     commands = "".join(_commands(get_command(app), "magnetar"))
@@ -65,7 +65,7 @@ def page() -> str:
 
 
 def _commands(command: Any, path: str) -> Iterator[str]:
-    """Give each command below ``command``, the commands of a group behind it."""
+    """Yield each command below ``command``, the commands of a group behind it."""
     for name, each in command.commands.items():
         if hasattr(each, "commands"):
             yield from _commands(each, f"{path} {name}")

@@ -62,7 +62,7 @@ KEPT = """
 
 
 def page() -> str:
-    """Give the whole page."""
+    """Return the whole page."""
     rows = "".join(_part(part) for part in DECLARED.parts)
     honoured = "".join(_honoured(config) for config in CONFIGS.values() if config.honoured)
     kept = "".join(

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from benchmarks.attacks.innocent import Innocent
 from benchmarks.attacks.target import BUDGET_MB, Target
 
-MOST_WAIT_MS = 50.0
-MOST_GROWTH_MB = BUDGET_MB + 64.0
+MAX_WAIT_MS = 50.0
+MAX_GROWTH_MB = BUDGET_MB + 64.0
 _AFTER_S = 2.5
 """What an attack leaves behind shows within two of the broker's looks around, which come each second."""
 
@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
 
     @property
     def meets_the_bar(self) -> bool:
-        return self.longest_ms <= MOST_WAIT_MS and self.growth_mb <= MOST_GROWTH_MB
+        return self.longest_ms <= MAX_WAIT_MS and self.growth_mb <= MAX_GROWTH_MB
 
 
 def made(attack: Attack, executable: Path | None = None) -> Outcome:
@@ -74,6 +74,6 @@ def made(attack: Attack, executable: Path | None = None) -> Outcome:
 
 
 def _stolen_ms() -> float:
-    """Give for how long the machine's processors did something else than this machine, so far."""
+    """Return for how long the machine's processors did something else than this machine, so far."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
     return int(fields[8]) * 1000 / os.sysconf("SC_CLK_TCK")

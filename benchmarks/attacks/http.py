@@ -109,7 +109,7 @@ def schemas(kind: str, text: str, times: int = 1) -> Any:
 
 
 def json_chain(definitions: int) -> str:
-    """Give a JSON Schema in which each definition refers twice to the next."""
+    """Return a JSON Schema in which each definition refers twice to the next."""
     made: dict[str, Any] = {f"d{definitions}": {"type": "string"}}
     for number in range(definitions):
         to = {"$ref": f"#/definitions/d{number + 1}"}

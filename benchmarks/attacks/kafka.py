@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.attacks.attack import Attack
 from benchmarks.attacks.target import Target
 from benchmarks.attacks.wires import KafkaWire, request
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest
 from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
@@ -155,7 +155,7 @@ def sessions(target: Target, _: Any) -> None:
 
 def acks_0(target: Target, name: str) -> None:
     """20,000 small batches that nobody wants an answer to, of one client in one go."""
-    data = PartitionProduceData(index=0, records=encode_batch([Record(None, b"x" * 100)]))
+    data = PartitionProduceData(index=0, records=encode_batch([PlainRecord(None, b"x" * 100)]))
     message = ProduceRequest(
         acks=0, timeout_ms=1000, topic_data=[TopicProduceData(name=name, partition_data=[data])]
     )

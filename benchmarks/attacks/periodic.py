@@ -20,7 +20,7 @@ COUNT = 20_000
 
 
 def commits(first: int, count: int) -> bytes:
-    """Give commits of so many groups of one partition."""
+    """Return commits of so many groups of one partition."""
     said = []
     for number in range(first, first + count):
         place = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)

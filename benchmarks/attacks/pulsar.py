@@ -20,7 +20,7 @@ _KEY_SHARED, _STICKY = 3, 1
 
 
 def subscribe(topic: str = PREY, name: str = "s", consumer_id: int = 1, **options: Any) -> BaseCommand:
-    """Give a SUBSCRIBE command, of a shared subscription unless told otherwise."""
+    """Return a SUBSCRIBE command, of a shared subscription unless told otherwise."""
     said = {"subType": 1, "request_id": consumer_id} | options
     return command("SUBSCRIBE", topic=topic, subscription=name, consumer_id=consumer_id, **said)
 
@@ -163,7 +163,7 @@ def unread_schemas(target: Target, _: Any) -> None:
 
 
 def chain(records: int) -> dict[str, Any]:
-    """Give an Avro schema in which each record has two fields of the next."""
+    """Return an Avro schema in which each record has two fields of the next."""
     made: dict[str, Any] = {"type": "record", "name": "r0", "fields": [{"name": "f", "type": "int"}]}
     for number in range(1, records):
         fields = [{"name": "a", "type": made}, {"name": "b", "type": f"r{number - 1}"}]
@@ -215,7 +215,7 @@ def bomb_warm(target: Target) -> bytes:
 
 
 def empties(count: int) -> bytes:
-    """Give an entry of so many messages without a byte, which together take next to nothing."""
+    """Return an entry of so many messages without a byte, which together take next to nothing."""
     payload = (struct.pack(">I", 2) + b"\x18\x00") * count  # SingleMessageMetadata with payload_size 0
     packed = bytes(compress(Codec.zstd, payload))
     return entry(

@@ -58,7 +58,7 @@ class Target(MagnetarOs):
                 time.sleep(0.01)
 
     def kafka(self) -> ThinClient:
-        """Give a Kafka client of its own."""
+        """Return a Kafka client of its own."""
         return ThinClient.to(self.address)
 
     def have_topic(self, name: str, partitions: int = 1) -> str:

@@ -49,7 +49,7 @@ class Wire:
         return bytes(found)
 
     def frame(self) -> bytes:
-        """Give the next frame, without its size."""
+        """Return the next frame, without its size."""
         return self.take(int.from_bytes(self.take(4), "big"))
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class Wire:
 
 
 def request(message: Message, version: int) -> bytes:
-    """Give a request of Kafka's as it goes over the wire."""
+    """Return a request of Kafka's as it goes over the wire."""
     content = encode_request_header(RequestHeader(message.API_KEY, version, 1, "attacker")) + message.encode(
         version
     )
@@ -91,7 +91,7 @@ class KafkaWire(Wire):
 
 
 def command(kind: str, field: str = "", **said: Any) -> BaseCommand:
-    """Give a command of Pulsar's: ``command("SUBSCRIBE", consumer_id=1, ...)``."""
+    """Return a command of Pulsar's: ``command("SUBSCRIBE", consumer_id=1, ...)``."""
     made = BaseCommand(type=BaseCommand.Type.Value(kind))
     body = getattr(made, field or kind.lower())
     body.SetInParent()
@@ -104,13 +104,13 @@ def command(kind: str, field: str = "", **said: Any) -> BaseCommand:
 
 
 def frame(made: BaseCommand, entry: bytes = b"") -> bytes:
-    """Give a frame of Pulsar's."""
+    """Return a frame of Pulsar's."""
     body = made.SerializeToString()
     return struct.pack(">II", 4 + len(body) + len(entry), len(body)) + body + entry
 
 
 def entry(payload: bytes, **metadata: Any) -> bytes:
-    """Give a message as producers frame it, with its checksum."""
+    """Return a message as producers frame it, with its checksum."""
     head = MessageMetadata(producer_name="a", sequence_id=0, publish_time=1, **metadata).SerializeToString()
     body = struct.pack(">I", len(head)) + head + payload
     return b"\x0e\x01" + struct.pack(">I", crc32c(body)) + body
@@ -129,7 +129,7 @@ class PulsarWire(Wire):
         return self.hear()
 
     def heard_or_closed(self) -> str:
-        """Give the name of the next command that comes, within two seconds; or say that the broker hung up."""
+        """Return the name of the next command that comes, within two seconds; or say that the broker hung up."""
         self.socket.settimeout(2)
         try:
             return BaseCommand.Type.Name(self.hear().type)

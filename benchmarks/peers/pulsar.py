@@ -24,7 +24,7 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a prox
 
 
 def pulsar_home() -> Path:
-    """Give the release's folder; have Maven bring the release if it is not there."""
+    """Return the release's folder; have Maven bring the release if it is not there."""
     peers = Path(os.environ.get("PEERS_HOME") or Path.home() / ".cache" / "peers") / "pulsar"
     home = peers / f"apache-pulsar-{PULSAR_VERSION}"
     if (home / "bin" / "pulsar-perf").exists():
@@ -65,7 +65,7 @@ class Pulsar(Server):
         self._conf.write_text("\n".join([*kept, *changed]) + "\n")
 
     def released_conf(self) -> Path:
-        """Give the file of settings that ours change."""
+        """Return the file of settings that ours change."""
         return pulsar_home() / "conf" / "standalone.conf"
 
     def command(self) -> list[str]:
@@ -106,7 +106,7 @@ class Pulsar(Server):
         raise RuntimeError(f"{self.name} does not serve; see {self.data / 'server.log'}")
 
     def rss_mb(self) -> float:
-        """Give the resident memory (MB of a million bytes) now, every page counted once.
+        """Return the resident memory (MB of a million bytes) now, every page counted once.
 
         Its collector, ZGC, maps the heap three times, which ``VmRSS`` counts three times; ``Pss`` does not.
         """

@@ -34,7 +34,7 @@ class Server(ABC):
 
     @abstractmethod
     def command(self) -> list[str]:
-        """Give the command line."""
+        """Return the command line."""
 
     @property
     def address(self) -> str:
@@ -95,14 +95,14 @@ class Server(ABC):
         shutil.rmtree(self.data, ignore_errors=True)
 
     def rss_mb(self) -> float:
-        """Give the resident memory (MB of a million bytes) now."""
+        """Return the resident memory (MB of a million bytes) now."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024 / 1e6
         raise RuntimeError(f"{self.name} has no memory")
 
     def cpu_seconds(self) -> float:
-        """Give the processor time used so far, to a nanosecond where the system counts so finely."""
+        """Return the processor time used so far, to a nanosecond where the system counts so finely."""
         tasks = list(Path(f"/proc/{self.pid}/task").glob("*/schedstat"))
         return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
@@ -115,7 +115,7 @@ class Server(ABC):
 
 
 def free_port() -> int:
-    """Give a port that nobody listens on now."""
+    """Return a port that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

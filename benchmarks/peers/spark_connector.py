@@ -10,6 +10,6 @@ _SCRIPT = Path(__file__).parents[2] / "compat" / "spark-kafka.sh"
 
 
 def connector_jars() -> str:
-    """Give the value of ``spark.jars``."""
+    """Return the value of ``spark.jars``."""
     done = subprocess.run(["bash", _SCRIPT, sys.executable], check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout.strip()

@@ -15,7 +15,7 @@ READY = "ready kafka="
 
 @contextmanager
 def broker(data: Path) -> Iterator[str]:
-    """Give the address that Kafka's clients may connect to; a broker of our own ends with the block."""
+    """Return the address that Kafka's clients may connect to; a broker of our own ends with the block."""
     address = running(data)
     if address is not None:
         yield address
@@ -38,7 +38,7 @@ def broker(data: Path) -> Iterator[str]:
 
 
 def wait_until_ready(process: subprocess.Popen[str], data: Path) -> str:
-    """Give the address in the line that the broker prints once clients may connect."""
+    """Return the address in the line that the broker prints once clients may connect."""
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith(READY):
@@ -47,7 +47,7 @@ def wait_until_ready(process: subprocess.Popen[str], data: Path) -> str:
 
 
 def running(data: Path) -> str | None:
-    """Give the address of the broker that runs on this directory, if one does; a killed one answers nobody."""
+    """Return the address of the broker that runs on this directory, if one does; a killed one answers nobody."""
     with suppress(OSError, ValueError, KeyError):
         address = str(json.loads((data / "broker.json").read_text())["kafka"][0])
         host, _, port = address.rpartition(":")

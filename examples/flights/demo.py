@@ -81,7 +81,7 @@ def make_table(data: Path, seen: Proof) -> bool:
     import job  # Spark takes a moment to import
     from picture import draw
 
-    from magnetar.pipeline.audit import Question, audit
+    from magnetar.pipeline.audit import AuditRequest, audit
 
     path, png = data / TABLE, data / "delays.png"
     with console.status("Spark is starting ..."):
@@ -98,7 +98,7 @@ def make_table(data: Path, seen: Proof) -> bool:
     show_worst(routes, hours)
     console.print(f"[bold]5[/]  The picture is [cyan]{png}[/]")
     with console.status("Comparing table and topic ..."):
-        found = audit(spark, Question(TOPIC, str(path), data))
+        found = audit(spark, AuditRequest(TOPIC, str(path), data))
         # A proof of its own: what a Kafka client saw has nothing to do with how Spark reads the topic.
         same = equal(seen, proof_of_table(files))
     spark.stop()
@@ -107,7 +107,7 @@ def make_table(data: Path, seen: Proof) -> bool:
 
 
 def equal(topic: Proof, table: Proof) -> bool:
-    """Tell whether both hold the same records, each offset once."""
+    """Return whether both hold the same records, each offset once."""
     same = (topic.count, topic.digest, topic.per_partition) == (
         table.count,
         table.digest,

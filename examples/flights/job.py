@@ -98,6 +98,6 @@ def worst_hours(table: DataFrame) -> DataFrame:
 
 
 def by_hour_and_month(table: DataFrame) -> DataFrame:
-    """Give the mean delay at departure per airport, month and hour, for the picture."""
+    """Return the mean delay at departure per airport, month and hour, for the picture."""
     flown = table.where("dep_delay is not null").groupBy("origin", "month", "hour")
     return flown.agg(f.avg("dep_delay").alias("minutes_late"))

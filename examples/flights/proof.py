@@ -16,7 +16,7 @@ _NUMBER = struct.Struct(">i")
 
 
 def digest(key: Bytes, value: Bytes, headers: Headers) -> int:
-    """Give a 128-bit hash of one record."""
+    """Return a 128-bit hash of one record."""
     parts = [key, value]
     for name, content in headers:
         parts += (name.encode(), content)

@@ -25,7 +25,7 @@ Progress = Callable[[int], object]
 
 
 def records_in_topic(address: str) -> int | None:
-    """Give how many records the topic holds, or None if there is no such topic."""
+    """Return how many records the topic holds, or None if there is no such topic."""
     admin = AdminClient({"bootstrap.servers": address, "log_level": 4})
     if TOPIC not in admin.list_topics(timeout=10).topics:
         return None

@@ -15,15 +15,15 @@ from magnetar.broker.duties import Duties
 from magnetar.broker.node_settings import NodeSettings
 from magnetar.broker.settings import Settings
 from magnetar.kafka.coordinators.classic import Caller
-from magnetar.kafka.coordinators.offsets import Commit, Committer
+from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit
 from magnetar.kafka.handler import KafkaProtocolHandler
-from magnetar.kafka.partitions.partition import Draft, Partition
-from magnetar.kafka.services import Services
+from magnetar.kafka.partitions.partition import Partition, PreparedBatch
+from magnetar.kafka.services import KafkaServices
 from magnetar.ledger.disk import File, JournalFile, RealDisk, RealFile, RealJournalFile
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.port import wall_clock_ms
 from magnetar.metadata import SqliteStore
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.records.check import check_batch
 from magnetar.records.compression import Buffer
 from magnetar.wire.kafka.messages.consumer_protocol_assignment import (
@@ -38,10 +38,10 @@ from magnetar.wire.kafka.messages.sync_group_request import SyncGroupRequest, Sy
 NO_MEMBER = Committer("", None, -1, -1)
 
 
-async def drafted(partition: Partition, batch: memoryview) -> Draft:
+async def drafted(partition: Partition, batch: memoryview) -> PreparedBatch:
     """Check a producer's batch as Produce does."""
     draft = partition.check(batch)
-    return draft if isinstance(draft, Draft) else await draft
+    return draft if isinstance(draft, PreparedBatch) else await draft
 
 
 class SickDisk(RealDisk):
@@ -97,7 +97,7 @@ class House:
         given = texts | {name.replace("_", "."): value for name, value in settings.items()}
         self._settings = Settings(NodeSettings(data_dir=str(root))).with_values(given)
         self._handler = KafkaProtocolHandler()
-        self.services: Services
+        self.services: KafkaServices
         self.ask: LiveBroker
 
     async def __aenter__(self) -> House:
@@ -142,11 +142,11 @@ class House:
     def begin_produce(self, partition: Partition, records: int = 10) -> asyncio.Future[None] | None:
         now_ms = wall_clock_ms()
         return self.begin_append(
-            partition, encode_batch([Record(b"k%d" % i, b"v%d" % i, (), now_ms) for i in range(records)])
+            partition, encode_batch([PlainRecord(b"k%d" % i, b"v%d" % i, (), now_ms) for i in range(records)])
         )
 
     def begin_append(self, partition: Partition, batch: bytes) -> asyncio.Future[None] | None:
-        return partition.produce(Draft(memoryview(batch), check_batch(batch))).done
+        return partition.produce(PreparedBatch(memoryview(batch), check_batch(batch))).done
 
     # Groups.
 
@@ -193,6 +193,6 @@ class House:
             who = Committer(view.members[0].member_id, None, view.generation, -1)
         found = self.services.broker.topic(topic)
         (code,) = await self.services.groups.commit(
-            group, who, [Commit(topic, found.topic_id, partition, offset, -1, "")], 9
+            group, who, [OffsetCommit(topic, found.topic_id, partition, offset, -1, "")], 9
         )
         assert code == 0, code

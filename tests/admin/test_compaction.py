@@ -1,4 +1,4 @@
-"""What an operator is told of compactions that he begins: what they left out, what waits, and why one failed."""
+"""What an operator is told of compactions that were asked for: what they left out, what waits, and why one failed."""
 
 from __future__ import annotations
 

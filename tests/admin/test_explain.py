@@ -16,9 +16,9 @@ from magnetar.admin.errors import AdminError, NotThere, Unreachable
 from magnetar.admin.explain import PREVIEW, Explained, preview
 from magnetar.admin.plain import plain, restore
 from magnetar.admin.questions import answer
-from magnetar.admin.server import MOST_BYTES, AdminServer
+from magnetar.admin.server import MAX_BYTES, AdminServer
 from magnetar.ledger.files.layout import FRAME_BYTES, ledger_path
-from magnetar.records.batch import Header, Record, encode_batch
+from magnetar.records.batch import Header, PlainRecord, encode_batch
 from magnetar.records.compression import Codec
 from magnetar.records.pulsar_entries import open_send
 from magnetar.records.pulsar_metadata import (
@@ -32,9 +32,9 @@ from tests.admin.house import House
 
 BATCH = encode_batch(
     [
-        Record(b"k0", b"v0", (), 1000),
-        Record(None, b"\xff\x00", (Header("h", None), Header("h", b"twice")), 1005),
-        Record(b"k2", None, (), 990),
+        PlainRecord(b"k0", b"v0", (), 1000),
+        PlainRecord(None, b"\xff\x00", (Header("h", None), Header("h", b"twice")), 1005),
+        PlainRecord(b"k2", None, (), 990),
     ],
     codec=Codec.zstd,
     producer_id=7,
@@ -107,7 +107,7 @@ async def test_a_record_that_a_pulsar_producer_sent(house: House) -> None:
 
 async def test_the_place_in_the_file_is_where_the_entry_lies(house: House) -> None:
     await append(house)
-    await append(house, encode_batch([Record(b"needle", b"v", (), 1)]))
+    await append(house, encode_batch([PlainRecord(b"needle", b"v", (), 1)]))
     told = await house.ask.explain("t", 0, 3)
     assert told.file is not None
     data = Path(told.file.path).read_bytes()
@@ -141,7 +141,8 @@ async def test_the_directory_alone_tells_the_same(tmp_path: Path) -> None:
         for number in range(200):
             value = b"%d" % number + bytes(500)
             await append(
-                house, encode_batch([Record(b"a", value, (), number), Record(b"b", value, (), number)])
+                house,
+                encode_batch([PlainRecord(b"a", value, (), number), PlainRecord(b"b", value, (), number)]),
             )
         await house.commit("g", 150)
         assert len(partition.log.ledgers()) > 3
@@ -210,7 +211,7 @@ async def test_a_question_without_end_is_hung_up_on(house: House) -> None:
     server = AdminServer(house.root, house.services.broker)
     await server.start()
     reader, writer = await asyncio.open_unix_connection(house.root / SOCKET)
-    writer.write(b"x" * (MOST_BYTES + 1))
+    writer.write(b"x" * (MAX_BYTES + 1))
     assert await reader.read() == b""
     writer.close()
     assert await asyncio.to_thread(ask, house.root, "why-group", group="g")

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.admin.errors import Invalid
-from magnetar.admin.lines import Outgoing, Seen, parse_json, parse_text, to_json
+from magnetar.admin.lines import OutgoingRecord, Seen, parse_json, parse_text, to_json
 from magnetar.admin.offsets import Spot, parse_spot
-from magnetar.admin.place import Place, parse_place, parse_record
+from magnetar.admin.partition_name import PartitionName, parse_place, parse_record
 
 maybe_bytes = st.none() | st.binary(max_size=50)
 
@@ -33,7 +33,7 @@ def test_json_lines_are_read_back(
     seen = Seen("t", partition, 7, timestamp, "CreateTime", key, value, tuple(headers))
     line = json.dumps(to_json(seen), ensure_ascii=False).encode()
     assert b"\n" not in line
-    assert parse_json(line) == Outgoing(value, key, tuple(headers), partition, timestamp)
+    assert parse_json(line) == OutgoingRecord(value, key, tuple(headers), partition, timestamp)
 
 
 @given(st.binary(max_size=60))
@@ -65,11 +65,11 @@ def test_lines_that_are_refused(line: bytes) -> None:
 
 
 def test_text_lines() -> None:
-    assert parse_text(b"a:b:c", None, None) == Outgoing(b"a:b:c")
-    assert parse_text(b"a:b:c", b":", None) == Outgoing(b"b:c", b"a")
-    assert parse_text(b"a::c", b"::", None) == Outgoing(b"c", b"a")
-    assert parse_text(b"-:-", b":", b"-") == Outgoing(None, None)
-    assert parse_text(b"", None, None) == Outgoing(b"")
+    assert parse_text(b"a:b:c", None, None) == OutgoingRecord(b"a:b:c")
+    assert parse_text(b"a:b:c", b":", None) == OutgoingRecord(b"b:c", b"a")
+    assert parse_text(b"a::c", b"::", None) == OutgoingRecord(b"c", b"a")
+    assert parse_text(b"-:-", b":", b"-") == OutgoingRecord(None, None)
+    assert parse_text(b"", None, None) == OutgoingRecord(b"")
     with pytest.raises(Invalid, match="without the key separator"):
         parse_text(b"no key here", b":", None)
 
@@ -96,9 +96,9 @@ def test_what_is_no_spot(text: str) -> None:
 
 
 def test_places() -> None:
-    assert parse_place("flights-3") == Place("flights", 3)
-    assert parse_place("a-b-c-10") == Place("a-b-c", 10)
-    assert parse_record("persistent://a/b/c@d-1@7") == (Place("persistent://a/b/c@d", 1), 7)
+    assert parse_place("flights-3") == PartitionName("flights", 3)
+    assert parse_place("a-b-c-10") == PartitionName("a-b-c", 10)
+    assert parse_record("persistent://a/b/c@d-1@7") == (PartitionName("persistent://a/b/c@d", 1), 7)
     for text in ("flights", "flights-", "-3", "flights-3@", "flights@3", "flights-3@-1", "flights-x@1"):
         with pytest.raises(Invalid):
             parse_record(text)

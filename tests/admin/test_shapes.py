@@ -8,7 +8,7 @@ import pytest
 
 from magnetar.admin import configs, explain, groups, ledgers_of, topics
 from magnetar.admin.reasons import Reason, Why
-from magnetar.cli.produce import Produced
+from magnetar.cli.produce import ProduceReport
 
 PROMISED: dict[type, str] = {
     topics.TopicRow: "name partitions internal size",
@@ -41,7 +41,7 @@ PROMISED: dict[type, str] = {
     ledgers_of.PartitionLedgers: "topic partition first_offset next_offset flush ledgers",
     ledgers_of.LedgerRow: "ledger first_offset last_offset entries size max_timestamp created sealed",
     Why: "about reason says next_step facts",
-    Produced: "topic records size seconds next",
+    ProduceReport: "topic records size seconds next",
 }
 
 

@@ -13,16 +13,16 @@ from magnetar.broker.duties import Duties
 from magnetar.broker.handlers import ProtocolHandler
 from magnetar.broker.ownership import Ownership
 from magnetar.broker.settings import Settings
-from magnetar.kafka.connection import Conversation
+from magnetar.kafka.connection import KafkaConnection
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.listeners import parse_listeners
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.metadata import MemoryStore
 from magnetar.pulsar.handler import PulsarProtocolHandler
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.records.compression import Buffer
 from magnetar.schema_registry.handler import SchemaRegistryHandler
-from magnetar.wire.kafka.frames import FrameReader
+from magnetar.wire.kafka.frames import KafkaFrameReader
 from magnetar.wire.kafka.header import decode_response_header
 from magnetar.wire.kafka.message import Message
 from magnetar.wire.kafka.messages import response_class
@@ -51,9 +51,9 @@ class KafkaClient:
     """One connection."""
 
     def __init__(self, broker: Broker, handler: KafkaProtocolHandler) -> None:
-        self._frames, self._answers = FrameReader(), FrameReader()
+        self._frames, self._answers = KafkaFrameReader(), KafkaFrameReader()
         self._asked: deque[tuple[int, int, asyncio.Future[Any]]] = deque()
-        self._conversation = Conversation(
+        self._conversation = KafkaConnection(
             handler.services, parse_listeners(broker.settings)[0], "127.0.0.1", self._frames, self._hear,
             lambda: None, account(),
         )  # fmt: skip
@@ -79,7 +79,7 @@ class KafkaClient:
 
     async def produce(self, topic: str, *values: bytes, index: int = 0) -> Any:
         """Produce one batch and return the partition's row of the answer."""
-        data = encode_batch([Record(b"k", value, (), NOW_MS) for value in values])
+        data = encode_batch([PlainRecord(b"k", value, (), NOW_MS) for value in values])
         rows = [PartitionProduceData(index=index, records=bytes(data))]
         request = ProduceRequest(
             acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=rows)]
@@ -122,7 +122,7 @@ class Both:
 async def both(
     protocols: Sequence[str] = ("kafka", "pulsar"), *, ownership: Ownership | None = None, **settings: str
 ) -> AsyncIterator[Both]:
-    """Give a broker that serves these protocols; settings are named with underscores."""
+    """Return a broker that serves these protocols; settings are named with underscores."""
     store = MemoryStore()
     engine = MemoryEngine(store)
     await engine.start()

@@ -49,7 +49,7 @@ def test_what_took_too_long_to_look_through_is_looked_through_once(
     made: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twenty thousand groups, a third of a second again and again."""
-    monkeypatch.setattr(collector, "MOST_SECONDS", 0.0)
+    monkeypatch.setattr(collector, "MAX_SECONDS", 0.0)
     before = gc.get_freeze_count()
     kept = [[] for _ in range(10_000)]
     gc.collect()
@@ -66,7 +66,7 @@ def test_full_collections_have_little_to_look_through(clock: Clock) -> None:
 
 
 def test_what_is_soon_looked_through_is_not_frozen(made: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collector, "MOST_SECONDS", 3600.0)
+    monkeypatch.setattr(collector, "MAX_SECONDS", 3600.0)
     before = gc.get_freeze_count()
     kept = [[] for _ in range(10_000)]
     gc.collect()

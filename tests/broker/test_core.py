@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from magnetar.broker.core import Broker, NewTopic
-from magnetar.broker.effective import Source
+from magnetar.broker.effective import ConfigSource
 from magnetar.broker.errors import (
     BrokerError,
     InvalidConfig,
@@ -236,11 +236,11 @@ async def test_the_nearest_source_is_in_force() -> None:
     topic = await broker.create_topic("t", 1)
     retention = CONFIGS["retention.ms"]
 
-    def why() -> list[tuple[str | None, Source]]:
+    def why() -> list[tuple[str | None, ConfigSource]]:
         policies = broker.namespaces.policies("public/default")
         return [(o.value, o.source) for o in broker.authority.topic_origins(retention, topic, policies)]
 
-    assert why() == [("400", Source.STATIC_BROKER), ("604800000", Source.DEFAULT)]
+    assert why() == [("400", ConfigSource.STATIC_BROKER), ("604800000", ConfigSource.DEFAULT)]
     await broker.set_dynamic({"log.retention.ms": "300"}, for_all=True)
     assert topic.config.retention_ms == 300
     await broker.set_dynamic({"log.retention.ms": "200"}, for_all=False)
@@ -252,12 +252,12 @@ async def test_the_nearest_source_is_in_force() -> None:
     await broker.set_topic_config("t", {"retention.ms": "100"})
     assert topic.config.retention_ms == 100
     assert [source for _, source in why()] == [
-        Source.TOPIC,
-        Source.DYNAMIC_DEFAULT_BROKER,
-        Source.DYNAMIC_BROKER,
-        Source.DYNAMIC_DEFAULT_BROKER,
-        Source.STATIC_BROKER,
-        Source.DEFAULT,
+        ConfigSource.TOPIC,
+        ConfigSource.DYNAMIC_DEFAULT_BROKER,
+        ConfigSource.DYNAMIC_BROKER,
+        ConfigSource.DYNAMIC_DEFAULT_BROKER,
+        ConfigSource.STATIC_BROKER,
+        ConfigSource.DEFAULT,
     ]
 
 

@@ -14,7 +14,7 @@ from magnetar.kafka.partitions.registry import Partitions
 from magnetar.ledger.errors import LedgerClosed
 from magnetar.pulsar import topics as pulsar_topics
 from magnetar.pulsar.topics import PulsarTopics
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.records.check import check_batch
 from tests.admin.house import House, wall_clock_ms
 
@@ -30,7 +30,7 @@ def registry(house: House) -> Partitions:
 
 
 def batch(sequence: int, records: int = 3) -> bytes:
-    rows = [Record(b"k", b"v", (), wall_clock_ms()) for _ in range(records)]
+    rows = [PlainRecord(b"k", b"v", (), wall_clock_ms()) for _ in range(records)]
     return bytes(encode_batch(rows, producer_id=7, producer_epoch=0, base_sequence=sequence))
 
 

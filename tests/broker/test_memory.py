@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.broker.memory import LEAST_BYTES, SPARE_BYTES, Account, MemoryBudget
+from magnetar.broker.memory import MIN_BYTES, SPARE_BYTES, Account, MemoryBudget
 
 MB = 1 << 20
 LIMIT, STRANGERS = 8 * MB, MB
@@ -80,7 +80,7 @@ def test_every_frame_can_be_finished_and_the_budget_is_kept_to(
         for size, known, turns in wanted
     ]
     # Beside the one of each part that is finished, each may be one read further than was looked at.
-    slack = len(clients) * (LEAST_BYTES + READ_BYTES)
+    slack = len(clients) * (MIN_BYTES + READ_BYTES)
     while not all(client.done for client in clients):
         went_on = [client.turn() for client in clients]
         assert budget.held_bytes == sum(client.account.held_bytes for client in clients)
@@ -165,7 +165,7 @@ def test_small_requests_are_heard_however_much_others_take() -> None:
     account_of(budget).charge(LIMIT + SPARE_BYTES)
     for known in (True, False):
         small = account_of(budget, known=known)
-        small.charge(LEAST_BYTES)
+        small.charge(MIN_BYTES)
         assert small.may_take_more()
 
 
@@ -174,7 +174,7 @@ def test_strangers_share_a_small_part_and_a_login_frees_it() -> None:
     strangers = [account_of(budget, known=False) for _ in range(20)]
     for each in strangers:
         while each.held_bytes < 256 << 10 and each.may_take_more():
-            each.charge(LEAST_BYTES)
+            each.charge(MIN_BYTES)
     assert sum(each.held_bytes for each in strangers) <= 2 * STRANGERS
     mine = account_of(budget)
     mine.charge(MB)
@@ -190,7 +190,7 @@ def test_one_connection_alone_does_not_take_all() -> None:
     first.charge(LIMIT * 3 // 4)
     assert first.may_take_more()  # it is what is finished
     second.charge(MB)
-    third.charge(LEAST_BYTES + 1)
+    third.charge(MIN_BYTES + 1)
     assert not second.may_take_more()
     assert third.may_take_more()
 

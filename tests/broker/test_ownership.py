@@ -16,10 +16,10 @@ from magnetar.broker.leader_epochs import UNDEFINED, EpochStart, LeaderEpochs
 from magnetar.broker.names import TopicName
 from magnetar.broker.ownership import HASHES, Bundle, NotOwned, Owned, SoleOwner
 from magnetar.kafka.coordinators.classic import Caller
-from magnetar.kafka.coordinators.offsets import Commit, Committer
-from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.pulsar.rest.app import make_app
-from magnetar.pulsar.rest.ask import Address
+from magnetar.pulsar.rest.request import Address
 from magnetar.records.batch import batches
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -243,7 +243,9 @@ async def test_groups_go_and_come_with_their_partition() -> None:
         groups = house.kafka_services.groups
 
         async def commit(group: str, offset: int) -> list[ErrorCode]:
-            return await groups.commit(group, NO_MEMBER, [Commit("t", topic.topic_id, 0, offset, -1, "")], 9)
+            return await groups.commit(
+                group, NO_MEMBER, [OffsetCommit("t", topic.topic_id, 0, offset, -1, "")], 9
+            )
 
         names = [f"g{number}" for number in range(20)]
         for number, name in enumerate(names):
@@ -263,7 +265,7 @@ async def test_groups_go_and_come_with_their_partition() -> None:
                 (0, 1) if is_here else (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
             )
             if not is_here:
-                with pytest.raises(Refused) as refused:
+                with pytest.raises(CoordinatorRefused) as refused:
                     await commit(name, 100)
                 assert refused.value.code == ErrorCode.NOT_COORDINATOR
         listed = await house.kafka.ask(ListGroupsRequest(), 5)

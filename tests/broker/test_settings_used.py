@@ -16,7 +16,7 @@ def functions(tree: ast.AST) -> list[ast.AST]:
 
 
 def names_read() -> set[str]:
-    """Give every attribute that some module reads, and every text it holds: some settings are found by name."""
+    """Return every attribute that some module reads, and every text it holds: some settings are found by name."""
     found: set[str] = set()
     for path in SOURCE.rglob("*.py"):
         if "messages" in path.parts:

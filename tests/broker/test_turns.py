@@ -15,7 +15,7 @@ from magnetar.broker.core import Broker
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic_settings import TopicSettings
 from magnetar.kafka import connection, serving
-from magnetar.kafka.connection import Conversation
+from magnetar.kafka.connection import KafkaConnection
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.handlers import produce
 from magnetar.kafka.listeners import parse_listeners
@@ -24,10 +24,10 @@ from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.files.layout import ledger_path
 from magnetar.ledger.port import Flush, LedgerPolicy
 from magnetar.metadata import SqliteStore
-from magnetar.records.batch import Record, batches, decode_records, encode_batch
+from magnetar.records.batch import PlainRecord, batches, decode_records, encode_batch
 from magnetar.records.compression import Buffer
 from magnetar.wire.kafka.errors import ErrorCode
-from magnetar.wire.kafka.frames import FrameReader
+from magnetar.wire.kafka.frames import KafkaFrameReader
 from magnetar.wire.kafka.header import decode_response_header
 from magnetar.wire.kafka.message import Message
 from magnetar.wire.kafka.messages import response_class
@@ -72,7 +72,7 @@ class House:
         self.root = root
         self.disk = CountedDisk()
         self.is_closed = False
-        self._answers = FrameReader()
+        self._answers = KafkaFrameReader()
         self._asked: list[tuple[int, int]] = []
         self._sent = b""
 
@@ -90,8 +90,8 @@ class House:
         for index in range(2):
             await prepared((await self.handler.services.partitions.get(topic, index)).log)
         (listener,) = parse_listeners(settings)
-        self.frames = FrameReader()
-        self.conversation = Conversation(
+        self.frames = KafkaFrameReader()
+        self.conversation = KafkaConnection(
             self.handler.services, listener, "127.0.0.1", self.frames,
             lambda parts: self._answers.feed(b"".join(parts)), self._closed, account(),
         )  # fmt: skip
@@ -114,7 +114,7 @@ class House:
             PartitionProduceData(
                 index=index,
                 records=encode_batch(
-                    [Record(None, value, (), NOW_MS)],
+                    [PlainRecord(None, value, (), NOW_MS)],
                     producer_id=PRODUCER_ID, producer_epoch=0, base_sequence=sequence,
                 ),
             )
@@ -169,7 +169,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
     with pytest.MonkeyPatch.context() as patch:
         # On a busy machine a turn may be over sooner than all has arrived; what happens then is tested elsewhere.
         for module in (connection, produce, serving):
-            patch.setattr(module, "MOST_SECONDS", 60.0)
+            patch.setattr(module, "MAX_SECONDS", 60.0)
         patch.setattr(serving, "LONG_SECONDS", float("inf"))
         house = House(tmp_path)
         await house.begin()

@@ -154,9 +154,9 @@ async def test_a_long_body_has_the_time_that_its_bytes_take(seen: Seen) -> None:
     protocol.data_received(b"POST / HTTP/1.1\r\n" + HOST + b"content-length: 8000000\r\n\r\n" + MEGABYTE)
     await turns()
     now = asyncio.get_running_loop().time()
-    house.server.look(now + web.BODY_S + len(MEGABYTE) / web.LEAST_BYTES_PER_S - 1)
+    house.server.look(now + web.BODY_S + len(MEGABYTE) / web.MIN_BYTES_PER_S - 1)
     assert not transport.closed
-    house.server.look(now + web.BODY_S + len(MEGABYTE) / web.LEAST_BYTES_PER_S + 5)
+    house.server.look(now + web.BODY_S + len(MEGABYTE) / web.MIN_BYTES_PER_S + 5)
     assert transport.closed
 
 
@@ -189,14 +189,14 @@ async def test_bodies_are_counted_and_wait_for_room(seen: Seen) -> None:
     for _ in range(20_000):
         await turns(1)
         for protocol, transport in clients:
-            # As a socket does: who is not read from has his bytes with him.
+            # As a socket does: a client that is not read from keeps its bytes.
             if left[protocol] and not transport.paused:
                 protocol.data_received(MEGABYTE[: 256 << 10])
                 left[protocol] -= 1
         most = max(most, house.broker.memory.held_bytes)
         if len(seen.bodies) == len(clients):
             break
-    assert seen.bodies == [4 << 20] * len(clients), "each gets his turn"
+    assert seen.bodies == [4 << 20] * len(clients), "each gets its turn"
     assert most < 20 << 20  # one that is finished past the limit, and what was read of the others
     await turns()
     assert house.broker.memory.held_bytes == 0
@@ -250,6 +250,6 @@ async def test_of_strangers_no_body_is_read(
         protocol.data_received(MEGABYTE)
         await turns(40)
     assert house.broker.memory.held_bytes == 3 * len(MEGABYTE)
-    assert not re.match(rb"HTTP/1.1 \d", bytes(transport.said)), "his is read to its end"
+    assert not re.match(rb"HTTP/1.1 \d", bytes(transport.said)), "its own is read to its end"
     transport.close()
     await admin.drain()

@@ -31,7 +31,7 @@ _forks.set_forkserver_preload(
 def run(
     arguments: Sequence[str], stdin: str, environment: dict[str, str], seconds: float
 ) -> tuple[int, str, str]:
-    """Give the exit status of a command, and what it wrote to standard output and to standard error."""
+    """Return the exit status of a command, and what it wrote to standard output and to standard error."""
     with tempfile.TemporaryDirectory(prefix="command-") as name:
         place = Path(name)
         (place / "0").write_text(stdin)

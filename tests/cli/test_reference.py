@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def commands(command: Any = None, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Give every command with its path."""
+    """Yield every command with its path."""
     for name, each in (command or get_command(app)).commands.items():
         if hasattr(each, "commands"):
             yield from commands(each, f"{path}{name} ")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.client.conversation import Conversation
-from magnetar.client.errors import ClientError, Refused, Unreachable
-from magnetar.client.security import LoginFailed, Security
+from magnetar.client.errors import BrokerRefused, BrokerUnreachable, ClientError
+from magnetar.client.security import ClientSecurity, LoginFailed
 from magnetar.wire.kafka.message import Message
 from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest
 from magnetar.wire.kafka.messages.create_topics_request import CreateTopicsRequest
@@ -33,7 +33,7 @@ SERVED = {
     SaslHandshakeRequest.API_KEY: (1, 1),
     SaslAuthenticateRequest.API_KEY: (0, 2),
 }
-PLAIN = Security(mechanism="PLAIN", username="me", password="secret")
+PLAIN = ClientSecurity(mechanism="PLAIN", username="me", password="secret")
 
 
 def echo(request: Message, version: int) -> Message:
@@ -66,8 +66,10 @@ def give(conversation: Conversation, data: bytes, piece: int = 1 << 20) -> bytes
     return written
 
 
-def opened(broker: ScriptedBroker, security: Security | None = None, piece: int = 1 << 20) -> Conversation:
-    conversation = Conversation("there:9092", client_id="me", security=security or Security())
+def opened(
+    broker: ScriptedBroker, security: ClientSecurity | None = None, piece: int = 1 << 20
+) -> Conversation:
+    conversation = Conversation("there:9092", client_id="me", security=security or ClientSecurity())
     written = conversation.open()
     while not conversation.ready:
         assert written
@@ -130,7 +132,7 @@ def test_a_log_in_that_is_refused() -> None:
     def no_such(request: Message, version: int) -> Message:
         return SaslHandshakeResponse(error_code=33, mechanisms=["GSSAPI"])
 
-    with pytest.raises(Refused, match="offers GSSAPI"):
+    with pytest.raises(BrokerRefused, match="offers GSSAPI"):
         opened(ScriptedBroker(SERVED, no_such), PLAIN)
 
     def wrong(request: Message, version: int) -> Message:
@@ -138,7 +140,7 @@ def test_a_log_in_that_is_refused() -> None:
             return SaslHandshakeResponse(mechanisms=["PLAIN"])
         return SaslAuthenticateResponse(error_code=58, error_message="who?")
 
-    with pytest.raises(Refused, match="who"):
+    with pytest.raises(BrokerRefused, match="who"):
         opened(ScriptedBroker(SERVED, wrong), PLAIN)
 
 
@@ -151,7 +153,7 @@ def test_a_broker_that_does_not_speak_scram(challenge: bytes) -> None:
             return SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"])
         return SaslAuthenticateResponse(auth_bytes=challenge)
 
-    scram = Security(mechanism="SCRAM-SHA-256", username="me", password="secret")
+    scram = ClientSecurity(mechanism="SCRAM-SHA-256", username="me", password="secret")
     with pytest.raises(LoginFailed):
         opened(ScriptedBroker(SERVED, answers), scram)
 
@@ -170,7 +172,7 @@ def test_a_broker_that_does_not_speak_scram(challenge: bytes) -> None:
 def test_what_is_no_answer_ends_it(came: bytes, told: str, piece: int) -> None:
     conversation = opened(ScriptedBroker(SERVED, echo))
     conversation.send(fetch(1))
-    with pytest.raises(Unreachable, match=told):
+    with pytest.raises(BrokerUnreachable, match=told):
         give(conversation, came, piece)
 
 
@@ -178,6 +180,6 @@ def test_an_answer_nobody_asked_for_ends_it() -> None:
     broker = ScriptedBroker(SERVED, echo)
     conversation = opened(broker)
     answer = broker.hears(b"".join(conversation.send(fetch(1))))
-    with pytest.raises(Unreachable, match="nobody asked"):
+    with pytest.raises(BrokerUnreachable, match="nobody asked"):
         give(conversation, answer + answer)
     assert len(conversation.answers) == 1

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 
 from magnetar.client.async_connection import AsyncConnection
 from magnetar.client.connection import Connection
-from magnetar.client.errors import ClientError, NoConnection, Refused, Unreachable
+from magnetar.client.errors import BrokerRefused, BrokerUnreachable, ClientError, NoConnection
 from magnetar.client.settings import ClientSettings, settings_of
 from magnetar.records.batch import batches
 from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -120,10 +120,10 @@ async def test_a_broker_that_dies_is_told_to_all_who_wait(process: BrokerProcess
     waiting = [asyncio.create_task(connection.call(about(f"none-{i}"))) for i in range(300)]
     process.end(signal.SIGKILL)
     ended = await asyncio.gather(*waiting, return_exceptions=True)
-    assert all(isinstance(each, Unreachable) or not isinstance(each, BaseException) for each in ended)
-    assert isinstance(ended[-1], Unreachable)
+    assert all(isinstance(each, BrokerUnreachable) or not isinstance(each, BaseException) for each in ended)
+    assert isinstance(ended[-1], BrokerUnreachable)
     assert connection.closed
-    with pytest.raises(Unreachable):
+    with pytest.raises(BrokerUnreachable):
         await connection.call(fetch(topic_id, "t", 0))
     with pytest.raises(NoConnection, match="no broker answers"):
         await asynchronous(settings(process.address))
@@ -168,9 +168,9 @@ def listening(answer: bytes | None) -> Iterator[str]:
 async def test_what_is_no_broker(answer: bytes | None, told: str) -> None:
     with listening(answer) as address:
         found = settings(address, request_timeout_ms="300")
-        with pytest.raises(Unreachable, match=told):
+        with pytest.raises(BrokerUnreachable, match=told):
             await asyncio.to_thread(Connection, *found.bootstrap[0], found)
-        with pytest.raises(Unreachable, match=told):
+        with pytest.raises(BrokerUnreachable, match=told):
             await asynchronous(found)
 
 
@@ -180,7 +180,7 @@ async def test_an_answer_that_does_not_come_in_time_ends_the_connection(process:
     calls = [asyncio.create_task(connection.call(about("t"))) for _ in range(3)]
     ended = await asyncio.gather(*calls, return_exceptions=True)
     os.kill(process.pid, signal.SIGCONT)
-    assert all(isinstance(each, Unreachable) for each in ended)
+    assert all(isinstance(each, BrokerUnreachable) for each in ended)
     assert connection.closed
 
 
@@ -197,7 +197,7 @@ async def test_a_secured_broker(secured: Secured, listener: str) -> None:  # noq
 
 async def test_a_secured_broker_refuses(secured: Secured) -> None:  # noqa: F811
     wrong = settings_of(secured.client("SASL_SSL") | {"sasl.password": "token:forged"})
-    with pytest.raises(Refused, match="SASL_AUTHENTICATION_FAILED"):
+    with pytest.raises(BrokerRefused, match="SASL_AUTHENTICATION_FAILED"):
         await asynchronous(wrong)
     untrusted = secured.client("SASL_SSL")
     del untrusted["ssl.ca.location"]

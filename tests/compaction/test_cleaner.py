@@ -72,7 +72,7 @@ async def test_the_cleaners_settings_change_while_it_waits(tmp_path: Path) -> No
         changed = {"log.cleaner.backoff.ms": "10", "log.cleaner.dedupe.buffer.size": "2048"}
         await house.services.broker.set_dynamic(changed, for_all=False)
         async with asyncio.timeout(20):
-            while partition.log.compacted is None:  # noqa: ASYNC110  what is waited for rings no bell
+            while partition.log.compacted is None:  # noqa: ASYNC110  what is waited for wakes nobody
                 await asyncio.sleep(0.01)
 
 

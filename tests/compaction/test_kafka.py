@@ -80,7 +80,7 @@ def rows(messages: list[Message]) -> list[tuple[int, str, bytes | None]]:
 
 
 def until(broker: BrokerProcess, topic: str, most: int) -> list[tuple[int, str, bytes | None]]:
-    """Give what Fetch gives, once the cleaner has left no more than ``most`` records."""
+    """Return what Fetch gives, once the cleaner has left no more than ``most`` records."""
     while len(found := rows(fetch(broker, topic))) > most:
         time.sleep(0.05)
     return found

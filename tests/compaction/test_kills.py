@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from magnetar.admin.ledgers import verify
-from magnetar.pipeline.catalog import Catalog
+from magnetar.pipeline.catalog import LedgerCatalog
 from magnetar.pipeline.options import TopicPartition
 from magnetar.pipeline.port import SliceSize
 from magnetar.pipeline.slices import LedgerSlice, read_slice
@@ -70,7 +70,7 @@ def test_spark_reads_what_fetch_gives_and_damage_is_named(tmp_path: Path) -> Non
             assert read_as_spark(data, topic, live=True) == fetched[topic]
     for topic in topics:
         assert read_as_spark(data, topic, live=False) == fetched[topic]
-    with Catalog(data) as catalog:
+    with LedgerCatalog(data) as catalog:
         compacted = catalog.log(TopicPartition(topics[0], 0), live=False, skip_damage=False).ledger_ids[0]
     (path,) = data.glob(f"ledgers/*/{compacted:016x}.ledger")
     whole = path.read_bytes()
@@ -85,9 +85,9 @@ def test_spark_reads_what_fetch_gives_and_damage_is_named(tmp_path: Path) -> Non
 def read_as_spark(data: Path, topic: str, *, live: bool) -> list[tuple[int, str, bytes | None]]:
     """Read as a task of the Spark source does, in slices as small as they get."""
     found = []
-    with Catalog(data) as catalog:
+    with LedgerCatalog(data) as catalog:
         log = catalog.log(TopicPartition(topic, 0), live=live, skip_damage=False)
-    low, high = log.first_offset, log.next_offset()
+    low, high = log.log_start_offset, log.log_end_offset()
     for ledger in log.overlapping(low, high):
         for cut in ledger.cuts(low, high, SliceSize(1, 7)):
             piece = LedgerSlice(

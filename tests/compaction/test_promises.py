@@ -13,10 +13,10 @@ from magnetar.ledger.disk import File, RealDisk
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.files.layout import ledger_path
 from magnetar.ledger.files.leases import HeldLease
-from magnetar.ledger.files.streams import FilesWriter
+from magnetar.ledger.files.streams import LedgerFileWriter
 from magnetar.ledger.port import CompactionRules, Flush, LedgerPolicy, LedgerSummary, ManagedLedger
 from magnetar.metadata import MemoryStore
-from magnetar.records.batch import Record, decode_records, encode_batch
+from magnetar.records.batch import PlainRecord, decode_records, encode_batch
 from magnetar.records.compression import Codec
 from magnetar.records.conversion import kafka_batch
 from magnetar.records.entry import kafka_message_head
@@ -28,7 +28,7 @@ POLICY = LedgerPolicy(flush=Flush.always, max_ledger_entries=3)
 
 
 async def compacted_records(log: ManagedLedger) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Give (offset, key, value) of what who reads the compacted form gets."""
+    """Return (offset, key, value) of what who reads the compacted form gets."""
     offset, found = 0, []
     while entries := await log.read_compacted(offset, max_bytes=1 << 20):
         for entry in entries:
@@ -75,7 +75,7 @@ async def test_a_tombstone_is_kept_by_the_first_compaction_even_where_it_need_no
 async def test_the_least_age_is_that_of_the_newest_record_of_a_ledger() -> None:
     world = World()
     await world.open()
-    rules = CompactionRules(replaces=True, least_age_ms=1000, buffer_bytes=1 << 16)
+    rules = CompactionRules(replaces=True, min_age_ms=1000, buffer_bytes=1 << 16)
     await world.append([(b"k", b"1")], Codec.none, pulsar=False)
     world.now_ms += 900
     await world.append([(b"k", b"2")], Codec.none, pulsar=False)
@@ -107,7 +107,7 @@ class NotingDisk(RealDisk):
 
 
 def append(log: ManagedLedger, key: bytes, value: bytes) -> Any:
-    batch = encode_batch([Record(key, value, (), NOW_MS)], base_offset=log.log_end_offset)
+    batch = encode_batch([PlainRecord(key, value, (), NOW_MS)], base_offset=log.log_end_offset)
     return log.append([kafka_message_head(NOW_MS, 1), batch], messages=1, timestamp_ms=NOW_MS)
 
 
@@ -153,13 +153,13 @@ async def test_a_lease_taken_while_it_runs_keeps_history(
     for number in range(6):
         await append(log, b"k", b"%d" % number).done
     await log.roll()
-    seal, leases = FilesWriter.seal, []
+    seal, leases = LedgerFileWriter.seal, []
 
-    async def leased_meanwhile(writer: FilesWriter) -> LedgerSummary:
+    async def leased_meanwhile(writer: LedgerFileWriter) -> LedgerSummary:
         leases.append(HeldLease(tmp_path, {NAME: 0}))
         return await seal(writer)
 
-    monkeypatch.setattr(FilesWriter, "seal", leased_meanwhile)
+    monkeypatch.setattr(LedgerFileWriter, "seal", leased_meanwhile)
     await log.compact(KAFKA)
     assert leases
     assert log.ledger_list.info.compacted is None

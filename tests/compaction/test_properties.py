@@ -24,9 +24,9 @@ from magnetar.ledger.port import CompactionRules, Flush, LedgerPolicy, ManagedLe
 from magnetar.metadata import MemoryStore
 from magnetar.metadata.errors import MetadataUnavailable, MetadataUncertain
 from magnetar.metadata.ops import Put
-from magnetar.metadata.staging import Commit, Outcome
+from magnetar.metadata.staging import Outcome, StagedCommit
 from magnetar.records import compaction
-from magnetar.records.batch import Record, decode_records, encode_batch, read_header
+from magnetar.records.batch import PlainRecord, decode_records, encode_batch, read_header
 from magnetar.records.compression import Buffer, Codec
 from magnetar.records.conversion import framed_batch, kafka_batch
 from magnetar.records.entry import kafka_message_head
@@ -73,7 +73,7 @@ class World:
         await self.open()
 
     async def append(self, pairs: Pairs, codec: Codec, *, pulsar: bool) -> None:
-        made = [Record(key, value, (), self.now_ms) for key, value in pairs]
+        made = [PlainRecord(key, value, (), self.now_ms) for key, value in pairs]
         batch = encode_batch(made, base_offset=self.log.log_end_offset, codec=codec)
         message: list[Buffer] = [kafka_message_head(self.now_ms, len(made)), batch]
         if pulsar:
@@ -241,7 +241,7 @@ class MortalDisk(MemoryDisk):
 def mortal_metadata(world: World, disk: MortalDisk) -> Iterator[None]:
     commit_all = world.metadata.blocking.commit_all
 
-    def mortal_commits(commits: Sequence[Commit]) -> list[Outcome]:
+    def mortal_commits(commits: Sequence[StagedCommit]) -> list[Outcome]:
         disk.step()
         return commit_all(commits)
 
@@ -308,7 +308,7 @@ def tell_later(world: World) -> None:
     """Have commits be kept a turn of the loop before whoever asked is told, as with a store in a thread."""
     commit = world.metadata._commit
 
-    async def slowly(given: Commit) -> Outcome:
+    async def slowly(given: StagedCommit) -> Outcome:
         outcome = await commit(given)
         await asyncio.sleep(0)
         return outcome
@@ -362,7 +362,7 @@ async def test_a_compaction_of_which_nobody_knows_whether_it_counts_is_found_whe
     await world.log.roll()
     commit, get = world.metadata._commit, world.metadata.get
 
-    async def lost_answer(asked: Commit) -> Outcome:
+    async def lost_answer(asked: StagedCommit) -> Outcome:
         outcome = await commit(asked)
         (op,) = asked.ops
         if isinstance(op, Put) and b'"horizon"' in op.value:
@@ -461,6 +461,6 @@ async def test_damage_of_the_compacted_ledger_is_named_and_never_skipped() -> No
     st.sampled_from([Codec.none, Codec.zstd]),
 )
 def test_records_without_a_key_are_found(some: list[tuple[bytes | None, int]], codec: Codec) -> None:
-    records = [Record(key, b"v" * 70, (), NOW_MS + later) for key, later in some]
+    records = [PlainRecord(key, b"v" * 70, (), NOW_MS + later) for key, later in some]
     keyless = [number for number, (key, _) in enumerate(some) if key is None]
     assert compaction.keyless_records(encode_batch(records, codec=codec)) == keyless

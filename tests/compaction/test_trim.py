@@ -9,7 +9,7 @@ from tests.compaction.test_properties import PULSAR, World
 
 
 async def copies(world: World) -> list[int]:
-    """Give the offsets that a reader of what is compacted gets, from the beginning on."""
+    """Return the offsets that a reader of what is compacted gets, from the beginning on."""
     found, offset = [], 0
     while entries := await world.log.read_compacted(offset, max_bytes=300):
         found += [each.offset for entry in entries for each in decode_records(kafka_batch(entry.data))]

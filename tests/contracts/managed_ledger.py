@@ -31,7 +31,7 @@ from magnetar.ledger.port import (
     StoredEntry,
     TakenBack,
 )
-from magnetar.records.batch import UNKNOWN_TIME, Record, encode_batch
+from magnetar.records.batch import UNKNOWN_TIME, PlainRecord, encode_batch
 from magnetar.records.entry import kafka_message_head
 from tests.ledger.entries import NOW_MS, append, append_durably, batch, payload, read_all
 
@@ -54,7 +54,7 @@ class House(ABC):
 
     @abstractmethod
     def ledger_files(self) -> int:
-        """Give how many files of ledgers and indexes there are."""
+        """Return how many files of ledgers and indexes there are."""
 
     async def reopen(self) -> None:
         await self.engine.close()
@@ -94,7 +94,7 @@ class ManagedLedgerContract:
     async def test_acknowledgement_follows_the_policy(self, house: House, flush: Flush) -> None:
         log = await house.open(flush=flush)
         rung = []
-        log.on_visible = lambda: rung.append(log.high_watermark)
+        log.on_moved = lambda: rung.append(log.high_watermark)
         for n in range(1, 4):
             appended = append(log, b"a")
             if appended.done is not None and not appended.done.done():
@@ -304,7 +304,7 @@ class ManagedLedgerContract:
             await append_durably(log, b"x")
         await settled(log, 3)
         rung = []
-        log.on_visible = lambda: rung.append(log.log_start_offset)
+        log.on_moved = lambda: rung.append(log.log_start_offset)
         await log.trim(9)
         assert (len(log.ledgers()), log.log_start_offset) == (3, 9)
         await log.trim(10)
@@ -356,7 +356,7 @@ class ManagedLedgerContract:
 
         log.on_closed += [fails, told.append]
         appended = append(log, b"a", b"b")
-        log.on_visible = lambda: None
+        log.on_moved = lambda: None
         released, again = await asyncio.gather(house.engine.release(NAME), house.open(flush=flush))
         assert released is None
         if appended.done is not None:
@@ -509,7 +509,7 @@ class ManagedLedgerContract:
             await house.open("other", flush=flush),
         )
         told: list[int] = []
-        log.on_visible = lambda: told.append(log.high_watermark)
+        log.on_moved = lambda: told.append(log.high_watermark)
         await append_durably(log, b"before")
         await append_durably(other, b"before")
         with house.engine.gathering():
@@ -700,7 +700,7 @@ class ManagedLedgerContract:
 
 
 async def append_keyed(log: ManagedLedger, key: bytes, value: bytes) -> None:
-    made = encode_batch([Record(key, value, (), NOW_MS)], base_offset=log.log_end_offset)
+    made = encode_batch([PlainRecord(key, value, (), NOW_MS)], base_offset=log.log_end_offset)
     pending = log.append([kafka_message_head(NOW_MS, 1), made], messages=1, timestamp_ms=NOW_MS)
     await pending.settled()
 

@@ -12,7 +12,7 @@ import pytest
 
 from magnetar.broker.core import NewTopic
 from magnetar.broker.service import BrokerService
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
@@ -43,7 +43,7 @@ async def require(service: BrokerService, required: bool) -> None:
 
 
 def produce(acks: int) -> bytes:
-    records = encode_batch([Record(None, b"in the clear", [], 0, 0)])
+    records = encode_batch([PlainRecord(None, b"in the clear", [], 0, 0)])
     rows = [PartitionProduceData(index=0, records=records)]
     topics = [TopicProduceData(name=topic, partition_data=rows) for topic in TOPICS]
     return frame(request_bytes(ProduceRequest(acks=acks, timeout_ms=9, topic_data=topics), VERSION))

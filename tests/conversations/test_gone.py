@@ -16,16 +16,16 @@ from magnetar.broker.service import BrokerService
 from magnetar.broker.settings import Settings
 from magnetar.kafka import connection, pace, serving
 from magnetar.kafka import server as kafka_server
-from magnetar.kafka.connection import Conversation
+from magnetar.kafka.connection import KafkaConnection
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.handlers import ROUTE_BY_KEY, ROUTES
 from magnetar.kafka.handlers import fetch as fetching
 from magnetar.kafka.pace import SharedTurn
 from magnetar.kafka.server import KafkaServer, hung_up
-from magnetar.kafka.serving import MOST_READY_BYTES
-from magnetar.records.batch import Record, encode_batch
+from magnetar.kafka.serving import MAX_READY_BYTES
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.records.compression import Buffer
-from magnetar.wire.kafka.frames import FrameReader
+from magnetar.wire.kafka.frames import KafkaFrameReader
 from magnetar.wire.kafka.message import Message
 from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
@@ -91,7 +91,7 @@ def fetch(offset: int = 0, wait_ms: int = FOR_EVER_MS, most: int = 1 << 20) -> b
 
 
 def produce(value: bytes, acks: int = 0) -> bytes:
-    rows = [PartitionProduceData(index=0, records=encode_batch([Record(None, value, [], 0, 0)]))]
+    rows = [PartitionProduceData(index=0, records=encode_batch([PlainRecord(None, value, [], 0, 0)]))]
     return said(
         ProduceRequest(acks=acks, timeout_ms=9, topic_data=[TopicProduceData(name="t", partition_data=rows)]),
         PRODUCE,
@@ -117,8 +117,8 @@ class Peer:
         self.ended = False
         self.account = account()
         self.takes = True
-        self._frames = FrameReader()
-        self.conversation = Conversation(
+        self._frames = KafkaFrameReader()
+        self.conversation = KafkaConnection(
             kafka(service).services, service.listeners["kafka"][0], "127.0.0.1", self._frames, self._send, self._end,
             self.account,
         )  # fmt: skip
@@ -150,13 +150,13 @@ async def test_what_merely_asks_is_dropped_and_what_changes_is_carried_out(
     service: BrokerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[str] = []
-    start = Conversation._start
+    start = KafkaConnection._start
 
-    def counted(self: Conversation, route: Any, *args: Any, **named: Any) -> None:
+    def counted(self: KafkaConnection, route: Any, *args: Any, **named: Any) -> None:
         started.append(route.handler)
         start(self, route, *args, **named)
 
-    monkeypatch.setattr(connection.Conversation, "_start", counted)
+    monkeypatch.setattr(connection.KafkaConnection, "_start", counted)
     peer = Peer(service)
     peer.say(fetch() + metadata() * 500 + produce(b"one") + metadata() * 500 + produce(b"two"))
     assert started == ["fetch"]  # it is parked, and all others wait behind it
@@ -218,7 +218,7 @@ async def test_answers_that_are_not_taken_are_few(service: BrokerService) -> Non
     peer.takes = False
     peer.say(fetch() * 20)
     await until_quiet()
-    assert 0 < sum(peer.answers) < MOST_READY_BYTES + (1 << 20)
+    assert 0 < sum(peer.answers) < MAX_READY_BYTES + (1 << 20)
     peer.takes = True
     for _ in range(40):
         peer.conversation.resume()
@@ -236,7 +236,7 @@ async def test_answers_are_sent_before_they_are_many(service: BrokerService) -> 
     peer.answers.clear()
     peer.say(fetch() * 20)
     await until(lambda: sum(peer.answers) > 20 * 300_000)
-    assert max(peer.answers) < MOST_READY_BYTES + 310_000
+    assert max(peer.answers) < MAX_READY_BYTES + 310_000
 
 
 async def test_a_fetch_of_one_who_has_gone_waits_for_nothing_any_more(service: BrokerService) -> None:
@@ -254,7 +254,7 @@ async def test_a_fetch_of_one_who_has_gone_waits_for_nothing_any_more(service: B
 async def test_nothing_waits_as_long_as_one_likes(
     service: BrokerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "MOST_WAIT_MS", 20)
+    monkeypatch.setattr(fetching, "MAX_WAIT_MS", 20)
     peer = Peer(service)
     peer.say(fetch(await end_offset(service)))
     assert not peer.answers
@@ -317,9 +317,9 @@ async def test_of_many_that_leave_at_once_a_few_are_taken_leave_of_in_a_turn(
     service: BrokerService, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """Three hundred clients that left amid Fetch held all others up for 126 ms."""
-    monkeypatch.setattr(pace, "MOST_SECONDS", 0.0)  # so that each is as much as may be done in a turn
-    left: list[Conversation] = []
-    monkeypatch.setattr(Conversation, "_give_up_fetches", lambda self: left.append(self))
+    monkeypatch.setattr(pace, "MAX_SECONDS", 0.0)  # so that each is as much as may be done in a turn
+    left: list[KafkaConnection] = []
+    monkeypatch.setattr(KafkaConnection, "_give_up_fetches", lambda self: left.append(self))
     server = server_of(service)
     crowd = [server.connection(service.listeners["kafka"][0]) for _ in range(5)]
     for number, each in enumerate(crowd):

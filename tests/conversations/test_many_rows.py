@@ -19,7 +19,7 @@ from magnetar.kafka.connection import APART_BYTES, ROWS_COST
 from magnetar.kafka.handlers import produce as producing
 from magnetar.kafka.handlers.delete_topics import delete_topics
 from magnetar.kafka.handlers.leave_group import leave_group
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.header import decode_response_header
 from magnetar.wire.kafka.messages.delete_topics_request import DeleteTopicsRequest
@@ -58,7 +58,7 @@ def fetch(rows: int) -> bytes:
 
 
 def produce(rows: int) -> bytes:
-    batch = encode_batch([Record(None, b"x", [], 0, 0)])
+    batch = encode_batch([PlainRecord(None, b"x", [], 0, 0)])
     data = [PartitionProduceData(index=each, records=batch) for each in range(rows)]
     topic = TopicProduceData(name="none", partition_data=data)
     return frame(request_bytes(ProduceRequest(acks=1, timeout_ms=9, topic_data=[topic]), 9))
@@ -86,8 +86,8 @@ async def test_produce_of_large_batches_is_read_at_once(
     service: BrokerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only rows cost: a thread would only delay it."""
-    monkeypatch.setattr(connection.Conversation, "_serve_large", None)
-    batch = encode_batch([Record(None, bytes(2 * APART_BYTES), [], 0, 0)])
+    monkeypatch.setattr(connection.KafkaConnection, "_serve_large", None)
+    batch = encode_batch([PlainRecord(None, bytes(2 * APART_BYTES), [], 0, 0)])
     topic = TopicProduceData(name="none", partition_data=[PartitionProduceData(index=0, records=batch)])
     peer = Peer(kafka(service), service)
     peer.say(frame(request_bytes(ProduceRequest(acks=1, timeout_ms=9, topic_data=[topic]), 9)))
@@ -136,7 +136,7 @@ async def test_of_very_many_failures_the_first_are_told_in_words(
     service: BrokerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What each row takes, 300,000 times: 196 MB."""
-    monkeypatch.setattr(producing, "_MOST_EXPLAINED", 3)
+    monkeypatch.setattr(producing, "_MAX_EXPLAINED", 3)
     data = [PartitionProduceData(index=each % 10, records=b"") for each in range(30)]
     topic = TopicProduceData(name="none", partition_data=data)
     request = ProduceRequest(acks=1, timeout_ms=9, topic_data=[topic])
@@ -178,7 +178,7 @@ async def test_a_coordinator_decides_about_few_members_at_a_time() -> None:
 async def test_names_to_delete_are_looked_at_a_few_at_a_time(
     service: BrokerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pace, "MOST_SECONDS", -1.0)
+    monkeypatch.setattr(pace, "MAX_SECONDS", -1.0)
     context: Any = SimpleNamespace(kafka=kafka(service).services)
     request = DeleteTopicsRequest(topic_names=[f"none{number}" for number in range(40)], timeout_ms=9)
     asked, turns = asyncio.ensure_future(delete_topics(request, context)), 0
@@ -201,7 +201,7 @@ class SlowClock:
 
 
 async def turns_until_answered(peer: Peer) -> int:
-    """Give how many turns others have until then."""
+    """Return how many turns others have until then."""
     turns = 0
     while not peer.answers:
         turns += 1
@@ -241,13 +241,13 @@ async def test_what_is_read_in_a_thread_for_one_who_has_gone_is_not_carried_out(
     service: BrokerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served: list[str] = []
-    serve = connection.Conversation._serve
+    serve = connection.KafkaConnection._serve
 
     def noted(self: Any, answer: Any, context: Any, route: Any, *args: Any, **named: Any) -> None:
         served.append(route.handler)
         serve(self, answer, context, route, *args, **named)
 
-    monkeypatch.setattr(connection.Conversation, "_serve", noted)
+    monkeypatch.setattr(connection.KafkaConnection, "_serve", noted)
     for content, handlers in ((fetch(ROWS), []), (produce(ROWS), ["produce"])):
         peer = Peer(kafka(service), service)
         peer.say(content)
@@ -265,13 +265,13 @@ async def test_while_rows_are_carried_out_no_garbage_is_looked_for(
     service: BrokerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[bool] = []
-    serve = connection.Conversation._serve
+    serve = connection.KafkaConnection._serve
 
     def noted(self: Any, *args: Any, **named: Any) -> None:
         serve(self, *args, **named)
         seen.append(gc.isenabled())
 
-    monkeypatch.setattr(connection.Conversation, "_serve", noted)
+    monkeypatch.setattr(connection.KafkaConnection, "_serve", noted)
     monkeypatch.setattr(producing, "perf_counter", SlowClock())
     peer = Peer(kafka(service), service)
     peer.say(produce(ROWS))
@@ -291,7 +291,7 @@ async def test_what_all_clients_are_told_of_is_not_let_go_of_with_an_answer(
     service: BrokerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        connection, "MOST_SECONDS", -1.0
+        connection, "MAX_SECONDS", -1.0
     )  # so that a thread writes the answer down, and lets it go
     name = service.broker.naming.parse("wide")
     await service.broker.create_topics([NewTopic(name, pace.MANY_ROWS)])

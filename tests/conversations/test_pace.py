@@ -8,7 +8,7 @@ from time import perf_counter
 import uvloop
 
 from magnetar.kafka import pace
-from magnetar.kafka.pace import SharedTurn, Turns, drained
+from magnetar.kafka.pace import PacedTurns, SharedTurn, drained
 
 
 def test_work_of_ten_at_once_takes_turns() -> None:
@@ -16,7 +16,7 @@ def test_work_of_ten_at_once_takes_turns() -> None:
 
     async def each(turn: SharedTurn) -> None:
         await turn.wait()
-        until = perf_counter() + 2 * pace.MOST_SECONDS
+        until = perf_counter() + 2 * pace.MAX_SECONDS
         while perf_counter() < until:
             pass
 
@@ -50,7 +50,7 @@ def test_a_turn_that_has_only_begun_is_nobodys_wait() -> None:
 
 
 async def test_a_failure_does_not_keep_others_from_their_turn() -> None:
-    turns, done = Turns(), []
+    turns, done = PacedTurns(), []
     failed: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, about: failed.append(about["exception"]))
     turns.add(lambda: done.append(1))

@@ -22,19 +22,19 @@ from magnetar.kafka.context import RequestContext
 from magnetar.kafka.handlers import Route
 from magnetar.kafka.listeners import parse_listeners
 from magnetar.kafka.pace import SharedTurn
-from magnetar.kafka.reading import Reading, State
-from magnetar.kafka.server import KafkaConnection, KafkaServer
+from magnetar.kafka.reading import Reading, ReadingState
+from magnetar.kafka.server import KafkaServer, KafkaSocket
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.wakeups import Wakeups
 from magnetar.ledger.errors import StorageFull
 from magnetar.ledger.port import Gathered
-from magnetar.records.framing import MOST_CUT
+from magnetar.records.framing import MAX_CUT
 from magnetar.wire.kafka.header import RequestHeader, encode_request_header
 
-MOST_WAITING = 6
+MAX_WAITING = 6
 LIMIT = 1 << 20
 READ_BYTES = 4 << 10  # of the socket at a time
-LEAST_FRAME = 12  # it is by this that frames are estimated which are not cut yet
+MIN_FRAME = 12  # it is by this that frames are estimated which are not cut yet
 PRODUCE, FETCH, METADATA = 0, 1, 3
 
 
@@ -122,7 +122,7 @@ class StubRoute:
 class Socket:
     """Both ends of a socket: what was sent and not read, what was written and not taken."""
 
-    def __init__(self, protocol: KafkaConnection) -> None:
+    def __init__(self, protocol: KafkaSocket) -> None:
         self.unread = bytearray()
         self.reads = True
         self.closed = False
@@ -199,7 +199,7 @@ class House:
     def __init__(self) -> None:
         self.engine = Broker()
         self.memory = MemoryBudget(LIMIT, LIMIT)
-        config = Settings(KafkaSettings(queued_max_requests=MOST_WAITING))
+        config = Settings(KafkaSettings(queued_max_requests=MAX_WAITING))
         broker = SimpleNamespace(
             engine=self.engine,
             memory=self.memory,
@@ -230,14 +230,14 @@ class House:
         while quiet < 8:
             quiet = 0 if self.socket.pump() else quiet + 1
             # What one read brings may be more than may wait, but no more is read then.
-            assert self.waiting <= MOST_WAITING + READ_BYTES // LEAST_FRAME + MOST_CUT + 1
+            assert self.waiting <= MAX_WAITING + READ_BYTES // MIN_FRAME + MAX_CUT + 1
             await asyncio.sleep(0)
 
     def check(self) -> None:
         """Bytes are left unread only for a reason that ends with an event that will come."""
         if self.socket.closed or not self.socket.unread:
             return
-        crowded = self.waiting > MOST_WAITING
+        crowded = self.waiting > MAX_WAITING
         short = self.memory.held_bytes >= LIMIT / 2
         assert crowded or short, "bytes to read, and room for them, but nobody reads"
         if crowded and not short:
@@ -347,13 +347,13 @@ def test_requests_that_want_no_answer_do_not_stop_it() -> None:
     run([*say, *[("answer", 1)] * 100, *say])
 
 
-def facts() -> Iterator[tuple[State, int, bool, State]]:
-    for state in (State.READING, State.CROWDED, State.SHORT):
-        yield state, 3, True, State.CROWDED
-        yield state, 3, False, State.CROWDED
-        yield state, 2, True, State.READING
-        yield state, 2, False, State.SHORT
-    yield State.ENDED, 0, True, State.ENDED
+def facts() -> Iterator[tuple[ReadingState, int, bool, ReadingState]]:
+    for state in (ReadingState.READING, ReadingState.CROWDED, ReadingState.SHORT):
+        yield state, 3, True, ReadingState.CROWDED
+        yield state, 3, False, ReadingState.CROWDED
+        yield state, 2, True, ReadingState.READING
+        yield state, 2, False, ReadingState.SHORT
+    yield ReadingState.ENDED, 0, True, ReadingState.ENDED
 
 
 def test_the_table() -> None:
@@ -363,5 +363,7 @@ def test_the_table() -> None:
         reading.state = before
         reading.look(waiting)
         assert reading.state is after
-        changed = (before is State.READING) is not (after is State.READING) and before is not State.ENDED
-        assert said == ([after is State.READING] if changed else [])
+        changed = (before is ReadingState.READING) is not (
+            after is ReadingState.READING
+        ) and before is not ReadingState.ENDED
+        assert said == ([after is ReadingState.READING] if changed else [])

@@ -23,20 +23,20 @@ from hypothesis.stateful import (
 )
 
 from magnetar.kafka import serving
-from magnetar.kafka.pace import MOST_SECONDS
+from magnetar.kafka.pace import MAX_SECONDS
 from magnetar.kafka.serving import (
     DUE,
     ENDED,
     IDLE,
-    MOST_OVERLAPPING,
-    MOST_READY_BYTES,
+    MAX_OVERLAPPING,
+    MAX_READY_BYTES,
     ORDERED,
     SERVING,
     SHORT,
-    Client,
+    ClientState,
     Event,
-    Serving,
-    State,
+    KafkaServing,
+    KafkaServingState,
 )
 from tests.models import assert_noticed
 
@@ -123,7 +123,7 @@ class Machine(RuleBasedStateMachine):
         self.said: list[Asked] = []
         self.is_gone = False
         self.expected: list[int] = []
-        self.serving: Serving[Asked] = Serving(
+        self.serving: KafkaServing[Asked] = KafkaServing(
             world,
             self.begin_next,
             self.send,
@@ -138,12 +138,12 @@ class Machine(RuleBasedStateMachine):
 
     # -- what it is given
 
-    def begin_next(self) -> State:
+    def begin_next(self) -> KafkaServingState:
         world = self.world
         assert self.serving.state is SERVING
         assert world.is_gathering
         assert world.depth == 1
-        assert self.serving.client is not Client.SLOW
+        assert self.serving.client is not ClientState.SLOW
         if not world.frames:
             return IDLE
         asked = world.frames[0]
@@ -151,7 +151,7 @@ class Machine(RuleBasedStateMachine):
         assert not before or (
             asked.key == PRODUCE and all(each.key == PRODUCE and each.placed for each in before)
         ), "it had to wait for those before it"
-        assert len(self.serving.in_flight) < MOST_OVERLAPPING
+        assert len(self.serving.in_flight) < MAX_OVERLAPPING
         if asked.is_large and not world.has_room:
             return SHORT
         world.frames.popleft()
@@ -197,7 +197,7 @@ class Machine(RuleBasedStateMachine):
             assert int.from_bytes(size, "big") == len(part)
             world.sent.append(int.from_bytes(part[4:8], "big"))
             world.untaken += 1
-        if world.untaken > BUFFER and self.serving.client is Client.LISTENS:
+        if world.untaken > BUFFER and self.serving.client is ClientState.LISTENS:
             self.serving.client_did(Event.IS_SLOW)
 
     def went_on(self) -> None:
@@ -223,13 +223,13 @@ class Machine(RuleBasedStateMachine):
         answered_by=st.sampled_from(["begin", "written", "written", "later", "later"]),
         wants_answer=st.booleans(),
         is_large=st.sampled_from([False, False, False, True]),
-        seconds=st.sampled_from([0.0, 0.0, MOST_SECONDS / 2, MOST_SECONDS * 2]),
-        size=st.sampled_from([1, 1, 1, MOST_READY_BYTES]),
-        count=st.sampled_from([1, 1, 2, 5, MOST_OVERLAPPING + 5]),
+        seconds=st.sampled_from([0.0, 0.0, MAX_SECONDS / 2, MAX_SECONDS * 2]),
+        size=st.sampled_from([1, 1, 1, MAX_READY_BYTES]),
+        count=st.sampled_from([1, 1, 2, 5, MAX_OVERLAPPING + 5]),
     )
     def say(self, key: int, placed_by: str, count: int, **how: Any) -> None:
         """Requests come, several of a kind in one read."""
-        if self.serving.client is Client.LOST:
+        if self.serving.client is ClientState.LOST:
             return
         if key != PRODUCE:
             placed_by, how["wants_answer"] = "never", True
@@ -286,7 +286,7 @@ class Machine(RuleBasedStateMachine):
     def take(self) -> None:
         """The client takes what it was sent."""
         self.world.untaken = 0
-        if self.serving.client is Client.SLOW:
+        if self.serving.client is ClientState.SLOW:
             self.serving.client_did(Event.TAKES)
 
     @rule(others_first=st.sampled_from([False, False, True]))
@@ -349,20 +349,20 @@ class Machine(RuleBasedStateMachine):
     def whatever_waits_waits_for_something(self) -> None:
         serving, world = self.serving, self.world
         match serving.state:
-            case State.IDLE:
+            case KafkaServingState.IDLE:
                 assert not world.frames
-            case State.DUE:
+            case KafkaServingState.DUE:
                 assert world.soon
-            case State.ORDERED:
+            case KafkaServingState.ORDERED:
                 assert self.unanswered
-            case State.SLOW:
-                assert serving.client is Client.SLOW
-            case State.SHORT:
+            case KafkaServingState.SLOW:
+                assert serving.client is ClientState.SLOW
+            case KafkaServingState.SHORT:
                 assert not world.has_room
                 assert world.frames[0].is_large
-            case State.SERVING:
+            case KafkaServingState.SERVING:
                 raise AssertionError("it is not at it any more")
-        if serving.client is Client.LOST and serving.state is not ENDED:
+        if serving.client is ClientState.LOST and serving.state is not ENDED:
             assert world.frames or serving.in_flight
 
     @invariant()
@@ -409,11 +409,11 @@ TestServing = Machine.TestCase
 
 def test_the_clients_table() -> None:
     """Every event is known in every state, and nobody comes back who has gone."""
-    order = list(Client)
-    for client in Client:
+    order = list(ClientState)
+    for client in ClientState:
         for event in Event:
             after = serving._BECOMES[client][event]
-            assert order.index(after) >= order.index(client) or client is Client.SLOW
+            assert order.index(after) >= order.index(client) or client is ClientState.SLOW
 
 
 # -- the model notices what would be wrong
@@ -422,7 +422,7 @@ def test_the_clients_table() -> None:
 def only_when_something_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading resumes only when an answer goes out, which acks=0 never does."""
 
-    def go_on(self: Serving[Any]) -> None:
+    def go_on(self: KafkaServing[Any]) -> None:
         sent: list[object] = []
         send, went_on = self._send, self._went_on
         self._send = lambda parts: (sent.append(1), send(parts))[1]
@@ -432,26 +432,26 @@ def only_when_something_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
         finally:
             self._send, self._went_on = send, went_on
 
-    whole = Serving.go_on
-    monkeypatch.setattr(Serving, "go_on", go_on)
+    whole = KafkaServing.go_on
+    monkeypatch.setattr(KafkaServing, "go_on", go_on)
 
 
 def not_due(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its time is up, and nobody begins again."""
-    monkeypatch.setattr(Serving, "_become_due", lambda self: setattr(self, "state", IDLE))
+    monkeypatch.setattr(KafkaServing, "_become_due", lambda self: setattr(self, "state", IDLE))
 
 
 def order_of_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers go out as they come."""
 
-    def collect(self: Serving[Any]) -> None:
+    def collect(self: KafkaServing[Any]) -> None:
         for each in list(self.in_flight):
             if each.parts is not None:
                 self.in_flight.remove(each)
                 for part in each.parts:
                     self._ready += [len(part).to_bytes(4, "big"), part]
 
-    monkeypatch.setattr(Serving, "_collect", collect)
+    monkeypatch.setattr(KafkaServing, "_collect", collect)
 
 
 def questions_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -462,11 +462,11 @@ def questions_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
 def unplaced_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Produce begins before the one before it has its place."""
 
-    def must_wait(self: Serving[Any]) -> bool:
+    def must_wait(self: KafkaServing[Any]) -> bool:
         self._collect()
         return bool(self.in_flight) and self._frames.next_key not in (PRODUCE, None)
 
-    monkeypatch.setattr(Serving, "_must_wait", must_wait)
+    monkeypatch.setattr(KafkaServing, "_must_wait", must_wait)
 
 
 def slow_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -477,18 +477,18 @@ def slow_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
 def slow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """That a client takes its answers again is not looked at."""
 
-    def client_did(self: Serving[Any], event: Event) -> None:
+    def client_did(self: KafkaServing[Any], event: Event) -> None:
         self.client = serving._BECOMES[self.client][event]
         if event not in (Event.TAKES, Event.IS_SLOW):
             self.go_on()
 
-    monkeypatch.setattr(Serving, "client_did", client_did)
+    monkeypatch.setattr(KafkaServing, "client_did", client_did)
 
 
 def written_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is answered by the end of a gathering is not looked at: acks=1 would wait for the next bytes."""
 
-    def serve(self: Serving[Any], yields_at: float) -> None:
+    def serve(self: KafkaServing[Any], yields_at: float) -> None:
         self._wakeups.begin()
         with self._gathering():
             why = self._begin_some(yields_at)
@@ -498,26 +498,26 @@ def written_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         if self.state is DUE:
             self._become_due()
 
-    monkeypatch.setattr(Serving, "_serve", serve)
+    monkeypatch.setattr(KafkaServing, "_serve", serve)
 
 
 def woken_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is answered at the end of the wake-ups is not looked at."""
-    whole = Serving._must_wait
+    whole = KafkaServing._must_wait
     last: dict[int, bool] = {}
 
-    def must_wait(self: Serving[Any]) -> bool:
+    def must_wait(self: KafkaServing[Any]) -> bool:
         if self.state is not ORDERED:
             last[id(self)] = whole(self)
         return last[id(self)]
 
-    monkeypatch.setattr(Serving, "_must_wait", must_wait)
+    monkeypatch.setattr(KafkaServing, "_must_wait", must_wait)
 
 
 def gone_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers go out to a client that has gone."""
     table = {client: dict(events) for client, events in serving._BECOMES.items()}
-    for client in (Client.LISTENS, Client.SLOW):
+    for client in (ClientState.LISTENS, ClientState.SLOW):
         table[client][Event.LEFT] = client
     monkeypatch.setattr(serving, "_BECOMES", table)
 
@@ -525,31 +525,34 @@ def gone_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
 def lost_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a client that is lost goes what it had sent: with acks=0 nobody ever learns of that."""
 
-    def client_did(self: Serving[Any], event: Event) -> None:
+    def client_did(self: KafkaServing[Any], event: Event) -> None:
         if event is Event.IS_LOST:
             self._done()
         else:
             whole(self, event)
 
-    whole = Serving.client_did
-    monkeypatch.setattr(Serving, "client_did", client_did)
+    whole = KafkaServing.client_did
+    monkeypatch.setattr(KafkaServing, "client_did", client_did)
 
 
 def lost_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lost client's conversation never ends: its descriptor and its memory stay."""
 
-    def go_on(self: Serving[Any]) -> None:
-        client, self.client = self.client, Client.GONE if self.client is Client.LOST else self.client
+    def go_on(self: KafkaServing[Any]) -> None:
+        client, self.client = (
+            self.client,
+            ClientState.GONE if self.client is ClientState.LOST else self.client,
+        )
         whole(self)
         self.client = client
 
-    whole = Serving.go_on
-    monkeypatch.setattr(Serving, "go_on", go_on)
+    whole = KafkaServing.go_on
+    monkeypatch.setattr(KafkaServing, "go_on", go_on)
 
 
 def more_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any number of Produce requests overlap."""
-    monkeypatch.setattr(serving, "MOST_OVERLAPPING", 1 << 30)
+    monkeypatch.setattr(serving, "MAX_OVERLAPPING", 1 << 30)
 
 
 DEFECTS = (

@@ -89,7 +89,7 @@ async def say(address: str, request: Message, version: int) -> Any:
 
 
 def plain(value: Any, named: Callable[[str], str]) -> Any:
-    """Give an answer as plain values without what may differ, in an order that does not."""
+    """Return an answer as plain values without what may differ, in an order that does not."""
     if isinstance(value, Record):
         left_out = _LEFT_OUT | ({"error_message"} if "key" in value.__slots__ else set())
         return {name: plain(getattr(value, name), named) for name in value.__slots__ if name not in left_out}

@@ -9,8 +9,8 @@ from magnetar.kafka.coordinators.classic import Caller
 from magnetar.kafka.coordinators.decider import GroupsDecider
 from magnetar.kafka.coordinators.decision import Action, Decision, Fact, Stated
 from magnetar.kafka.coordinators.facts import GroupFact, OffsetFact, read_fact
-from magnetar.kafka.coordinators.offsets import Commit, Committer
-from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.views import GroupView, view
 from magnetar.wire.kafka.errors import ErrorCode
@@ -34,7 +34,7 @@ def span_ms(text: str) -> int:
 
 
 def subscription(topics: list[str]) -> bytes:
-    """Give what a consumer says about itself when it joins."""
+    """Return what a consumer says about itself when it joins."""
     return b"\0\0" + ConsumerProtocolSubscription(topics=topics).encode(0)
 
 
@@ -65,7 +65,7 @@ class Stage:
         act = getattr(self, "do_" + verb.replace("-", "_"))
         try:
             lines = act(plain, options)
-        except Refused as refused:
+        except CoordinatorRefused as refused:
             lines = [refused.code.name]
         return "\n".join(lines)
 
@@ -144,7 +144,7 @@ class Stage:
         for text in offsets:
             topic, partition, offset = text.split(":")
             metadata = "x" * int(options.get("metadata", "0"))
-            commits.append(Commit(topic, b"t" * 16, int(partition), int(offset), -1, metadata))
+            commits.append(OffsetCommit(topic, b"t" * 16, int(partition), int(offset), -1, metadata))
         version = int(options.get("v", "9"))
         return self._happened(self.decider.offsets.commit(group_id, who, commits, version, self.now_ms))
 
@@ -217,7 +217,7 @@ class Stage:
 
 
 def tell(answer: object) -> str:
-    """Give an answer as text."""
+    """Return an answer as text."""
     if isinstance(answer, list):
         return " ".join(ErrorCode(code).name for code in answer)
     if isinstance(answer, LeaveGroupResponse):
@@ -239,7 +239,7 @@ def tell(answer: object) -> str:
 
 
 def tell_fact(fact: Fact) -> str:
-    """Give a fact as text."""
+    """Return a fact as text."""
     said = read_fact(fact.key, fact.value)
     if isinstance(said, OffsetFact):
         what = "gone" if said.committed is None else f"at {said.committed.offset}"
@@ -253,7 +253,7 @@ def tell_fact(fact: Fact) -> str:
 
 
 def show(group: GroupView) -> list[str]:
-    """Give a group as text."""
+    """Return a group as text."""
     leader = f" leader={group.leader}" if group.leader else ""
     protocol = f" protocol={group.protocol}" if group.protocol else ""
     lines = [f"{group.state} generation={group.generation}{protocol}{leader}"]

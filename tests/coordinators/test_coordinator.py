@@ -11,15 +11,15 @@ from magnetar.kafka.coordinators import shard as shards
 from magnetar.kafka.coordinators.classic import Caller
 from magnetar.kafka.coordinators.decider import GroupsDecider
 from magnetar.kafka.coordinators.facts import Committed
-from magnetar.kafka.coordinators.group import ClassicGroup, State
+from magnetar.kafka.coordinators.group import ClassicGroup, GroupState
 from magnetar.kafka.coordinators.groups import GroupCoordinator, partition_of
 from magnetar.kafka.coordinators.log import MemoryOffsetsLog
-from magnetar.kafka.coordinators.offsets import Commit, Committer
-from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.timers import TimerKey
 from magnetar.ledger.errors import StorageFull
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
 from magnetar.wire.kafka.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
@@ -57,8 +57,8 @@ async def started(log: MemoryOffsetsLog) -> GroupCoordinator:
     return coordinator
 
 
-def commit(offset: int, partition: int = 0, topic: str = "t") -> Commit:
-    return Commit(topic, b"i" * 16, partition, offset, -1, "")
+def commit(offset: int, partition: int = 0, topic: str = "t") -> OffsetCommit:
+    return OffsetCommit(topic, b"i" * 16, partition, offset, -1, "")
 
 
 async def committed(groups: GroupCoordinator, group_id: str, offset: int) -> list[ErrorCode]:
@@ -134,12 +134,12 @@ async def test_a_group_is_stable_once_its_assignment_is_durable(
     syncing = asyncio.create_task(groups.sync(assigning(joined)))
     await asyncio.sleep(0.01)
     seen = groups.describe("g")
-    assert (seen.state, seen.members[0].assignment) == (State.COMPLETING_REBALANCE, b"")
-    assert [group.state for group in groups.list_groups()] == [State.COMPLETING_REBALANCE]
+    assert (seen.state, seen.members[0].assignment) == (GroupState.COMPLETING_REBALANCE, b"")
+    assert [group.state for group in groups.list_groups()] == [GroupState.COMPLETING_REBALANCE]
     log.open.set()
     assert bytes((await syncing).assignment) == b"A"
     seen = groups.describe("g")
-    assert (seen.state, seen.members[0].assignment) == (State.STABLE, b"A")
+    assert (seen.state, seen.members[0].assignment) == (GroupState.STABLE, b"A")
 
 
 async def test_commits_that_come_together_go_out_together(groups: GroupCoordinator, log: SlowLog) -> None:
@@ -160,7 +160,7 @@ async def test_a_commit_that_takes_too_long_is_to_be_asked_again(log: SlowLog) -
     told = []
     groups.telling.on_committed = lambda *commit: told.append(commit)
     log.open.clear()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CoordinatorRefused) as refused:
         await committed(groups, "g", 3)
     assert (refused.value.code, told) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, [])
     log.open.set()
@@ -185,7 +185,7 @@ async def test_when_the_log_fails_clients_look_again(groups: GroupCoordinator, l
     await asyncio.sleep(0)
     log.fails = True
     who = Committer(member.member_id, None, member.generation_id)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CoordinatorRefused) as refused:
         await groups.commit("g", who, [commit(9)], 9)
     assert refused.value.code == ErrorCode.NOT_COORDINATOR
     assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
@@ -204,7 +204,7 @@ async def test_loading_is_said_at_once(log: SlowLog) -> None:
     await first.close()
     again = GroupCoordinator(log, SETTINGS)
     await again.start()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CoordinatorRefused) as refused:
         await fetched(again, "g")
     assert refused.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert (await again.join(joining(), CALLER)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -271,7 +271,7 @@ async def test_a_crash_while_the_log_is_rewritten_loses_nothing(
     for offset in range(102):
         try:
             await committed(groups, "g", offset)
-        except Refused:
+        except CoordinatorRefused:
             await asyncio.sleep(0.02)
     again = await started(log)
     assert again.committed("g")["t"][0].offset >= 100
@@ -337,7 +337,7 @@ async def test_records_of_other_kinds_are_never_compacted_away(
     log: SlowLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shards, "SNAPSHOT_AFTER", 10)
-    foreign = encode_batch([Record(b"\0\3\0\1g", b"\0\0\0\0\0\1", (), 1)])
+    foreign = encode_batch([PlainRecord(b"\0\3\0\1g", b"\0\0\0\0\0\1", (), 1)])
     await log.append(partition_of("g", 50), foreign, 1)
     groups = await started(log)
     for offset in range(30):
@@ -365,7 +365,7 @@ def test_of_a_group_that_is_gone_nothing_is_kept() -> None:
     """It may go while all groups are written anew, one after the other."""
     decider = GroupsDecider(SETTINGS, lambda: "id")
     for group in ("a", "b", "c"):
-        decider.offsets.commit(group, Committer(), [Commit("t", bytes(16), 0, 5, -1, "")], 9, 0)
+        decider.offsets.commit(group, Committer(), [OffsetCommit("t", bytes(16), 0, 5, -1, "")], 9, 0)
     snapshot = decider.snapshot()
     assert len(next(snapshot)) == 1
     decider.offsets.delete_group("b")
@@ -409,7 +409,7 @@ async def test_a_partition_that_cannot_be_read_is_tried_again_after_pauses(
     log.fails, log.tried = 3, 0
     coordinator = GroupCoordinator(log, SETTINGS)
     await coordinator.start()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CoordinatorRefused) as refused:
         await committed(coordinator, "g", 5)
     assert refused.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     await coordinator.loaded()

@@ -11,7 +11,7 @@ import pytest
 from magnetar.broker.background import Background
 from magnetar.kafka.coordinators.decision import Action, Decision, Fact, Release, Stated, Token
 from magnetar.kafka.coordinators.log import MemoryOffsetsLog
-from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.shard import Shard
 from tests.turns import until
 
@@ -166,9 +166,9 @@ async def test_a_shard_that_starts_over_does_not_hear_of_what_was_sent_before() 
     lost = order(shard, HELD_BACK)
     await until(lambda: world.taken == [HELD_BACK])
     log.failing = 1
-    with pytest.raises(Refused):
+    with pytest.raises(CoordinatorRefused):
         await order(shard, b"not kept")
-    with pytest.raises(Refused):
+    with pytest.raises(CoordinatorRefused):
         await lost
     await shard.reloaded()
     await until(lambda: len(world.taken) == 2)
@@ -185,7 +185,7 @@ async def test_a_partition_that_goes_elsewhere_sends_no_more() -> None:
     lost = order(shard, HELD_BACK)
     await until(lambda: world.taken == [HELD_BACK])
     await shard.unload()
-    with pytest.raises(Refused):
+    with pytest.raises(CoordinatorRefused):
         await lost
     await until(lambda: world.given_up == [HELD_BACK])
     world.gate.set()

@@ -12,8 +12,8 @@ from magnetar.kafka.coordinators import shard as shards
 from magnetar.kafka.coordinators.batches import BATCH_BYTES
 from magnetar.kafka.coordinators.committing import COMMITS_AT_ONCE
 from magnetar.kafka.coordinators.groups import GroupCoordinator, partition_of
-from magnetar.kafka.coordinators.offsets import Commit, Committer
-from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.records.batch import batches
 from magnetar.wire.kafka.errors import ErrorCode
 from tests.coordinators.test_coordinator import SETTINGS, SlowLog, stable_member, started
@@ -23,8 +23,8 @@ MANY = 20 * COMMITS_AT_ONCE
 T = TypeVar("T")
 
 
-def commits(count: int, offset: int = 5) -> list[Commit]:
-    return [Commit("t", b"i" * 16, partition, offset, -1, "") for partition in range(count)]
+def commits(count: int, offset: int = 5) -> list[OffsetCommit]:
+    return [OffsetCommit("t", b"i" * 16, partition, offset, -1, "") for partition in range(count)]
 
 
 async def turns_while(work: Coroutine[Any, Any, T]) -> tuple[T, int]:
@@ -96,7 +96,7 @@ async def test_what_comes_after_the_right_to_commit_ended_is_refused(
         nonlocal asked
         asked += 1
         if asked > 3:
-            raise Refused(ErrorCode.ILLEGAL_GENERATION)
+            raise CoordinatorRefused(ErrorCode.ILLEGAL_GENERATION)
         return ask(decide)
 
     monkeypatch.setattr(shard, "ask", fenced_after_three)
@@ -108,7 +108,7 @@ async def test_what_comes_after_the_right_to_commit_ended_is_refused(
 
 
 async def test_who_may_not_commit_is_refused_as_a_whole(groups: GroupCoordinator) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CoordinatorRefused) as refused:
         await groups.commit("g", Committer("nobody", None, 3), commits(MANY), 9)
     assert refused.value.code == ErrorCode.GROUP_ID_NOT_FOUND
 
@@ -117,7 +117,7 @@ async def test_when_the_log_fails_very_many_are_refused_as_few_are(
     groups: GroupCoordinator, log: SlowLog
 ) -> None:
     log.fails = True
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CoordinatorRefused) as refused:
         await groups.commit("g", Committer(), commits(MANY), 9)
     assert refused.value.code == ErrorCode.NOT_COORDINATOR
 

@@ -11,7 +11,7 @@ from magnetar.broker.ownership import Owned
 from magnetar.kafka.coordinators.groups import GroupCoordinator, partition_of
 from magnetar.kafka.coordinators.log import MemoryOffsetsLog
 from magnetar.kafka.coordinators.offsets import Committer
-from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
 from tests.coordinators.test_coordinator import (
@@ -70,7 +70,7 @@ async def get_back(groups: GroupCoordinator, log: MovingLog) -> None:
 
 
 async def refusal(groups: GroupCoordinator) -> ErrorCode:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CoordinatorRefused) as refused:
         await committed(groups, "g", 99)
     return refused.value.code
 
@@ -85,7 +85,7 @@ async def test_all_that_was_decided_is_there_again(groups: GroupCoordinator, log
     assert groups.owner_of("g") is None
     assert [each.group_id for each in groups.list_groups()] == [other]
     for ask in (groups.describe, groups.committed):
-        with pytest.raises(Refused):
+        with pytest.raises(CoordinatorRefused):
             ask("g")
     groups.expire_offsets()
     await groups.on_topic_deleted("u")  # whoever has it now is told so, too
@@ -145,7 +145,7 @@ async def test_what_could_not_be_kept_is_not_replayed_by_one_who_has_lost_it(
     await asyncio.sleep(0)
     log.fails = True
     log.open.set()
-    with pytest.raises(Refused):
+    with pytest.raises(CoordinatorRefused):
         await keeping
     await losing
     log.fails = False

@@ -9,10 +9,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from magnetar.kafka.coordinators.classic import Caller
 from magnetar.kafka.coordinators.decider import GroupsDecider
 from magnetar.kafka.coordinators.decision import Action, Decision, Stated
-from magnetar.kafka.coordinators.group import ClassicGroup, State
-from magnetar.kafka.coordinators.offsets import Commit, Committer
+from magnetar.kafka.coordinators.group import ClassicGroup, GroupState
+from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit
 from magnetar.kafka.coordinators.rebalance import join_key, session_key
-from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
 from magnetar.wire.kafka.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
@@ -109,7 +109,7 @@ class GroupHistory(RuleBasedStateMachine):
         token = self._token(what)
         try:
             self._take(decide(token), token)  # type: ignore[operator]
-        except Refused:
+        except CoordinatorRefused:
             del self.waiting[token]
 
     def _somebody(self, which: int) -> str:
@@ -183,12 +183,12 @@ class GroupHistory(RuleBasedStateMachine):
         if group is None:
             return
         for member in [member for member in group.members.values() if member.joining is None]:
-            if group.state is State.PREPARING_REBALANCE:
+            if group.state is GroupState.PREPARING_REBALANCE:
                 self._join(member.member_id, [name for name, _ in member.protocols], member.instance_id, 9)
         for member_id in list(group.pending):
             self._join(member_id, ["range", "sticky", "other"], None, 9)
         deadline_ms = self.decider.classic.timers.deadline(join_key(group))
-        if group.state is State.PREPARING_REBALANCE and deadline_ms is not None:
+        if group.state is GroupState.PREPARING_REBALANCE and deadline_ms is not None:
             self.let_time_pass(max(deadline_ms - self.now_ms, 0) // 1_000 + 1)
         for member_id in sorted(group.members, key=lambda one: (one == group.leader) == leader_last):
             self._sync(member_id)
@@ -211,7 +211,7 @@ class GroupHistory(RuleBasedStateMachine):
     def commit(self, who: int, partition: int, offset: int, simple: bool) -> None:
         member_id = self._somebody(who)
         committer = Committer() if simple else Committer(member_id, None, self.known.get(member_id, -1))
-        commits = [Commit("t", bytes(16), partition, offset, -1, "")]
+        commits = [OffsetCommit("t", bytes(16), partition, offset, -1, "")]
         self._ask(
             lambda token: self.decider.offsets.commit(GROUP, committer, commits, 9, self.now_ms), "commit"
         )
@@ -278,10 +278,14 @@ class GroupHistory(RuleBasedStateMachine):
         if group is None:
             return
         members = group.members.values()
-        assert (group.state is State.EMPTY) <= (not group.members)
-        assert (group.state in (State.STABLE, State.COMPLETING_REBALANCE)) <= bool(group.members)
-        assert all(member.joining is None or group.state is State.PREPARING_REBALANCE for member in members)
-        assert all(member.syncing is None or group.state is State.COMPLETING_REBALANCE for member in members)
+        assert (group.state is GroupState.EMPTY) <= (not group.members)
+        assert (group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)) <= bool(group.members)
+        assert all(
+            member.joining is None or group.state is GroupState.PREPARING_REBALANCE for member in members
+        )
+        assert all(
+            member.syncing is None or group.state is GroupState.COMPLETING_REBALANCE for member in members
+        )
         assert set(group.static.values()) == {m.member_id for m in members if m.is_static}
         assert not set(group.pending) & set(group.members)
         assert set(group.unsynced) <= set(group.members)
@@ -299,7 +303,7 @@ class GroupHistory(RuleBasedStateMachine):
             alive = session_key(group, member.member_id) in timers
             assert alive or member.may_be_silent
         assert tokens == set(self.waiting)
-        if group is not None and group.state is State.PREPARING_REBALANCE:
+        if group is not None and group.state is GroupState.PREPARING_REBALANCE:
             assert join_key(group) in timers
 
     @invariant()
@@ -314,7 +318,7 @@ class GroupHistory(RuleBasedStateMachine):
                 replayed.replay(fact)
         assert _kept(replayed) == _kept(self.decider)
 
-    @precondition(lambda self: self.group is not None and self.group.state is State.STABLE)
+    @precondition(lambda self: self.group is not None and self.group.state is GroupState.STABLE)
     @invariant()
     def a_stable_group_is_what_its_last_fact_says(self) -> None:
         group = self.group
@@ -323,7 +327,7 @@ class GroupHistory(RuleBasedStateMachine):
 
 
 def _kept(decider: GroupsDecider) -> dict[str, object]:
-    """Give what facts have to tell: the last word on each group, and its offsets."""
+    """Return what facts have to tell: the last word on each group, and its offsets."""
     return {
         group_id: (group.stored, {topic: dict(kept) for topic, kept in group.offsets.items()})
         for group_id, group in decider.groups.items()

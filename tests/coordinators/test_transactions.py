@@ -22,8 +22,8 @@ from magnetar.kafka.coordinators.batches import encode_stated, stated_in
 from magnetar.kafka.coordinators.decider import GroupsDecider
 from magnetar.kafka.coordinators.decision import Fact, Marker, Transaction
 from magnetar.kafka.coordinators.log import MemoryOffsetsLog
-from magnetar.kafka.coordinators.offsets import Commit, Committer
-from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.shard import Shard
 from magnetar.records.batch import CONTROL, TRANSACTIONAL, batches
@@ -105,7 +105,7 @@ async def play(played: list[Any]) -> None:
             shard = taken_up(is_written=True)
             await shard.reloaded()
         else:
-            with suppress(Refused):  # there is no such group
+            with suppress(CoordinatorRefused):  # there is no such group
                 shard.tell(partial(decide, model=model, offset=offset, verb=verb, about=about))
         decider = shard.decider
         assert decider is not None
@@ -125,11 +125,11 @@ def decide(decider: GroupsDecider, model: Model, offset: int, verb: str, about: 
     match verb, about:
         case "commit", [(group, topic, partition) as name]:
             model.commit(name, offset)
-            commit = Commit(topic, bytes(16), partition, offset, -1, "")
+            commit = OffsetCommit(topic, bytes(16), partition, offset, -1, "")
             return offsets.commit(group, Committer(), [commit], 9, 0)
         case "commit in", [producer, (group, topic, partition) as name]:
             model.open.setdefault(producer, {})[name] = offset
-            commit = Commit(topic, bytes(16), partition, offset, -1, "")
+            commit = OffsetCommit(topic, bytes(16), partition, offset, -1, "")
             mine = Transaction(producer, 0)
             return offsets.commit(group, Committer(), [commit], 9, 0, transaction=mine)
         case "end", [producer, committed]:
@@ -166,7 +166,7 @@ async def test_a_transaction_that_ends_while_its_log_is_compacted() -> None:
         return shard
 
     def commit(offset: int, transaction: Transaction | None, group: str = "g") -> None:
-        commits = [Commit("t", bytes(16), 0, offset, -1, "")]
+        commits = [OffsetCommit("t", bytes(16), 0, offset, -1, "")]
         shard.tell(
             lambda decider: decider.offsets.commit(group, Committer(), commits, 9, 0, transaction=transaction)
         )
@@ -222,9 +222,11 @@ def test_batches_are_of_one_transaction_or_none_in_order() -> None:
 def test_a_group_that_only_waits_for_a_transaction_is_there_when_it_ends() -> None:
     decider = GroupsDecider(GroupSettings(), lambda: "id")
     mine = Transaction(1, 0)
-    decider.offsets.commit("g", Committer(), [Commit("t", bytes(16), 0, 5, -1, "")], 9, 0, transaction=mine)
+    decider.offsets.commit(
+        "g", Committer(), [OffsetCommit("t", bytes(16), 0, 5, -1, "")], 9, 0, transaction=mine
+    )
     assert decider.offsets.fetch("g") == {}
-    with pytest.raises(Refused):
+    with pytest.raises(CoordinatorRefused):
         decider.offsets.delete_group("g")
     decider.offsets.expire(1 << 60)
     decider.offsets.end_transaction(Marker(mine, True))

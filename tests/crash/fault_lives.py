@@ -27,7 +27,7 @@ from magnetar.cli import standalone
 from magnetar.kafka import handler as _loaded_kafka  # noqa: F401  what forks need is loaded before
 from magnetar.ledger.files import checkpoints, journal
 from magnetar.pulsar import handler as _loaded_pulsar  # noqa: F401
-from magnetar.records.batch import Record, batches, decode_records, encode_batch
+from magnetar.records.batch import PlainRecord, batches, decode_records, encode_batch
 from magnetar.wire.kafka.messages.create_topics_request import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -101,7 +101,7 @@ class Life:
             sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
             sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
             # A small house, so that little data meets every boundary.
-            journal.SEGMENT_BYTES, journal.ROUND_BYTES, journal.MOST_BUSY = 12 * 4096, 4 * 4096, 2
+            journal.SEGMENT_BYTES, journal.ROUND_BYTES, journal.MAX_BUSY = 12 * 4096, 4 * 4096, 2
             checkpoints.CHECKPOINT_BYTES, checkpoints.CHECKPOINT_ENTRIES = 10_000, 15
             where = "127.0.0.1:0"
             status = standalone.run(data, where, where, None, None, None, [*OVERRIDES, f"flush={flush}"])
@@ -201,7 +201,7 @@ class House:
             self._wire = life.kafka()
         return self._wire.ask(message, version)
 
-    def _send(self, life: Life, topic: str, records: list[Record]) -> int | None:
+    def _send(self, life: Life, topic: str, records: list[PlainRecord]) -> int | None:
         row = PartitionProduceData(index=0, records=encode_batch(records))
         topics = [TopicProduceData(name=topic, partition_data=[row])]
         answer = self._ask(life, ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=topics), 9)
@@ -215,7 +215,7 @@ class House:
     def _produce(self, life: Life) -> None:
         topic = self.dice.choice([KEPT, KEPT, *(name for name, there in self.topics.items() if there)])
         values = [self._next() for _ in range(self.dice.choice((1, 1, 4)))]
-        base = self._send(life, topic, [Record(None, value, (), _now_ms()) for value in values])
+        base = self._send(life, topic, [PlainRecord(None, value, (), _now_ms()) for value in values])
         if base is not None:
             self.records[topic] |= {base + at: value for at, value in enumerate(values)}
             self.acked += len(values)
@@ -223,7 +223,7 @@ class House:
     def _produce_keyed(self, life: Life) -> None:
         key, value = b"%d" % self.dice.randrange(5), self._next()
         self.in_doubt[key].append(value)
-        if self._send(life, KEYED, [Record(key, value, (), _now_ms())]) is not None:
+        if self._send(life, KEYED, [PlainRecord(key, value, (), _now_ms())]) is not None:
             self.keyed[key], self.in_doubt[key] = value, []
             self.acked += 1
 

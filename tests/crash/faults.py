@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 SOURCE = Path(__file__).with_name("faults.c")
-MOST_RULES = 64
+MAX_RULES = 64
 FOR_EVER = -1
 SHORT = 0
 """As an error: the write is made, but only half of it."""
@@ -69,13 +69,13 @@ class Plan:
 
     def __init__(self, file: Path, root: Path) -> None:
         self.file, self.root = file, root
-        file.write_bytes(bytes(_HEAD.size + MOST_RULES * _RULE.size))
+        file.write_bytes(bytes(_HEAD.size + MAX_RULES * _RULE.size))
         with file.open("r+b") as opened:
             self._map = mmap.mmap(opened.fileno(), 0)
 
     @classmethod
     def attached(cls, file: Path, root: Path) -> Plan:
-        """Give the plan that another process made."""
+        """Return the plan that another process made."""
         made = cls.__new__(cls)
         made.file, made.root = file, root
         with file.open("r+b") as opened:
@@ -112,20 +112,20 @@ class Plan:
         return int(_RULE.unpack_from(self._map, _HEAD.size + number * _RULE.size)[4])
 
     def environment(self, library: Path) -> dict[str, str]:
-        """Give what a process needs to be in this plan's hand."""
+        """Return what a process needs to be in this plan's hand."""
         return {"LD_PRELOAD": str(library), "FAULT_ROOT": str(self.root), "FAULT_PLAN": str(self.file)}
 
 
 @contextmanager
 def quick_folder() -> Iterator[Path]:
-    """Give a folder in memory where there is such a place: what fails is not the disk's doing, and waits for none."""
+    """Return a folder in memory where there is such a place: what fails is not the disk's doing, and waits for none."""
     memory = Path("/dev/shm")
     with TemporaryDirectory(dir=memory if memory.is_dir() else None, prefix="magnetar-faults-") as folder:
         yield Path(folder)
 
 
 def compiler() -> str | None:
-    """Give a C compiler, if there is one here."""
+    """Return a C compiler, if there is one here."""
     return next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
 
 

@@ -149,7 +149,7 @@ def make_topic(address: str) -> None:
 
 
 def read_back(address: str) -> dict[int, list[tuple[int, bytes]]]:
-    """Give (offset, value up to the filling) of every record, by partition."""
+    """Return (offset, value up to the filling) of every record, by partition."""
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": address, "group.id": "reader", "enable.partition.eof": True, "log_level": 0}
     )

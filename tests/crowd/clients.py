@@ -9,7 +9,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.wire.kafka.header import RequestHeader, decode_response_header, encode_request_header
 from magnetar.wire.kafka.message import Message
 from magnetar.wire.kafka.messages import response_class
@@ -114,7 +114,7 @@ class Kafka(Connection):
 
 
 def batch(size: int = 20, records: int = 1) -> bytes:
-    return encode_batch([Record(None, bytes(size), [], 0, offset) for offset in range(records)])
+    return encode_batch([PlainRecord(None, bytes(size), [], 0, offset) for offset in range(records)])
 
 
 def produce(topic: str, acks: int, records: bytes) -> ProduceRequest:

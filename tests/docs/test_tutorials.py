@@ -27,7 +27,7 @@ class Step(NamedTuple):
 
 
 def steps(page: Path) -> list[Step]:
-    """Give a page's commands; a text block says what the block before it prints."""
+    """Return a page's commands; a text block says what the block before it prints."""
     found: list[Step] = []
     for language, content in BLOCK.findall(page.read_text()):
         if language == "text":
@@ -38,7 +38,7 @@ def steps(page: Path) -> list[Step]:
 
 
 def script_of(page: Path) -> str:
-    """Give one bash script of all steps, so that jobs and directories last; each step announces itself."""
+    """Return one bash script of all steps, so that jobs and directories last; each step announces itself."""
     parts = ["set -e"]
     for number, step in enumerate(steps(page)):
         parts.append(f"echo '=== {number}'")

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.wire.kafka.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -44,7 +44,7 @@ def made(broker: BrokerProcess, name: str) -> str:
 
 
 def stored(broker: BrokerProcess, topic: str, wanted: int) -> int:
-    """Give how many records there are, once all are there: nobody says when they have arrived."""
+    """Return how many records there are, once all are there: nobody says when they have arrived."""
     consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "counts"})
     until = time.monotonic() + SECONDS
     count = 0
@@ -77,7 +77,7 @@ def test_all_that_librdkafka_sends_is_stored(broker: BrokerProcess, batch: int) 
 
 
 def request(topic: str, partition: int, acks: int, correlation_id: int) -> bytes:
-    batch = encode_batch([Record(None, VALUE, [], 0, 0)])
+    batch = encode_batch([PlainRecord(None, VALUE, [], 0, 0)])
     rows = [PartitionProduceData(index=partition, records=batch)]
     message = ProduceRequest(
         acks=acks, timeout_ms=10_000, topic_data=[TopicProduceData(name=topic, partition_data=rows)]

@@ -6,7 +6,7 @@ import socket
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.wire.kafka.header import RequestHeader, encode_request_header
 from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
@@ -20,7 +20,7 @@ VERSION = 9
 
 
 def produce_frame(topic: str, number: int) -> bytes:
-    records = encode_batch([Record(None, b"%d" % number, timestamp=1_750_000_000_000)])
+    records = encode_batch([PlainRecord(None, b"%d" % number, timestamp=1_750_000_000_000)])
     partition = PartitionProduceData(index=0, records=records)
     request = ProduceRequest(acks=0, topic_data=[TopicProduceData(name=topic, partition_data=[partition])])
     header = RequestHeader(ProduceRequest.API_KEY, VERSION, number, "hangs-up")

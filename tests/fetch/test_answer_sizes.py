@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from tests.hostile.client import Wire, fetch, produce
 from tests.process import BrokerProcess
 
-BATCH = encode_batch([Record(None, bytes(60_000), [], 0, 0)])
+BATCH = encode_batch([PlainRecord(None, bytes(60_000), [], 0, 0)])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from magnetar.broker.settings import Settings
 from magnetar.kafka.context import Software
-from magnetar.kafka.fetch_sessions import Ask
+from magnetar.kafka.fetch_sessions import FetchedPartition
 from magnetar.kafka.handlers import fetch as fetching
 from magnetar.kafka.handlers.fetch import fetch
 from magnetar.kafka.login import AuthenticationRequired
@@ -47,7 +47,9 @@ async def test_an_append_during_the_first_read_is_not_missed() -> None:
     topic: Any = SimpleNamespace(config=None, internal=False)
     partition = SlowToRead(topic, 0, log, lambda: 0)
     partition.meanwhile = lambda: append(log, batch(b"late"))
-    ask = Ask("t", bytes(16), FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20))
+    ask = FetchedPartition(
+        "t", bytes(16), FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    )
     context: Any = SimpleNamespace(
         access=None,
         account=None,
@@ -67,12 +69,14 @@ async def test_an_append_during_the_first_read_is_not_missed() -> None:
 
 
 async def parked(**named: Any) -> tuple[Any, Any, Any]:
-    """Give a fetch that waits at the end of a log, the log, and its engine."""
+    """Return a fetch that waits at the end of a log, the log, and its engine."""
     engine = MemoryEngine()
     log = await prepared(await engine.open("public/default/persistent/t-partition-0", LedgerPolicy()))
     topic: Any = SimpleNamespace(config=None, internal=False)
     partition = Partition(topic, 0, log, lambda: 0)
-    ask = Ask("t", bytes(16), FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20))
+    ask = FetchedPartition(
+        "t", bytes(16), FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    )
     context: Any = SimpleNamespace(
         access=named.get("access"),
         account=None,

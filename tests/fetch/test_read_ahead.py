@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from magnetar.kafka.partitions import read_ahead
-from magnetar.kafka.partitions.read_ahead import LEAST_BYTES, Batches, ReadAhead
+from magnetar.kafka.partitions.read_ahead import MIN_BYTES, Batches, ReadAhead
 from magnetar.records.batch import read_header
 from tests.admin.house import House
 
@@ -30,7 +30,7 @@ def reading(
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    while not holds():  # noqa: ASYNC110  what is waited for rings no bell
+    while not holds():  # noqa: ASYNC110  what is waited for wakes nobody
         await asyncio.sleep(0.001)
 
 
@@ -62,7 +62,7 @@ async def test_reads_at_the_end_of_the_log_and_failed_ones_are_not_kept() -> Non
 
 
 async def test_the_oldest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_ahead, "MOST_BYTES", 3 * MOST)
+    monkeypatch.setattr(read_ahead, "MAX_BYTES", 3 * MOST)
     ahead, done = ReadAhead(), list[int]()
     for offset in range(5):
         ahead.plan("p", offset, MOST, reading(MOST, done))
@@ -96,7 +96,7 @@ async def test_a_partition_reads_on_behind_a_large_answer(
     async with House(tmp_path / "data") as house:
         partition = await house.topic()
         await house.produce(partition)
-        while partition.log.size() < 4 * LEAST_BYTES:
+        while partition.log.size() < 4 * MIN_BYTES:
             await house.produce(partition, 1000)
         reads: list[int] = []
         read = partition.log.read
@@ -106,9 +106,9 @@ async def test_a_partition_reads_on_behind_a_large_answer(
             return await read(offset, **options)
 
         monkeypatch.setattr(partition.log, "read", noted)
-        batches, _ = await partition.read(0, LEAST_BYTES)
+        batches, _ = await partition.read(0, MIN_BYTES)
         following = read_header(batches[-1]).last_offset + 1
         await until(lambda: following in reads)
         await asyncio.sleep(0.01)
-        await partition.read(following, LEAST_BYTES)
+        await partition.read(following, MIN_BYTES)
         assert reads.count(following) == 1, "it was ready"

@@ -10,7 +10,7 @@ from magnetar.broker.topic_config import TopicConfig
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.ledger.port import LedgerPolicy
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from tests.admin.house import drafted
 from tests.ledger.entries import prepared
 
@@ -25,7 +25,7 @@ async def test_the_append_time_is_that_of_the_first() -> None:
     now_ms = NOW_MS
     partition = Partition(topic, 0, log, lambda: now_ms)
     data = memoryview(
-        encode_batch([Record(None, b"v", (), 5)], producer_id=7, producer_epoch=0, base_sequence=0)
+        encode_batch([PlainRecord(None, b"v", (), 5)], producer_id=7, producer_epoch=0, base_sequence=0)
     )
     first = partition.produce(await drafted(partition, data))
     now_ms += 1000

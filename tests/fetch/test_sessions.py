@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from magnetar.broker.memory import Account, MemoryBudget
 from magnetar.kafka.fetch_sessions import (
-    MOST_SESSION_ROWS,
+    MAX_SESSION_ROWS,
     ROW_BYTES,
     UNUSED_S,
     FetchSession,
@@ -14,7 +14,7 @@ from magnetar.kafka.fetch_sessions import (
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 
-MOST_ROWS = 2 * MOST_SESSION_ROWS
+MAX_ROWS = 2 * MAX_SESSION_ROWS
 SLOTS = 3
 
 
@@ -24,7 +24,7 @@ class House:
     def __init__(self) -> None:
         self.now = 0.0
         self.budget = MemoryBudget(64 << 20, 8 << 20)
-        self.sessions = FetchSessions(SLOTS, MOST_ROWS, self.connection(), lambda: self.now)
+        self.sessions = FetchSessions(SLOTS, MAX_ROWS, self.connection(), lambda: self.now)
 
     def connection(self) -> Account:
         return self.budget.account(lambda: None, known=True)
@@ -58,7 +58,7 @@ def test_a_session_is_its_connections_and_ends_with_it() -> None:
 
 def test_a_connection_has_few_sessions() -> None:
     house = House()
-    sessions = FetchSessions(1000, MOST_ROWS, house.connection(), lambda: 0.0)
+    sessions = FetchSessions(1000, MAX_ROWS, house.connection(), lambda: 0.0)
     house.sessions = sessions
     mine = house.connection()
     found = [house.ask(mine, 5)[0] for _ in range(20)]
@@ -83,19 +83,19 @@ def test_what_has_no_place_gets_none_until_others_are_unused() -> None:
 
 def test_partitions_that_do_not_exist_count_as_long_as_they_are_kept() -> None:
     house = House()
-    assert house.ask(house.connection(), MOST_SESSION_ROWS + 1) == (None, ErrorCode.NONE)
+    assert house.ask(house.connection(), MAX_SESSION_ROWS + 1) == (None, ErrorCode.NONE)
     owners = [house.connection() for _ in range(3)]
-    given = [house.ask(owner, MOST_SESSION_ROWS)[0] for owner in owners]
+    given = [house.ask(owner, MAX_SESSION_ROWS)[0] for owner in owners]
     assert [session is not None for session in given] == [True, True, False]
-    assert house.sessions.rows == MOST_ROWS
+    assert house.sessions.rows == MAX_ROWS
 
 
 def test_a_session_that_grows_too_large_is_answered_and_ended() -> None:
     house = House()
     mine = house.connection()
-    session, _ = house.ask(mine, MOST_SESSION_ROWS)
+    session, _ = house.ask(mine, MAX_SESSION_ROWS)
     assert session is not None
-    grown, error = house.ask(mine, 1, session.session_id, 1, first=MOST_SESSION_ROWS)
+    grown, error = house.ask(mine, 1, session.session_id, 1, first=MAX_SESSION_ROWS)
     assert (grown, error) == (session, ErrorCode.NONE)
     assert house.ask(mine, 0, session.session_id, 2)[1] is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert house.budget.held_bytes == 0

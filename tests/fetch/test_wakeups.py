@@ -10,12 +10,12 @@ import pytest
 
 from magnetar.broker.service import BrokerService
 from magnetar.broker.settings import Settings
-from magnetar.kafka.connection import Conversation
+from magnetar.kafka.connection import KafkaConnection
 from magnetar.kafka.eager import Eager
 from magnetar.kafka.handler import KafkaProtocolHandler
-from magnetar.kafka.wakeups import MOST_FIRST, Bell, Wakeups
+from magnetar.kafka.wakeups import MAX_FIRST, Wakeup, Wakeups
 from magnetar.records.compression import Buffer
-from magnetar.wire.kafka.frames import FrameReader
+from magnetar.wire.kafka.frames import KafkaFrameReader
 from magnetar.wire.kafka.message import Message
 from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.messages.produce_request import (
@@ -39,9 +39,9 @@ class Peer:
         self.has_answer = asyncio.Event()
         self._name = name
         self._heard = heard
-        self._frames = FrameReader(1 << 20)
+        self._frames = KafkaFrameReader(1 << 20)
         handler = next(each for each in service.handlers if isinstance(each, KafkaProtocolHandler))
-        self._conversation = Conversation(
+        self._conversation = KafkaConnection(
             handler.services, service.listeners["kafka"][0], "127.0.0.1", self._frames, self._send, lambda: None,
             account(),
         )  # fmt: skip
@@ -85,7 +85,7 @@ def fetch(offset: int) -> FetchRequest:
 
 
 async def made(service: BrokerService, heard: list[str]) -> Peer:
-    """Give the producer of a topic that has one record."""
+    """Return the producer of a topic that has one record."""
     await service.broker.create_topic("t", partitions=1)
     producer = Peer("producer", service, heard)
     producer.say(produce(b"first"), PRODUCE_VERSION)
@@ -108,13 +108,13 @@ async def test_the_consumer_hears_of_a_record_before_its_producer_does(service: 
 async def test_many_consumers_do_not_hold_up_the_producer(service: BrokerService) -> None:
     heard: list[str] = []
     producer = await made(service, heard)
-    consumers = [Peer(f"consumer {n}", service, heard) for n in range(3 * MOST_FIRST)]
+    consumers = [Peer(f"consumer {n}", service, heard) for n in range(3 * MAX_FIRST)]
     for consumer in consumers:
         consumer.say(fetch(1), FETCH_VERSION)
     gone = consumers.pop(1)
     gone.hang_up()
     producer.say(produce(b"second"), PRODUCE_VERSION)
-    assert heard.index("producer") == len(heard) - 1 <= MOST_FIRST
+    assert heard.index("producer") == len(heard) - 1 <= MAX_FIRST
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert all(b"second" in consumer.answers[0] for consumer in consumers)
@@ -123,19 +123,19 @@ async def test_many_consumers_do_not_hold_up_the_producer(service: BrokerService
 
 async def test_who_wakes_others_while_he_goes_on_forgets_none() -> None:
     wakeups, order = Wakeups(), []
-    bells = [Bell(wakeups) for _ in range(3)]
+    waiting = [Wakeup(wakeups) for _ in range(3)]
 
     async def one(number: int) -> None:
-        await bells[number]
+        await waiting[number]
         order.append(number)
         if number < 2:
-            bells[number + 1].ring()
+            waiting[number + 1].wake()
 
     for number in range(3):
         Eager(one(number), lambda result, error: None)
     wakeups.begin()
-    bells[0].ring()
-    bells[0].ring()
+    waiting[0].wake()
+    waiting[0].wake()
     assert order == []
     wakeups.end()
     assert order == [0, 1, 2]
@@ -143,16 +143,16 @@ async def test_who_wakes_others_while_he_goes_on_forgets_none() -> None:
 
 async def test_what_nobody_gathers_has_its_turn_and_tasks_may_wait_too() -> None:
     wakeups = Wakeups()
-    for_eager, for_task, ended = Bell(wakeups), Bell(wakeups), []
+    for_eager, for_task, ended = Wakeup(wakeups), Wakeup(wakeups), []
 
-    async def wait(bell: Bell) -> None:
+    async def wait(bell: Wakeup) -> None:
         await bell
 
     Eager(wait(for_eager), lambda result, error: ended.append(error))
     task = asyncio.ensure_future(wait(for_task))
     await asyncio.sleep(0)
-    for_eager.ring()
-    for_task.ring()
+    for_eager.wake()
+    for_task.wake()
     assert not ended
     await asyncio.wait_for(task, 10)
     assert ended == [None]

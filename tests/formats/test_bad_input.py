@@ -13,12 +13,12 @@ import pytest
 from magnetar.broker.errors import InvalidPolicy
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.partitions import conversions
-from magnetar.kafka.partitions.conversions import Conversions
+from magnetar.kafka.partitions.conversions import BatchConversions
 from magnetar.kafka.partitions.formats import Batch
-from magnetar.kafka.partitions.partition import Draft, Partition
+from magnetar.kafka.partitions.partition import Partition, PreparedBatch
 from magnetar.records.batch import (
     HEADER_BYTES,
-    Record,
+    PlainRecord,
     decode_records,
     encode_batch,
     read_header,
@@ -121,7 +121,10 @@ async def test_idempotent_producers_are_known_again_whatever_the_format(tmp_path
         for number, entry_format in enumerate(("kafka", "mixed_kafka", "pulsar")):
             partition.topic.config = type(partition.topic.config)(entry_format=entry_format)
             batch = encode_batch(
-                [Record(b"k", b"v", (), NOW)] * 5, producer_id=9, producer_epoch=2, base_sequence=5 * number
+                [PlainRecord(b"k", b"v", (), NOW)] * 5,
+                producer_id=9,
+                producer_epoch=2,
+                base_sequence=5 * number,
             )
             durable = partition.produce(await drafted(partition, memoryview(batch))).done
             assert durable is not None
@@ -137,7 +140,7 @@ async def test_idempotent_producers_are_known_again_whatever_the_format(tmp_path
 
 def miscounted(codec: Codec) -> bytes:
     """A batch as some clients send it: every offset delta 0."""
-    batch = encode_batch([Record(b"k", b"%d" % n, (), NOW) for n in range(4)])
+    batch = encode_batch([PlainRecord(b"k", b"%d" % n, (), NOW) for n in range(4)])
     record = (len(batch) - HEADER_BYTES) // 4
     body = bytearray(batch[HEADER_BYTES:])
     for number in range(4):
@@ -157,7 +160,7 @@ def test_mixed_kafka_counts_anew_what_a_client_counted_wrongly(codec: Codec) -> 
     assert earliest_ms == min(row.timestamp for row in decode_records(data))
     assert [(row.offset, row.value) for row in decode_records(data)] == [(n, b"%d" % n) for n in range(4)]
     assert (header.records_count, header.last_offset_delta) == (4, 3)
-    right = memoryview(encode_batch([Record(b"k", b"v", (), NOW)] * 3, codec=codec))
+    right = memoryview(encode_batch([PlainRecord(b"k", b"v", (), NOW)] * 3, codec=codec))
     assert with_relative_offsets(right)[0] is right
 
 
@@ -178,7 +181,7 @@ async def test_what_was_converted_is_kept_within_its_bound(tmp_path: Path) -> No
         for number in range(20):
             await send(partition, MessageMetadata(b"p", number, NOW), bytes(1000))
         entries = await partition.log.read(0, max_bytes=1 << 20)
-        kept = Conversions(most_bytes=5000)
+        kept = BatchConversions(most_bytes=5000)
         whole = [await kept.batches_of(entries)]
         assert kept.bytes == 0  # together they are more than may be kept
         some = [entries[at : at + 2] for at in range(0, 20, 2)]
@@ -190,7 +193,7 @@ async def test_what_was_converted_is_kept_within_its_bound(tmp_path: Path) -> No
         assert rows_of(first) == rows_of(whole)
 
 
-def rows_of(read: Sequence[Sequence[Batch]]) -> list[Record]:
+def rows_of(read: Sequence[Sequence[Batch]]) -> list[PlainRecord]:
     return [row for batches in read for batch in batches for row in decode_records(batch)]
 
 
@@ -206,7 +209,7 @@ async def test_what_was_kept_of_another_read_fits_into_this_one(tmp_path: Path) 
         entries = await partition.log.read(0, max_bytes=1 << 20)
         for seed in range(50):
             chance = random.Random(seed)
-            kept = Conversions(most_bytes=chance.choice([500, 1 << 20]))
+            kept = BatchConversions(most_bytes=chance.choice([500, 1 << 20]))
             for _ in range(6):
                 start = chance.randrange(12)
                 stop = chance.randint(start + 1, 12)
@@ -231,7 +234,7 @@ async def test_no_more_is_converted_than_a_fetch_takes(
         )
         entries = await partition.log.read(0, max_bytes=1 << 20)
         for most, records in ((3000, 2), (1, 1), (1 << 20, 9)):
-            found = await Conversions().batches_of(entries, most)
+            found = await BatchConversions().batches_of(entries, most)
             assert len(rows_of([found])) == records
             assert sum(part.entries for part in converted[-1]) <= records + 1
 
@@ -276,9 +279,9 @@ def test_a_broker_that_converts_nothing_loads_no_compiler() -> None:
 async def test_a_draft_of_format_kafka_is_stored_as_it_came(tmp_path: Path) -> None:
     async with House(tmp_path / "data") as house:
         partition = await house.topic()
-        batch = encode_batch([Record(b"k", b"v", (), NOW)])
+        batch = encode_batch([PlainRecord(b"k", b"v", (), NOW)])
         draft = await drafted(partition, memoryview(batch))
-        assert draft == Draft(memoryview(batch), read_header(batch), earliest_ms=NOW)
+        assert draft == PreparedBatch(memoryview(batch), read_header(batch), earliest_ms=NOW)
         durable = partition.produce(draft).done
         assert durable is not None
         await durable

@@ -13,11 +13,11 @@ import pytest
 from magnetar.broker.leader_epochs import LeaderEpochs
 from magnetar.kafka.handlers import list_offsets
 from magnetar.kafka.partitions import conversions
-from magnetar.kafka.partitions.conversions import Conversions, convert
+from magnetar.kafka.partitions.conversions import BatchConversions, convert
 from magnetar.ledger.port import StoredEntry
 from magnetar.pulsar.dispatch import deliveries
 from magnetar.records import conversion, joined, mapping, pulsar_plain
-from magnetar.records.batch import Record, decode_records, encode_batch, read_header
+from magnetar.records.batch import PlainRecord, decode_records, encode_batch, read_header
 from magnetar.records.check import TakesLong
 from magnetar.records.compaction import open_entry
 from magnetar.records.compression import Codec
@@ -25,7 +25,7 @@ from magnetar.records.conversion import kafka_batch, use_machine_code
 from magnetar.records.entry import broker_entry_head, kafka_message_head
 from magnetar.records.mapping import encode_headers, properties_of
 from magnetar.records.pulsar_compression import compress_payload
-from magnetar.records.pulsar_metadata import MOST_MESSAGES, Compression, MessageMetadata, encode_metadata
+from magnetar.records.pulsar_metadata import MAX_MESSAGES, Compression, MessageMetadata, encode_metadata
 from magnetar.records.pulsar_plain import UnreadableBatch, framed_message, plain_kafka_batch
 
 NOW = 1_700_000_000_000
@@ -53,7 +53,7 @@ def stored(messages: int, entry_id: int = 0, value: bytes = EMPTY) -> StoredEntr
 
 def kafka(messages: int) -> StoredEntry:
     """The same from a Kafka producer."""
-    batch = encode_batch([Record(b"", b"", (), NOW)] * messages, codec=Codec.zstd)
+    batch = encode_batch([PlainRecord(b"", b"", (), NOW)] * messages, codec=Codec.zstd)
     head = broker_entry_head(NOW, messages - 1) + kafka_message_head(NOW, messages)
     return StoredEntry(1, 0, messages - 1, memoryview(head + bytes(batch)))
 
@@ -103,8 +103,8 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
 async def test_one_that_is_stored_comes_as_one_marked_record(
     machine: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    entry = stored(MOST_MESSAGES + 1)
-    kept = Conversions()
+    entry = stored(MAX_MESSAGES + 1)
+    kept = BatchConversions()
     for _ in range(2):
         (batch,) = await kept.batches_of([entry])
     (record,) = decode_records(batch)
@@ -125,9 +125,9 @@ async def test_what_unpacks_to_much_is_unpacked_in_a_thread_and_kept(
     entry = stored(MANY)
     assert len(entry.data) < 1000
     with pytest.raises(TakesLong):
-        convert([entry], [None], 1 << 20, hurried=True, most_unpacked=64 << 10)
+        convert([entry], [None], 1 << 20, hurried=True, max_unpacked=64 << 10)
     assert not threads["threads"]
-    kept = Conversions()
+    kept = BatchConversions()
     (batch,) = await kept.batches_of([entry])
     assert len(decode_records(batch)) == MANY
     assert threads["threads"]
@@ -139,7 +139,7 @@ async def test_what_unpacks_to_much_is_unpacked_in_a_thread_and_kept(
 
 
 async def test_what_unpacks_to_little_is_converted_at_once(machine: str, threads: dict[str, Any]) -> None:
-    (batch,) = await Conversions().batches_of([stored(100)])
+    (batch,) = await BatchConversions().batches_of([stored(100)])
     assert len(decode_records(batch)) == 100
     assert threads["threads"] == {threading.get_ident()}
 
@@ -149,7 +149,7 @@ async def test_what_unpacks_to_very_much_is_converted_one_at_a_time(
 ) -> None:
     large = b"\0\0\0\4\x18" + b"\x80\x80\x40" + bytes(1 << 20)  # a payload of 1 MB
     charges: list[int] = []
-    kept = Conversions(0, charge=charges.append)
+    kept = BatchConversions(0, charge=charges.append)
     made = await asyncio.gather(*(kept.batches_of([stored(5, n, large)]) for n in range(4)))
     assert [len(decode_records(batch)) for (batch,) in made] == [5] * 4
     assert threads["most"] == 1
@@ -161,7 +161,7 @@ async def test_who_asks_for_the_same_meanwhile_gets_what_was_converted(
     machine: str, threads: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conversions, "_VERY_LARGE_BYTES", 128 << 10)
-    kept, calls = Conversions(), []
+    kept, calls = BatchConversions(), []
     monkeypatch.setattr(conversions, "_converted", _counted(conversions._converted, calls))
     made = await asyncio.gather(*(kept.batches_of([stored(MANY)]) for _ in range(4)))
     assert {len(decode_records(batch)) for (batch,) in made} == {MANY}
@@ -195,7 +195,7 @@ async def test_a_kafka_batch_that_unpacks_to_much_is_converted_for_pulsar_in_a_t
 ) -> None:
     entry = kafka(MANY)
     assert len(entry.data) < 32 << 10
-    (delivery,) = await deliveries.Conversions(1 << 20).deliveries([entry])
+    (delivery,) = await deliveries.Deliveries(1 << 20).deliveries([entry])
     assert delivery.messages == MANY
     assert threads["threads"]
     assert threading.get_ident() not in threads["threads"]

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from magnetar.kafka.partitions.chunked import ChunkedMessages
-from magnetar.kafka.partitions.conversions import Conversions
+from magnetar.kafka.partitions.conversions import BatchConversions
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.ledger.port import CompactionRules
 from magnetar.pipeline.options import parse_options
 from magnetar.pipeline.plan import Plan
 from magnetar.pipeline.slices import read_slice
-from magnetar.records.batch import Record, decode_records, read_header
-from magnetar.records.chunks import Chunks, Gets, Piece
+from magnetar.records.batch import PlainRecord, decode_records, read_header
+from magnetar.records.chunks import Chunk, Chunks, Gets
 from magnetar.records.pulsar_compression import compress_payload
 from magnetar.records.pulsar_metadata import Compression, MessageMetadata
 from tests.admin.house import House
@@ -49,13 +49,13 @@ def pieces_of(
 async def chunked(house: House) -> Partition:
     """A partition whose messages are put together up to `MOST` bytes."""
     partition = await house.topic()
-    partition._conversions = Conversions(chunked_bytes=MOST)
+    partition._conversions = BatchConversions(chunked_bytes=MOST)
     return partition
 
 
-async def read(partition: Partition, offset: int = 0, max_bytes: int = 1 << 20) -> list[Record]:
+async def read(partition: Partition, offset: int = 0, max_bytes: int = 1 << 20) -> list[PlainRecord]:
     """Read to the end as a consumer does, fetch by fetch."""
-    rows: list[Record] = []
+    rows: list[PlainRecord] = []
     position = offset
     while position < partition.log.log_end_offset:
         batches, _ = await partition.read(position, max_bytes)
@@ -142,9 +142,9 @@ async def test_every_reader_gets_the_same(tmp_path: Path, seed: int) -> None:
                 await house.produce(partition, 1)
             else:
                 some = chance.choice(under_way)
-                if chance.random() > 0.05:  # else it is lost
+                if chance.random() > 0.05:  # otherwise it is lost
                     await send(partition, *some[0])
-                if chance.random() > 0.05:  # else it is sent again
+                if chance.random() > 0.05:  # otherwise it is sent again
                     some.pop(0)
                 under_way = [each for each in under_way if each]
         wanted = await read(partition)
@@ -230,9 +230,9 @@ def test_pieces_under_way_are_bounded_and_the_first_message_gives_way() -> None:
     chunks = Chunks[int](1 << 40, looked_back=True)
     for message in range(40):
         for number in range(900):
-            assert chunks.take(Piece(b"%d" % message, number, 901, 1), number, 1)[0] is Gets.NOTHING
+            assert chunks.take(Chunk(b"%d" % message, number, 901, 1), number, 1)[0] is Gets.NOTHING
     assert sum(len(each.places) for each in chunks._under_way.values()) == chunks._pieces <= 20_000
-    assert chunks.take(Piece(b"0", 900, 901, 1), 900, 1)[0] is Gets.MARKED
-    gets, places = chunks.take(Piece(b"39", 900, 901, 1), 900, 1)
+    assert chunks.take(Chunk(b"0", 900, 901, 1), 900, 1)[0] is Gets.MARKED
+    gets, places = chunks.take(Chunk(b"39", 900, 901, 1), 900, 1)
     assert (gets, len(places)) == (Gets.WHOLE, 901)
     assert chunks.copy()._pieces == chunks._pieces

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from magnetar.pipeline.formats import in_kafka_format
 from magnetar.pipeline.frames import FrameFault, walk_frames
 from magnetar.records.arrow import BatchUnreadable, arrow_batches
-from magnetar.records.batch import Record, decode_records, encode_batch
+from magnetar.records.batch import PlainRecord, decode_records, encode_batch
 from magnetar.records.entry import decode_entry
 from magnetar.records.errors import RecordsError
 from magnetar.records.pulsar_metadata import MessageMetadata, encode_metadata
@@ -21,13 +21,13 @@ from tests.records.test_machine_code import pulsar_entries
 from tests.records.test_pulsar_entries import NOW, kafka_entry, stored
 
 LEDGER = 7
-MOST_MS = (1 << 63) // 1000 - 1  # what a timestamp of Spark's can be
+MAX_MS = (1 << 63) // 1000 - 1  # what a timestamp of Spark's can be
 
 
 @settings(deadline=None)
 @given(st.lists(pulsar_entries(), min_size=1, max_size=4))
 def test_columns_are_those_of_the_plain_mapping(entries: list[bytes]) -> None:
-    entries.append(kafka_entry(encode_batch([Record(b"k", b"v", (), NOW)], base_offset=5), 5))
+    entries.append(kafka_entry(encode_batch([PlainRecord(b"k", b"v", (), NOW)], base_offset=5), 5))
     compare(entries)
 
 
@@ -64,7 +64,7 @@ def compare(entries: list[bytes]) -> None:
                 columns(entries[: number + 1])
             return
         wanted += [
-            (r.offset, r.key, r.value, min(r.timestamp, MOST_MS), 0, [tuple(header) for header in r.headers])
+            (r.offset, r.key, r.value, min(r.timestamp, MAX_MS), 0, [tuple(header) for header in r.headers])
             for r in found
         ]
     assert columns(entries) == wanted

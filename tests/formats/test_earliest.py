@@ -13,7 +13,7 @@ from magnetar.records.batch import HEADER_BYTES as HEAD
 from magnetar.records.batch import (
     LOG_APPEND_TIME,
     UNKNOWN_TIME,
-    Record,
+    PlainRecord,
     decode_records,
     encode_batch,
     read_header,
@@ -46,7 +46,7 @@ async def test_readers_find_nothing_earlier(tmp_path: Path, entry_format: str, s
             index = partition.log.writer.index if partition.log.writer else None  # type: ignore[attr-defined]
             if index is not None:
                 index.earliest[-1] = (1 << 63) - 1  # so that it tells what comes now
-            batch = encode_batch([Record(b"k", b"v", (), time) for time in times])
+            batch = encode_batch([PlainRecord(b"k", b"v", (), time) for time in times])
             base_offset, _, durable = partition.produce(await drafted(partition, memoryview(batch)))
             if durable is not None:
                 await durable
@@ -91,7 +91,7 @@ def test_what_times_a_batch_of_pulsar_has_is_not_looked_into() -> None:
 async def test_a_producer_that_says_it_is_the_brokers_time_is_taken_at_its_word(tmp_path: Path) -> None:
     async with House(tmp_path / "data") as house:
         partition = await house.topic()
-        batch = encode_batch([Record(b"k", b"v", (), NOW + 99) for _ in range(9)])
+        batch = encode_batch([PlainRecord(b"k", b"v", (), NOW + 99) for _ in range(9)])
         header = read_header(batch)._replace(attributes=LOG_APPEND_TIME, max_timestamp=NOW + 7)
         draft = await drafted(partition, memoryview(seal(header, batch[HEAD:])))
         assert draft.earliest_ms == NOW + 7

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar.records import joined
-from magnetar.records.batch import Record, decode_records, encode_batch, read_header
+from magnetar.records.batch import PlainRecord, decode_records, encode_batch, read_header
 from magnetar.records.compression import Codec
 from magnetar.records.conversion import framed_batch, kafka_batch, machine_code, use_machine_code
 from magnetar.records.entry import broker_entry_head
@@ -24,7 +24,7 @@ def _machine() -> None:
 
 
 def in_a_row(entries: list[bytes]) -> list[bytes]:
-    """Give the entries with offsets that follow each other."""
+    """Return the entries with offsets that follow each other."""
     found, offset = [], 0
     for entry in entries:
         try:
@@ -83,7 +83,7 @@ def test_nothing_is_written_beyond_the_room_that_is_taken(entries: list[bytes]) 
     ends = np.cumsum([len(entry) for entry in entries])
     spans = np.stack([ends - [len(entry) for entry in entries], ends], axis=1)
     data = np.frombuffer(b"".join(entries), np.uint8)
-    opened = joined.Opened(kernels, data, spans)
+    opened = joined.OpenedEntries(kernels, data, spans)
     count = opened.inflate(0, 1 << 40)
     room = opened.room(0, count)
     out = np.full(room + 64, 0xAB, np.uint8)
@@ -99,7 +99,7 @@ def test_one_head_speaks_only_for_entries_of_one_producer_in_order() -> None:
     entries, offset = [], 0
     for producer, sequence in ((5, 0), (5, 3), (5, 9), (6, 12), (-1, -1), (-1, -1)):
         batch = encode_batch(
-            [Record(b"k", b"%d" % offset, (), NOW + offset)] * 3,
+            [PlainRecord(b"k", b"%d" % offset, (), NOW + offset)] * 3,
             producer_id=producer, producer_epoch=min(producer, 0), base_sequence=sequence,
         )  # fmt: skip
         framed = framed_batch(memoryview(batch), read_header(batch), NOW, Codec.lz4)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.broker.topic import MOST_NEW_PARTITIONS
+from magnetar.broker.topic import MAX_NEW_PARTITIONS
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.create_partitions_request import (
     CreatePartitionsAssignment,
@@ -443,7 +443,7 @@ async def test_the_data_directory_is_described(tmp_path: Path) -> None:
 
 async def test_more_topics_than_may_be_made_are_refused_by_their_number(tmp_path: Path) -> None:
     kafka = await client(tmp_path)
-    names = [f"t{number}" for number in range(MOST_NEW_PARTITIONS + 1)]
+    names = [f"t{number}" for number in range(MAX_NEW_PARTITIONS + 1)]
     told = await create(kafka, *(wanted(name) for name in names), dry=True)
     message = "Excessively large number of partitions per request."
     assert told == [(name, E.POLICY_VIOLATION, message) for name in names]

@@ -20,12 +20,12 @@ SECONDS = 60  # a busy machine may take long over a million records
 
 
 def frame(content: bytes) -> bytes:
-    """Give a frame: the size, then ``content``."""
+    """Return a frame: the size, then ``content``."""
     return struct.pack(">i", len(content)) + content
 
 
 def request_bytes(message: Message, version: int, correlation_id: int = 1) -> bytes:
-    """Give a request's frame content, header and body."""
+    """Return a request's frame content, header and body."""
     header = RequestHeader(message.API_KEY, version, correlation_id, "hostile")
     return encode_request_header(header) + message.encode(version)
 
@@ -52,7 +52,7 @@ class Wire:
         self.socket.sendall(data)
 
     def frame(self) -> bytes:
-        """Give the next frame's content; raise ``ConnectionError`` if there is none."""
+        """Return the next frame's content; raise ``ConnectionError`` if there is none."""
         (size,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(size)
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from magnetar.records.batch import Record, decode_records, encode_batch
+from magnetar.records.batch import PlainRecord, decode_records, encode_batch
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from tests.hostile.client import Wire, fetch, produce
 from tests.process import BrokerProcess
 
-MOST_GROWTH_BYTES = 384 << 20
+MAX_GROWTH_BYTES = 384 << 20
 """About 150 MB of it are the compiler that converting entry formats brings along; one test can keep GB if it leaks."""
 
 
@@ -39,7 +39,7 @@ class Bystander(threading.Thread):
 
     def _round(self, wire: Wire) -> None:
         value = b"%d" % self.rounds
-        offset = produce(wire, "bystander", encode_batch([Record(None, value, [], 0, 0)])).base_offset
+        offset = produce(wire, "bystander", encode_batch([PlainRecord(None, value, [], 0, 0)])).base_offset
         record = decode_records(fetch(wire, "bystander", offset).records)[0]
         if (record.offset, record.value) != (self.rounds, value):
             self.complaints.append(f"round {self.rounds}: {record}")
@@ -63,7 +63,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         assert process.is_running
         assert bystander.complaints == []
         assert bystander.rounds > 0
-        assert process.resident_bytes - before < MOST_GROWTH_BYTES
+        assert process.resident_bytes - before < MAX_GROWTH_BYTES
         assert not [line for line in process.log_lines() if "Traceback" in line or "request failed" in line]
 
 
@@ -82,5 +82,8 @@ def topic(target: BrokerProcess) -> str:
             MetadataRequest(topics=[MetadataRequestTopic(name="prey")], allow_auto_topic_creation=True), 12
         )
         for value in (b"one", b"two", b"three"):
-            assert produce(connection, "prey", encode_batch([Record(b"k", value, [], 0, 0)])).error_code == 0
+            assert (
+                produce(connection, "prey", encode_batch([PlainRecord(b"k", value, [], 0, 0)])).error_code
+                == 0
+            )
     return "prey"

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from magnetar.broker.names import CONSUMER_OFFSETS
-from magnetar.records.batch import HEADER_BYTES, BatchHeader, Record, encode_batch, read_header, seal
+from magnetar.records.batch import HEADER_BYTES, BatchHeader, PlainRecord, encode_batch, read_header, seal
 from magnetar.records.compression import Codec, compress
 from magnetar.records.varint import encode_zigzag
 from magnetar.wire.kafka.errors import ErrorCode
@@ -21,7 +21,7 @@ from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, Metad
 from tests.hostile.client import Wire, fetch, produce
 from tests.process import BrokerProcess
 
-GOOD = encode_batch([Record(b"key", b"value", [], 1_000, 0), Record(None, b"x", [], 1_001, 0)])
+GOOD = encode_batch([PlainRecord(b"key", b"value", [], 1_000, 0), PlainRecord(None, b"x", [], 1_001, 0)])
 HEADER = read_header(GOOD)
 BODY = GOOD[HEADER_BYTES:]
 
@@ -108,7 +108,7 @@ def test_it_gets_kafkas_code_and_is_not_stored(
 
 
 def test_a_batch_beyond_the_topics_limit(wire: Wire, topic: str) -> None:
-    batch = encode_batch([Record(None, bytes(2_000_000), [], 0, 0)])
+    batch = encode_batch([PlainRecord(None, bytes(2_000_000), [], 0, 0)])
     assert produce(wire, topic, batch).error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
@@ -127,7 +127,7 @@ def test_a_batch_that_takes_long_to_check_holds_up_nobody(
     target: BrokerProcess, wire: Wire, topic: str
 ) -> None:
     """A million empty records are 1 MB on the wire, and seconds of work."""
-    batch = encode_batch([Record(None, b"", [], 0, 0)] * 1_000_000, codec=Codec.zstd)
+    batch = encode_batch([PlainRecord(None, b"", [], 0, 0)] * 1_000_000, codec=Codec.zstd)
     codes: list[int] = []
     sender = threading.Thread(target=lambda: codes.append(produce(wire, topic, batch).error_code))
     answered = 0
@@ -154,7 +154,7 @@ def test_acks_that_do_not_exist(wire: Wire, topic: str, acks: int) -> None:
 
 
 def test_zstd_in_a_version_that_knows_none(wire: Wire, topic: str) -> None:
-    batch = encode_batch([Record(None, b"x", [], 0, 0)], codec=Codec.zstd)
+    batch = encode_batch([PlainRecord(None, b"x", [], 0, 0)], codec=Codec.zstd)
     assert produce(wire, topic, batch, version=6).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 

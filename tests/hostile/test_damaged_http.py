@@ -23,7 +23,7 @@ from tests.security.matrix.house import ASKERS, House, Transport
 COUNT = int(os.environ.get("MAGNETAR_DAMAGED_REQUESTS", "600"))
 SEED = int(os.environ.get("MAGNETAR_SEED", "20261123"))
 _PER_HOUSE = 500
-_MOST_GROWTH_BYTES = 48 << 20
+_MAX_GROWTH_BYTES = 48 << 20
 _STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 _VALUE = re.compile(r"\{\w+(?::\w+)?\}")
 _WORDS = (
@@ -80,7 +80,7 @@ _HEADERS = (b"expect: 100-continue", b"connection: close", b"content-length: 7",
 
 
 def request(rng: random.Random, routes: Any, proof: bytes) -> bytes:
-    """Give a request that a path's client might send, or one quite like it."""
+    """Return a request that a path's client might send, or one quite like it."""
     route = rng.choice(routes)
     path = _VALUE.sub(lambda _: rng.choice(_WORDS).decode(), getattr(route, "full_path", route.path)).encode()
     if rng.random() < 0.2:
@@ -112,7 +112,7 @@ def request(rng: random.Random, routes: Any, proof: bytes) -> bytes:
 
 
 def damaged(rng: random.Random, content: bytes) -> bytes:
-    """Give it with a few bytes changed, lost, doubled or put in; or as it is."""
+    """Return it with a few bytes changed, lost, doubled or put in; or as it is."""
     data = bytearray(content)
     for _ in range(rng.choice((0, 0, 1, 1, 2, 8))):
         at = rng.randrange(len(data) or 1)
@@ -164,12 +164,12 @@ async def test_no_answer_blames_the_broker(caplog: pytest.LogCaptureFixture) -> 
     if resident:
         growth = resident_bytes() - resident
         print(f"resident size grew by {growth >> 10} KB over all but the first of them")
-        assert growth < _MOST_GROWTH_BYTES
+        assert growth < _MAX_GROWTH_BYTES
     assert len(statuses) > 5
 
 
 async def _answered(handler: Any, listener: Any, sent: bytes, rng: random.Random) -> list[int]:
-    """Give the statuses of what came back; then hang up."""
+    """Return the statuses of what came back; then hang up."""
     protocol = handler.new_connection(listener)
     transport = Transport(protocol)
     protocol.connection_made(transport)

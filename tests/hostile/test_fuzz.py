@@ -16,12 +16,12 @@ import pytest
 
 from magnetar.broker.service import BrokerService
 from magnetar.broker.settings import Settings
-from magnetar.kafka.connection import Conversation
+from magnetar.kafka.connection import KafkaConnection
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.handlers import ROUTES, Route
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.records.compression import Buffer
-from magnetar.wire.kafka.frames import FrameReader
+from magnetar.wire.kafka.frames import KafkaFrameReader
 from magnetar.wire.kafka.header import RequestHeader, encode_request_header
 from magnetar.wire.kafka.messages import request_class
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
@@ -30,11 +30,11 @@ from tests.hostile.client import frame, request_bytes
 from tests.wire.values import build
 
 REPEATS = 30
-SPARED = {"DeleteTopics"}  # else there soon is nothing left to hurt
+SPARED = {"DeleteTopics"}  # otherwise there soon is nothing left to hurt
 FUZZED = [route for route in ROUTES if route.name not in SPARED]
 A_BROKERS = 20_000
 """Conversations with one broker."""
-BATCH = encode_batch([Record(b"k", b"v", [], 0, 0)] * 3)
+BATCH = encode_batch([PlainRecord(b"k", b"v", [], 0, 0)] * 3)
 EXTREMES = (
     b"\x00",
     b"\xff",
@@ -53,8 +53,8 @@ class Peer:
         self.answers: list[bytes] = []
         self.ended = False
         self.account = account()
-        self._frames = FrameReader(1 << 20)
-        self.conversation = Conversation(
+        self._frames = KafkaFrameReader(1 << 20)
+        self.conversation = KafkaConnection(
             handler.services,
             service.listeners["kafka"][0],
             "127.0.0.1",

@@ -72,8 +72,8 @@ REQUESTS: list[tuple[Message, int]] = [
         2,
     ),
 ]
-LEAST_BETWEEN = 5
-MOST_BYTES = 256 << 20
+MIN_BETWEEN = 5
+MAX_BYTES = 256 << 20
 
 
 @pytest.mark.parametrize(("message", "version"), REQUESTS, ids=lambda value: type(value).__name__)
@@ -89,8 +89,8 @@ def test_others_are_answered_meanwhile(
             assert other.ask(ApiVersionsRequest(), 0).error_code == 0
             between += 1
         wire.frame()
-    assert between >= LEAST_BETWEEN
-    assert target.peak_bytes - before < MOST_BYTES
+    assert between >= MIN_BETWEEN
+    assert target.peak_bytes - before < MAX_BYTES
 
 
 def test_an_answer_to_many_rows_is_whole_and_in_order(wire: Wire, topic: str) -> None:

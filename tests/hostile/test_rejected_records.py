@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from magnetar.records.batch import LOG_APPEND_TIME, Record, encode_batch, read_header, seal
+from magnetar.records.batch import LOG_APPEND_TIME, PlainRecord, encode_batch, read_header, seal
 from magnetar.records.compression import Codec, compress
 from magnetar.records.varint import encode_zigzag
 from magnetar.wire.kafka.errors import ErrorCode
@@ -34,8 +34,8 @@ def topic(wire: Wire, name: str, **configs: str) -> str:
     return name
 
 
-def at(*times: int) -> list[Record]:
-    return [Record(b"k", b"v", [], each) for each in times]
+def at(*times: int) -> list[PlainRecord]:
+    return [PlainRecord(b"k", b"v", [], each) for each in times]
 
 
 @pytest.mark.parametrize("entry_format", ["kafka", "mixed_kafka", "pulsar"])
@@ -43,7 +43,7 @@ def test_times_too_far_from_now_are_named(broker: BrokerProcess, wire: Wire, ent
     name = topic(wire, f"bounded-{entry_format}", **BOUNDS, **{"entry.format": entry_format})
     now = int(time.time() * SECOND)
     late, early = now + 99 * SECOND, now - 99 * SECOND
-    cases: list[tuple[list[Record], list[int]]] = [
+    cases: list[tuple[list[PlainRecord], list[int]]] = [
         (at(now, late, now), [1]),
         (at(now, early), [1]),
         (at(early, now, late), [0, 2]),
@@ -86,7 +86,7 @@ def test_only_a_broker_may_say_that_times_are_its_own(broker: BrokerProcess, wir
 def test_records_without_a_key_are_named(broker: BrokerProcess, wire: Wire) -> None:
     name = topic(wire, "compacted", **{"cleanup.policy": "compact"})
     now = int(time.time() * SECOND)
-    make: Callable[[bytes | None], Record] = lambda key: Record(key, b"v", [], now)  # noqa: E731
+    make: Callable[[bytes | None], PlainRecord] = lambda key: PlainRecord(key, b"v", [], now)  # noqa: E731
     row = produce(wire, name, encode_batch([make(b"k"), *[make(None)] * 5]))
     why = "Compacted topic cannot accept message without key in topic partition compacted-0"
     assert row.error_code == ErrorCode.INVALID_RECORD
@@ -98,7 +98,7 @@ def test_records_without_a_key_are_named(broker: BrokerProcess, wire: Wire) -> N
         "One or more records have been rejected due to 5 record errors in total, and only showing the first three "
         f"errors at most: [RecordError(batchIndex=1, message='{why}'), "
     )
-    both = produce(wire, name, encode_batch([Record(None, b"v", [], now + 7200 * SECOND)]))
+    both = produce(wire, name, encode_batch([PlainRecord(None, b"v", [], now + 7200 * SECOND)]))
     assert both.error_code == ErrorCode.INVALID_RECORD
 
 
@@ -115,9 +115,9 @@ def test_of_very_many_the_first_are_named(
     name = topic(wire, f"many-{code.name}", **configs)
     bodies = (b"\0\0" + encode_zigzag(number) + b"\1\2v\0" for number in range(300_000))
     records = b"".join(encode_zigzag(len(body)) + body for body in bodies)
-    head = read_header(encode_batch([Record(None, b"v", [], 1)]))
+    head = read_header(encode_batch([PlainRecord(None, b"v", [], 1)]))
     head = head._replace(attributes=1, records_count=300_000, last_offset_delta=299_999)
     row = produce(wire, name, seal(head, compress(Codec.gzip, records)))
     assert row.error_code == code
     assert [each.batch_index for each in row.record_errors] == list(range(10_000))
-    assert produce(wire, name, encode_batch([Record(b"k", b"v", [], -1)])).base_offset == 0
+    assert produce(wire, name, encode_batch([PlainRecord(b"k", b"v", [], -1)])).base_offset == 0

@@ -57,7 +57,7 @@ def fill(data: Path) -> None:
 
 
 def content(data: Path) -> Content:
-    """Give every (last offset, batch) of every log, as a reader gets it."""
+    """Return every (last offset, batch) of every log, as a reader gets it."""
 
     async def work(engine: FilesEngine) -> Content:
         found: Content = {}

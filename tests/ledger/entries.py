@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from magnetar.ledger.files.managed import FilesManagedLedger
 from magnetar.ledger.port import ManagedLedger, Pending, StoredEntry
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.records.entry import kafka_message_head, payload_at
 
 NOW_MS = 1_790_000_000_000
 
 
 def batch(*values: bytes, timestamp_ms: int = NOW_MS) -> bytes:
-    return encode_batch([Record(None, value, (), timestamp_ms) for value in values])
+    return encode_batch([PlainRecord(None, value, (), timestamp_ms) for value in values])
 
 
 def append(log: ManagedLedger, *values: bytes, timestamp_ms: int = NOW_MS) -> Pending:

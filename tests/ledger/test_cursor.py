@@ -71,7 +71,7 @@ class CursorMachine(RuleBasedStateMachine):
         self.loop.run_until_complete(run())
 
     def _mark(self) -> int:
-        """Give the place up to which everything is done with."""
+        """Return the place up to which everything is done with."""
         mark = self.first - 1
         while mark + 1 in self.done:
             mark += 1

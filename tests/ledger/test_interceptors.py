@@ -11,7 +11,7 @@ from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.port import Flush, LedgerPolicy, ManagedLedger
 from magnetar.metadata import MemoryStore
-from magnetar.records.batch import UNKNOWN_TIME, Record, encode_batch
+from magnetar.records.batch import UNKNOWN_TIME, PlainRecord, encode_batch
 from magnetar.records.compression import Buffer
 from magnetar.records.entry import kafka_message_head, payload_at
 from tests.ledger.entries import prepared
@@ -32,7 +32,7 @@ class Stamp:
 
 
 def message(text: bytes, count: int = 1) -> list[bytes]:
-    batch = encode_batch([Record(None, text, (), 1_790_000_000_000)] * count)
+    batch = encode_batch([PlainRecord(None, text, (), 1_790_000_000_000)] * count)
     return [kafka_message_head(1_790_000_000_000, count), batch]
 
 

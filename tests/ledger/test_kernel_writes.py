@@ -113,7 +113,7 @@ async def test_a_file_system_that_makes_the_loop_wait_gets_no_more(
 ) -> None:
     monkeypatch.setattr(kernel_writes, "_SLOW_S", -1.0)
     with direct_file(tmp_path / "f") as file:
-        for _ in range(kernel_writes._MOST_SLOW):
+        for _ in range(kernel_writes._MAX_SLOW):
             assert await end_of(writes, file, blocks(1), 0) is None
         assert not writes.begin(file, blocks(1), 0, lambda error: None)
     assert "makes AIO wait" in caplog.text

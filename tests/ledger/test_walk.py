@@ -16,7 +16,7 @@ LEDGER, COUNT, MOST = 7, 25, 10
 
 def test_so_many_entries_come_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """15,000 of 60 bytes lie in a megabyte: whoever read them held everybody up for 100 ms."""
-    monkeypatch.setattr(walking, "MOST_ENTRIES", MOST)
+    monkeypatch.setattr(walking, "MAX_ENTRIES", MOST)
     data = b"".join(
         frame_head(LEDGER, number, entry, [], len(entry))
         for number in range(COUNT)

@@ -75,7 +75,7 @@ def content(store: SqliteFile) -> State:
 
 
 def in_a_fork(work: object) -> int:
-    """Give the exit status of a child that did it: 0, or 1 after a traceback."""
+    """Return the exit status of a child that did it: 0, or 1 after a traceback."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -91,7 +91,7 @@ def in_a_fork(work: object) -> int:
 
 
 def one(plan: Plan, root: Path, seed: int, rules: list[Rule]) -> int:
-    """Give how many calls were made to fail; raise for a promise that was broken."""
+    """Return how many calls were made to fail; raise for a promise that was broken."""
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir()
     said = root.parent / "said.json"

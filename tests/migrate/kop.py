@@ -18,7 +18,7 @@ from magnetar.ledger.info import path_of
 from magnetar.ledger.port import Position
 from magnetar.ledger.protobuf import message, number
 from magnetar.metadata import SqliteFile
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.records.compression import Codec
 from magnetar.records.crc import crc32c
 from magnetar.records.pulsar_metadata import (
@@ -40,7 +40,9 @@ class Old(NamedTuple):
 
 def kafka_entry(values: Sequence[bytes], codec: Codec = Codec.none) -> bytes:
     """An entry of format ``kafka`` as KoP 2.7 wrote it: no checksum, base offset 0."""
-    batch = encode_batch([Record(b"k", value, (), T0 + n) for n, value in enumerate(values)], codec=codec)
+    batch = encode_batch(
+        [PlainRecord(b"k", value, (), T0 + n) for n, value in enumerate(values)], codec=codec
+    )
     metadata = encode_metadata(
         MessageMetadata(
             publish_time=T0, properties=((b"entry.format", b"kafka"),), num_messages_in_batch=len(values),
@@ -116,7 +118,7 @@ class OldCluster:
             fact = offset_fact(
                 group, topic, partition, Committed(offset, 3, "kept", commit_timestamp=4_000_000_000_000)
             )
-            batch = encode_batch([Record(fact.key, fact.value, (), T0)])
+            batch = encode_batch([PlainRecord(fact.key, fact.value, (), T0)])
             entries.append((pulsar_entry([batch], batched=False, key=fact.key), ()))
         self.ledger("public/__kafka/persistent/__consumer_offsets-partition-0", ledger_id, entries)
 

@@ -49,14 +49,14 @@ module.migrate(Path(sys.argv[1]), spark=spark)
 
 
 def twins(place: Path) -> tuple[Path, Path]:
-    """Give the same data twice: its publish times are of now."""
+    """Return the same data twice: its publish times are of now."""
     one = old_cluster(place / "one" / "data")
     shutil.copytree(place / "one", place / "two")
     return one.data, place / "two" / "data"
 
 
 def state(data: Path) -> dict[str, Any]:
-    """Give what a migration leaves: the ledgers' frames (a header may tell the time), and the mapping."""
+    """Return what a migration leaves: the ledgers' frames (a header may tell the time), and the mapping."""
     ledgers = {
         path.name: hashlib.sha256(path.read_bytes()[HEADER_BYTES:]).hexdigest()
         for path in sorted(data.glob("ledgers/*/*"))

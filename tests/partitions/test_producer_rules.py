@@ -6,19 +6,19 @@ from collections.abc import Iterable
 
 import pytest
 
-from magnetar.kafka.partitions.producers import OutOfOrderSequence, ProducerFenced, ProducerStates
-from magnetar.records.batch import BatchHeader, Record, encode_batch, read_header
+from magnetar.kafka.partitions.producers import InvalidProducerEpoch, OutOfOrderSequence, ProducerStates
+from magnetar.records.batch import BatchHeader, PlainRecord, encode_batch, read_header
 
 MOST = (1 << 31) - 1
 
 
 def batch(first: int, count: int = 1, epoch: int = 0, at_ms: int = 1000) -> BatchHeader:
-    records = [Record(None, b"v", (), at_ms)] * count
+    records = [PlainRecord(None, b"v", (), at_ms)] * count
     return read_header(encode_batch(records, producer_id=7, producer_epoch=epoch, base_sequence=first))
 
 
 def wrote(batches: Iterable[BatchHeader]) -> ProducerStates:
-    """Give the states after these batches, at offsets 100, 200 and so on."""
+    """Return the states after these batches, at offsets 100, 200 and so on."""
     states = ProducerStates()
     for number, each in enumerate(batches, 1):
         assert states.check(each) is None
@@ -70,9 +70,9 @@ def test_a_new_epoch_begins_with_zero_and_fences_the_old_one() -> None:
         states.check(batch(7, epoch=1))
     assert states.check(batch(0, epoch=1)) is None
     states.add(batch(0, epoch=1), 300)
-    with pytest.raises(ProducerFenced):
+    with pytest.raises(InvalidProducerEpoch):
         states.check(batch(7))
-    with pytest.raises(ProducerFenced):
+    with pytest.raises(InvalidProducerEpoch):
         states.check(batch(6))  # also what was stored: nobody may think that it still writes
     with pytest.raises(OutOfOrderSequence):
         states.check(batch(5, epoch=1))

@@ -10,19 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.kafka.partitions.partition import Partition
-from magnetar.kafka.partitions.producer_snapshot import Kept, Row, SnapshotUnreadable, decode, encode
+from magnetar.kafka.partitions.producer_snapshot import BatchMetadata, Row, SnapshotUnreadable, decode, encode
 from magnetar.ledger.port import Snapshot
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.records.crc import crc32c
 from tests.admin.house import House, drafted
 from tests.ledger.entries import NOW_MS as NOW
 
 INT16, INT32, INT64 = (st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (16, 32, 64))
 ROWS = st.lists(
-    st.builds(Row, INT64, INT16, st.lists(st.builds(Kept, INT32, INT32, INT64, INT64), max_size=5)),
+    st.builds(Row, INT64, INT16, st.lists(st.builds(BatchMetadata, INT32, INT32, INT64, INT64), max_size=5)),
     max_size=6,
 )
-SOME = [Row(7, 2, [Kept(0, 4, 100, 1000), Kept(5, 9, 105, 1001)]), Row(8, 0, [])]
+SOME = [Row(7, 2, [BatchMetadata(0, 4, 100, 1000), BatchMetadata(5, 9, 105, 1001)]), Row(8, 0, [])]
 # As the version before wrote it: no magic, no lengths, no checksum.
 YESTERDAYS = bytes.fromhex(
     "0000000000000007 0002 02"
@@ -84,7 +84,7 @@ async def test_producers_are_known_again_with_or_without_a_snapshot(tmp_path: Pa
     async with House(tmp_path / "data") as house:
         partition = await house.topic()
         batch = encode_batch(
-            [Record(b"k", b"v", (), NOW)] * 5, producer_id=9, producer_epoch=2, base_sequence=0
+            [PlainRecord(b"k", b"v", (), NOW)] * 5, producer_id=9, producer_epoch=2, base_sequence=0
         )
         durable = partition.produce(await drafted(partition, memoryview(batch))).done
         assert durable is not None

@@ -26,11 +26,11 @@ from magnetar.broker.core import Broker
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic_settings import TopicSettings
 from magnetar.kafka.handler import KafkaProtocolHandler
-from magnetar.kafka.partitions.partition import Partition, Produced
-from magnetar.kafka.partitions.producers import OutOfOrderSequence, ProducerFenced
+from magnetar.kafka.partitions.partition import Partition, PlacedBatch
+from magnetar.kafka.partitions.producers import InvalidProducerEpoch, OutOfOrderSequence
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.ledger.files.engine import FilesEngine
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from tests.admin.house import drafted
 from tests.ledger.entries import NOW_MS
 from tests.simulation.disk import SimulatedDisk, SimulatedMetadata
@@ -45,7 +45,7 @@ __all__ = ["small_house"]
 EXAMPLES = max(int(os.environ.get("MAGNETAR_SEEDS", "300")) // 5, 20)
 TOPIC = "t"
 EXPIRATION_MS = 10_000
-MOST_SEQUENCE = (1 << 31) - 1
+MAX_SEQUENCE = (1 << 31) - 1
 KEPT = 5
 TIMES_MS = st.sampled_from((0, 1, EXPIRATION_MS // 2, EXPIRATION_MS - 1, EXPIRATION_MS))
 
@@ -73,7 +73,7 @@ class Model:
     """It was forgotten and has written again: after a restart the log may tell more of it than was known before."""
 
     def due(self, epoch: int, first: int, last: int) -> int | type[Exception] | None:
-        """Give the offset of the batch that this one repeats, what refuses it, or None where it is to be stored."""
+        """Return the offset of the batch that this one repeats, what refuses it, or None where it is to be stored."""
         if not self.batches:
             return None
         if epoch == self.epoch:
@@ -81,19 +81,19 @@ class Model:
                 if (known.first, known.last) == (first, last):
                     return known.offset
         if epoch < self.epoch:
-            return ProducerFenced
+            return InvalidProducerEpoch
         if epoch > self.epoch:
             return OutOfOrderSequence if first else None
         return None if first == following(self.batches[-1].last) else OutOfOrderSequence
 
 
 def following(sequence: int) -> int:
-    return 0 if sequence == MOST_SEQUENCE else sequence + 1
+    return 0 if sequence == MAX_SEQUENCE else sequence + 1
 
 
 def plus(sequence: int, number: int) -> int:
     """Count on from a sequence, or back."""
-    return (sequence + number) % (MOST_SEQUENCE + 1)
+    return (sequence + number) % (MAX_SEQUENCE + 1)
 
 
 class Producers(RuleBasedStateMachine):
@@ -195,7 +195,7 @@ class Producers(RuleBasedStateMachine):
 
     # -- producers
 
-    @rule(begins_with=st.sampled_from((0, 0, 5, MOST_SEQUENCE - 5, MOST_SEQUENCE)))
+    @rule(begins_with=st.sampled_from((0, 0, 5, MAX_SEQUENCE - 5, MAX_SEQUENCE)))
     def comes(self, begins_with: int) -> None:
         """A new one; its first sequence need not be 0: it may have been forgotten."""
         producer_id = self.run(self.handler.services.producer_ids.take)
@@ -245,7 +245,7 @@ class Producers(RuleBasedStateMachine):
         refused: Exception | None = None
         try:
             produced = self.run(self._produce, producer_id, epoch, first, count, now_ms)
-        except (OutOfOrderSequence, ProducerFenced) as error:
+        except (OutOfOrderSequence, InvalidProducerEpoch) as error:
             refused = error
         if refused is not None:
             assert type(refused) is due, f"{refused}; due is {due}"
@@ -268,8 +268,10 @@ class Producers(RuleBasedStateMachine):
         model.all.append(known)
         model.next, model.latest_ms = following(known.last), now_ms
 
-    async def _produce(self, producer_id: int, epoch: int, first: int, count: int, now_ms: int) -> Produced:
-        records = [Record(None, b"v", (), now_ms) for _ in range(count)]
+    async def _produce(
+        self, producer_id: int, epoch: int, first: int, count: int, now_ms: int
+    ) -> PlacedBatch:
+        records = [PlainRecord(None, b"v", (), now_ms) for _ in range(count)]
         batch = encode_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=first)
         produced = self.partition.produce(await drafted(self.partition, memoryview(batch)))
         if produced.done is not None:

@@ -16,14 +16,14 @@ import pyarrow as pa
 
 from magnetar.pipeline.sink_options import parse_sink_options
 from magnetar.pipeline.sink_publish import publish
-from magnetar.pipeline.sink_staging import Staging, stage_rows
+from magnetar.pipeline.sink_staging import StagingDirectory, stage_rows
 
 TASKS, ROWS = 3, 400
 QUERY = "query"
 
 
 def values(batch_id: int) -> list[str]:
-    """Give what a batch has to write."""
+    """Return what a batch has to write."""
     return [f"{batch_id}-{i}" for i in range(TASKS * ROWS)]
 
 
@@ -39,7 +39,7 @@ def main(address: str, directory: Path, batches: int) -> None:
     )
     assert options.staging is not None
     committed = directory / "committed"
-    staging = Staging(options.staging, QUERY)
+    staging = StagingDirectory(options.staging, QUERY)
     for batch_id in range(int(committed.read_text()) + 1 if committed.exists() else 0, batches):
         rows = values(batch_id)
         random.shuffle(rows)

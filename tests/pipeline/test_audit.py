@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from magnetar.cli.app import run_app
-from magnetar.pipeline.audit import Audit, Question, audit
+from magnetar.pipeline.audit import Audit, AuditRequest, audit
 from magnetar.pipeline.audit_differences import Difference, Move
 from magnetar.pipeline.audit_table import TableUnreadable
-from magnetar.records.batch import Record
+from magnetar.records.batch import PlainRecord
 from magnetar.records.compression import Codec
 from tests.pipeline.writer import NOW_MS, Writer
 
@@ -27,16 +27,16 @@ Rows = list[dict[str, Any]]
 
 
 def rows_of(table: Path) -> pa.Table:
-    """Give a table that Spark wrote, its times in microseconds as Spark means them."""
+    """Return a table that Spark wrote, its times in microseconds as Spark means them."""
     rows = pq.read_table(table)
     place = rows.schema.get_field_index("timestamp")
     time = rows.column(place).cast(pa.timestamp("us", tz="UTC"))
     return rows.set_column(place, "timestamp", time)
 
 
-def some_records(random: Random, count: int) -> list[Record]:
+def some_records(random: Random, count: int) -> list[PlainRecord]:
     return [
-        Record(
+        PlainRecord(
             random.choice([None, b"", b"k%d" % random.randrange(50)]),
             random.choice([None, b"", random.randbytes(random.randrange(1, 60))]),
             random.choice([(), (("a", b"1"), ("a", None), ("ü", b""))]),
@@ -59,7 +59,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 append_time=NOW_MS + number if number % 7 == 0 else None,
             )
             if number % 5 == 0:
-                each.append([Record(b"\0\0\0\1", b"\0\0\0\0\0\0", (), NOW_MS)], control=True)
+                each.append([PlainRecord(b"\0\0\0\1", b"\0\0\0\0\0\0", (), NOW_MS)], control=True)
             if number % 10 == 9:
                 each.close_ledger()
         each.close_ledger(sealed=False)
@@ -91,7 +91,7 @@ def changed(bronze: Path, tmp_path: Path) -> Iterator[Callable[[Callable[[Rows],
 
 
 def compared(spark: Any, data: Path, table: Path, **more: Any) -> Audit:
-    return audit(spark, Question("orders", str(table), data, range_offsets=100, **more))
+    return audit(spark, AuditRequest("orders", str(table), data, range_offsets=100, **more))
 
 
 def at(rows: Rows, partition: int, offset: int) -> dict[str, Any]:

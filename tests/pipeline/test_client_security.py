@@ -13,7 +13,7 @@ from magnetar.client.errors import ClientError
 from magnetar.client.settings import settings_of
 from magnetar.pipeline.options import parse_options
 from magnetar.pipeline.plan import Plan
-from magnetar.pipeline.port import Ask
+from magnetar.pipeline.port import RecordQuery
 from magnetar.pipeline.sink_direct import send_rows
 from magnetar.pipeline.sink_options import parse_sink_options
 from tests.security.conftest import LISTENERS, Secured, secured  # noqa: F401
@@ -35,7 +35,7 @@ def test_rows_go_out_and_come_back(secured: Secured, listener: str) -> None:  # 
     assert send_rows([rows], sink, first_partition=0) == 100
     plan = Plan(parse_options(options(configuration, subscribe=topic), streaming=False))
     pieces = plan.slices(plan.starts(), plan.ends())
-    found = pa.Table.from_batches(batch for piece in pieces for batch in piece.read(Ask(("value",))))
+    found = pa.Table.from_batches(batch for piece in pieces for batch in piece.read(RecordQuery(("value",))))
     assert found.column("value").to_pylist() == [str(i).encode() for i in range(100)]
 
 
@@ -97,7 +97,7 @@ def test_wrong_settings_are_named(name: str, value: str, told: str) -> None:
 def test_scram_as_rfc_7677_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     nonce = "rOprNGfwEbeRWgbNEkqO"
     monkeypatch.setattr(security.secrets, "token_urlsafe", lambda size: nonce)
-    who = security.Security(mechanism="SCRAM-SHA-256", username="user", password="pencil")
+    who = security.ClientSecurity(mechanism="SCRAM-SHA-256", username="user", password="pencil")
     both = f"r={nonce}%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
     challenge = f"{both},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode()
     login = who.login()

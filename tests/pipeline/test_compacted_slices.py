@@ -12,7 +12,7 @@ from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.files.managed import FilesManagedLedger
 from magnetar.ledger.port import CompactionRules, Flush, LedgerPolicy
 from magnetar.metadata import SqliteStore
-from magnetar.records.batch import Record, decode_records, encode_batch
+from magnetar.records.batch import PlainRecord, decode_records, encode_batch
 from magnetar.records.conversion import kafka_batch
 from magnetar.records.entry import kafka_message_head
 from tests.pipeline.test_slices import rows
@@ -32,7 +32,7 @@ async def test_what_lies_behind_a_compaction_that_ended_within_a_ledger_is_read_
     log = await engine.open(topic.name.ledger_name(0), LedgerPolicy(flush=Flush.always, max_ledger_entries=8))
     assert isinstance(log, FilesManagedLedger)
     for number in range(100):
-        record = Record(b"%d" % (number % 45), b"%d" % number, (), NOW_MS)
+        record = PlainRecord(b"%d" % (number % 45), b"%d" % number, (), NOW_MS)
         message = [kafka_message_head(NOW_MS, 1), encode_batch([record], base_offset=log.log_end_offset)]
         appended = log.append(message, messages=1, timestamp_ms=NOW_MS)
         assert appended.done is not None

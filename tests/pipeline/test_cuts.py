@@ -13,7 +13,7 @@ from magnetar.pipeline.ledgers import LedgerMap
 from magnetar.pipeline.options import TopicPartition, parse_options
 from magnetar.pipeline.plan import Plan
 from magnetar.pipeline.port import SliceSize
-from magnetar.records.batch import Record
+from magnetar.records.batch import PlainRecord
 from tests.pipeline.writer import NOW_MS, Writer
 
 BATCHES = 60
@@ -26,7 +26,7 @@ def ledger(tmp_path: Path) -> LedgerMap:
     writer = Writer(tmp_path)
     (partition,) = writer.topic("t")
     for number in range(BATCHES):
-        partition.append([Record(b"k", bytes(40_000), (), NOW_MS + 1000 * number)] * 2)
+        partition.append([PlainRecord(b"k", bytes(40_000), (), NOW_MS + 1000 * number)] * 2)
     partition.close_ledger()
     writer.finish()
     reader = Plan(parse_options({"path": str(tmp_path), "subscribe": "t"}, streaming=False)).reader

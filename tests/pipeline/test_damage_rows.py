@@ -11,13 +11,13 @@ import pytest
 
 from magnetar.pipeline.options import parse_options
 from magnetar.pipeline.plan import Plan, ask_of
-from magnetar.records.batch import Record
+from magnetar.records.batch import PlainRecord
 from tests.pipeline.test_slices import fill
 from tests.pipeline.writer import NOW_MS, Partition, Writer
 
 
 def read(data: Path, **options: object) -> tuple[list[int], list[tuple[int, int, str]]]:
-    """Give the offsets that came, and (first, last, reason) of those that did not."""
+    """Return the offsets that came, and (first, last, reason) of those that did not."""
     given = {"path": str(data), "subscribe": "t", "onDamage": "skip"}
     parsed = parse_options(given | {k: str(v) for k, v in options.items()}, streaming=False)
     plan = Plan(parsed)
@@ -98,7 +98,7 @@ def test_records_that_cannot_be_read_in_a_whole_entry_are_skipped_too(tmp_path: 
     (partition,) = writer.topic("t")
     fill(partition, 3)
     first = partition.next_offset
-    partition.append([Record(b"k", b"v", (), NOW_MS)] * 5, entry_format="avro")
+    partition.append([PlainRecord(b"k", b"v", (), NOW_MS)] * 5, entry_format="avro")
     fill(partition, 3)
     partition.close_ledger()
     found, lost = read(writer.finish())

@@ -12,7 +12,7 @@ from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.port import LedgerPolicy, ManagedLedger
 from magnetar.metadata import MemoryStore, SqliteFile
-from magnetar.records.batch import Record, encode_batch, read_header
+from magnetar.records.batch import PlainRecord, encode_batch, read_header
 from magnetar.records.compression import Codec
 from magnetar.records.entry import kafka_message_head
 from tests.pipeline.test_kernel import expected
@@ -26,7 +26,7 @@ POLICY = LedgerPolicy(max_ledger_bytes=8_000)
 async def opened(
     data: Path, store: MemoryStore, policy: LedgerPolicy = POLICY
 ) -> AsyncIterator[ManagedLedger]:
-    """Give the log of the one partition there is; all is closed behind the block."""
+    """Return the log of the one partition there is; all is closed behind the block."""
     store.blocking.put(
         "/admin/partitioned-topics/public/default/persistent/t", json.dumps({"partitions": 1}).encode()
     )
@@ -39,7 +39,7 @@ async def opened(
 
 
 def found(data: Path, store: MemoryStore, **options: object) -> list[tuple[object, ...]]:
-    """Give what the source reads now, as if the broker had been killed at this moment."""
+    """Return what the source reads now, as if the broker had been killed at this moment."""
     kept = SqliteFile(data / "metadata.sqlite")
     for path, stored in store.blocking.scan("/"):
         kept.put(path, stored.value)
@@ -51,7 +51,7 @@ async def append(log: ManagedLedger, count: int) -> list[tuple[object, ...]]:
     """Append ``count`` batches of all codecs; give the rows that must come back."""
     written = []
     for number in range(count):
-        records = [Record(b"%d" % i, bytes(i * 20), (), NOW_MS + i) for i in range(1 + number % 9)]
+        records = [PlainRecord(b"%d" % i, bytes(i * 20), (), NOW_MS + i) for i in range(1 + number % 9)]
         batch = bytearray(encode_batch(records, base_offset=log.log_end_offset, codec=Codec(number % 5)))
         parts = [kafka_message_head(NOW_MS, len(records)), bytes(batch)]
         appended = log.append(parts, messages=len(records), timestamp_ms=read_header(batch).max_timestamp)

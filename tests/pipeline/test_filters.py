@@ -30,7 +30,7 @@ from pyspark.sql.datasource import (
 from magnetar.pipeline.filters import pushed
 from magnetar.pipeline.options import parse_options
 from magnetar.pipeline.plan import Plan, ask_of
-from magnetar.records.batch import Record
+from magnetar.records.batch import PlainRecord
 from magnetar.records.compression import Codec
 from tests.pipeline.test_slices import fill
 from tests.pipeline.writer import NOW_MS, Writer
@@ -57,8 +57,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("ab", "b"):
         for partition in writer.topic(name, 2):
             fill(partition, 60, size=2000)
-            partition.append([Record(b"late", b"", (), NOW_MS + t) for t in (500, 3, 90)], codec=Codec.lz4)
-            partition.append([Record(b"k", b"")] * 3, append_time=NOW_MS + 100)
+            partition.append(
+                [PlainRecord(b"late", b"", (), NOW_MS + t) for t in (500, 3, 90)], codec=Codec.lz4
+            )
+            partition.append([PlainRecord(b"k", b"")] * 3, append_time=NOW_MS + 100)
             partition.close_ledger()
             fill(partition, 30, codec=Codec.zstd)
             partition.close_ledger(sealed=False)

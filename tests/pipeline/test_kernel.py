@@ -16,7 +16,7 @@ from magnetar.records.batch import (
     HEADER_BYTES,
     LOG_APPEND_TIME,
     Header,
-    Record,
+    PlainRecord,
     decode_records,
     encode_batch,
     read_header,
@@ -30,7 +30,7 @@ assert tuple(FIELDS) == (*ALL, *POSITIONS, DAMAGE)
 maybe = st.none() | st.binary(max_size=200)
 records = st.lists(
     st.builds(
-        Record,
+        PlainRecord,
         key=maybe,
         value=maybe,
         headers=st.lists(st.builds(Header, st.text(max_size=6), maybe), max_size=4),
@@ -42,7 +42,7 @@ records = st.lists(
 
 
 def table(*batches: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Give the batches end to end, and the table that `arrow_batches` wants."""
+    """Return the batches end to end, and the table that `arrow_batches` wants."""
     rows, at = np.zeros((len(batches), kernel.BATCH_FIELDS), np.int64), 0
     for row, batch in zip(rows, batches, strict=True):
         h = read_header(batch)
@@ -107,7 +107,7 @@ def expected(batch: bytes) -> list[tuple[object, ...]]:
 @settings(max_examples=60, deadline=None)
 @given(records, st.sampled_from(Codec), st.integers(0, 2**40), st.sampled_from([0, LOG_APPEND_TIME]))
 def test_rows_are_those_of_the_plain_decoder(
-    given_records: list[Record], codec: Codec, base_offset: int, attributes: int
+    given_records: list[PlainRecord], codec: Codec, base_offset: int, attributes: int
 ) -> None:
     first = encode_batch(given_records, base_offset=base_offset, codec=codec, attributes=attributes)
     second = encode_batch(given_records, base_offset=base_offset + len(given_records), attributes=attributes)
@@ -116,7 +116,7 @@ def test_rows_are_those_of_the_plain_decoder(
 
 @given(records, st.integers(0, 200), st.integers(0, 200))
 def test_rows_outside_of_the_wanted_offsets_are_left_out(
-    given_records: list[Record], low: int, high: int
+    given_records: list[PlainRecord], low: int, high: int
 ) -> None:
     batch = encode_batch(given_records)
     assert as_rows(decoded(batch, low=low, high=high)) == [r for r in expected(batch) if low <= r[0] < high]
@@ -125,7 +125,7 @@ def test_rows_outside_of_the_wanted_offsets_are_left_out(
 @settings(max_examples=300, deadline=None)
 @given(records, st.data())
 def test_damage_gives_the_plain_decoders_rows_or_is_refused(
-    given_records: list[Record], data: st.DataObject
+    given_records: list[PlainRecord], data: st.DataObject
 ) -> None:
     batch = encode_batch(given_records)
     body = bytearray(batch[HEADER_BYTES:])
@@ -142,7 +142,7 @@ def test_damage_gives_the_plain_decoders_rows_or_is_refused(
 
 @given(st.binary(max_size=300), st.integers(0, 2**31 - 1))
 def test_any_bytes_are_rows_or_refused(body: bytes, count: int) -> None:
-    header = read_header(encode_batch([Record(b"", b"")]))._replace(
+    header = read_header(encode_batch([PlainRecord(b"", b"")]))._replace(
         records_count=count, last_offset_delta=max(count - 1, 0)
     )
     damaged = seal(header, body)
@@ -178,18 +178,18 @@ def test_crc_by_tables_is_the_same(data: bytes, crc: int) -> None:
 
 
 def test_header_keys_that_are_not_utf8_are_replaced_as_clients_do() -> None:
-    batch = encode_batch([Record(b"k", b"v", (Header("abc", b"1"), Header("é", b"2")))])
+    batch = encode_batch([PlainRecord(b"k", b"v", (Header("abc", b"1"), Header("é", b"2")))])
     damaged = seal(read_header(batch), batch[HEADER_BYTES:].replace(b"abc", b"a\xffc"))
     assert as_rows(decoded(damaged))[0][5] == [("a\ufffdc", b"1"), ("é", b"2")]
 
 
 def test_records_without_headers_have_null_headers_as_in_sparks_kafka_source() -> None:
-    batch = encode_batch([Record(b"k", b"v"), Record(b"k", b"v", (Header("h", None),))])
+    batch = encode_batch([PlainRecord(b"k", b"v"), PlainRecord(b"k", b"v", (Header("h", None),))])
     assert decoded(batch)[0]["headers"].to_pylist() == [None, [{"key": "h", "value": None}]]
 
 
 def test_a_count_that_lies_takes_no_memory() -> None:
-    batch = encode_batch([Record(b"k", b"v")])
+    batch = encode_batch([PlainRecord(b"k", b"v")])
     lying = seal(
         read_header(batch)._replace(records_count=2**31 - 1, last_offset_delta=2**31 - 2),
         batch[HEADER_BYTES:],
@@ -200,7 +200,7 @@ def test_a_count_that_lies_takes_no_memory() -> None:
 
 def test_what_unpacks_to_much_comes_in_several_batches() -> None:
     batches = [
-        encode_batch([Record(None, bytes(5 << 20))], base_offset=n, codec=Codec.zstd) for n in range(20)
+        encode_batch([PlainRecord(None, bytes(5 << 20))], base_offset=n, codec=Codec.zstd) for n in range(20)
     ]
     found = decoded(*batches, columns=("value", "offset"))
     assert len(found) > 1
@@ -208,7 +208,7 @@ def test_what_unpacks_to_much_comes_in_several_batches() -> None:
 
 
 def test_wrong_compression_names_the_batch() -> None:
-    good = encode_batch([Record(b"k", b"v")])
+    good = encode_batch([PlainRecord(b"k", b"v")])
     bad = seal(read_header(good)._replace(attributes=Codec.zstd, base_offset=1), good[HEADER_BYTES:])
     with pytest.raises(RecordsError) as caught:
         decoded(good, bad)
@@ -221,7 +221,7 @@ def test_batches_that_unpack_to_more_than_fits_at_once_come_one_after_the_other(
     sizes = (10, 2 << 20, 2 << 20, 3 << 20, 30, 40 << 20, 50, 4 << 20, 3 << 20)
     batches, offset = [], 0
     for number, size in enumerate(sizes):
-        some = [Record(key=b"%d" % number, value=b"x" * (size // 2), timestamp=number) for _ in range(2)]
+        some = [PlainRecord(key=b"%d" % number, value=b"x" * (size // 2), timestamp=number) for _ in range(2)]
         batches.append(encode_batch(some, base_offset=offset, codec=Codec.none if size == 30 else codec))
         offset += 2
     found = decoded(*batches)

@@ -124,7 +124,7 @@ def test_a_batch_has_no_progress() -> None:
 
 
 def lag(broker: BrokerProcess, name: str) -> dict[int, tuple[int, int, int]]:
-    """Give what Kafka's own tool says: partition -> (current offset, log end offset, lag)."""
+    """Return what Kafka's own tool says: partition -> (current offset, log end offset, lag)."""
     command = ["bash", str(TOOL), "consumer-groups", "--bootstrap-server", broker.address, "--describe"]
     told = subprocess.run([*command, "--group", name], capture_output=True, text=True, check=True).stdout
     rows = [line.split() for line in told.splitlines() if line.startswith(name)]

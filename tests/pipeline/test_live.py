@@ -53,7 +53,7 @@ def produce(address: str) -> None:
 
 
 def fetched(address: str) -> list[tuple[object, ...]]:
-    """Give the topic's records in the shape of `rows`."""
+    """Return the topic's records in the shape of `rows`."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "g", "enable.auto.commit": False})
     consumer.assign([TopicPartition("t", 0, 0)])
     found: list[tuple[object, ...]] = []

@@ -12,7 +12,7 @@ import pytest
 from magnetar.pipeline.mapped import STEP_BYTES
 from magnetar.pipeline.options import parse_options
 from magnetar.pipeline.plan import Plan
-from magnetar.records.batch import Record
+from magnetar.records.batch import PlainRecord
 from tests.pipeline.writer import NOW_MS, Writer
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
@@ -45,7 +45,7 @@ def test_a_worker_stays_small_whatever_the_topics_size(tmp_path: Path) -> None:
     values = [os.urandom(1000) for _ in range(500)]
     for _ in range(3):
         for _ in range(250):
-            partition.append([Record(None, value, (), NOW_MS) for value in values])
+            partition.append([PlainRecord(None, value, (), NOW_MS) for value in values])
         partition.expected.clear()
         partition.close_ledger()
     size = sum(path.stat().st_size for path in tmp_path.rglob("*.ledger"))
@@ -65,7 +65,7 @@ def test_looking_for_the_end_of_an_open_ledger_keeps_little_of_it_in_memory(tmp_
     (partition,) = writer.topic("t")
     values = [os.urandom(1000) for _ in range(500)]
     for _ in range(3 * STEP_BYTES // 500_000):
-        partition.append([Record(None, value, (), NOW_MS) for value in values])
+        partition.append([PlainRecord(None, value, (), NOW_MS) for value in values])
     path = partition.close_ledger(sealed=False)
     plan = Plan(parse_options({"path": str(writer.finish()), "subscribe": "t"}, streaming=False))
     assert list(plan.ends().values()) == [partition.next_offset]
@@ -75,7 +75,7 @@ def test_looking_for_the_end_of_an_open_ledger_keeps_little_of_it_in_memory(tmp_
 
 
 def mapped_bytes(path: Path) -> list[int]:
-    """Give how much of each mapping of a file lies in this process's memory."""
+    """Return how much of each mapping of a file lies in this process's memory."""
     found, here = [], False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if "-" in line.split(" ", 1)[0]:

@@ -11,7 +11,7 @@ import pytest
 
 from magnetar.pipeline.options import EVERYTHING, parse_options
 from magnetar.pipeline.plan import Plan, ask_of
-from magnetar.records.batch import Record
+from magnetar.records.batch import PlainRecord
 from magnetar.records.compression import Codec
 from tests.pipeline.writer import NOW_MS, Writer
 
@@ -25,7 +25,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for entry_format in ("kafka", "pulsar", "mixed_kafka"):
         for number, size in enumerate(SIZES):
             time = NOW_MS + partition.next_offset
-            fields = [Record(b"k", b"v" * number, (), time + i) for i in range(size)]
+            fields = [PlainRecord(b"k", b"v" * number, (), time + i) for i in range(size)]
             codec = Codec.lz4 if number % 2 else Codec.none
             partition.append(fields, codec=codec, entry_format=entry_format)
         partition.close_ledger()

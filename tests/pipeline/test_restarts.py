@@ -20,7 +20,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from magnetar.pipeline.audit import Question, audit
+from magnetar.pipeline.audit import AuditRequest, audit
 from tests.process import BrokerProcess
 
 KILLS = int(os.environ.get("MAGNETAR_KILLS", "3"))
@@ -44,7 +44,7 @@ class Job:
             )
 
     def wait_until_it_follows(self) -> bool:
-        """Tell whether it works; it may have ended before."""
+        """Return whether it works; it may have ended before."""
         assert self._process.stdout is not None
         return any(line.startswith("following") for line in self._process.stdout)
 
@@ -81,7 +81,7 @@ class Job:
 
 
 def members(group: int) -> dict[int, str]:
-    """Give the live processes of a session with their command lines."""
+    """Return the live processes of a session with their command lines."""
     found = {}
     for each in Path("/proc").iterdir():
         try:
@@ -164,7 +164,7 @@ def test_a_job_killed_at_random_moments_ends_with_a_table_equal_to_its_topic(
     stop.touch()
     job = Job(kind, broker.data, table, stop, log)
     assert job.ended_well(), log.read_text()[-3000:]
-    found = audit(spark, Question("t", str(table), broker.data))
+    found = audit(spark, AuditRequest("t", str(table), broker.data))
     assert found.topic_records == load.acknowledged
     assert found.is_equal, found.counts
 
@@ -180,6 +180,6 @@ def test_the_audit_sees_what_a_job_that_is_not_exactly_once_does(
     source = spark.read.format("magnetar").option("subscribe", "t").option("includeHeaders", "true")
     for _ in range(2):
         source.load(str(broker.data)).write.mode("append").parquet(str(table))
-    found = audit(spark, Question("t", str(table), broker.data))
+    found = audit(spark, AuditRequest("t", str(table), broker.data))
     assert not found.is_equal
     assert found.counts["doubled"] == found.topic_records == load.acknowledged

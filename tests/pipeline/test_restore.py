@@ -21,10 +21,10 @@ from magnetar.cli.app import run_app
 from magnetar.ledger.files import sparse
 from magnetar.ledger.files.layout import index_path
 from magnetar.ledger.files.sparse import SparseIndex
-from magnetar.pipeline.audit import Question, audit
+from magnetar.pipeline.audit import AuditRequest, audit
 from magnetar.pipeline.restore import Order, Restored, restore
-from magnetar.pipeline.restore_ledgers import Piece, RowUnfit, write_piece
-from magnetar.records.batch import Record
+from magnetar.pipeline.restore_ledgers import RestoredPiece, RowUnfit, write_piece
+from magnetar.records.batch import PlainRecord
 from magnetar.records.compression import Codec
 from tests.pipeline.test_audit import rows_of, some_records
 from tests.pipeline.writer import NOW_MS, Writer
@@ -44,7 +44,7 @@ def bronze(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
             each._first = each.next_offset
         for number in range(40):
             if number % 4 == 0:  # an offset without a record, as transactions leave them
-                each.append([Record(b"\0\0\0\1", b"\0\0\0\0\0\0", (), NOW_MS)], control=True)
+                each.append([PlainRecord(b"\0\0\0\1", b"\0\0\0\0\0\0", (), NOW_MS)], control=True)
             each.append(
                 some_records(random, random.randrange(1, 80)),
                 append_time=NOW_MS + number if number % 7 == 0 else None,
@@ -78,7 +78,7 @@ def test_a_restored_topic_is_equal_to_its_table(
     assert made.records == rows.num_rows
     assert [each.low for each in made.partitions] == [1, 5_000_000_001]
     assert all(each.ledgers > 3 for each in made.partitions)
-    found = audit(spark, Question("orders-again", str(bronze), data))
+    found = audit(spark, AuditRequest("orders-again", str(bronze), data))
     assert (found.is_equal, found.topic_records, found.not_compared) == (True, rows.num_rows, ())
     report = verify(data)
     assert report.is_whole
@@ -102,7 +102,7 @@ def test_a_broker_serves_it_and_goes_on_behind_it(
     broker = start_broker(data)
     assert consumed(broker.address, len(expected)) == expected
     through_fetch = {"kafka.bootstrap.servers": broker.address}
-    assert audit(spark, Question("orders-again", str(bronze), None, options=through_fetch)).is_equal
+    assert audit(spark, AuditRequest("orders-again", str(bronze), None, options=through_fetch)).is_equal
     from confluent_kafka import Producer
 
     places: list[int] = []
@@ -113,7 +113,7 @@ def test_a_broker_serves_it_and_goes_on_behind_it(
 
 
 def consumed(address: str, count: int) -> dict[tuple[int, int], tuple[Any, ...]]:
-    """Give what a stock consumer reads from both partitions."""
+    """Return what a stock consumer reads from both partitions."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.assign([TopicPartition("orders-again", p, 0) for p in range(2)])
     found: dict[tuple[int, int], tuple[Any, ...]] = {}
@@ -158,7 +158,7 @@ def test_a_piece_without_records_becomes_a_gap(spark: Any, bronze: Path, tmp_pat
     table = written(tmp_path / "table", rows, bronze)
     made = rebuilt(spark, table, tmp_path / "data", ledger_bytes=5_000)
     assert made.partitions[0].high == 7_000_000_001
-    assert audit(spark, Question("orders-again", str(table), tmp_path / "data")).is_equal
+    assert audit(spark, AuditRequest("orders-again", str(table), tmp_path / "data")).is_equal
     assert verify(tmp_path / "data").is_whole
 
 
@@ -188,7 +188,7 @@ def test_the_index_knows_the_earliest_times(
     rows = rows_of(bronze).filter(pc.field("partition") == 0).sort_by("offset").combine_chunks()
     last = rows["offset"][-1].as_py()
     # What is behind the last record takes some batches without any.
-    piece = Piece(0, 0, last + 10_000_000_000, 5)
+    piece = RestoredPiece(0, 0, last + 10_000_000_000, 5)
     made = write_piece(tmp_path, piece, rows.to_batches(), codec=Codec.none, now_ms=NOW_MS)
     path = index_path(tmp_path, 5)
     index, _ = SparseIndex.decode(path.read_bytes(), path)
@@ -212,5 +212,5 @@ def test_a_task_that_fails_leaves_no_ledger(tmp_path: Path) -> None:
     }
     rows = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
     with pytest.raises(RowUnfit, match="offset 3 of partition 0"):
-        write_piece(tmp_path, Piece(0, 0, 9, 7), [rows], codec=Codec.none, now_ms=NOW_MS)
+        write_piece(tmp_path, RestoredPiece(0, 0, 9, 7), [rows], codec=Codec.none, now_ms=NOW_MS)
     assert [each for each in tmp_path.rglob("*") if each.is_file()] == []

@@ -14,12 +14,12 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from magnetar.client import produce
-from magnetar.client.errors import ClientError, Refused
+from magnetar.client.errors import BrokerRefused, ClientError
 from magnetar.pipeline import sink_publish
 from magnetar.pipeline.sink_options import SinkOptions, parse_sink_options
 from magnetar.pipeline.sink_publish import CannotTell, publish
 from magnetar.pipeline.sink_rows import BadRow
-from magnetar.pipeline.sink_staging import Decision, StagedDamaged, Staging, stage_rows
+from magnetar.pipeline.sink_staging import BatchDecision, StagedDamaged, StagingDirectory, stage_rows
 from tests.pipeline.topics import consumed, create
 from tests.process import BrokerProcess
 
@@ -41,9 +41,9 @@ def options(broker: BrokerProcess, directory: Path, topic: str, **others: str) -
     return parse_sink_options(given | others, streaming=True)
 
 
-def staging(found: SinkOptions) -> Staging:
+def staging(found: SinkOptions) -> StagingDirectory:
     assert found.staging is not None
-    return Staging(found.staging, QUERY)
+    return StagingDirectory(found.staging, QUERY)
 
 
 def stage(found: SinkOptions, batch_id: int, values: list[str], *, task: str = "0") -> str:
@@ -107,11 +107,11 @@ def test_ended_at_any_step_and_begun_again(
     files = [stage(found, 1, numbers(300))]
     with monkeypatch.context() as patch:
         if step == "decide":
-            patch.setattr(Staging, "decide", crash)
+            patch.setattr(StagingDirectory, "decide", crash)
         elif step == "send":
             crash_after(patch, 7)
         elif step == "finish":
-            patch.setattr(Staging, "finish", crash)
+            patch.setattr(StagingDirectory, "finish", crash)
         if step == "after":
             publish(found, QUERY, 1, files)
         else:
@@ -170,7 +170,7 @@ def test_records_deleted_in_between_are_told(
         raise Crash
 
     with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(Staging, "finish", crash)
+        patch.setattr(StagingDirectory, "finish", crash)
         publish(found, QUERY, 0, [stage(found, 0, numbers(0))])
     admin = AdminClient({"bootstrap.servers": broker.address})
     everything = TopicPartition("deleted", 0, -1)
@@ -200,7 +200,7 @@ def test_records_that_a_topic_does_not_take_are_refused_at_once(
 ) -> None:
     create(broker, "small", **{"max.message.bytes": "100"})
     found = options(broker, tmp_path, "small")
-    with pytest.raises(Refused, match="Produce to small-0: MESSAGE_TOO_LARGE"):
+    with pytest.raises(BrokerRefused, match="Produce to small-0: MESSAGE_TOO_LARGE"):
         publish(found, QUERY, 0, [stage(found, 0, numbers(0))])
 
 
@@ -269,9 +269,9 @@ def test_what_exactly_once_needs_is_told() -> None:
 
 def test_the_first_decision_of_a_batch_holds_for_every_driver(tmp_path: Path) -> None:
     """A second driver, or the same batch that comes again, gets the first decision; what it drew up itself is gone."""
-    one, other = Staging(tmp_path, QUERY), Staging(tmp_path, QUERY)
+    one, other = StagingDirectory(tmp_path, QUERY), StagingDirectory(tmp_path, QUERY)
     one.home.mkdir(parents=True)
-    first, second = Decision(0, 7, 0, ("a",), (), ()), Decision(0, 8, 0, ("b",), (), ())
+    first, second = BatchDecision(0, 7, 0, ("a",), (), ()), BatchDecision(0, 8, 0, ("b",), (), ())
     assert one.decide(first) == first
     assert other.decide(second) == first
     assert one.decide(second) == first
@@ -288,7 +288,7 @@ def test_before_sequences_run_out_a_new_producer_goes_on(
     """The publisher counts them without a wrap: the last batch of a producer ends before 2^31."""
     create(broker, "sequences")
     found = options(broker, tmp_path, "sequences")
-    monkeypatch.setattr(sink_publish, "_MOST_SEQUENCE", 900)
+    monkeypatch.setattr(sink_publish, "_MAX_SEQUENCE", 900)
     producers = []
     for batch_id in range(5):
         publish(found, QUERY, batch_id, [stage(found, batch_id, numbers(300 * batch_id))])

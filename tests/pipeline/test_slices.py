@@ -18,7 +18,7 @@ from magnetar.pipeline.options import TopicPartition, parse_options
 from magnetar.pipeline.plan import DataLost, Plan, ask_of
 from magnetar.pipeline.source import admit
 from magnetar.pipeline.watermarks import BrokerSilent, broker_address
-from magnetar.records.batch import Header, Record, encode_batch
+from magnetar.records.batch import Header, PlainRecord, encode_batch
 from magnetar.records.compression import Codec
 from tests.pipeline.test_kernel import ALL, as_rows
 from tests.pipeline.writer import NOW_MS, Partition, Writer, entry, frame
@@ -31,7 +31,7 @@ def fill(partition: Partition, batches: int, *, codec: Codec = Codec.none, size:
         time = NOW_MS + partition.next_offset
         partition.append(
             [
-                Record(None if i % 3 else b"k%d" % i, bytes(size), HEADERS if i % 2 else (), time + i)
+                PlainRecord(None if i % 3 else b"k%d" % i, bytes(size), HEADERS if i % 2 else (), time + i)
                 for i in range(1 + number % 7)
             ],
             codec=codec,
@@ -42,11 +42,13 @@ def everything(partition: Partition) -> None:
     """Three ledgers with all that records can be; the last one is open."""
     for codec in Codec:
         fill(partition, 20, codec=codec)
-        partition.append([Record(b"", b""), Record(None, None)], codec=codec, append_time=NOW_MS + 7)
+        partition.append(
+            [PlainRecord(b"", b""), PlainRecord(None, None)], codec=codec, append_time=NOW_MS + 7
+        )
     partition.close_ledger()
-    partition.append([Record(b"big", os.urandom(3 << 20), HEADERS, NOW_MS)])
-    partition.append([Record(b"\0\0\0\0", b"\0\0\0\1")], control=True)
-    partition.append([Record(b"after", b"control", (), NOW_MS)], checksum=True)
+    partition.append([PlainRecord(b"big", os.urandom(3 << 20), HEADERS, NOW_MS)])
+    partition.append([PlainRecord(b"\0\0\0\0", b"\0\0\0\1")], control=True)
+    partition.append([PlainRecord(b"after", b"control", (), NOW_MS)], checksum=True)
     partition.close_ledger()
     fill(partition, 300)
     partition.close_ledger(sealed=False)
@@ -124,7 +126,9 @@ def test_a_torn_tail_ends_the_log(tmp_path: Path, tail: bytes) -> None:
     (partition,) = writer.topic("t")
     fill(partition, 10)
     if tail == b"torn":
-        whole = frame(1, 10, entry(encode_batch([Record(b"k", b"v")], base_offset=partition.next_offset)))
+        whole = frame(
+            1, 10, entry(encode_batch([PlainRecord(b"k", b"v")], base_offset=partition.next_offset))
+        )
         tail = whole[: len(whole) // 2]
     partition.close_ledger(sealed=False, tail=tail)
     assert rows(writer.finish()) == expected(partition)
@@ -162,11 +166,11 @@ def test_entries_of_every_format_in_one_ledger_give_the_rows_of_fetch(tmp_path: 
         fill(partition, 5, codec=codec)
         for number, entry_format in enumerate(("mixed_kafka", "pulsar", "kafka") * 3):
             headers = (Header("a", b"1"), Header("b", b"x" * number))
-            fields = [Record(b"k%d" % i, b"v" * i, headers, NOW_MS + i) for i in range(1 + number)]
+            fields = [PlainRecord(b"k%d" % i, b"v" * i, headers, NOW_MS + i) for i in range(1 + number)]
             partition.append(fields, codec=codec, entry_format=entry_format)
     partition.close_ledger()
     fill(partition, 2)
-    partition.append([Record(b"last", b"one", (), NOW_MS)], entry_format="pulsar")
+    partition.append([PlainRecord(b"last", b"one", (), NOW_MS)], entry_format="pulsar")
     partition.close_ledger(sealed=False)
     data = writer.finish()
     for slice_bytes in (1, 64 << 20):
@@ -179,7 +183,7 @@ def test_an_unknown_entry_format_is_refused_with_its_place(tmp_path: Path) -> No
     writer = Writer(tmp_path)
     (partition,) = writer.topic("t")
     fill(partition, 2)
-    partition.append([Record(b"k", b"v", (), NOW_MS)], entry_format="avro")
+    partition.append([PlainRecord(b"k", b"v", (), NOW_MS)], entry_format="avro")
     partition.close_ledger()
     with pytest.raises(LedgerCorrupt, match=r"entry 2 of ledger 1 at byte \d+ is damaged.*format 'avro'"):
         rows(writer.finish())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 
-from magnetar.records.batch import Record
+from magnetar.records.batch import PlainRecord
 from magnetar.records.compression import Codec
 from tests.pipeline.test_slices import everything, fill
 from tests.pipeline.test_stream import anew
@@ -138,7 +138,7 @@ def test_available_now_reads_all_in_admitted_steps_and_goes_on_later(spark: Any,
     assert max(steps) <= 101
     assert collected(spark.read.parquet(str(tmp_path / "table"))) == expected([first, second])
     for each in (first, second):
-        each.append([Record(b"later", b"on", (), 1)] * 3)
+        each.append([PlainRecord(b"later", b"on", (), 1)] * 3)
         each.close_ledger(sealed=False)
     writer.finish()
     assert sum(step["numInputRows"] for step in run()) == 6
@@ -232,8 +232,8 @@ def test_records_of_100_mb_are_read(spark: Any, tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     (partition,) = writer.topic("t")
     for codec in (Codec.none, Codec.lz4):
-        partition.append([Record(b"huge", bytes(HUGE), (), NOW_MS)], codec=codec)
-        partition.append([Record(b"small", b"1", (), NOW_MS)], codec=codec)
+        partition.append([PlainRecord(b"huge", bytes(HUGE), (), NOW_MS)], codec=codec)
+        partition.append([PlainRecord(b"small", b"1", (), NOW_MS)], codec=codec)
     partition.close_ledger()
     frame = (
         spark.read.format("magnetar")

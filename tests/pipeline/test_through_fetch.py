@@ -18,9 +18,9 @@ from magnetar.client.fetch import Aborted, Fetched
 from magnetar.client.settings import settings_of
 from magnetar.pipeline.options import EVERYTHING, POSITIONS, parse_options
 from magnetar.pipeline.plan import Plan
-from magnetar.pipeline.port import Ask
+from magnetar.pipeline.port import RecordQuery
 from magnetar.pipeline.through_fetch import FetchedDamaged, FetchSlice, _gathered
-from magnetar.records.batch import CONTROL, TRANSACTIONAL, Record, encode_batch
+from magnetar.records.batch import CONTROL, TRANSACTIONAL, PlainRecord, encode_batch
 from tests.process import BrokerProcess
 
 ALL = tuple(name for name in EVERYTHING if name not in POSITIONS)
@@ -40,8 +40,8 @@ def produce(address: str, topic: str) -> None:
         assert producer.flush(30) == 0
 
 
-def table(ask: Ask, **options: str) -> pa.Table:
-    """Give all that a plan reads, as tasks would."""
+def table(ask: RecordQuery, **options: str) -> pa.Table:
+    """Return all that a plan reads, as tasks would."""
     plan = Plan(parse_options(options, streaming=False))
     pieces = plan.slices(plan.starts(), plan.ends())
     found = [batch for piece in pieces for batch in piece.read(ask)]
@@ -57,7 +57,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def test_rows_are_those_of_the_ledgers(house: BrokerProcess) -> None:
-    ask = Ask(ALL)
+    ask = RecordQuery(ALL)
     stored = table(ask, path=str(house.data), subscribe="t")
     fetched = table(ask, subscribe="t", **{"kafka.bootstrap.servers": house.address})
     assert len(stored) == 5 * COUNT
@@ -66,7 +66,10 @@ def test_rows_are_those_of_the_ledgers(house: BrokerProcess) -> None:
 
 def test_small_slices_leave_nothing_out_and_double_nothing(house: BrokerProcess) -> None:
     found = table(
-        Ask(("offset",)), subscribe="t", sliceBytes="2000", **{"kafka.bootstrap.servers": house.address}
+        RecordQuery(("offset",)),
+        subscribe="t",
+        sliceBytes="2000",
+        **{"kafka.bootstrap.servers": house.address},
     )
     assert found.column("offset").to_pylist() == list(range(5 * COUNT))
 
@@ -74,15 +77,18 @@ def test_small_slices_leave_nothing_out_and_double_nothing(house: BrokerProcess)
 def test_offsets_and_times_choose(house: BrokerProcess) -> None:
     where = {"kafka.bootstrap.servers": house.address, "subscribe": "t"}
     some = table(
-        Ask(("offset",)), startingOffsets='{"t": {"0": 17}}', endingOffsets='{"t": {"0": 423}}', **where
+        RecordQuery(("offset",)),
+        startingOffsets='{"t": {"0": 17}}',
+        endingOffsets='{"t": {"0": 423}}',
+        **where,
     )
     assert some.column("offset").to_pylist() == list(range(17, 423))
-    timed = table(Ask(("timestamp", "offset"), times_ms=(1290, 1295)), **where)
+    timed = table(RecordQuery(("timestamp", "offset"), times_ms=(1290, 1295)), **where)
     assert timed.column("offset").to_pylist() == [COUNT * n + i for n in range(5) for i in range(290, 296)]
 
 
 def test_the_place_in_a_ledger_is_null(house: BrokerProcess) -> None:
-    found = table(Ask(POSITIONS), subscribe="t", **{"kafka.bootstrap.servers": house.address})
+    found = table(RecordQuery(POSITIONS), subscribe="t", **{"kafka.bootstrap.servers": house.address})
     assert len(found) == 5 * COUNT
     assert all(found.column(name).null_count == len(found) for name in POSITIONS)
 
@@ -90,9 +96,9 @@ def test_the_place_in_a_ledger_is_null(house: BrokerProcess) -> None:
 def test_what_only_ledgers_can_do_is_refused_by_name(house: BrokerProcess) -> None:
     where = {"kafka.bootstrap.servers": house.address, "subscribe": "t"}
     with pytest.raises(ValueError, match="ledgers"):
-        table(Ask(("offset",)), ledgers="1", **where)
+        table(RecordQuery(("offset",)), ledgers="1", **where)
     with pytest.raises(ValueError, match="onDamage"):
-        table(Ask(("offset",)), onDamage="skip", **where)
+        table(RecordQuery(("offset",)), onDamage="skip", **where)
 
 
 @pytest.mark.slow
@@ -105,7 +111,7 @@ def test_a_broker_that_dies_and_comes_back_is_waited_for(
     plan = Plan(parse_options(options, streaming=False))
     pieces = plan.slices(plan.starts(), plan.ends())
     assert len(pieces) > 2
-    found = list(pieces[0].read(Ask(("offset",))))
+    found = list(pieces[0].read(RecordQuery(("offset",))))
     broker.kill()
 
     def come_back() -> None:
@@ -115,7 +121,7 @@ def test_a_broker_that_dies_and_comes_back_is_waited_for(
     again = threading.Thread(target=come_back)
     again.start()
     for piece in pieces[1:]:
-        found += piece.read(Ask(("offset",)))
+        found += piece.read(RecordQuery(("offset",)))
     again.join()
     assert pa.Table.from_batches(found).column("offset").to_pylist() == list(range(5 * COUNT))
 
@@ -135,7 +141,7 @@ def test_a_batch_that_arrives_damaged_is_an_error(
 
     monkeypatch.setattr(fetch._Question, "answer", tampered)
     with pytest.raises(FetchedDamaged, match="of t-0, as fetched, is damaged"):
-        table(Ask(("offset",)), subscribe="t", **{"kafka.bootstrap.servers": house.address})
+        table(RecordQuery(("offset",)), subscribe="t", **{"kafka.bootstrap.servers": house.address})
 
 
 def test_nobody_there_is_said_with_the_address() -> None:
@@ -145,7 +151,7 @@ def test_nobody_there_is_said_with_the_address() -> None:
         "kafka.delivery.timeout.ms": "1",
     }
     with pytest.raises(ClientError, match=r"no broker answers at 127\.0\.0\.1:1"):
-        table(Ask(("offset",)), **options)
+        table(RecordQuery(("offset",)), **options)
 
 
 def test_aborted_transactions_are_left_out_where_only_committed_records_are_wanted() -> None:
@@ -157,7 +163,7 @@ def test_aborted_transactions_are_left_out_where_only_committed_records_are_want
         values: list[bytes], producer_id: int, attributes: int = TRANSACTIONAL, key: bytes | None = None
     ) -> None:
         nonlocal offset
-        records = [Record(key, value, (), 1) for value in values]
+        records = [PlainRecord(key, value, (), 1) for value in values]
         parts.append(
             encode_batch(
                 records, base_offset=offset, attributes=attributes, producer_id=producer_id, producer_epoch=0
@@ -182,10 +188,10 @@ def test_aborted_transactions_are_left_out_where_only_committed_records_are_want
     fetched = Fetched(memoryview(b"".join(parts)), offset, offset, aborted)
     piece = FetchSlice("t", 0, 0, offset, settings_of({"bootstrap.servers": "localhost:1"}), b"")
 
-    def seen(ask: Ask) -> list[bytes]:
+    def seen(ask: RecordQuery) -> list[bytes]:
         (some,) = _gathered(iter([fetched]), piece, ask)
         return [value for batch in some.arrow(piece, ask) for value in batch.column(0).to_pylist()]
 
-    assert seen(Ask(("value",), read_committed=True)) == [b"kept 2", b"plain 4", b"kept 7"]
+    assert seen(RecordQuery(("value",), read_committed=True)) == [b"kept 2", b"plain 4", b"kept 7"]
     everything = [b"lost 0", b"lost 1", b"kept 2", b"plain 4", b"lost 5", b"kept 7", b"lost 8"]
-    assert seen(Ask(("value",))) == everything
+    assert seen(RecordQuery(("value",))) == everything

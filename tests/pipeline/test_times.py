@@ -22,7 +22,7 @@ from magnetar.pipeline.filters import pushed
 from magnetar.pipeline.options import parse_options
 from magnetar.pipeline.plan import Plan, ask_of
 from magnetar.pipeline.slices import LedgerSlice
-from magnetar.records.batch import UNKNOWN_TIME, Record, encode_batch, read_header, with_log_append_time
+from magnetar.records.batch import UNKNOWN_TIME, PlainRecord, encode_batch, read_header, with_log_append_time
 from magnetar.records.check import check_and_open
 from magnetar.records.compression import Codec
 from magnetar.records.entry import kafka_message_head
@@ -53,7 +53,7 @@ async def append(
     A batch that was ``published`` is for the index what one of a Pulsar client is: nobody looked at its messages.
     """
     base = log.log_end_offset
-    records = [Record(b"k", b"v" * 20, (), time) for time in times]
+    records = [PlainRecord(b"k", b"v" * 20, (), time) for time in times]
     batch = encode_batch(records, base_offset=base, codec=codec)
     if stamp is not None:
         batch = with_log_append_time(batch, read_header(batch), stamp)
@@ -76,7 +76,7 @@ def keep(data: Path, store: MemoryStore) -> None:
 
 
 def read(data: Path, low_ms: int, high_ms: int, slice_bytes: int) -> tuple[list[Row], int]:
-    """Give the rows of ``[low_ms, high_ms)``, and how many bytes of ledgers were to be looked at for them."""
+    """Return the rows of ``[low_ms, high_ms)``, and how many bytes of ledgers were to be looked at for them."""
     options = parse_options(
         {"path": str(data), "subscribe": "t", "sliceBytes": str(slice_bytes)}, streaming=False
     )

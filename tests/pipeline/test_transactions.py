@@ -11,18 +11,18 @@ import pytest
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.pipeline.options import parse_options
 from magnetar.pipeline.plan import Plan
-from magnetar.records.batch import Record
+from magnetar.records.batch import PlainRecord
 from tests.pipeline.test_slices import rows
 from tests.pipeline.writer import NOW_MS, Partition, Writer
 
 
 def say(partition: Partition, producer_id: int | None, text: str) -> None:
-    fields = [Record(b"", f"{text}{i}".encode(), (), NOW_MS) for i in range(3)]
+    fields = [PlainRecord(b"", f"{text}{i}".encode(), (), NOW_MS) for i in range(3)]
     partition.append(fields, producer_id=producer_id)
 
 
 def end(partition: Partition, producer_id: int, *, commit: bool) -> None:
-    mark = Record(struct.pack(">hh", 0, int(commit)), b"\0\0\0\0\0\0", (), NOW_MS)
+    mark = PlainRecord(struct.pack(">hh", 0, int(commit)), b"\0\0\0\0\0\0", (), NOW_MS)
     partition.append([mark], control=True, producer_id=producer_id)
 
 
@@ -46,7 +46,7 @@ def test_aborted_transactions_are_left_out_wherever_their_marks_lie(tmp_path: Pa
     end(partition, 2, commit=False)
     say(partition, 2, "committed-next-ledger")
     partition.close_ledger()
-    partition.append([Record(b"", b"x" * 40_000, (), NOW_MS)])
+    partition.append([PlainRecord(b"", b"x" * 40_000, (), NOW_MS)])
     end(partition, 1, commit=False)
     end(partition, 2, commit=True)
     partition.close_ledger(sealed=False)
@@ -77,7 +77,7 @@ def test_a_mark_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     (partition,) = writer.topic("t")
     say(partition, 7, "what")
-    partition.append([Record(b"?", b"", (), NOW_MS)], control=True, producer_id=7)
+    partition.append([PlainRecord(b"?", b"", (), NOW_MS)], control=True, producer_id=7)
     partition.close_ledger()
     with pytest.raises(LedgerCorrupt, match=r"entry 1 of ledger 1 at byte \d+ is damaged: it is no control"):
         read(writer.finish())
@@ -110,7 +110,7 @@ def test_any_interleaving_gives_what_was_committed(tmp_path: Path, seed: int) ->
                 end(partition, producer, commit=commit)
             case "c" if partition._frames:
                 partition.close_ledger()
-    partition.append([Record(b"", b"", (), NOW_MS)] * 2)
+    partition.append([PlainRecord(b"", b"", (), NOW_MS)] * 2)
     partition.close_ledger(sealed=False)
     stable = min(began.values(), default=partition.next_offset - 2)
     wanted = three(*(text for offset, text in sorted(fates) if offset < stable))

@@ -24,13 +24,13 @@ def spark_home() -> Path:
 
 
 def libraries(home: Path) -> list[str]:
-    """Give what Spark puts in front of the path."""
+    """Return what Spark puts in front of the path."""
     (jar,) = home.glob("jars/spark-core_*.jar")
     return [str(each) for each in (*sorted(home.glob("python/lib/*.zip"), reverse=True), jar)]
 
 
 def asked(home: Path, path: list[str], *arguments: str) -> tuple[str, list[str], list[str], str]:
-    """Give what Python says of itself: where it is, its arguments, its path, and where its pyspark is."""
+    """Return what Python says of itself: where it is, its arguments, its path, and where its pyspark is."""
     environment = os.environ | {"SPARK_HOME": str(home), "PYTHONPATH": ":".join(path)}
     command = [worker_python(), "-c", SAYS, *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

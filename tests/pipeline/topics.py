@@ -17,7 +17,7 @@ def create(broker: BrokerProcess, topic: str, partitions: int = 1, **config: str
 
 
 def consumed(broker: BrokerProcess, topic: str) -> list[Any]:
-    """Give all messages of a topic, partition by partition."""
+    """Return all messages of a topic, partition by partition."""
     consumer = Consumer(
         {"bootstrap.servers": broker.address, "group.id": "look", "enable.auto.commit": False}
     )

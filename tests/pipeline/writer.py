@@ -13,7 +13,7 @@ from magnetar.metadata import SqliteFile
 from magnetar.records.batch import (
     CONTROL,
     TRANSACTIONAL,
-    Record,
+    PlainRecord,
     encode_batch,
     read_header,
     with_log_append_time,
@@ -68,7 +68,7 @@ class Partition:
         self.topic = topic
         self.partition = partition
         self.next_offset = 0
-        self.expected: list[tuple[Record, int]] = []
+        self.expected: list[tuple[PlainRecord, int]] = []
         self._next_ledger = first_ledger
         self._ledgers: list[tuple[int, dict[str, str], int, int]] = []
         self._frames: list[bytes] = []
@@ -76,7 +76,7 @@ class Partition:
         self._latest = -1
 
     def append(
-        self, records: Sequence[Record], *, codec: Codec = Codec.none, append_time: int | None = None,
+        self, records: Sequence[PlainRecord], *, codec: Codec = Codec.none, append_time: int | None = None,
         control: bool = False, checksum: bool = False, entry_format: str = "kafka", producer_id: int | None = None,
     ) -> None:  # fmt: skip
         """Add one batch as one entry of the open ledger; with a ``producer_id`` it is part of a transaction."""
@@ -124,7 +124,7 @@ class Partition:
         return path
 
     def info(self) -> bytes:
-        """Give Pulsar's ManagedLedgerInfo."""
+        """Return Pulsar's ManagedLedgerInfo."""
         out = b""
         for ledger_id, properties, entries, size in self._ledgers:
             body = b"\x08" + varint(ledger_id) + b"\x10" + varint(entries) + b"\x18" + varint(size)

@@ -20,7 +20,7 @@ from magnetar.ledger.memory import MemoryEngine
 from magnetar.metadata import MemoryStore
 from magnetar.pulsar.handler import PulsarProtocolHandler
 from magnetar.pulsar.server import PulsarServer, PulsarSocket
-from magnetar.pulsar.services import Services
+from magnetar.pulsar.services import PulsarServices
 from magnetar.records.compression import Buffer
 from magnetar.schema_registry.handler import SchemaRegistryHandler
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
@@ -36,11 +36,11 @@ class Inside:
     def __init__(self, broker: Broker, handler: PulsarProtocolHandler) -> None:
         self.broker = broker
         self.handler = handler
-        self.services: Services = handler.services
+        self.services: PulsarServices = handler.services
         self.server: PulsarServer = handler._server
 
     def client(self, *, connect: bool = True, host: str = "127.0.0.1") -> Client:
-        """Give a client, that has introduced itself unless told otherwise."""
+        """Return a client, that has introduced itself unless told otherwise."""
         made = Client(self.server, host)
         if connect:
             made.send(raw.hello())
@@ -49,7 +49,7 @@ class Inside:
 
 @asynccontextmanager
 async def inside(engine: MemoryEngine | None = None, **settings: str) -> AsyncIterator[Inside]:
-    """Give a broker that keeps everything in memory; settings are named as Pulsar's ``broker.conf`` has them."""
+    """Return a broker that keeps everything in memory; settings are named as Pulsar's ``broker.conf`` has them."""
     store = MemoryStore()
     engine = engine or MemoryEngine(store)
     await engine.start()
@@ -108,7 +108,7 @@ class Client:
         return found
 
     async def hears(self, *types: BaseCommand.Type, turns: int = 2000) -> BaseCommand:
-        """Give the first answer of these types, or of any (pings do not count); forget what was before it."""
+        """Return the first answer of these types, or of any (pings do not count); forget what was before it."""
         for turn in range(turns):
             self._heard.extend(self.heard())
             while self._heard:
@@ -142,7 +142,7 @@ class Transport(asyncio.WriteTransport):
         self.takes = True
         self.taken = bytearray()
         self.unsent = 0
-        self.most_unsent = 0
+        self.max_unsent = 0
         self.high = 1 << 16
         self.coming = bytearray()
         self.reading = True
@@ -180,7 +180,7 @@ class Transport(asyncio.WriteTransport):
         self.taken += data
         if not self.takes:
             self.unsent += len(data)
-            self.most_unsent = max(self.most_unsent, self.unsent)
+            self.max_unsent = max(self.max_unsent, self.unsent)
             if self.unsent > self.high and not self.paused:
                 self.paused = True
                 self.protocol.pause_writing()

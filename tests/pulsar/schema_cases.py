@@ -30,7 +30,7 @@ class Case(NamedTuple):
 
 
 def schema(kind: str, data: Any = b"", **properties: str) -> Schema:
-    """Give a schema; ``data`` that is no bytes is written as JSON."""
+    """Return a schema; ``data`` that is no bytes is written as JSON."""
     made = Schema(name="s", type=Schema.Type.Value(kind))
     made.schema_data = data if isinstance(data, bytes) else json.dumps(data).encode()
     for key, value in properties.items():
@@ -39,7 +39,7 @@ def schema(kind: str, data: Any = b"", **properties: str) -> Schema:
 
 
 def record(*fields: Any, name: str = "R", **more: Any) -> dict[str, Any]:
-    """Give an Avro record; a field is (name, type) or (name, type, default)."""
+    """Return an Avro record; a field is (name, type) or (name, type, default)."""
     made = [
         {"name": each[0], "type": each[1]} | ({"default": each[2]} if len(each) > 2 else {})
         for each in fields
@@ -66,7 +66,7 @@ def enum(*symbols: str, **more: Any) -> dict[str, Any]:
 def native(
     *fields: tuple[str, int], root: str = "M", package: str = "p", said_root: str | None = None
 ) -> bytes:
-    """Give a PROTOBUF_NATIVE definition of one message; fields are (name, type)."""
+    """Return a PROTOBUF_NATIVE definition of one message; fields are (name, type)."""
     file = descriptor_pb2.FileDescriptorProto(name="m.proto", package=package, syntax="proto3")
     message = file.message_type.add(name=root)
     for number, (name, kind) in enumerate(fields, 1):
@@ -82,7 +82,7 @@ def native(
 
 
 def key_value(key: Schema, value: Schema, encoding: str | None = "INLINE", **more: str) -> Schema:
-    """Give a KEY_VALUE schema as Pulsar's clients write it: both parts behind their sizes, kinds as properties."""
+    """Return a KEY_VALUE schema as Pulsar's clients write it: both parts behind their sizes, kinds as properties."""
     parts = b"".join(struct.pack(">i", len(each.schema_data)) + each.schema_data for each in (key, value))
     said: dict[str, str] = {}
     for part, each in (("key", key), ("value", value)):

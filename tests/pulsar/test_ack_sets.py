@@ -136,7 +136,7 @@ async def test_parts_of_very_many_batches_are_bounded(monkeypatch: pytest.Monkey
     """What is beyond the bound comes again whole; there is room again when batches are done with."""
     home, consumer, places = await batches("shared", *[800] * 8)
     await settle()
-    monkeypatch.setattr(acknowledgements, "_MOST_PARTLY_BYTES", 300)
+    monkeypatch.setattr(acknowledgements, "_MAX_PARTLY_BYTES", 300)
     caller = Caller(home, consumer)
     top = [0] * 12 + [1]
     caller.ack(places[:5], top)
@@ -145,7 +145,7 @@ async def test_parts_of_very_many_batches_are_bounded(monkeypatch: pytest.Monkey
     home.subscription.flush_acks()
     caller.ack(places[5:], top)
     assert sorted(home.subscription.acks.partly) == places[5:]
-    monkeypatch.setattr(acknowledgements, "_MOST_PARTLY", 3)
+    monkeypatch.setattr(acknowledgements, "_MAX_PARTLY", 3)
     caller.ack(places[3:4], [1])
     assert sorted(home.subscription.acks.partly) == places[5:]
 

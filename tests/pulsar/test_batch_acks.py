@@ -38,7 +38,7 @@ def subscribe(client: pulsar.Client, name: str, kind: ConsumerType) -> pulsar.Co
 
 
 def kept(broker: BrokerProcess, name: str) -> CursorInfo:
-    """Give what the metadata store has of a cursor, seen from outside."""
+    """Return what the metadata store has of a cursor, seen from outside."""
     with sqlite3.connect(f"file:{broker.data}/metadata.sqlite?mode=ro", uri=True) as store:
         (value,) = store.execute(
             "SELECT value FROM node WHERE path = ?", (cursor_path(LOG, name),)

@@ -447,7 +447,7 @@ def test_what_was_acknowledged_to_a_producer_survives_a_kill(
 def test_a_receipt_comes_before_the_message_does(
     start_broker: Callable[..., BrokerProcess], tmp_path: Path, topic: str, flush: str
 ) -> None:
-    """Who reads what he writes knows it by its id, which the receipt tells; Pulsar sends it first, too."""
+    """Who reads what it writes knows it by its id, which the receipt tells; Pulsar sends it first, too."""
     broker = start_broker(tmp_path / "data", *PULSAR, "--set", f"flush={flush}")
     with raw.Raw(broker) as client:
         client.ask(raw.producer(topic))

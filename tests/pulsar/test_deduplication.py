@@ -14,8 +14,8 @@ from magnetar.ledger.memory import MemoryEngine
 from magnetar.ledger.port import CompactionRules, Done, Flush, LedgerPolicy, Pending, Position
 from magnetar.metadata import MemoryStore
 from magnetar.pulsar.deduplication import Deduplication
-from magnetar.pulsar.dispatch.deliveries import Conversions
-from magnetar.pulsar.dispatch.reading import Limits
+from magnetar.pulsar.dispatch.deliveries import Deliveries
+from magnetar.pulsar.dispatch.reading import UnackedLimits
 from magnetar.pulsar.errors import ProducerFenced
 from magnetar.pulsar.producers import Producer
 from magnetar.pulsar.topic import PulsarTopic
@@ -40,11 +40,11 @@ class House:
         await self.topic.load()
 
     async def another_topic(self) -> PulsarTopic:
-        """Give what a broker makes of the partition that starts with what is kept."""
+        """Return what a broker makes of the partition that starts with what is kept."""
         return PulsarTopic(
             Topic(TopicName("public", "default", "t"), "t", bytes(16), 1), 0,
             self.log, await kept(self.log, self.store), self.store,
-            Conversions(1 << 20), Limits(0, 0), lambda: 1000, deduplicates=True,
+            Deliveries(1 << 20), UnackedLimits(0, 0), lambda: 1000, deduplicates=True,
         )  # fmt: skip
 
     async def send(self, producer: str, first: int, last: int) -> None:

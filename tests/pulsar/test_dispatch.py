@@ -26,10 +26,10 @@ from magnetar.pulsar import backlog
 from magnetar.pulsar.backlog import EVICTION
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.consumer import Consumer
-from magnetar.pulsar.dispatch.deliveries import HASH_RANGE, Conversions, Place
+from magnetar.pulsar.dispatch.deliveries import HASH_RANGE, Deliveries, Place
 from magnetar.pulsar.dispatch.key_shared import KeyShared
-from magnetar.pulsar.dispatch.keys import Division, Halves, Ranges
-from magnetar.pulsar.dispatch.reading import Limits, Readings
+from magnetar.pulsar.dispatch.keys import Division, Halves, HashRanges
+from magnetar.pulsar.dispatch.reading import Readings, UnackedLimits
 from magnetar.pulsar.dispatch.shared import Shared
 from magnetar.pulsar.dispatch.single_active import SingleActive
 from magnetar.pulsar.dispatch.subscription import Subscription
@@ -77,10 +77,10 @@ class Ear:
 class House:
     """A log, a subscription of some kind on it, and consumers."""
 
-    def __init__(self, log: ManagedLedger, cursor: Cursor, kind: str, limits: Limits) -> None:
+    def __init__(self, log: ManagedLedger, cursor: Cursor, kind: str, limits: UnackedLimits) -> None:
         self.log = log
         self.now_ms = 1000
-        readings = Readings(log, Conversions(1 << 20), lambda: self.now_ms, limits)
+        readings = Readings(log, Deliveries(1 << 20), lambda: self.now_ms, limits)
         self.subscription: Subscription
         if kind == "shared":
             self.subscription = Shared("s", cursor, readings)
@@ -88,7 +88,7 @@ class House:
             self.subscription = KeyShared("s", cursor, readings, division=KEY_SHARED[kind], any_order=False)
         else:
             self.subscription = SingleActive("s", cursor, readings, SubType.Failover)
-        log.watchers.append(self.subscription.kick)
+        log.watchers.append(self.subscription.wake)
         self._ids = 0
 
     def write(self, number: int, **metadata: object) -> Pending:
@@ -103,7 +103,7 @@ class House:
         return consumer, ear
 
 
-async def house(kind: str, *, limits: Limits = Limits(0, 0)) -> House:  # noqa: B008
+async def house(kind: str, *, limits: UnackedLimits = UnackedLimits(0, 0)) -> House:  # noqa: B008
     engine = MemoryEngine()
     await engine.start()
     log = await prepared(
@@ -208,7 +208,7 @@ async def test_a_key_stays_in_order_while_consumers_come_and_go(kind: str) -> No
 
 
 async def test_a_consumer_that_holds_too_much_gets_no_more() -> None:
-    home = await house("shared", limits=Limits(5, 8))
+    home = await house("shared", limits=UnackedLimits(5, 8))
     for number in range(20):
         home.write(number)
     first, first_ear = home.join(100)
@@ -233,7 +233,7 @@ async def test_messages_wait_for_their_time_and_others_pass_them() -> None:
     assert [text for _, text, _ in ear.heard] == ["1"]
     assert home.subscription.delayed == 1
     home.now_ms = 5000
-    home.subscription.kick()
+    home.subscription.wake()
     await settle()
     assert [text for _, text, _ in ear.heard] == ["1", "0"]
 
@@ -246,12 +246,12 @@ async def test_what_waits_for_its_time_comes_once_though_reading_begins_anew() -
     await settle()
     for _ in range(3):
         home.subscription.rewind()
-        home.subscription.kick()
+        home.subscription.wake()
         await settle()
     assert home.subscription.delayed == 1
     ear.heard.clear()
     home.now_ms = 3000
-    home.subscription.kick()
+    home.subscription.wake()
     await settle()
     assert [text for _, text, _ in ear.heard] == ["0"]
 
@@ -336,7 +336,7 @@ class Counted(int):
 
 def test_sticky_ranges_cost_little_more_than_they_are() -> None:
     """As many as there may be, in two halves: no pair of them is compared that is not near in order."""
-    keys, every = Ranges(), range(HASH_RANGE)
+    keys, every = HashRanges(), range(HASH_RANGE)
     halves = [
         Consumer(
             Ear(), number, f"c{number}", -1, hash_ranges=tuple((Counted(at), at) for at in every[number::2])
@@ -361,7 +361,7 @@ def test_sticky_ranges_cost_little_more_than_they_are() -> None:
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)), max_size=8), st.integers(0, 40))
 def test_sticky_ranges_are_those_of_the_first_who_came(asked: list[tuple[int, int]], key_hash: int) -> None:
     """Against looking through all of them: consumers come with one range each, and those that overlap stay out."""
-    keys, there = Ranges(), list[Consumer]()
+    keys, there = HashRanges(), list[Consumer]()
     for number, (start, more) in enumerate(asked):
         end = start + more
         one = Consumer(Ear(), number, f"c{number}", -1, hash_ranges=((start, end),))
@@ -421,8 +421,8 @@ async def partition(clock: Callable[[], int]) -> PulsarTopic:
     )
     name = TopicName("public", "default", "t")
     topic = PulsarTopic(
-        Topic(name, "t", bytes(16), 1), 0, log, await log.cursors(), store, Conversions(1 << 20), Limits(0, 0), clock,
-        deduplicates=False,
+        Topic(name, "t", bytes(16), 1), 0, log, await log.cursors(), store, Deliveries(1 << 20), UnackedLimits(0, 0),
+        clock, deduplicates=False,
     )  # fmt: skip
     await topic.load()
     return topic
@@ -504,7 +504,7 @@ async def test_what_is_sent_again_is_held_back_by_a_rate_too(kind: str) -> None:
     assert ear.heard == []
     for heard in (5, 10, 12):  # in the order in which they were written
         now_s += 10
-        home.subscription.kick()
+        home.subscription.wake()
         await settle()
         assert [text for _, text, _ in ear.heard] == [f"{number}" for number in range(heard)]
     home.subscription.close()
@@ -576,7 +576,7 @@ async def test_what_is_asked_for_again_comes_again_but_for_what_retention_took(k
     consumer, ear = home.join(permits=100)
     await settle()
     assert [payload for _, payload, _ in ear.heard] == [str(number) for number in range(55)]
-    while not home.log.ledgers()[0].sealed:  # noqa: ASYNC110  what is waited for rings no bell
+    while not home.log.ledgers()[0].sealed:  # noqa: ASYNC110  what is waited for wakes nobody
         await asyncio.sleep(0.001)
     await home.log.trim(50)  # all that was in the first ledger
     await settle()

@@ -13,7 +13,7 @@ from magnetar.broker.topic import Topic
 from magnetar.pulsar.errors import NotAllowed
 from magnetar.pulsar.patterns import Pattern, matching
 from magnetar.pulsar.phase import Phase
-from magnetar.pulsar.watches import MOST_NOTES
+from magnetar.pulsar.watches import MAX_NOTES
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, ServerError
 from tests.pulsar import raw
 from tests.pulsar.inside import Client, Inside, inside, settled
@@ -182,12 +182,12 @@ async def test_who_watches_and_does_not_listen_is_let_go() -> None:
         await other.ask(watch("public/default/.*"))
         client.transport.takes = False
         client.socket.pause_writing()
-        for index in range(MOST_NOTES + 1):
+        for index in range(MAX_NOTES + 1):
             await broker.broker.create_topic(f"t{index}", 1)
         await settled()
         assert client.transport.is_closing()
         assert other.is_open
-        assert len([name for came, _ in await _told(other) for name in came]) == MOST_NOTES + 1
+        assert len([name for came, _ in await _told(other) for name in came]) == MAX_NOTES + 1
         assert broker.services.watches.count == 1
 
 
@@ -210,7 +210,7 @@ SECURED = {
 
 
 def _as(broker: Inside, role: str) -> Client:
-    """Give a client of a role: how it proved that is not the matter here."""
+    """Return a client of a role: how it proved that is not the matter here."""
     client = broker.client(connect=False)
     connection = client.socket.connection
     connection.phase, connection.role = Phase.CONNECTED, role

@@ -11,7 +11,7 @@ from magnetar.broker.names import TopicName
 from magnetar.metadata.memory import MemoryStore
 from magnetar.pulsar.errors import IncompatibleSchema
 from magnetar.pulsar.schema_rules import Strategy
-from magnetar.pulsar.schemas import Schemas, strategy_named
+from magnetar.pulsar.schemas import TopicSchemas, strategy_named
 from magnetar.schema_registry.workshop import Workshop
 from tests.pulsar.schema_cases import CASES, STRATEGIES, Case
 
@@ -34,8 +34,8 @@ OTHERWISE = {
 }
 
 
-def broker(strategy: str) -> Schemas:
-    return Schemas(MemoryStore(), lambda: 1, strategy_named(strategy), Workshop())
+def broker(strategy: str) -> TopicSchemas:
+    return TopicSchemas(MemoryStore(), lambda: 1, strategy_named(strategy), Workshop())
 
 
 async def said(case: Case, strategy: str, *, consume: bool) -> str:

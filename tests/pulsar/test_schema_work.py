@@ -17,7 +17,7 @@ from magnetar.metadata.memory import MemoryStore
 from magnetar.pulsar.errors import IncompatibleSchema, NotAllowed
 from magnetar.pulsar.native_schemas import root_message
 from magnetar.pulsar.schema_rules import Strategy
-from magnetar.pulsar.schemas import MOST_TOPIC_BYTES, Schemas
+from magnetar.pulsar.schemas import MAX_TOPIC_BYTES, TopicSchemas
 from magnetar.schema_registry import work
 from magnetar.schema_registry.workshop import Workshop
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
@@ -29,8 +29,8 @@ from tests.schema_registry.test_avro_work import chain
 ONE, OTHER = TopicName("public", "default", "one"), TopicName("public", "default", "other")
 
 
-def made(strategy: Strategy = Strategy.FULL) -> Schemas:
-    return Schemas(MemoryStore(), lambda: 1, strategy, Workshop())
+def made(strategy: Strategy = Strategy.FULL) -> TopicSchemas:
+    return TopicSchemas(MemoryStore(), lambda: 1, strategy, Workshop())
 
 
 class Held:
@@ -105,7 +105,7 @@ async def test_all_versions_of_a_topic_have_a_bound() -> None:
     schemas = made(Strategy.ALWAYS_COMPATIBLE)
     large = [
         avro(A | {"said": f"{number}" + "x" * 1_000_000})
-        for number in range(MOST_TOPIC_BYTES // 1_000_000 + 1)
+        for number in range(MAX_TOPIC_BYTES // 1_000_000 + 1)
     ]
     with pytest.raises(NotAllowed, match="together"):
         for each in large:

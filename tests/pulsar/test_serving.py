@@ -21,17 +21,23 @@ from magnetar.pulsar.serving import (
     DUE,
     ENDED,
     IDLE,
-    MOST_COMMANDS,
+    MAX_COMMANDS,
     SERVING,
     SHORT,
     THROTTLED,
     TURN_S,
-    Serving,
-    State,
+    PulsarServing,
+    PulsarServingState,
 )
 from tests.models import assert_noticed
 
-REASONS = (State.PROVING, State.UNSETTLED, State.BUSY, State.BEHIND, State.THROTTLED)
+REASONS = (
+    PulsarServingState.PROVING,
+    PulsarServingState.UNSETTLED,
+    PulsarServingState.BUSY,
+    PulsarServingState.BEHIND,
+    PulsarServingState.THROTTLED,
+)
 
 
 class Machine(RuleBasedStateMachine):
@@ -39,12 +45,12 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.socket: deque[tuple[int, State | None, float]] = deque()  # sent, not read
-        self.frames: deque[tuple[int, State | None, float]] = deque()  # read, not taken up
+        self.socket: deque[tuple[int, PulsarServingState | None, float]] = deque()  # sent, not read
+        self.frames: deque[tuple[int, PulsarServingState | None, float]] = deque()  # read, not taken up
         self.sent = 0
         self.taken: list[int] = []
-        self.reasons: set[State] = set()
-        self.by_gathering: set[State] = set()
+        self.reasons: set[PulsarServingState] = set()
+        self.by_gathering: set[PulsarServingState] = set()
         self.has_room = True
         self.waits_for_room = False
         self.had_room = True  # when it looked last
@@ -53,7 +59,7 @@ class Machine(RuleBasedStateMachine):
         self.reads = True
         self.now = 0.0
         self.is_gathering = False
-        self.serving = Serving(
+        self.serving = PulsarServing(
             self.take_up,
             lambda: next((each for each in REASONS if each in self.reasons), None),
             lambda: None,
@@ -112,9 +118,9 @@ class Machine(RuleBasedStateMachine):
     @rule(
         brings=st.sampled_from([None, None, *REASONS]),
         seconds=st.sampled_from([0.0, 0.0, TURN_S / 3, TURN_S * 2]),
-        count=st.sampled_from([1, 1, 5, MOST_COMMANDS + 20]),
+        count=st.sampled_from([1, 1, 5, MAX_COMMANDS + 20]),
     )
-    def say(self, brings: State | None, seconds: float, count: int) -> None:
+    def say(self, brings: PulsarServingState | None, seconds: float, count: int) -> None:
         """Commands come, the last of which may bring what holds the client up."""
         for number in range(count):
             self.socket.append((self.sent, brings if number == count - 1 else None, seconds))
@@ -130,8 +136,12 @@ class Machine(RuleBasedStateMachine):
         self.serving.went_on()
         self.pump()
 
-    @rule(reason=st.sampled_from([State.UNSETTLED, State.BEHIND, State.THROTTLED]))
-    def one_begins(self, reason: State) -> None:
+    @rule(
+        reason=st.sampled_from(
+            [PulsarServingState.UNSETTLED, PulsarServingState.BEHIND, PulsarServingState.THROTTLED]
+        )
+    )
+    def one_begins(self, reason: PulsarServingState) -> None:
         """Meanwhile something comes up that will hold it up."""
         self.reasons.add(reason)
 
@@ -233,71 +243,71 @@ TestServing = Machine.TestCase
 
 def not_due(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its time is up, and nobody begins again."""
-    monkeypatch.setattr(Serving, "_become_due", lambda self: None)
+    monkeypatch.setattr(PulsarServing, "_become_due", lambda self: None)
 
 
 def no_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that was throttled is never read again."""
-    init = Serving.__init__
+    init = PulsarServing.__init__
 
-    def without(self: Serving, *args: Any, **named: Any) -> None:
+    def without(self: PulsarServing, *args: Any, **named: Any) -> None:
         init(self, *args, **{**named, "when_throttled": lambda then: None})
 
-    monkeypatch.setattr(Serving, "__init__", without)
+    monkeypatch.setattr(PulsarServing, "__init__", without)
 
 
 def without_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads on though there is no room."""
-    init = Serving.__init__
+    init = PulsarServing.__init__
 
-    def generous(self: Serving, *args: Any, **named: Any) -> None:
+    def generous(self: PulsarServing, *args: Any, **named: Any) -> None:
         init(self, *args, **named)
         ask = self._has_room
         self._has_room = lambda: (ask(), True)[1]
 
-    monkeypatch.setattr(Serving, "__init__", generous)
+    monkeypatch.setattr(PulsarServing, "__init__", generous)
 
 
 def held_up_takes_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """What holds a client up is looked at once in a turn only."""
 
-    def take_up_some(self: Serving) -> State:
+    def take_up_some(self: PulsarServing) -> PulsarServingState:
         why = self._held_up()
         if why is not None:
             return why
-        for _ in range(MOST_COMMANDS):
+        for _ in range(MAX_COMMANDS):
             if not self._take_up():
                 return IDLE
         return DUE
 
-    monkeypatch.setattr(Serving, "_take_up_some", take_up_some)
+    monkeypatch.setattr(PulsarServing, "_take_up_some", take_up_some)
 
 
 def gathering_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """That a reason ended with the gathering is not looked at: a producer would wait for its next bytes."""
-    stop = Serving._stop
+    stop = PulsarServing._stop
 
-    def deaf(self: Serving, why: State) -> None:
+    def deaf(self: PulsarServing, why: PulsarServingState) -> None:
         held_up, self._held_up = self._held_up, lambda: why
         stop(self, why)
         self._held_up = held_up
 
-    monkeypatch.setattr(Serving, "_stop", deaf)
+    monkeypatch.setattr(PulsarServing, "_stop", deaf)
 
 
 def went_on_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """What ends while it waits for room is all that it hears."""
 
-    def went_on(self: Serving) -> None:
+    def went_on(self: PulsarServing) -> None:
         if self.state is SHORT:
             self._become_due()
 
-    monkeypatch.setattr(Serving, "went_on", went_on)
+    monkeypatch.setattr(PulsarServing, "went_on", went_on)
 
 
 def reads_while_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The socket is read whatever the state is: nothing bounds what is kept."""
-    monkeypatch.setattr(Serving, "_stop", lambda self, why: setattr(self, "state", why))
+    monkeypatch.setattr(PulsarServing, "_stop", lambda self, why: setattr(self, "state", why))
 
 
 DEFECTS = (

@@ -59,7 +59,7 @@ async def test_of_who_asks_and_does_not_listen_no_more_is_taken_up(what: str) ->
         client.send(*[question] * 100_000 if what == "pings" else [question] * 400)
         await settled(3000)
         one = 520_000 if what == "schemas" else 15_000
-        assert client.transport.unsent <= HIGH + ANSWERS_AT_ONCE_BYTES + 2 * server._MOST_UNDER_WAY * one
+        assert client.transport.unsent <= HIGH + ANSWERS_AT_ONCE_BYTES + 2 * server._MAX_UNDER_WAY * one
         if what != "pings":  # of those all the answers together are not much
             assert not client.transport.reading
             assert client.transport.coming or client.socket._frames.waiting
@@ -99,7 +99,7 @@ async def test_so_many_commands_of_one_client_are_under_way_and_no_more() -> Non
             most = max(most, client.socket.connection.under_way)
             kinds += [each.type for each in client.heard()]
             await asyncio.sleep(0)
-        assert most == server._MOST_UNDER_WAY
+        assert most == server._MAX_UNDER_WAY
         assert (kinds.count(BaseCommand.PRODUCER_SUCCESS), kinds.count(BaseCommand.SUCCESS)) == (500, 500)
 
 
@@ -199,7 +199,7 @@ async def test_with_authentication_off_whatever_is_offered_is_taken(method: str)
 
 
 async def _turns_until(is_done: Callable[[], bool]) -> int:
-    """Give how many turns of the loop others have until then."""
+    """Return how many turns of the loop others have until then."""
     turns = 0
     while not is_done():
         turns += 1

@@ -51,7 +51,7 @@ class Acknowledged:
         assert await self.kept() == -1
 
     async def kept(self) -> int:
-        """Give what a broker would find that starts now."""
+        """Return what a broker would find that starts now."""
         return (await mark_of(self.topic.log, self.store, "s")).entry_id
 
 
@@ -116,7 +116,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[], BrokerProcess]]:
 
 
 def kept(broker: BrokerProcess) -> int:
-    """Give what the metadata store has of the cursor, seen from outside."""
+    """Return what the metadata store has of the cursor, seen from outside."""
     path = cursor_path("public/default/persistent/t-partition-0", "s")
     with sqlite3.connect(f"file:{broker.data}/metadata.sqlite?mode=ro", uri=True) as store:
         (value,) = store.execute("SELECT value FROM node WHERE path = ?", (path,)).fetchone()

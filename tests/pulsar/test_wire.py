@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from magnetar.pulsar.dispatch.murmur import murmur3_32
 from magnetar.schema_registry.avro_compatibility import can_read
 from magnetar.wire.pulsar import encode
-from magnetar.wire.pulsar.frames import BIG_FRAME_BYTES, BadFrame, FrameReader, read_frame
+from magnetar.wire.pulsar.frames import BIG_FRAME_BYTES, BadFrame, PulsarFrameReader, read_frame
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
 from tests.pulsar import raw
 
@@ -23,7 +23,7 @@ UINT64 = st.integers(0, 2**63 - 1)
 def test_frames_come_out_whole_however_the_bytes_were_cut(sizes: list[int], cuts: list[float]) -> None:
     sent = [raw.frame(raw.send(sequence_id=n), bytes([n]) * size) for n, size in enumerate(sizes)]
     stream = b"".join(sent)
-    reader, found = FrameReader(1 << 20), []
+    reader, found = PulsarFrameReader(1 << 20), []
     places = sorted({0, len(stream), *(int(cut * len(stream)) for cut in cuts)})
     for start, end in pairwise(places):
         reader.feed(stream[start:end])
@@ -37,7 +37,7 @@ def test_frames_come_out_whole_however_the_bytes_were_cut(sizes: list[int], cuts
 
 
 def test_frames_before_a_bad_size_can_still_be_had() -> None:
-    reader = FrameReader(1 << 20)
+    reader = PulsarFrameReader(1 << 20)
     reader.feed(raw.frame(raw.ping()) + struct.pack(">I", 2 << 20))
     assert reader.next_frame() is not None
     with pytest.raises(BadFrame, match="2097152 bytes"):

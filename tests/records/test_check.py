@@ -11,7 +11,7 @@ from magnetar.records.batch import (
     HEADER_BYTES,
     LOG_APPEND_TIME,
     UNKNOWN_TIME,
-    Record,
+    PlainRecord,
     encode_batch,
     read_header,
     seal,
@@ -79,7 +79,7 @@ def naive_least(body: bytes, count: int) -> int | None:
 
 
 def accepted(body: bytes, count: int) -> bool:
-    """Tell whether the records are; their least timestamp delta must be right, or out of all bounds if it is."""
+    """Return whether the records are; their least timestamp delta must be right, or out of all bounds if it is."""
     try:
         found = check_records(memoryview(body), count)
     except (InvalidRecord, CorruptBatch):
@@ -89,9 +89,9 @@ def accepted(body: bytes, count: int) -> bool:
     return True
 
 
-def runs(random: Random) -> list[Record]:
+def runs(random: Random) -> list[PlainRecord]:
     """Records in runs of one shape, as producers send them, with breaks between."""
-    found: list[Record] = []
+    found: list[PlainRecord] = []
     now = 1_700_000_000_000
     for _ in range(random.randrange(1, 5)):
         key = random.choice((None, b"", b"k", bytes(70)))
@@ -103,11 +103,11 @@ def runs(random: Random) -> list[Record]:
         step = random.choice((0, 1, 70, 9000))
         for _ in range(random.choice((1, 2, 5, 70, 200))):
             now += step
-            found.append(Record(key, value, headers, now, 0))  # type: ignore[arg-type]
+            found.append(PlainRecord(key, value, headers, now, 0))  # type: ignore[arg-type]
     return found
 
 
-def body_of(records: list[Record]) -> bytes:
+def body_of(records: list[PlainRecord]) -> bytes:
     return encode_batch(records)[HEADER_BYTES:]
 
 
@@ -157,7 +157,7 @@ def test_small_numbers_are_judged_alike(numbers: list[int], count: int) -> None:
 
 
 def test_long_runs_with_wide_deltas() -> None:
-    records = [Record(None, b"v", [], 0, 0)] * 20_000
+    records = [PlainRecord(None, b"v", [], 0, 0)] * 20_000
     batch = encode_batch(records)
     check_batch(memoryview(batch))
     body = bytearray(batch[HEADER_BYTES:])
@@ -186,7 +186,7 @@ def times(random: Random) -> list[int]:
 def test_the_earliest_time_is_found(random: Random, codec: Codec) -> None:
     key, value = random.choice((None, b"k")), bytes(random.choice((0, 100)))
     stamps = times(random)
-    batch = encode_batch([Record(key, value, (), stamp) for stamp in stamps], codec=codec)
+    batch = encode_batch([PlainRecord(key, value, (), stamp) for stamp in stamps], codec=codec)
     found = check_and_open(memoryview(batch))[2]
     if max(stamps) - stamps[0] < FAR and stamps[0] - min(stamps) < FAR:
         assert found == min(stamps)
@@ -201,7 +201,7 @@ def test_one_late_record_back_in_time_is_seen_wherever_it_is() -> None:
                 1_700_000_000_000 + (number * step if width > 1 else number // 3) for number in range(100)
             ]
             stamps[place] = stamps[0] - (abs(stamps[place] - stamps[0]) or 7)
-            batch = encode_batch([Record(None, b"v" * 50, (), stamp) for stamp in stamps])
+            batch = encode_batch([PlainRecord(None, b"v" * 50, (), stamp) for stamp in stamps])
             assert check_and_open(memoryview(batch))[2] == stamps[place], (width, place)
 
 
@@ -213,14 +213,14 @@ def test_a_batch_whose_base_is_no_records_time() -> None:
             encode_record(RawRecord(number, time, None, b"v" * 20, b"\0"), base)
             for number, time in enumerate(times)
         )
-        header = read_header(encode_batch([Record(None, b"v", (), base)] * 30))
+        header = read_header(encode_batch([PlainRecord(None, b"v", (), base)] * 30))
         batch = seal(header._replace(max_timestamp=max(times)), body)
         assert check_and_open(memoryview(batch))[2] == min(times)
 
 
 def test_the_earliest_time_is_never_later_than_what_the_head_says() -> None:
     now = 1_700_000_000_000
-    batch = encode_batch([Record(None, b"v", (), now + number) for number in range(9)])
+    batch = encode_batch([PlainRecord(None, b"v", (), now + number) for number in range(9)])
     header = read_header(batch)
     modest = seal(header._replace(max_timestamp=now - 5), batch[HEADER_BYTES:])
     assert check_and_open(memoryview(modest))[2] == now - 5
@@ -229,5 +229,5 @@ def test_the_earliest_time_is_never_later_than_what_the_head_says() -> None:
     assert check_and_open(stamped)[2] == now + 99
     far = seal(header._replace(base_timestamp=(1 << 63) - 4), batch[HEADER_BYTES:])
     assert check_and_open(memoryview(far))[2] == UNKNOWN_TIME  # base and delta run over
-    none = encode_batch([Record(None, b"v", (), -1) for _ in range(9)])
+    none = encode_batch([PlainRecord(None, b"v", (), -1) for _ in range(9)])
     assert check_and_open(memoryview(none))[2] == -1

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar.records import check, check_machine
-from magnetar.records.batch import HEADER_BYTES, Record, encode_batch
+from magnetar.records.batch import HEADER_BYTES, PlainRecord, encode_batch
 from magnetar.records.check import plain_least_time
 from magnetar.records.check_machine import NOT_WELL, LeastTime, Machine
 from magnetar.records.errors import InvalidRecord
@@ -27,7 +27,7 @@ HEADERS = st.lists(st.tuples(st.binary(max_size=4), FIELDS), max_size=3)
 
 
 @pytest.fixture(scope="module")
-def least_time() -> LeastTime:
+def min_time() -> LeastTime:
     made = check_machine.compiled()
     assert made is not None
     return made
@@ -72,31 +72,31 @@ def said(body: bytes, count: int) -> int:
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(given=bodies())
-def test_the_machine_says_what_the_plain_check_says(least_time: LeastTime, given: tuple[bytes, int]) -> None:
-    assert least_time(*given) == said(*given)
+def test_the_machine_says_what_the_plain_check_says(min_time: LeastTime, given: tuple[bytes, int]) -> None:
+    assert min_time(*given) == said(*given)
 
 
 @settings(max_examples=300, deadline=None)
 @given(body=st.binary(min_size=1, max_size=80), count=st.integers(1, 4))
-def test_so_it_does_of_any_bytes(least_time: LeastTime, body: bytes, count: int) -> None:
-    assert least_time(body, count) == said(body, count)
+def test_so_it_does_of_any_bytes(min_time: LeastTime, body: bytes, count: int) -> None:
+    assert min_time(body, count) == said(body, count)
 
 
-def test_every_cut_and_every_flipped_bit(least_time: LeastTime) -> None:
+def test_every_cut_and_every_flipped_bit(min_time: LeastTime) -> None:
     rows = [(3, None, b"v" * 70, []), (-9, b"k", None, [(b"h", None), (b"", b"x")]), (1 << 40, b"", b"", [])]
     body = b"".join(record(delta, *row) for delta, row in enumerate(rows))
-    assert least_time(body, 3) == -9
+    assert min_time(body, 3) == -9
     for at in range(len(body)):
-        assert least_time(body[:at], 3) == said(body[:at], 3) == NOT_WELL
+        assert min_time(body[:at], 3) == said(body[:at], 3) == NOT_WELL
         for bit in range(8):
             flipped = body[:at] + bytes((body[at] ^ 1 << bit,)) + body[at + 1 :]
-            assert least_time(flipped, 3) == said(flipped, 3)
+            assert min_time(flipped, 3) == said(flipped, 3)
 
 
-def test_large_ones_are_checked_without_the_interpreters_lock(least_time: LeastTime) -> None:
+def test_large_ones_are_checked_without_the_interpreters_lock(min_time: LeastTime) -> None:
     body = b"".join(record(delta, delta, None, b"v" * 1000, []) for delta in range(1500))
     assert len(body) > 1 << 20
-    assert least_time(body, 1500) == 0
+    assert min_time(body, 1500) == 0
 
 
 @pytest.fixture
@@ -139,5 +139,5 @@ def test_it_is_asked_for_once_and_only_by_who_has_many_shapes(
 
 
 def batch(sizes: list[int]) -> memoryview:
-    rows = [Record(None, b"v" * size, [], 5) for size in sizes]
+    rows = [PlainRecord(None, b"v" * size, [], 5) for size in sizes]
     return memoryview(encode_batch(rows))[HEADER_BYTES:]

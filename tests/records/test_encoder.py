@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2
 
 from magnetar.records.arrow import FIELDS
-from magnetar.records.batch import Header, Record, check_crc, decode_records, read_header
+from magnetar.records.batch import Header, PlainRecord, check_crc, decode_records, read_header
 from magnetar.records.compression import Codec
 from magnetar.records.encoder import Columns, HeaderWithoutKey, stamped
 
@@ -50,7 +50,7 @@ def test_what_is_encoded_is_decoded(rows: list[Any], target: int, codec: Codec, 
         assert [record.offset for record in records] == list(range(len(records)))
         found += [record._replace(offset=0) for record in records]
     assert found == [
-        Record(key, value, [Header(*each) for each in headers or ()], time)
+        PlainRecord(key, value, [Header(*each) for each in headers or ()], time)
         for key, value, headers, time in reversed(rows)
     ]
 

@@ -12,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar.records import conversion
-from magnetar.records.batch import HEADER_BYTES, LOG_APPEND_TIME, Header, Record, encode_batch, read_header
+from magnetar.records.batch import (
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    Header,
+    PlainRecord,
+    encode_batch,
+    read_header,
+)
 from magnetar.records.bytes_kernel import is_utf8
 from magnetar.records.compression import Codec
 from magnetar.records.conversion import kafka_batch, pulsar_message, use_machine_code
@@ -120,7 +127,7 @@ def test_damaged_bytes_meet_the_same_fate(entry: bytes, data: st.DataObject) -> 
 @settings(deadline=None)  # machine code may be compiled in the first call
 @given(st.lists(records, min_size=1, max_size=5), codecs, producers, st.sampled_from([0, LOG_APPEND_TIME]))
 def test_kafka_to_pulsar_and_back(
-    written: list[Record], codec: Codec, producer: tuple[int, int, int], attributes: int
+    written: list[PlainRecord], codec: Codec, producer: tuple[int, int, int], attributes: int
 ) -> None:
     producer_id, epoch, sequence = producer
     batch = encode_batch(
@@ -138,7 +145,7 @@ def test_nothing_is_written_beyond_the_room_that_is_taken(entry: bytes) -> None:
     """Machine code checks no bounds when it writes: the room must be enough for any bytes."""
     code = conversion._machine.code
     data, facts = np.frombuffer(entry, np.uint8), np.empty(code.FACTS, np.int64)
-    if code.open_entry(data, facts) != code.Status.DONE:
+    if code.open_entry(data, facts) != code.KernelStatus.DONE:
         return
     room = HEADER_BYTES + len(data) + code.RECORD_BYTES * int(facts[code.MESSAGES])
     out = np.full(room + 64, 0xAB, np.uint8)
@@ -164,9 +171,9 @@ def test_the_usual_batches_are_not_left_to_the_plain_form(monkeypatch: pytest.Mo
         raise AssertionError("left to the plain form")
 
     usual = [
-        Record(b"key", b"v" * 1000, [Header("trace", "ä".encode())], NOW + 5),
-        Record(None, b"", (), NOW),
-        Record(b"\xff", None, (), NOW + 100),
+        PlainRecord(b"key", b"v" * 1000, [Header("trace", "ä".encode())], NOW + 5),
+        PlainRecord(None, b"", (), NOW),
+        PlainRecord(b"\xff", None, (), NOW + 100),
     ]
     for name in ("plain_kafka_batch", "plain_pulsar_message", "_plain_framed"):
         monkeypatch.setattr(conversion, name, fail)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from magnetar.records.batch import (
     HEADER_BYTES,
     Header,
-    Record,
+    PlainRecord,
     batches,
     decode_records,
     encode_batch,
@@ -35,7 +35,7 @@ codecs = st.sampled_from(Codec)
 blobs = st.none() | st.binary(max_size=40) | st.integers(0, 300).map(bytes)
 headers = st.lists(st.builds(Header, st.text(max_size=5), blobs), max_size=3)
 times = st.integers(0, 2**42)
-records = st.builds(Record, blobs, blobs, headers, times, st.just(0))
+records = st.builds(PlainRecord, blobs, blobs, headers, times, st.just(0))
 
 
 @given(st.integers(0, 2**64 - 1))
@@ -87,7 +87,7 @@ def test_noise_does_not_decompress_or_stays_small(codec: Codec, noise: bytes) ->
 
 
 @given(st.lists(records, min_size=1, max_size=20), codecs, st.integers(0, 2**60))
-def test_batches_come_back(written: list[Record], codec: Codec, base_offset: int) -> None:
+def test_batches_come_back(written: list[PlainRecord], codec: Codec, base_offset: int) -> None:
     batch = encode_batch(written, base_offset=base_offset, codec=codec)
     expected = [record._replace(offset=base_offset + i) for i, record in enumerate(written)]
     assert decode_records(batch) == expected
@@ -98,7 +98,7 @@ def test_batches_come_back(written: list[Record], codec: Codec, base_offset: int
 
 @given(st.lists(records, min_size=1, max_size=5), codecs, codecs)
 def test_another_codec_or_clock_changes_nothing_else(
-    written: list[Record], first: Codec, then: Codec
+    written: list[PlainRecord], first: Codec, then: Codec
 ) -> None:
     batch = encode_batch(written, codec=first)
     again = recompressed(batch, read_header(batch), then)
@@ -111,7 +111,7 @@ def test_another_codec_or_clock_changes_nothing_else(
 
 
 @given(st.lists(records, min_size=1, max_size=5), st.data())
-def test_any_flipped_bit_is_noticed(written: list[Record], data: st.DataObject) -> None:
+def test_any_flipped_bit_is_noticed(written: list[PlainRecord], data: st.DataObject) -> None:
     batch = bytearray(encode_batch(written))
     at = data.draw(
         st.integers(8, len(batch) - 1).filter(lambda at: not 12 <= at < 16)
@@ -122,15 +122,15 @@ def test_any_flipped_bit_is_noticed(written: list[Record], data: st.DataObject) 
 
 
 @given(st.lists(records, min_size=1, max_size=5), st.data())
-def test_a_batch_cut_short_is_refused(written: list[Record], data: st.DataObject) -> None:
+def test_a_batch_cut_short_is_refused(written: list[PlainRecord], data: st.DataObject) -> None:
     batch = encode_batch(written)
     with pytest.raises(RecordsError):
         check_batch(memoryview(batch)[: data.draw(st.integers(0, len(batch) - 1))])
 
 
 @given(st.lists(st.lists(records, min_size=1, max_size=3), max_size=4), st.integers(0, HEADER_BYTES))
-def test_batches_end_to_end_are_walked_up_to_a_cut(written: list[list[Record]], rest: int) -> None:
-    laid = b"".join(map(encode_batch, written)) + encode_batch([Record(b"k", b"v", [], 0, 0)])[:rest]
+def test_batches_end_to_end_are_walked_up_to_a_cut(written: list[list[PlainRecord]], rest: int) -> None:
+    laid = b"".join(map(encode_batch, written)) + encode_batch([PlainRecord(b"k", b"v", [], 0, 0)])[:rest]
     assert [decode_records(view) for _, view in batches(laid)] == [
         decode_records(encode_batch(each)) for each in written
     ]
@@ -138,10 +138,10 @@ def test_batches_end_to_end_are_walked_up_to_a_cut(written: list[list[Record]], 
 
 @settings(max_examples=200)
 @example(
-    [Record(None, None, [], 0, 0)], 128, 33554432
+    [PlainRecord(None, None, [], 0, 0)], 128, 33554432
 )  # an index whose bytes look like another field's begin
 @given(st.lists(records, min_size=1, max_size=5), st.integers(0, 2**45), st.integers(0, 2**50))
-def test_entries_come_back(written: list[Record], now_ms: int, base_offset: int) -> None:
+def test_entries_come_back(written: list[PlainRecord], now_ms: int, base_offset: int) -> None:
     batch = encode_batch(written, base_offset=base_offset)
     index = base_offset + len(written) - 1
     entry = broker_entry_head(now_ms, index) + kafka_message_head(now_ms, len(written)) + batch
@@ -166,7 +166,7 @@ def test_what_is_no_entry_is_refused_or_read_but_never_else(noise: bytes) -> Non
 
 @given(st.lists(records, min_size=1, max_size=3), st.data())
 def test_an_entry_with_changed_metadata_is_refused_or_read_but_never_else(
-    written: list[Record], data: st.DataObject
+    written: list[PlainRecord], data: st.DataObject
 ) -> None:
     head = broker_entry_head(1_700_000_000_000, 41) + kafka_message_head(1_700_000_000_000, len(written))
     entry = bytearray(head + encode_batch(written))

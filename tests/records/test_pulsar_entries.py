@@ -12,7 +12,7 @@ from magnetar.records.batch import (
     CONTROL,
     LOG_APPEND_TIME,
     Header,
-    Record,
+    PlainRecord,
     decode_records,
     encode_batch,
     read_header,
@@ -43,7 +43,7 @@ headers = st.lists(
     max_size=4,
 )
 times = st.integers(0, 2**42) | st.integers(-2, 2)
-records = st.builds(Record, blobs, blobs, headers, times, st.just(0))
+records = st.builds(PlainRecord, blobs, blobs, headers, times, st.just(0))
 producers = st.tuples(st.integers(0, 2**40), st.integers(0, 2**15 - 1), st.integers(0, 2**31 - 1)) | st.just(
     (-1, -1, -1)
 )
@@ -73,7 +73,7 @@ def batch_payload(*messages: tuple[SingleMessageMetadata, bytes]) -> bytes:
 
 @given(st.lists(records, min_size=1, max_size=6), codecs, st.integers(0, 2**40), producers)
 def test_kafka_records_survive_the_way_through_pulsar(
-    written: list[Record], codec: Codec, base: int, producer: tuple[int, int, int]
+    written: list[PlainRecord], codec: Codec, base: int, producer: tuple[int, int, int]
 ) -> None:
     producer_id, epoch, sequence = producer
     batch = encode_batch(
@@ -96,7 +96,7 @@ def test_kafka_records_survive_the_way_through_pulsar(
 
 
 @given(st.lists(records, min_size=1, max_size=4), codecs)
-def test_what_pulsar_gets_is_what_protobuf_reads(written: list[Record], codec: Codec) -> None:
+def test_what_pulsar_gets_is_what_protobuf_reads(written: list[PlainRecord], codec: Codec) -> None:
     batch = encode_batch(written, codec=codec)
     message = to_pulsar(kafka_entry(batch, len(written) - 1))
     assert bytes(message.framed[:2]) == b"\x0e\x01"
@@ -126,7 +126,7 @@ def test_what_pulsar_gets_is_what_protobuf_reads(written: list[Record], codec: C
 def test_headers_are_properties_that_a_pulsar_consumer_can_read() -> None:
     plain = [Header("trace", "ä1".encode()), Header("empty", b"")]
     hard = [Header("a", b"1"), Header("a", b"2"), Header("bin", b"\xff\0"), Header("none", None)]
-    batch = encode_batch([Record(b"k", b"v", plain, 5), Record(b"\xff", b"v", hard, 5)])
+    batch = encode_batch([PlainRecord(b"k", b"v", plain, 5), PlainRecord(b"\xff", b"v", hard, 5)])
     (_, easy), (_, difficult) = _singles(to_pulsar(kafka_entry(batch, 1)).payload)
     assert easy.properties == ((b"trace", "ä1".encode()), (b"empty", b""))
     assert (easy.partition_key, easy.partition_key_b64_encoded) == (b"k", False)
@@ -186,10 +186,10 @@ def test_a_pulsar_message_becomes_a_record(compression: Compression, batched: bo
     assert found.messages == (4 if batched else 1)
     batch = to_kafka(stored(found.framed, 9 + found.messages))
     rows = decode_records(batch)
-    assert rows[0] == Record(b"hi", payload, [Header("p", b"1"), Header("p", b"2")], 7, 10)
+    assert rows[0] == PlainRecord(b"hi", payload, [Header("p", b"1"), Header("p", b"2")], 7, 10)
     assert read_header(batch).last_offset == 9 + found.messages
     if batched:
-        assert rows[1:] == [Record(b"o", None, [], NOW, 12), Record(None, b"", [], NOW, 13)]
+        assert rows[1:] == [PlainRecord(b"o", None, [], NOW, 12), PlainRecord(None, b"", [], NOW, 13)]
 
 
 def test_chunks_and_encrypted_messages_keep_their_offsets_and_come_marked() -> None:
@@ -219,7 +219,7 @@ def test_brokers_markers_hold_no_records() -> None:
 @pytest.mark.parametrize(("kind", "marker"), [(b"\0\0", 22), (b"\0\1", 21)])
 def test_the_end_of_a_transaction_is_a_marker_for_pulsar(kind: bytes, marker: int) -> None:
     batch = encode_batch(
-        [Record(b"\0\0" + kind, b"\0" * 6, (), NOW)], attributes=CONTROL, producer_id=7, producer_epoch=1
+        [PlainRecord(b"\0\0" + kind, b"\0" * 6, (), NOW)], attributes=CONTROL, producer_id=7, producer_epoch=1
     )
     message = to_pulsar(kafka_entry(batch, 0))
     assert message.control
@@ -228,7 +228,7 @@ def test_the_end_of_a_transaction_is_a_marker_for_pulsar(kind: bytes, marker: in
 
 
 def test_log_append_time_stays() -> None:
-    batch = encode_batch([Record(b"k", b"v", (), 5)], attributes=LOG_APPEND_TIME)
+    batch = encode_batch([PlainRecord(b"k", b"v", (), 5)], attributes=LOG_APPEND_TIME)
     back = to_kafka(stored(to_pulsar(kafka_entry(batch, 0)).framed, 0))
     assert read_header(back).attributes == LOG_APPEND_TIME
     assert decode_records(back) == decode_records(batch)
@@ -237,7 +237,7 @@ def test_log_append_time_stays() -> None:
 def test_offsets_without_a_record_are_messages_compacted_out() -> None:
     from magnetar.records.batch import HEADER_BYTES, seal
 
-    batch = encode_batch([Record(b"a", b"1", (), 5), Record(b"b", b"2", (), 5)])
+    batch = encode_batch([PlainRecord(b"a", b"1", (), 5), PlainRecord(b"b", b"2", (), 5)])
     one = len(batch[HEADER_BYTES:]) // 2
     header = read_header(batch)._replace(records_count=1, last_offset_delta=3)
     compacted = seal(header, batch[HEADER_BYTES + one :])
@@ -314,6 +314,6 @@ def test_a_bomb_takes_no_memory_and_comes_marked(compression: Compression) -> No
 
 
 def test_the_formats_are_told_by_the_mark() -> None:
-    batch = encode_batch([Record(b"k", b"v")])
+    batch = encode_batch([PlainRecord(b"k", b"v")])
     assert decode_entry(kafka_entry(batch, 0)).message.entry_format == "kafka"
     assert decode_entry(stored(sent(MessageMetadata(b"p"), b""), 0)).message.entry_format == "pulsar"

@@ -36,7 +36,7 @@ def stats(http: httpx.Client, topic: str) -> dict[str, Any]:
 
 
 def between(http: httpx.Client, topic: str, work: Callable[[], None]) -> dict[str, Any]:
-    """Give stats that have seen ``work``: rates are what happened since the look before the last but one second."""
+    """Return stats that have seen ``work``: rates are what happened since the look before the last but one second."""
     stats(http, topic)
     work()
     time.sleep(1.1)

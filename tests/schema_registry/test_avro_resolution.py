@@ -41,7 +41,7 @@ SPACES = ("", "p", "q.r")
 
 @st.composite
 def kinds(draw: st.DrawFn, depth: int, names: Any) -> Any:
-    """Give a type; each named one once, as Avro asks."""
+    """Return a type; each named one once, as Avro asks."""
     choice = draw(
         st.sampled_from(
             ("plain",) * 3 + (("array", "map", "union", "record", "enum", "fixed") if depth else ())
@@ -69,7 +69,7 @@ def kinds(draw: st.DrawFn, depth: int, names: Any) -> Any:
 
 @st.composite
 def named(draw: st.DrawFn, kind: str, depth: int, names: Any) -> Any:
-    """Give a named type: A or B, with a number behind it that makes it the only one."""
+    """Return a named type: A or B, with a number behind it that makes it the only one."""
     name = f"{draw(st.sampled_from('AB'))}{next(names)}"
     made: dict[str, Any] = {"type": kind, "name": name, "namespace": draw(st.sampled_from(SPACES))}
     if draw(st.integers(0, 4)) == 0:
@@ -99,7 +99,7 @@ def named(draw: st.DrawFn, kind: str, depth: int, names: Any) -> Any:
 
 @st.composite
 def changed(draw: st.DrawFn, node: Any, depth: int = 0) -> Any:
-    """Give a type with a few things otherwise."""
+    """Return a type with a few things otherwise."""
     if draw(st.integers(0, 9)) == 0:
         return draw(st.sampled_from(PRIMITIVES))
     if isinstance(node, list):
@@ -152,7 +152,7 @@ def changed(draw: st.DrawFn, node: Any, depth: int = 0) -> Any:
 
 
 def data_for(node: Any) -> list[Any]:
-    """Give data of a type: each branch of a union, each symbol of an enum."""
+    """Return data of a type: each branch of a union, each symbol of an enum."""
     if isinstance(node, list):
         return [
             (_name(each), one) if isinstance(each, dict) else one for each in node for one in data_for(each)
@@ -194,7 +194,7 @@ def read(writer: Any, reader: Any, datum: Any) -> None:
 
 
 def plain(node: Any) -> Any:
-    """Give a schema without logical types: what they ask of values is no question of resolution."""
+    """Return a schema without logical types: what they ask of values is no question of resolution."""
     if isinstance(node, list):
         return [plain(each) for each in node]
     if isinstance(node, dict):

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from magnetar.schema_registry.avro_compatibility import Rules, can_read
-from magnetar.schema_registry.pairs import MOST_PAIRS
-from magnetar.schema_registry.work import MOST_DEPTH, TooComplex, Work, read_json
+from magnetar.schema_registry.pairs import MAX_PAIRS
+from magnetar.schema_registry.work import MAX_DEPTH, TooComplex, Work, read_json
 
 
 def chain(length: int, **last: Any) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def test_too_many_pairs_of_types_are_refused() -> None:
     def many(prefix: str, count: int) -> list[Any]:
         return [{"type": "record", "name": f"{prefix}{n}.R", "fields": []} for n in range(count)]
 
-    side = int(MOST_PAIRS**0.5) + 10
+    side = int(MAX_PAIRS**0.5) + 10
     with pytest.raises(TooComplex, match="pairs of types"):
         can_read(many("a", side), many("b", side))
 
@@ -66,7 +66,7 @@ def test_work_ends_at_its_bound_and_when_all_is_over() -> None:
         can_read(chain(60), chain(60), Work(is_over=lambda: True))
 
 
-@pytest.mark.parametrize("depth", [MOST_DEPTH + 2, 100_000])
+@pytest.mark.parametrize("depth", [MAX_DEPTH + 2, 100_000])
 def test_depth_is_bounded_before_anything_looks_inside(depth: int) -> None:
     with pytest.raises(TooComplex, match="nested"):
         read_json("[" * depth + "]" * depth, Work())

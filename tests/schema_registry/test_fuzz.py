@@ -54,7 +54,7 @@ def _descriptor() -> str:
 
 
 def _bitten(dice: random.Random, text: str) -> str:
-    """Give a text with a few characters lost, doubled, or otherwise."""
+    """Return a text with a few characters lost, doubled, or otherwise."""
     for _ in range(dice.randrange(1, 5)):
         at = dice.randrange(len(text) + 1)
         text = dice.choice(
@@ -69,7 +69,7 @@ def _bitten(dice: random.Random, text: str) -> str:
 
 
 def _twisted(dice: random.Random, node: Any) -> Any:
-    """Give JSON with one of its values something else."""
+    """Return JSON with one of its values something else."""
     if isinstance(node, dict) and node and dice.randrange(4):
         name = dice.choice(list(node))
         return node | {name: _twisted(dice, node[name])}

@@ -104,7 +104,7 @@ F = descriptor_pb2.FieldDescriptorProto
 
 
 def file(*fields: Any, syntax: str = "proto3", package: str = "p") -> str:
-    """Give a file of one message M and an enum E; a field is (number, type) or with (label, oneof) behind."""
+    """Return a file of one message M and an enum E; a field is (number, type) or with (label, oneof) behind."""
     made = descriptor_pb2.FileDescriptorProto(name="m.proto", package=package, syntax=syntax)
     made.enum_type.add(name="E").value.add(name="ZERO", number=0)
     for name in ("N", "O"):

@@ -107,7 +107,7 @@ message Order {
 
 
 def compiled(text: str, place: Path) -> Any:
-    """Give the messages of a .proto text by name."""
+    """Return the messages of a .proto text by name."""
     (place / "order.proto").write_text(text)
     out = place / "order.desc"
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{place}", "--include_imports"]

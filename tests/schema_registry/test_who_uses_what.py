@@ -11,7 +11,7 @@ from magnetar.metadata import MemoryStore, MemoryTree
 from magnetar.metadata.cache import MetadataCache
 from magnetar.schema_registry.registry import Registry
 from magnetar.schema_registry.schema import Reference, Schema, Version
-from magnetar.schema_registry.store import Changes, Kept, Subject
+from magnetar.schema_registry.store import RegistryChanges, RegistryContents, Subject
 
 NAMES, NUMBERS, IDS = "abc", (1, 2), (1, 2, 3, 4)
 REFERENCES = st.builds(Reference, st.just("r"), st.sampled_from(NAMES), st.sampled_from(NUMBERS))
@@ -24,7 +24,7 @@ SCHEMA_STEPS = st.tuples(st.sampled_from(IDS), st.none() | SCHEMAS)
 SUBJECT_STEPS = st.tuples(st.sampled_from(NAMES), st.none() | SUBJECTS)
 
 
-def users(kept: Kept, schema_id: int, *, deleted: bool) -> list[tuple[str, int]]:
+def users(kept: RegistryContents, schema_id: int, *, deleted: bool) -> list[tuple[str, int]]:
     return [
         (name, each.version)
         for name in sorted(kept.subjects)
@@ -33,7 +33,7 @@ def users(kept: Kept, schema_id: int, *, deleted: bool) -> list[tuple[str, int]]
     ]
 
 
-def referrers(kept: Kept, name: str, number: int) -> list[int]:
+def referrers(kept: RegistryContents, name: str, number: int) -> list[int]:
     return sorted(
         schema_id
         for schema_id, schema in kept.schemas.items()
@@ -42,7 +42,7 @@ def referrers(kept: Kept, name: str, number: int) -> list[int]:
     )
 
 
-def check(kept: Kept) -> None:
+def check(kept: RegistryContents) -> None:
     registry = Registry(kept)
     for schema_id in IDS:
         for deleted in (False, True):
@@ -66,12 +66,14 @@ async def _whoever_writes(steps: list[tuple[int | str, Schema | Subject | None]]
     """One registry changes everything; another one follows, and a third is read at the end."""
     tree = MemoryTree()
     caches = [MetadataCache(MemoryStore(tree)) for _ in range(3)]
-    kept, following, again = (Kept(cache, "public") for cache in caches)
+    kept, following, again = (RegistryContents(cache, "public") for cache in caches)
     await kept.load()
     await following.load()
     for key, value in steps:
 
-        def put(changes: Changes, key: int | str = key, value: Schema | Subject | None = value) -> None:
+        def put(
+            changes: RegistryChanges, key: int | str = key, value: Schema | Subject | None = value
+        ) -> None:
             if isinstance(key, int):
                 assert not isinstance(value, Subject)
                 changes.schema(key, value)

@@ -19,10 +19,10 @@ from magnetar.schema_registry.errors import InvalidSchema
 from magnetar.schema_registry.kinds import json_kind
 from magnetar.schema_registry.kinds.protoc import ProtocFailed, compile_texts
 from magnetar.schema_registry.levels import Level
-from magnetar.schema_registry.references import MOST_REFERENCES, walk
+from magnetar.schema_registry.references import MAX_REFERENCES, walk
 from magnetar.schema_registry.registry import Overtaken, Registry
 from magnetar.schema_registry.schema import Reference, Schema
-from magnetar.schema_registry.store import Kept
+from magnetar.schema_registry.store import RegistryContents
 from magnetar.schema_registry.work import TooComplex, Work
 from magnetar.schema_registry.workshop import Locks, Workshop
 from tests.schema_registry.test_avro_work import chain
@@ -101,7 +101,7 @@ def test_checking_a_json_schema_is_counted() -> None:
 
 
 async def registry() -> Registry:
-    made = Registry(Kept(MetadataCache(MemoryStore()), "public"))
+    made = Registry(RegistryContents(MetadataCache(MemoryStore()), "public"))
     await made.kept.load()
     await made.set_level(None, Level.NONE)
     return made
@@ -126,7 +126,7 @@ async def test_each_schema_that_references_lead_to_is_taken_once() -> None:
 async def test_references_have_a_bound() -> None:
     kept = await registry()
     await put(kept, "s", "{}")
-    many = tuple(Reference(f"r{number}", "s", 1) for number in range(MOST_REFERENCES + 1))
+    many = tuple(Reference(f"r{number}", "s", 1) for number in range(MAX_REFERENCES + 1))
     with pytest.raises(InvalidSchema, match="more than"):
         kept.understand(Schema("JSON", "{}", many), Work())
     large = json.dumps({"title": "x" * 900_000})
@@ -158,7 +158,7 @@ async def test_a_reference_is_looked_for_again_when_a_schema_is_registered() -> 
 
 
 async def test_what_was_understood_is_kept_as_long_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("magnetar.schema_registry.registry.MOST_PARSED_BYTES", 1_000)
+    monkeypatch.setattr("magnetar.schema_registry.registry.MAX_PARSED_BYTES", 1_000)
     kept = await registry()
     for number in range(50):
         await put(kept, "s", json.dumps({"title": f"{number:0100}"}))
@@ -182,13 +182,15 @@ async def test_another_subject_goes_on_while_one_is_at_work(monkeypatch: pytest.
     kept, locks, workshop = await registry(), Locks(), Workshop()
 
     def asked(subject: str, text: str) -> Any:
-        from magnetar.schema_registry.ask import Ask
+        from magnetar.schema_registry.request import RegistryRequest
 
         body = json.dumps({"schema": text}).encode()
         off = SimpleNamespace(
             security=SimpleNamespace(authorization=SimpleNamespace(access=lambda role: None))
         )
-        made = Ask({"subject": subject}, {}, body, kept, locks, workshop, off, None, "public/default")  # type: ignore[arg-type]
+        made = RegistryRequest(
+            {"subject": subject}, {}, body, kept, locks, workshop, off, None, "public/default"
+        )  # type: ignore[arg-type]
         made.__dict__["_access"] = None
         return asyncio.ensure_future(register(made))
 
@@ -250,7 +252,9 @@ def test_a_descriptor_that_imports_what_is_not_there_is_refused(name: str) -> No
 
 async def test_two_registries_on_one_store_never_give_one_id_to_two_schemas() -> None:
     store = MemoryStore()
-    both = [Registry(Kept(MetadataCache(MemoryStore(store.blocking)), "public")) for _ in range(2)]  # type: ignore[arg-type]
+    both = [
+        Registry(RegistryContents(MetadataCache(MemoryStore(store.blocking)), "public")) for _ in range(2)
+    ]  # type: ignore[arg-type]
     for each in both:
         await each.kept.load()
     await both[0].set_level(None, Level.NONE)

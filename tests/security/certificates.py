@@ -36,7 +36,7 @@ class Authority:
         self.file.write_bytes(own.public_bytes(serialization.Encoding.PEM))
 
     def sign(self, common_name: str, *, days: int = 1, file: str = "") -> tuple[Path, Path]:
-        """Give the files of a new certificate and its key; it ended ``-days`` ago if that is negative."""
+        """Return the files of a new certificate and its key; it ended ``-days`` ago if that is negative."""
         key = ec.generate_private_key(ec.SECP256R1())
         now = datetime.now(UTC)
         ends = now + days * _DAY

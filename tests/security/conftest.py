@@ -32,7 +32,7 @@ class Secured:
         return self.process.addresses[LISTENERS.index(listener)]
 
     def pulsar(self, *, tls: bool) -> str:
-        """Give the address for Pulsar's clients."""
+        """Return the address for Pulsar's clients."""
         address = self.process.served["pulsar"][int(tls)]
         # A certificate is for a name.
         return f"pulsar+ssl://localhost:{address.rpartition(':')[2]}" if tls else f"pulsar://{address}"
@@ -45,14 +45,14 @@ class Secured:
         return wire
 
     def trusting(self, certificate: tuple[Path, Path] | None = None) -> ssl.SSLContext:
-        """Give what a client needs that trusts this broker, and shows a certificate if it has one."""
+        """Return what a client needs that trusts this broker, and shows a certificate if it has one."""
         context = ssl.create_default_context(cafile=self.authority.file)
         if certificate:
             context.load_cert_chain(*certificate)
         return context
 
     def client(self, listener: str, role: str = "root", user: str = "public/default") -> dict[str, str]:
-        """Give librdkafka's configuration for a role."""
+        """Return librdkafka's configuration for a role."""
         found = {"bootstrap.servers": self.address(listener), "security.protocol": listener}
         if listener.endswith("SSL"):
             found["ssl.ca.location"] = str(self.authority.file)
@@ -77,7 +77,7 @@ def say(wire: Wire, password: str, user: str = "public/default", version: int = 
 
 
 def listening(secured: Secured, role: str, topic: str, count: int) -> list[bytes]:
-    """Give the first values of a topic, as a Kafka client of that role reads them without a group."""
+    """Return the first values of a topic, as a Kafka client of that role reads them without a group."""
     consumer = Consumer({**secured.client("SASL_PLAINTEXT", role), "group.id": "unused"})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[bytes] = []
@@ -117,7 +117,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 @pytest.fixture
 def wire_as(secured: Secured) -> Iterator[Callable[[str], Wire]]:
-    """Give connections of roles that have authenticated."""
+    """Return connections of roles that have authenticated."""
     opened: list[Wire] = []
 
     def connect(role: str) -> Wire:

@@ -28,26 +28,26 @@ OTHER_SECRET = bytes(range(100, 164))
 
 
 def token(role: str | None = "alice", key: Any = SECRET, algorithm: str = "HS256", **claims: Any) -> str:
-    """Give a signed token; ``key_id`` goes into its header."""
+    """Return a signed token; ``key_id`` goes into its header."""
     headers = {"kid": claims.pop("key_id")} if "key_id" in claims else None
     payload = claims if role is None else {"sub": role, **claims}
     return jwt.encode(payload, key, algorithm, headers=headers)
 
 
 def expiring(seconds: float, role: str = "alice") -> str:
-    """Give a token that ends so many seconds from now."""
+    """Return a token that ends so many seconds from now."""
     return token(role, exp=time.time() + seconds)
 
 
 def unsigned(role: str = "alice", algorithm: str = "none", signature: bytes = b"") -> str:
-    """Give a token as an attacker writes it: any algorithm in the header, any signature."""
+    """Return a token as an attacker writes it: any algorithm in the header, any signature."""
     head = _base64(json.dumps({"alg": algorithm, "typ": "JWT"}).encode())
     body = _base64(json.dumps({"sub": role}).encode())
     return f"{head}.{body}.{_base64(signature)}"
 
 
 def confused(public: bytes, role: str = "alice") -> str:
-    """Give a token whose HMAC was made with a public key's text for a secret."""
+    """Return a token whose HMAC was made with a public key's text for a secret."""
     signed = unsigned(role, "HS256").rpartition(".")[0]
     return f"{signed}.{_base64(hmac.new(public, signed.encode(), hashlib.sha256).digest())}"
 

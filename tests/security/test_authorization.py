@@ -13,7 +13,7 @@ from magnetar.broker.auth import Right
 from magnetar.kafka.authorization import guard_of, guarded
 from magnetar.kafka.handlers import ROUTES
 from magnetar.kafka.route import NO_TOPICS, Guard, Route, versions
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages import ApiKey
 from magnetar.wire.kafka.messages import alter_configs_request as alter
@@ -61,7 +61,7 @@ from tests.security.signing import SECRET_URL
 
 TOPIC, GROUP = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED
 CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-BATCH = encode_batch([Record(b"k", b"v", [], 0, 0)])
+BATCH = encode_batch([PlainRecord(b"k", b"v", [], 0, 0)])
 NAMESPACE = "public/default"
 
 Connect = Callable[[str], Wire]

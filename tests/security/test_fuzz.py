@@ -1,4 +1,4 @@
-"""Whatever a stranger says before he is known: an answer or a closed connection, and never somebody else's rights."""
+"""Whatever a stranger says before it is known: an answer or a closed connection, and never somebody else's rights."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from magnetar.broker.auth import AuthenticationFailed
 from magnetar.broker.service import BrokerService
 from magnetar.broker.settings import Settings
-from magnetar.kafka.connection import Conversation
+from magnetar.kafka.connection import KafkaConnection
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.login import AuthenticationRequired, login_for, parse_plain
 from magnetar.records.compression import Buffer
-from magnetar.wire.kafka.frames import FrameReader
+from magnetar.wire.kafka.frames import KafkaFrameReader
 from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest
 from magnetar.wire.kafka.messages.sasl_authenticate_request import SaslAuthenticateRequest
@@ -83,12 +83,12 @@ async def test_a_stranger_stays_a_stranger(service: BrokerService, said: list[by
     assert isinstance(handler, KafkaProtocolHandler)
     login = login_for(service.broker, service.listeners["kafka"][0], None)
     assert login is not None
-    frames, answers, held, ended = FrameReader(1 << 16), [], account(), []
+    frames, answers, held, ended = KafkaFrameReader(1 << 16), [], account(), []
 
     def send(parts: Sequence[Buffer]) -> None:
         answers.append(b"".join(parts))
 
-    conversation = Conversation(
+    conversation = KafkaConnection(
         handler.services,
         service.listeners["kafka"][0],
         "127.0.0.1",

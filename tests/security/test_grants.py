@@ -42,7 +42,7 @@ class House:
         return self
 
     def may(self, role: str, topic: TopicName = ORDERS, subscription: str | None = None) -> str:
-        """Give p for produce, c for consume and l for look-up, of those that are allowed."""
+        """Return p for produce, c for consume and l for look-up, of those that are allowed."""
         access = self.security.authorization.access(role)
         assert access is not None
         allowed = (access.produces(topic), access.consumes(topic, subscription), access.looks_up(topic))
@@ -162,7 +162,7 @@ def test_authorization_of_nobody_in_particular_is_refused() -> None:
 
 
 async def test_with_tenants_what_may_be_consumed_elsewhere_opens_no_group() -> None:
-    """Nor for who comes by a certificate, and so says nothing of a home: he is at home where everybody is."""
+    """Nor for who comes by a certificate, and so says nothing of a home: it is at home where everybody is."""
     house = await House().ready()
     await house.namespaces.create("blue/default")
     await house.permissions.grant("blue/default", "bob", ["consume"])

@@ -81,7 +81,7 @@ REQUESTS: dict[str, Message] = {
 
 @pytest.mark.parametrize("name", REQUESTS)
 async def test_a_guard_gives_others_a_turn_between_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "MOST_SECONDS", -1.0)  # each row is enough for a turn
+    monkeypatch.setattr(pace, "MAX_SECONDS", -1.0)  # each row is enough for a turn
     request = REQUESTS[name]
 
     async def handler(request: Any, context: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.wire.kafka.errors import ErrorCode
 from tests.hostile.client import Wire, produce
 from tests.security.conftest import Secured
@@ -26,7 +26,7 @@ def rest(secured: Secured, text: str | None = None, certificate: str | None = No
 def test_a_grant_over_rest_counts_for_kafkas_clients(
     secured: Secured, wire_as: Callable[[str], Wire]
 ) -> None:
-    batch = encode_batch([Record(None, b"x", [], 0, 0)])
+    batch = encode_batch([PlainRecord(None, b"x", [], 0, 0)])
     topic = "granted-over-rest"
     with rest(secured, token("root")) as admin:
         path = "/admin/v2/persistent/public/default/granted-over-rest"

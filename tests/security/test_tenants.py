@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from magnetar.admin.client import ask
 from magnetar.kafka.handlers import ROUTES
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from magnetar.wire.kafka.messages.delete_groups_request import DeleteGroupsRequest
@@ -160,7 +160,7 @@ def test_a_topic_is_called_as_the_client_calls_it(house: BrokerProcess) -> None:
         for name in ("named", "red/default/named", "persistent://red/default/named"):
             row = red.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)])).topics[0]
             assert (row.error_code, row.name) == (0, name)
-            batch = encode_batch([Record(None, name.encode(), [], 0, 0)])
+            batch = encode_batch([PlainRecord(None, name.encode(), [], 0, 0)])
             assert produce(red, name, batch).error_code == 0
         assert fetch(red, "named", 0).high_watermark == 3
         theirs = MetadataRequestTopic(name="blue/default/first")
@@ -176,7 +176,7 @@ def test_a_topic_is_called_as_the_client_calls_it(house: BrokerProcess) -> None:
 def test_a_namespace_may_be_home_too(house: BrokerProcess) -> None:
     with wire(house, "red/other") as red:
         red.ask(MetadataRequest(topics=[MetadataRequestTopic(name="here")], allow_auto_topic_creation=True))
-        assert produce(red, "here", encode_batch([Record(None, b"x", [], 0, 0)])).error_code == 0
+        assert produce(red, "here", encode_batch([PlainRecord(None, b"x", [], 0, 0)])).error_code == 0
     with wire(house, "red") as red:
         there = MetadataRequestTopic(name="red/other/here")
         assert red.ask(MetadataRequest(topics=[there])).topics[0].name == "red/other/here"

@@ -15,7 +15,7 @@ from magnetar.broker.auth.tls import ServerContext, kafka_tls, pulsar_tls
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.security_settings import SecuritySettings
 from magnetar.broker.settings import Settings
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from magnetar.wire.kafka.messages.sasl_handshake_request import SaslHandshakeRequest
@@ -326,5 +326,5 @@ def test_large_requests_go_through_tls_in_any_pieces(secured: Secured, version: 
         assert wire.ask(metadata).brokers
         wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=True))
         for size in (1, 16_000, 16_384, 16_385, 70_000, 262_144, 900_000):
-            batch = encode_batch([Record(b"k", bytes([size % 251]) * size, [], 0, 0)])
+            batch = encode_batch([PlainRecord(b"k", bytes([size % 251]) * size, [], 0, 0)])
             assert produce(wire, topic, batch).error_code == 0

@@ -11,14 +11,14 @@ import bcrypt
 import pytest
 
 from magnetar.broker.auth.basic import Passwords, WrongPassword
-from magnetar.broker.auth.turns import MOST_WAITING, THREADS, TooManyWait, Turns
+from magnetar.broker.auth.turns import MAX_WAITING, THREADS, PasswordTurns, TooManyWait
 
 
 class Desk:
     """Turns whose tasks end when they are told to, in the order in which they were begun."""
 
     def __init__(self) -> None:
-        self.turns = Turns()
+        self.turns = PasswordTurns()
         self.begun: list[str] = []
         self._done = threading.Semaphore(0)
         self.tasks: list[asyncio.Task[Any]] = []
@@ -52,7 +52,7 @@ class Desk:
 
 async def test_a_user_that_is_guessed_at_has_one_thread_and_others_the_other() -> None:
     desk = Desk()
-    for _ in range(MOST_WAITING):
+    for _ in range(MAX_WAITING):
         desk.ask("admin", "attacker")
     await desk.settle()
     carol = desk.ask("carol")
@@ -65,7 +65,7 @@ async def test_a_user_that_is_guessed_at_has_one_thread_and_others_the_other() -
 
 async def test_each_address_has_its_turn_for_one_user() -> None:
     desk = Desk()
-    for _ in range(MOST_WAITING):
+    for _ in range(MAX_WAITING):
         desk.ask("admin", "attacker")
     await desk.settle()
     desk.ask("admin", "honest")
@@ -90,7 +90,7 @@ async def test_many_users_that_are_guessed_at_share() -> None:
 
 async def test_no_more_wait_than_are_answered_in_time() -> None:
     desk = Desk()
-    waiting = [desk.ask("admin") for _ in range(MOST_WAITING + 5)]
+    waiting = [desk.ask("admin") for _ in range(MAX_WAITING + 5)]
     await desk.settle()
     refused = [task for task in waiting if task.done()]
     assert len(refused) == 4  # one is at work, and so many wait

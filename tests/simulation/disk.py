@@ -17,7 +17,7 @@ from random import Random
 
 from magnetar.ledger.disk import BLOCK_BYTES, Disk, File, JournalFile
 from magnetar.metadata import MemoryStore, MetadataFull, MetadataUncertain, Put
-from magnetar.metadata.staging import Commit, Outcome
+from magnetar.metadata.staging import Outcome, StagedCommit
 from magnetar.records.compression import Buffer
 
 PAGE = 512  # small, so that small files have many
@@ -49,7 +49,7 @@ class Inode:
         self.dirty.clear()
 
     def after_power_loss(self, dice: Random) -> bytearray | None:
-        """Give what is left when each dirty page may or may not have reached the disk."""
+        """Return what is left when each dirty page may or may not have reached the disk."""
         if self.stored is None and dice.random() < 0.5:
             return None
         left = bytearray(self.stored or b"")
@@ -252,7 +252,7 @@ class SimulatedMetadata(MemoryStore):
         super().__init__()
         self._disk = disk
 
-    async def _commit(self, commit: Commit) -> Outcome:
+    async def _commit(self, commit: StagedCommit) -> Outcome:
         disk, dice = self._disk, self._disk.dice
         await asyncio.sleep(dice.choice((0, 0, 0.001)))
         last = disk.step()

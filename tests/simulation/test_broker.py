@@ -26,7 +26,7 @@ from magnetar.broker.core import Broker
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic_settings import TopicSettings
 from magnetar.kafka import connection, serving
-from magnetar.kafka.connection import Conversation
+from magnetar.kafka.connection import KafkaConnection
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.handlers import produce
 from magnetar.kafka.listeners import parse_listeners
@@ -34,10 +34,10 @@ from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.partitions.producers import ProducerStates
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.files.gathering import Gathering
-from magnetar.records.batch import Record, batches, decode_records, encode_batch
+from magnetar.records.batch import PlainRecord, batches, decode_records, encode_batch
 from magnetar.records.compression import Buffer
 from magnetar.wire.kafka.errors import ErrorCode
-from magnetar.wire.kafka.frames import FrameReader
+from magnetar.wire.kafka.frames import KafkaFrameReader
 from magnetar.wire.kafka.header import decode_response_header
 from magnetar.wire.kafka.message import Message
 from magnetar.wire.kafka.messages import response_class
@@ -80,17 +80,17 @@ class Client:
 
 
 class Wire:
-    """A connection to a ``Conversation``: frames arrive late, in order, until it is cut."""
+    """A connection to a ``KafkaConnection``: frames arrive late, in order, until it is cut."""
 
     def __init__(self, world: BrokerWorld) -> None:
         self._world = world
-        self._frames = FrameReader()
+        self._frames = KafkaFrameReader()
         self._asked: deque[tuple[int, int, asyncio.Future[Any]]] = deque()
-        self._answers = FrameReader()
+        self._answers = KafkaFrameReader()
         self._quiet_until = 0.0
         self._on_their_way = 0
         self.is_cut = False
-        self._conversation = Conversation(
+        self._conversation = KafkaConnection(
             world.handler.services,
             world.listener,
             "127.0.0.1",
@@ -269,7 +269,7 @@ class BrokerWorld:
         client.sequence += count
 
     def _request(self, client: Client, sequence: int, values: list[bytes]) -> ProduceRequest:
-        records = [Record(None, value, (), self._clock()) for value in values]
+        records = [PlainRecord(None, value, (), self._clock()) for value in values]
         batch = encode_batch(
             records, producer_id=client.producer_id, producer_epoch=0, base_sequence=sequence
         )
@@ -328,7 +328,7 @@ def many_worlds(count: int) -> None:
 def _no_clock_but_the_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
     """How long a turn of the loop takes on this machine must change nothing: a seed is to be played again."""
     for module in (connection, produce, serving):
-        monkeypatch.setattr(module, "MOST_SECONDS", 3600.0)
+        monkeypatch.setattr(module, "MAX_SECONDS", 3600.0)
     monkeypatch.setattr(serving, "LONG_SECONDS", float("inf"))
 
 

@@ -34,7 +34,7 @@ def small_house(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixtur
     """Make everything small, so that little data meets every boundary."""
     monkeypatch.setattr(journal, "SEGMENT_BYTES", 12 * 4096)
     monkeypatch.setattr(journal, "ROUND_BYTES", 4 * 4096)
-    monkeypatch.setattr(journal, "MOST_BUSY", 2)
+    monkeypatch.setattr(journal, "MAX_BUSY", 2)
     monkeypatch.setattr(checkpoints, "CHECKPOINT_BYTES", 10_000)
     monkeypatch.setattr(checkpoints, "CHECKPOINT_ENTRIES", 15)
     monkeypatch.setattr(sparse, "POINT_EVERY_BYTES", 700)

@@ -86,7 +86,7 @@ class House:
     connections: list[KafkaClient | PulsarClient]
 
     async def log(self, topic: str = TOPIC) -> ManagedLedger:
-        """Give the log under the topic's first partition."""
+        """Return the log under the topic's first partition."""
         broker = self.service.broker
         found = broker.topic(topic)
         return await broker.engine.open(found.name.ledger_name(0), broker.ledger_policy(found))
@@ -145,5 +145,5 @@ async def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 async def soon(answer: Awaitable[_T]) -> _T:
-    """Give an answer for which the disk need not be waited for."""
+    """Return an answer for which the disk need not be waited for."""
     return await asyncio.wait_for(answer, 60)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from magnetar.admin.cluster import Cluster
+from magnetar.admin.cluster import ClusterAdmin
 from magnetar.admin.groups import describe_group
 from magnetar.pipeline.options import TopicPartition
 from magnetar.pipeline.watermarks import ask_broker
-from magnetar.records.batch import Record, batches, decode_records, encode_batch
+from magnetar.records.batch import PlainRecord, batches, decode_records, encode_batch
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.delete_records_request import (
     DeleteRecordsPartition,
@@ -49,8 +49,8 @@ LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 
 
 def produce(*timestamps: int, acks: int = -1, **producer: int) -> ProduceRequest:
-    """Give a request with one batch of as many records, each named by its timestamp (ms)."""
-    records = [Record(b"k", b"%d" % each, (), each) for each in timestamps]
+    """Return a request with one batch of as many records, each named by its timestamp (ms)."""
+    records = [PlainRecord(b"k", b"%d" % each, (), each) for each in timestamps]
     row = PartitionProduceData(index=0, records=encode_batch(records, **producer))
     return ProduceRequest(
         acks=acks, timeout_ms=60_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=[row])]
@@ -83,7 +83,7 @@ class Asking:
         return first_row(await soon(self.client.ask(fetch(offset, **how), FETCH_VERSION)))
 
     async def offset_of(self, timestamp: int) -> tuple[int, int]:
-        """Give what ListOffsets says: offset and timestamp."""
+        """Return what ListOffsets says: offset and timestamp."""
         asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=[asked])])
         row = (await soon(self.client.ask(request))).topics[0].partitions[0]
@@ -247,8 +247,8 @@ async def test_a_groups_lag_counts_what_is_durable(house: House) -> None:
 
 
 def lag(address: str) -> int:
-    """Give what the command line says of the group."""
-    with Cluster(address) as cluster:
+    """Return what the command line says of the group."""
+    with ClusterAdmin(address) as cluster:
         return describe_group(cluster, "g").total_lag
 
 

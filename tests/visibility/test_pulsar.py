@@ -24,7 +24,7 @@ class Beside:
         self.house, self.producer, self.log, self.last = house, producer, log, last
 
     async def subscribed(self, name: str = "s", **options: Any) -> PulsarClient:
-        """Give a consumer that gets what it may get."""
+        """Return a consumer that gets what it may get."""
         client = await self.house.pulsar()
         answer = await soon(client.ask(raw.subscribe(NAME, name, **options)))
         assert answer.type == BaseCommand.SUCCESS
@@ -45,7 +45,7 @@ class Beside:
 
 
 async def messages(client: PulsarClient, count: int) -> list[bytes]:
-    """Give the texts of so many messages."""
+    """Return the texts of so many messages."""
     found = []
     while len(found) < count:
         command, entry = await soon(client.hear())

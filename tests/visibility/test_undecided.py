@@ -45,8 +45,8 @@ class Undecided:
 
     def decide(self, log: ManagedLedger) -> None:
         self.offset = 1 << 60
-        if log.on_visible is not None:
-            log.on_visible()
+        if log.on_moved is not None:
+            log.on_moved()
         for watcher in log.watchers:
             watcher()
 

@@ -20,7 +20,7 @@ AREAS = tuple(f"kafka.protocol.{area}" for area in ("admin", "consumer", "metada
 
 
 def their_classes() -> dict[str, Any]:
-    """Give kafka-python's message classes by name."""
+    """Return kafka-python's message classes by name."""
     found = {}
     for module in walk_packages(kafka.protocol.__path__, "kafka.protocol."):
         if module.name.startswith(AREAS):

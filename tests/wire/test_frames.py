@@ -9,12 +9,12 @@ from random import Random
 
 import pytest
 
-from magnetar.records.framing import MOST_CUT
+from magnetar.records.framing import MAX_CUT
 from magnetar.wire.kafka.frames import (
     BIG_FRAME_BYTES,
     FrameInvalid,
-    FrameReader,
     FrameTooLarge,
+    KafkaFrameReader,
     scratch_buffer,
 )
 
@@ -23,7 +23,7 @@ def framed(*bodies: bytes) -> bytes:
     return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
 
 
-def taken(reader: FrameReader) -> Iterator[bytes]:
+def taken(reader: KafkaFrameReader) -> Iterator[bytes]:
     while (frame := reader.next_frame()) is not None:
         assert isinstance(frame, memoryview)
         assert frame.readonly
@@ -36,7 +36,7 @@ BODIES = (b"12345678", b"a" * 9, bytes(300), b"last one")
 def test_a_stream_cut_at_every_byte() -> None:
     stream = framed(*BODIES)
     for cut in range(len(stream) + 1):
-        reader = FrameReader()
+        reader = KafkaFrameReader()
         reader.feed(stream[:cut])
         before = list(taken(reader))
         reader.feed(stream[cut:])
@@ -44,7 +44,7 @@ def test_a_stream_cut_at_every_byte() -> None:
 
 
 def test_a_stream_fed_byte_by_byte() -> None:
-    reader, found = FrameReader(), []
+    reader, found = KafkaFrameReader(), []
     for byte in framed(*BODIES):
         reader.feed(bytes((byte,)))
         found += taken(reader)
@@ -56,7 +56,7 @@ def test_small_and_big_frames_in_random_pieces(seed: int) -> None:
     random = Random(seed)
     edges = (8, 100, BIG_FRAME_BYTES - 1, BIG_FRAME_BYTES, BIG_FRAME_BYTES + 1, 300_000, 2_000_000)
     bodies = [random.randbytes(random.choice(edges)) for _ in range(12)]
-    stream, reader, found = memoryview(framed(*bodies)), FrameReader(), []
+    stream, reader, found = memoryview(framed(*bodies)), KafkaFrameReader(), []
     while stream:
         count = random.choice((1, 3, 1000, 20_000, 300_000, 3_000_000))
         reader.feed(stream[:count])
@@ -71,7 +71,7 @@ def test_connections_share_one_scratch_buffer() -> None:
         memoryview(framed(*(random.randbytes(random.randrange(8, 40_000)) for _ in range(9))))
         for _ in range(3)
     ]
-    readers = [FrameReader(scratch=scratch) for _ in streams]
+    readers = [KafkaFrameReader(scratch=scratch) for _ in streams]
     found: list[list[bytes]] = [[] for _ in streams]
     left = list(streams)
     while any(left):
@@ -84,7 +84,7 @@ def test_connections_share_one_scratch_buffer() -> None:
 
 
 def test_a_frame_outlives_the_buffer_it_came_through() -> None:
-    reader = FrameReader()
+    reader = KafkaFrameReader()
     reader.feed(framed(b"first one"))
     frame = reader.next_frame()
     reader.feed(framed(b"other one"))
@@ -92,7 +92,7 @@ def test_a_frame_outlives_the_buffer_it_came_through() -> None:
 
 
 def test_an_unanswered_get_buffer_loses_nothing() -> None:
-    reader = FrameReader()
+    reader = KafkaFrameReader()
     reader.feed(framed(b"12345678")[:5])
     reader.get_buffer()[:3] = b"xyz"  # the socket had nothing to give
     reader.feed(framed(b"12345678")[5:])
@@ -101,7 +101,7 @@ def test_an_unanswered_get_buffer_loses_nothing() -> None:
 
 def test_a_big_frame_is_received_in_place() -> None:
     body = bytes(range(256)) * 1000
-    reader = FrameReader()
+    reader = KafkaFrameReader()
     reader.feed(framed(body)[:100])
     assert len(reader.get_buffer()) == len(body) - 96
     reader.feed(framed(body)[100:])
@@ -112,7 +112,7 @@ def test_a_claimed_size_takes_no_memory_until_the_bytes_come() -> None:
     scratch = scratch_buffer()
     tracemalloc.start()
     try:
-        readers = [FrameReader(scratch=scratch) for _ in range(4)]
+        readers = [KafkaFrameReader(scratch=scratch) for _ in range(4)]
         for reader in readers:
             reader.feed(struct.pack(">i", 100_000_000) + bytes(1000))
             reader.get_buffer()
@@ -123,14 +123,14 @@ def test_a_claimed_size_takes_no_memory_until_the_bytes_come() -> None:
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 0, 7])
 def test_a_size_that_cannot_be_is_refused(size: int) -> None:
-    reader = FrameReader()
+    reader = KafkaFrameReader()
     reader.feed(struct.pack(">i", size) + bytes(50))
     with pytest.raises(FrameInvalid):
         reader.next_frame()
 
 
 def test_a_frame_above_the_limit_is_refused_and_one_at_it_is_not() -> None:
-    reader = FrameReader(max_frame_bytes=1000)
+    reader = KafkaFrameReader(max_frame_bytes=1000)
     reader.feed(framed(bytes(1000)))
     assert list(taken(reader)) == [bytes(1000)]
     reader.feed(struct.pack(">i", 1001))
@@ -139,7 +139,7 @@ def test_a_frame_above_the_limit_is_refused_and_one_at_it_is_not() -> None:
 
 
 def test_what_came_before_a_bad_size_is_given_first_and_what_follows_is_ignored() -> None:
-    reader = FrameReader()
+    reader = KafkaFrameReader()
     reader.feed(framed(b"good one") + b"GET / HTTP/1.1\r\n")
     reader.feed(framed(b"too late"))
     assert reader.next_frame() == b"good one"
@@ -151,15 +151,15 @@ def test_what_came_before_a_bad_size_is_given_first_and_what_follows_is_ignored(
 def test_many_small_frames_are_cut_only_some_at_a_time() -> None:
     bodies = [struct.pack(">q", number) for number in range(1000)]
     stream = framed(*bodies)
-    reader = FrameReader()
+    reader = KafkaFrameReader()
     reader.feed(stream[:7000])
-    assert len(reader._frames) == MOST_CUT
-    assert reader.waiting > MOST_CUT
+    assert len(reader._frames) == MAX_CUT
+    assert reader.waiting > MAX_CUT
     assert reader.held_bytes < 7000
     first = reader.next_frame()
     reader.feed(stream[7000:])
     assert first is not None
-    assert len(reader._frames) <= MOST_CUT
+    assert len(reader._frames) <= MAX_CUT
     assert [bytes(first), *taken(reader)] == bodies
     assert reader.held_bytes == reader.waiting == 0
     assert not reader.is_amid_frame
@@ -167,7 +167,7 @@ def test_many_small_frames_are_cut_only_some_at_a_time() -> None:
 
 def test_a_big_frame_behind_many_small_ones() -> None:
     bodies = [b"12345678"] * 500 + [b"a" * 100_000] + [b"b" * 9] * 100
-    stream, reader, found = framed(*bodies), FrameReader(), []
+    stream, reader, found = framed(*bodies), KafkaFrameReader(), []
     for at in range(0, len(stream), 30_000):
         reader.feed(stream[at : at + 30_000])
         assert reader.held_bytes >= reader._whole_bytes
@@ -177,7 +177,7 @@ def test_a_big_frame_behind_many_small_ones() -> None:
 
 
 def test_a_bad_size_behind_many_small_frames_is_told_of_behind_them() -> None:
-    reader = FrameReader()
+    reader = KafkaFrameReader()
     reader.feed(framed(*[b"12345678"] * 500) + b"\xff\xff\xff\xff")
     for _ in range(500):
         assert reader.next_frame() is not None
@@ -188,7 +188,7 @@ def test_a_bad_size_behind_many_small_frames_is_told_of_behind_them() -> None:
 def test_what_has_come_goes_when_the_connection_does() -> None:
     """Whoever knows a gone connection, in a ring with it, would otherwise keep 99 MB until garbage is looked for."""
     for size in (100, 3_000_000, 90_000_000):
-        reader = FrameReader()
+        reader = KafkaFrameReader()
         reader.feed(struct.pack(">i", 12) + bytes(12))
         reader.feed(struct.pack(">i", size) + bytes(size // 2))
         assert reader.held_bytes > size // 2

@@ -12,14 +12,14 @@ from typing import cast
 import pytest
 import uvloop
 
-from magnetar.wire.kafka.frames import FrameReader, scratch_buffer
+from magnetar.wire.kafka.frames import KafkaFrameReader, scratch_buffer
 
 
 class Digesting(asyncio.BufferedProtocol):
     """Answers every frame with its SHA-256."""
 
     def __init__(self, scratch: bytearray) -> None:
-        self._reader = FrameReader(scratch=scratch)
+        self._reader = KafkaFrameReader(scratch=scratch)
         self.get_buffer = self._reader.get_buffer  # type: ignore[method-assign]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.wire.pulsar import parts
-from magnetar.wire.pulsar.frames import MOST_TEXTS, BadFrame, read_frame
-from magnetar.wire.pulsar.parts import MOST_PARTS, TooManyParts, check_parts
+from magnetar.wire.pulsar.frames import MAX_TEXTS, BadFrame, read_frame
+from magnetar.wire.pulsar.parts import MAX_PARTS, TooManyParts, check_parts
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, MessageIdData
 
 
@@ -34,7 +34,7 @@ def subscribe() -> BaseCommand:
     return command
 
 
-@pytest.mark.parametrize("command", [ack(MOST_PARTS // 3 + 1), ack(1, MOST_PARTS)], ids=["ids", "words"])
+@pytest.mark.parametrize("command", [ack(MAX_PARTS // 3 + 1), ack(1, MAX_PARTS)], ids=["ids", "words"])
 def test_many_parts_are_refused_without_being_read(
     command: BaseCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,12 +59,12 @@ def test_what_clients_send_is_read() -> None:
 
 def test_many_texts_are_refused() -> None:
     command = subscribe()
-    for _ in range(MOST_TEXTS // 3):
+    for _ in range(MAX_TEXTS // 3):
         command.subscribe.metadata.add(key="k", value="v")
     with pytest.raises(BadFrame, match="more than 10000 texts"):
         read_frame(framed(command))
     del command.subscribe.metadata[-100:]
-    assert len(read_frame(framed(command)).command.subscribe.metadata) == MOST_TEXTS // 3 - 100
+    assert len(read_frame(framed(command)).command.subscribe.metadata) == MAX_TEXTS // 3 - 100
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5))))

@@ -34,7 +34,7 @@ def versions_of(module: str) -> range:
 
 
 def build(module: str, version: int, random: Random) -> Message:
-    """Give a message with every field filled that this version can carry."""
+    """Return a message with every field filled that this version can carry."""
     made = _struct(module, OUTLINE[module]["name"], version, random)
     assert isinstance(made, Message)
     return made

@@ -17,7 +17,7 @@ _PRIMITIVES = (
 
 
 def module_source(message: MessageSchema, kafka_version: str) -> str:
-    """Give the source of the module for one message."""
+    """Return the source of the module for one message."""
     formats: set[str] = set()
     reader, writer = ReaderWriter(message, formats), WriterWriter(message, formats)
     blocks = []

@@ -10,7 +10,7 @@ from message_importer.schema import Field, MessageSchema, StructSchema, Versions
 
 
 def outline_source(messages: list[MessageSchema]) -> str:
-    """Give ``tests/wire/outline.json``, one message per line."""
+    """Return ``tests/wire/outline.json``, one message per line."""
     lines = [f"{json.dumps(snake_case(m.name))}: {json.dumps(_message(m))}" for m in messages]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 

@@ -153,7 +153,7 @@ class ReaderWriter:
         out(f"item.{f.name} = {texts}")
 
     def _slice(self, kind: str, start: str, stop: str) -> str:
-        """Give the expression for a part of the data, which is bytes unless it is read in place."""
+        """Return the expression for a part of the data, which is bytes unless it is read in place."""
         part = f"data[{start}:{stop}]"
         if self._message.in_place:
             return {"string": f'str({part}, "utf-8")', "uuid": f"bytes({part})"}.get(kind, part)
@@ -190,7 +190,7 @@ class ReaderWriter:
 
 
 def runs(fields: list[Field]) -> Iterator[list[Field]]:
-    """Give the untagged fields in order, neighbours of fixed size together and others alone."""
+    """Yield the untagged fields in order, neighbours of fixed size together and others alone."""
     run: list[Field] = []
     for f in fields:
         if f.tagged:
@@ -224,7 +224,7 @@ def struct_format(fields: list[Field]) -> tuple[str, int]:
 
 
 def form_name(form: str) -> str:
-    """Give the name of a struct format: ``16s`` (uuid) is u, ``?`` is t (for truth)."""
+    """Return the name of a struct format: ``16s`` (uuid) is u, ``?`` is t (for truth)."""
     return form.replace("16s", "u").replace("?", "t")
 
 

@@ -102,12 +102,12 @@ class MessageSchema:
 
     @property
     def in_place(self) -> bool:
-        """Tell whether it carries record batches, which must not be copied."""
+        """Return whether it carries record batches, which must not be copied."""
         return any(f.kind == "records" for s in (self.root, *self.structs) for f in s.fields)
 
     @property
     def in_pieces(self) -> bool:
-        """Tell whether its record batches may be given in pieces: so a broker answers without joining them."""
+        """Return whether its record batches may be given in pieces: so a broker answers without joining them."""
         return self.type == "response"
 
 
@@ -177,7 +177,7 @@ class _Builder:
 
 
 def _default(definition: dict[str, Any], made: Field) -> str:
-    """Give the field's default as Python source, by Kafka's rules for those without one."""
+    """Return the field's default as Python source, by Kafka's rules for those without one."""
     given = definition.get("default", ...)
     if given is None:
         given = ...  # what Kafka's own generator takes JSON's null for; only the string "null" means null
@@ -202,6 +202,6 @@ def _default(definition: dict[str, Any], made: Field) -> str:
 
 
 def walk(message: MessageSchema) -> Iterator[StructSchema]:
-    """Give every struct, used ones first and the message itself last."""
+    """Yield every struct, used ones first and the message itself last."""
     yield from message.structs
     yield message.root

@@ -52,7 +52,7 @@ class Source:
                 yield True
 
     def test(self, versions: Versions) -> str:
-        """Give the condition that tells these versions from the others that come here."""
+        """Return the condition that tells these versions from the others that come here."""
         low = versions.low > self.reachable.low
         high = versions.high < self.reachable.high
         if low and high:
@@ -60,7 +60,7 @@ class Source:
         return f"version >= {versions.low}" if low else f"version <= {versions.high}"
 
     def outside(self, versions: Versions) -> str | None:
-        """Give the condition for reachable versions other than these; "True" for all, None for none."""
+        """Return the condition for reachable versions other than these; "True" for all, None for none."""
         if versions.covers(self.reachable):
             return None
         if not self.reachable & versions:

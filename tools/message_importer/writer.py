@@ -199,7 +199,7 @@ class WriterWriter:
 
 
 def is_not_default(f: Field) -> str:
-    """Give the test for a value other than the default."""
+    """Return the test for a value other than the default."""
     name = f"item.{f.name}"
     if f.default == "None":
         return f"{name} is not None"

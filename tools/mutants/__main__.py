@@ -43,7 +43,7 @@ class Results:
         }
 
     def is_due(self, case: Case, *, again: bool) -> bool:
-        """Tell whether to ask; with ``again`` also of those that survived: tests may have come since."""
+        """Return whether to ask; with ``again`` also of those that survived: tests may have come since."""
         earlier = self.found.get(case.identity)
         return earlier is None or (again and earlier.result == "survived")
 
@@ -94,7 +94,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _cases(asked: argparse.Namespace) -> list[Case]:
-    """Give what is to be run: the planted lines, and a sample of all that can be generated."""
+    """Return what is to be run: the planted lines, and a sample of all that can be generated."""
     only = [area for area in areas() if not asked.area or area.name in asked.area]
     by_hand = planted() if not asked.area else []
     made = [] if asked.planted else generated(only)

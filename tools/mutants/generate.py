@@ -56,12 +56,12 @@ class Mutant:
         return f"{self.path}::{self.where}: {_one_line(self.old)} -> {_one_line(self.new)}"
 
     def applied(self, source: bytes) -> bytes:
-        """Give the file with the change."""
+        """Return the file with the change."""
         return source[: self.start] + self.new.encode() + source[self.end :]
 
 
 def mutants_of(path: str, source: bytes) -> list[Mutant]:
-    """Give all mutants of a file that are Python still, without two of one name."""
+    """Return all mutants of a file that are Python still, without two of one name."""
     found: dict[str, Mutant] = {}
     for mutant in _Walk(path, source).run():
         try:
@@ -73,7 +73,7 @@ def mutants_of(path: str, source: bytes) -> list[Mutant]:
 
 
 def sample(mutants: list[Mutant], most: int, seed: str) -> list[Mutant]:
-    """Give at most so many of them, the same for the same seed whatever else there is."""
+    """Return at most so many of them, the same for the same seed whatever else there is."""
     by_chance = sorted(mutants, key=lambda each: hashlib.sha256(f"{seed}\0{each.key}".encode()).digest())
     return by_chance[:most]
 

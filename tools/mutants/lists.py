@@ -47,13 +47,13 @@ class Case:
 
     @classmethod
     def of(cls, mutant: Mutant, area: str, tests: tuple[str, ...], source: bytes) -> Case:
-        """Give the case of a mutant of ``source``."""
+        """Return the case of a mutant of ``source``."""
         words = "\0".join((mutant.key, *tests)).encode()
         return cls(mutant, area, tests, hashlib.sha256(source + words).hexdigest()[:20])
 
 
 def areas() -> list[Area]:
-    """Give what is mutated; raise `BadList` where files or tests are named that are not there."""
+    """Return what is mutated; raise `BadList` where files or tests are named that are not there."""
     found = []
     for row in _rows("areas.toml", "area"):
         sources: list[str] = []
@@ -68,7 +68,7 @@ def areas() -> list[Area]:
 
 
 def generated(only: list[Area]) -> list[Case]:
-    """Give all mutants of these areas; a file that several name belongs to the first."""
+    """Return all mutants of these areas; a file that several name belongs to the first."""
     cases: list[Case] = []
     seen: set[str] = set()
     for area in only:
@@ -82,7 +82,7 @@ def generated(only: list[Area]) -> list[Case]:
 
 
 def planted() -> list[Case]:
-    """Give the changes made by hand; raise `BadList` for one whose line is not there, or is there twice."""
+    """Return the changes made by hand; raise `BadList` for one whose line is not there, or is there twice."""
     cases, gone = [], []
     for row in _rows("planted.toml", "line"):
         path = f"{SOURCES}/{row['file']}"
@@ -106,7 +106,7 @@ def planted() -> list[Case]:
 
 
 def verdicts() -> Mapping[str, tuple[str, str]]:
-    """Give what is said of known survivors, by key: verdict and why."""
+    """Return what is said of known survivors, by key: verdict and why."""
     found = {}
     for row in _rows("survivors.toml", "mutant"):
         if row["verdict"] not in VERDICTS or not row["why"].strip():

@@ -33,7 +33,7 @@ _COPIED = (
     "bin",
 )
 _PATIENCE = 4.0  # times what the tests take without a mutant: the machine may be busier now
-_LEAST_S = 60.0
+_MIN_S = 60.0
 _FIRST_S = 3.0  # of tests that run before all others: most mutants go no further, and few files are imported
 _QUICK = "not slow and not spark"
 _ENDED_WELL, _FAILED, _NONE_FOUND = 0, 1, 5
@@ -90,7 +90,7 @@ class Copy:
             traces.unmark(self.home)
 
     def time_of(self, tests: Sequence[str]) -> float:
-        """Give how long these tests take (s) without a mutant; raise `NotGreen` if they do not pass."""
+        """Return how long these tests take (s) without a mutant; raise `NotGreen` if they do not pass."""
         began = time.monotonic()
         status, said = self._run(tests, None)
         if status != _ENDED_WELL:
@@ -99,7 +99,7 @@ class Copy:
 
     def judge(self, case: Case, usual_s: float) -> Outcome:
         """Return what the tests named for a mutant say of it; ``usual_s`` is what they take without it."""
-        return self._judge(case, lambda: self._run(case.tests, max(_LEAST_S, usual_s * _PATIENCE)))
+        return self._judge(case, lambda: self._run(case.tests, max(_MIN_S, usual_s * _PATIENCE)))
 
     def judge_by(self, case: Case, chosen: Sequence[Trace]) -> Outcome:
         """Return what these tests say of a mutant, the first few of them in a run of their own."""
@@ -114,9 +114,9 @@ class Copy:
         for part in filter(None, parts):
             names = self.home / "chosen"
             names.write_text("\n".join(each.test for each in part))
-            most_s = _LEAST_S + _PATIENCE * sum(each.seconds for each in part)
+            max_s = _MIN_S + _PATIENCE * sum(each.seconds for each in part)
             files = dict.fromkeys(each.file for each in part)
-            status, said = self._run(list(files), most_s, {"MUTANTS_CHOSEN": str(names)})
+            status, said = self._run(list(files), max_s, {"MUTANTS_CHOSEN": str(names)})
             if status != _ENDED_WELL:
                 break
         return status, said
@@ -148,7 +148,7 @@ class Copy:
         os.utime(path, (stamp, stamp))
 
     def _run(
-        self, tests: Sequence[str], most_s: float | None, told: Mapping[str, str] | None = None
+        self, tests: Sequence[str], max_s: float | None, told: Mapping[str, str] | None = None
     ) -> tuple[int | None, str]:
         command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=line"]
         command += [] if told and "MUTANTS_NOTES" in told else ["-x"]
@@ -168,7 +168,7 @@ class Copy:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         try:
-            said, _ = process.communicate(timeout=most_s)
+            said, _ = process.communicate(timeout=max_s)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()

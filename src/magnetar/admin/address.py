@@ -12,7 +12,7 @@ SOCKET = "admin.sock"
 
 @contextlib.contextmanager
 def short_path(path: Path) -> Iterator[str]:
-    """Give a name of ``path`` that fits a socket's address (108 bytes), however deep the directory lies."""
+    """Return a name of ``path`` that fits a socket's address (108 bytes), however deep the directory lies."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"

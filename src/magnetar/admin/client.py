@@ -16,7 +16,7 @@ from magnetar.admin.credentials import security
 from magnetar.admin.errors import Declined, Forbidden, Invalid, Unreachable
 from magnetar.admin.plain import to_line
 from magnetar.admin.questions import ask_line, read_answer
-from magnetar.client.security import Security
+from magnetar.client.security import ClientSecurity
 
 TIMEOUT_S = 30
 _ROOT = "/admin/magnetar/v1"
@@ -73,7 +73,7 @@ class Remote:
         finally:
             wire.close()
 
-    def _connection(self, who: Security) -> http.client.HTTPConnection:
+    def _connection(self, who: ClientSecurity) -> http.client.HTTPConnection:
         parts = urlsplit(self.url if "://" in self.url else f"http://{self.url}")
         try:
             host, port = parts.hostname, parts.port
@@ -93,7 +93,7 @@ Way = Local | Remote
 _FORM = "Write http://HOST:PORT or https://HOST:PORT."
 
 
-def _authorization(who: Security) -> dict[str, str]:
+def _authorization(who: ClientSecurity) -> dict[str, str]:
     """Return the header that proves who asks: as for Kafka's listeners, ``token:`` begins a password that is one."""
     if who.mechanism != "PLAIN":
         return {}

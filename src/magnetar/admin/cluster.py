@@ -11,7 +11,7 @@ from magnetar.admin.errors import Invalid, Unreachable
 from magnetar.admin.refusals import refusal
 from magnetar.client import cluster
 from magnetar.client.connection import Connection
-from magnetar.client.errors import ClientError, NoConnection, Refused
+from magnetar.client.errors import BrokerRefused, ClientError, NoConnection
 from magnetar.client.settings import ClientSettings
 from magnetar.wire.kafka.message import Message
 
@@ -29,7 +29,7 @@ def parse_address(text: str) -> Address:
     return host.strip("[]"), int(port)
 
 
-class Cluster:
+class ClusterAdmin:
     """Asks one question at a time, and never twice. Use it with ``with``; raises `AdminError` and its kinds."""
 
     def __init__(self, bootstrap: str, *, timeout_s: float = 10) -> None:
@@ -54,7 +54,7 @@ class Cluster:
         with _in_an_operators_words():
             return _ask(self._cluster.coordinator(group), request, answer, most)
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> ClusterAdmin:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -72,7 +72,7 @@ def _in_an_operators_words() -> Iterator[None]:
     """Raise what went wrong as an `AdminError` that says what to do next."""
     try:
         yield
-    except Refused as error:
+    except BrokerRefused as error:
         raise refusal(error.code, error.message, error.what) from error
     except NoConnection as error:
         raise Unreachable(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from magnetar.admin.cluster import Cluster
+from magnetar.admin.cluster import ClusterAdmin
 from magnetar.admin.errors import Invalid
 from magnetar.admin.refusals import check
 from magnetar.broker.settings import Settings
@@ -38,7 +38,7 @@ _SOURCES = {
 _SET, _DELETE = 0, 1
 
 
-class Resource(IntEnum):
+class ResourceKind(IntEnum):
     """What has configurations."""
 
     TOPIC = 2
@@ -77,8 +77,8 @@ class SettingRow:
     documentation: str
 
 
-def describe_configs(cluster: Cluster, kind: Resource, name: str) -> Configs:
-    """Give every configuration of a topic or broker."""
+def describe_configs(cluster: ClusterAdmin, kind: ResourceKind, name: str) -> Configs:
+    """Return every configuration of a topic or broker."""
     asked = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
     said = cluster.ask(
         DescribeConfigsRequest(resources=[asked], include_documentation=True), DescribeConfigsResponse
@@ -101,7 +101,12 @@ def _row(config: DescribeConfigsResourceResult) -> ConfigRow:
 
 
 def alter_configs(
-    cluster: Cluster, kind: Resource, name: str, changes: Mapping[str, str | None], *, dry_run: bool = False
+    cluster: ClusterAdmin,
+    kind: ResourceKind,
+    name: str,
+    changes: Mapping[str, str | None],
+    *,
+    dry_run: bool = False,
 ) -> Configs:
     """Set the configurations named, None returning one to what it follows; give all as they are then."""
     rows = [
@@ -135,7 +140,7 @@ def parse_configs(pairs: list[str]) -> dict[str, str | None]:
 
 
 def all_settings() -> tuple[SettingRow, ...]:
-    """Give every setting of the broker with its documentation."""
+    """Return every setting of the broker with its documentation."""
     return tuple(
         SettingRow(
             name=each.name,

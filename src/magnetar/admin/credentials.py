@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from magnetar.admin.errors import Invalid
-from magnetar.client.security import Security, parse_security
+from magnetar.client.security import ClientSecurity, parse_security
 
 VARIABLE = "MAGNETAR_COMMAND_CONFIG"
 
 
 def command_config() -> Mapping[str, str]:
-    """Give the client settings in that file, by names in lower case; none without one. Raises `Invalid`."""
+    """Return the client settings in that file, by names in lower case; none without one. Raises `Invalid`."""
     given = os.environ.get(VARIABLE)
     if not given:
         return {}
@@ -30,8 +30,8 @@ def command_config() -> Mapping[str, str]:
         raise Invalid(f"{VARIABLE}: {error}") from None
 
 
-def security() -> Security:
-    """Give what that file says about TLS and SASL; raises `Invalid`."""
+def security() -> ClientSecurity:
+    """Return what that file says about TLS and SASL; raises `Invalid`."""
     try:
         return parse_security(command_config())
     except ValueError as error:
@@ -39,7 +39,7 @@ def security() -> Security:
 
 
 def librdkafka_options() -> dict[str, str]:
-    """Give the same in librdkafka's names; raises `Invalid`."""
+    """Return the same in librdkafka's names; raises `Invalid`."""
     if not command_config():
         return {}
     wanted = security()

@@ -9,7 +9,7 @@ from magnetar.admin.errors import AdminError, NotThere
 from magnetar.admin.explain import Explained, FilePlace, explain
 from magnetar.admin.frames import entries, entry_at
 from magnetar.admin.ledgers_of import LedgerRow, PartitionLedgers, shown
-from magnetar.admin.place import Place
+from magnetar.admin.partition_name import PartitionName
 from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.names import CONSUMER_OFFSETS, Naming, TopicName
 from magnetar.broker.topic import Topic, decode_topic
@@ -46,7 +46,7 @@ class DataDirectory:
             ) from error
 
     def topic(self, name: str) -> Topic:
-        """Give a topic by any form of its name; raise `NotThere`."""
+        """Return a topic by any form of its name; raise `NotThere`."""
         try:
             parsed = _NAMING.parse(name)
         except InvalidTopic as error:
@@ -58,8 +58,8 @@ class DataDirectory:
         return decode_topic(path, stored.value, parsed, _NAMING.kafka_name(parsed))
 
     def explain(self, topic: str, partition: int, offset: int) -> Explained:
-        """Give what is known of one record; like a running broker would."""
-        place = Place(topic, partition)
+        """Return what is known of one record; like a running broker would."""
+        place = PartitionName(topic, partition)
         ledgers = self._info(place).files()
         try:
             stored, file = entry_at(self.root, ledgers, offset)
@@ -76,8 +76,8 @@ class DataDirectory:
             ) from error
 
     def ledgers(self, topic: str, partition: int) -> PartitionLedgers:
-        """Give the ledgers of a partition, oldest first; of an open one what its file says."""
-        info = self._info(Place(topic, partition))
+        """Return the ledgers of a partition, oldest first; of an open one what its file says."""
+        info = self._info(PartitionName(topic, partition))
         rows = tuple(self._row(ledger) for ledger in info.ledgers)
         first = max(int(info.properties.get("first_offset", 0)), rows[0].first_offset if rows else 0)
         after = max((row.last_offset for row in rows), default=first - 1) + 1
@@ -94,7 +94,7 @@ class DataDirectory:
     def _entries(self, summary: LedgerSummary) -> Iterator[tuple[StoredEntry, FilePlace]]:
         return entries(self.root, summary.ledger_id, HEADER_BYTES, 0)
 
-    def _info(self, place: Place) -> ManagedLedgerInfo:
+    def _info(self, place: PartitionName) -> ManagedLedgerInfo:
         topic = self.topic(place.topic)
         if place.partition >= topic.partitions:
             raise NotThere(
@@ -108,8 +108,8 @@ class DataDirectory:
         stored = self._store.get(path_of(ledger_name))
         return ManagedLedgerInfo() if stored is None else decode_info(stored.value, name=ledger_name)
 
-    def _committed(self, place: Place) -> dict[str, Committed]:
-        """Give what each group committed for a partition, from the coordinators' own topic."""
+    def _committed(self, place: PartitionName) -> dict[str, Committed]:
+        """Return what each group committed for a partition, from the coordinators' own topic."""
         try:
             topic = self.topic(CONSUMER_OFFSETS)
         except NotThere:

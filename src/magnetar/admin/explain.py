@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from magnetar.admin.place import Place
-from magnetar.records.batch import LOG_APPEND_TIME, BatchHeader, Record, decode_records, read_header
+from magnetar.admin.partition_name import PartitionName
+from magnetar.records.batch import LOG_APPEND_TIME, BatchHeader, PlainRecord, decode_records, read_header
 from magnetar.records.entry import Entry, decode_entry
 from magnetar.records.pulsar_entries import to_kafka
 from magnetar.records.pulsar_metadata import Compression, MessageMetadata
@@ -75,7 +75,7 @@ class MessageFacts:
     messages: int
     batched: bool
     chunk: str
-    """``uuid/number/of`` of a piece of a larger message, else empty."""
+    """``uuid/number/of`` of a piece of a larger message, otherwise empty."""
     encrypted: str
     """The algorithm, or empty."""
     marker: bool
@@ -132,13 +132,13 @@ class Explained:
 
 
 def explain(
-    place: Place,
+    place: PartitionName,
     offset: int,
     stored: StoredEntry,
     file: FilePlace | None,
     committed: Mapping[str, Committed],
 ) -> Explained:
-    """Give what the entry that holds ``offset`` says; raise ``RecordsError`` if it cannot be read.
+    """Return what the entry that holds ``offset`` says; raise ``RecordsError`` if it cannot be read.
 
     ``committed`` is what each group committed for this partition.
     """
@@ -176,7 +176,7 @@ def _pulsar_batch(header: BatchHeader, entry: Entry) -> BatchFacts:
 
 
 def compression_name(message: MessageMetadata) -> str:
-    """Give the name of Pulsar's codec."""
+    """Return the name of Pulsar's codec."""
     known = message.compression in Compression.__members__.values()
     return Compression(message.compression).name.lower() if known else str(message.compression)
 
@@ -234,12 +234,12 @@ def _record(header: BatchHeader, batch: memoryview, offset: int) -> RecordFacts 
     )
 
 
-def _headers(record: Record) -> tuple[HeaderPreview, ...]:
+def _headers(record: PlainRecord) -> tuple[HeaderPreview, ...]:
     return tuple(HeaderPreview(key, preview(value)) for key, value in record.headers)
 
 
 def preview(data: bytes | None) -> Preview:
-    """Give the beginning of ``data`` as text that a terminal takes without harm."""
+    """Return the beginning of ``data`` as text that a terminal takes without harm."""
     if data is None:
         return Preview(None, 0)
     text = data[:PREVIEW].decode("utf-8", "backslashreplace")

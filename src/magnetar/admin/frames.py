@@ -18,7 +18,9 @@ _READ_BYTES = 1 << 20
 
 
 def place_of(root: Path, ledger_id: int, entry_id: int) -> FilePlace | None:
-    """Give where an entry lies, or None if the ledger has no file (any more) or is shorter. Reads frame heads only."""
+    """Return where an entry lies, or None if the ledger has no file (any more) or is shorter. Reads frame heads
+    only.
+    """
     path = ledger_path(root, ledger_id)
     at, found = kept_index(root, ledger_id).before_entry(entry_id)
     try:
@@ -39,7 +41,7 @@ def place_of(root: Path, ledger_id: int, entry_id: int) -> FilePlace | None:
 
 
 def entry_at(root: Path, ledgers: list[LedgerSummary], offset: int) -> tuple[StoredEntry, FilePlace]:
-    """Give the entry that holds ``offset`` from the files alone.
+    """Return the entry that holds ``offset`` from the files alone.
 
     Raises ``OffsetOutOfRange``, ``LedgerNotFound`` or ``LedgerCorrupt``.
     """
@@ -75,7 +77,7 @@ def entries(root: Path, ledger_id: int, at: int, entry_id: int) -> Iterator[tupl
 
 
 def kept_index(root: Path, ledger_id: int) -> SparseIndex:
-    """Give the index beside a ledger's file, or an empty one: a walk is longer without, and as right."""
+    """Return the index beside a ledger's file, or an empty one: a walk is longer without, and as right."""
     path = index_path(root, ledger_id)
     try:
         return SparseIndex.decode(path.read_bytes(), path)[0]

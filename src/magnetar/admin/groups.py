@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from magnetar.admin.cluster import Cluster
+from magnetar.admin.cluster import ClusterAdmin
 from magnetar.admin.errors import Declined, NotThere
 from magnetar.admin.offsets import EARLIEST, LATEST, Key, Spot, list_offsets, resolve
 from magnetar.admin.refusals import check
@@ -74,7 +74,7 @@ class LagRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupDetail:
-    """One group. ``total_lag`` is what is there to be read: from the commit, else from the beginning."""
+    """One group. ``total_lag`` is what is there to be read: from the commit, otherwise from the beginning."""
 
     group: str
     state: str
@@ -118,16 +118,16 @@ class OffsetsDeleted:
     partitions: tuple[str, ...]
 
 
-def list_groups(cluster: Cluster) -> tuple[GroupRow, ...]:
-    """Give all groups by name."""
+def list_groups(cluster: ClusterAdmin) -> tuple[GroupRow, ...]:
+    """Return all groups by name."""
     said = cluster.ask(ListGroupsRequest(), ListGroupsResponse)
     check(said.error_code, None, "the list of groups")
     rows = [GroupRow(each.group_id, each.group_state, each.protocol_type) for each in said.groups]
     return tuple(sorted(rows, key=lambda row: row.group))
 
 
-def describe_group(cluster: Cluster, name: str) -> GroupDetail:
-    """Give one group with its members and its lag per partition; raise `NotThere`."""
+def describe_group(cluster: ClusterAdmin, name: str) -> GroupDetail:
+    """Return one group with its members and its lag per partition; raise `NotThere`."""
     said = cluster.ask_coordinator(name, DescribeGroupsRequest(groups=[name]), DescribeGroupsResponse)
     group = said.groups[0]
     check(group.error_code, None, f"group {name}")
@@ -154,8 +154,8 @@ def describe_group(cluster: Cluster, name: str) -> GroupDetail:
     return GroupDetail(name, group.group_state, group.protocol_data, members, rows, max(total, 0))
 
 
-def committed_of(cluster: Cluster, group: str) -> dict[Key, int]:
-    """Give what a group committed."""
+def committed_of(cluster: ClusterAdmin, group: str) -> dict[Key, int]:
+    """Return what a group committed."""
     asked = OffsetFetchRequestGroup(group_id=group, topics=None)
     request = OffsetFetchRequest(groups=[asked])
     said = cluster.ask_coordinator(group, request, OffsetFetchResponse, most=_BY_NAME)
@@ -170,7 +170,7 @@ def committed_of(cluster: Cluster, group: str) -> dict[Key, int]:
 
 
 def seek(
-    cluster: Cluster,
+    cluster: ClusterAdmin,
     group: str,
     topics: list[str],
     partitions: list[int] | None,
@@ -197,7 +197,7 @@ def seek(
     return Sought(group, dry_run, rows)
 
 
-def _shifted(cluster: Cluster, keys: list[Key], before: dict[Key, int], by: int) -> dict[Key, int]:
+def _shifted(cluster: ClusterAdmin, keys: list[Key], before: dict[Key, int], by: int) -> dict[Key, int]:
     low, high = list_offsets(cluster, keys, EARLIEST), list_offsets(cluster, keys, LATEST)
     unknown = next((key for key in keys if key not in before), None)
     if unknown is not None:
@@ -208,7 +208,7 @@ def _shifted(cluster: Cluster, keys: list[Key], before: dict[Key, int], by: int)
     return {key: min(max(before[key] + by, low[key]), high[key]) for key in keys}
 
 
-def _commit(cluster: Cluster, group: str, offsets: dict[Key, int]) -> None:
+def _commit(cluster: ClusterAdmin, group: str, offsets: dict[Key, int]) -> None:
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for (topic, index), offset in offsets.items():
         topics.setdefault(topic, []).append(
@@ -223,7 +223,7 @@ def _commit(cluster: Cluster, group: str, offsets: dict[Key, int]) -> None:
             check(row.error_code, None, f"group {group}")
 
 
-def delete_groups(cluster: Cluster, names: list[str]) -> GroupsDeleted:
+def delete_groups(cluster: ClusterAdmin, names: list[str]) -> GroupsDeleted:
     """Forget groups without members, and all that they committed."""
     for name in names:
         said = cluster.ask_coordinator(name, DeleteGroupsRequest(groups_names=[name]), DeleteGroupsResponse)
@@ -231,7 +231,7 @@ def delete_groups(cluster: Cluster, names: list[str]) -> GroupsDeleted:
     return GroupsDeleted(tuple(names))
 
 
-def delete_offsets(cluster: Cluster, group: str, topics: list[str]) -> OffsetsDeleted:
+def delete_offsets(cluster: ClusterAdmin, group: str, topics: list[str]) -> OffsetsDeleted:
     """Forget what a group committed for some topics."""
     keys = [key for topic in topics for key in partitions_of(cluster, topic)]
     rows = [

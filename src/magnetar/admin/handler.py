@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from magnetar.broker.web_server import WebServer
-    from magnetar.pulsar.rest.ask import Address
+    from magnetar.pulsar.rest.request import Address
 
 
 class AdminHandler(ProtocolHandler):
@@ -77,16 +77,16 @@ class AdminHandler(ProtocolHandler):
         from magnetar.admin import rest
         from magnetar.pulsar.rest.app import make_app
         from magnetar.pulsar.rest.routes import ROUTES
-        from magnetar.pulsar.services import Services
+        from magnetar.pulsar.services import PulsarServices
 
-        services = self._broker.offers.get(Services)
+        services = self._broker.offers.get(PulsarServices)
         return make_app(services, self._address, (*ROUTES, *rest.ROUTES))
 
     def _address(self) -> Address:
-        from magnetar.pulsar.rest.ask import Address
-        from magnetar.pulsar.services import Services
+        from magnetar.pulsar.rest.request import Address
+        from magnetar.pulsar.services import PulsarServices
 
-        served = [*self._broker.offers.get(Services).served, *self._listeners]
+        served = [*self._broker.offers.get(PulsarServices).served, *self._listeners]
         urls = {each.name: each.address for each in reversed(served)}
         return Address(*(urls.get(name, "") for name in ("PULSAR", "PULSAR_SSL", "HTTP", "HTTPS")))
 

@@ -111,7 +111,7 @@ def verify(data: Path) -> Report:
         for name, info in logs.items():
             _log(tally, name, info, known)
         _states(tally, known)
-        if not live and tally.metadata_is_whole:  # else nobody knows what refers to them
+        if not live and tally.metadata_is_whole:  # otherwise nobody knows what refers to them
             _strangers(tally, known)
     return Report(
         str(data), live, tally.logs, tally.ledgers, tally.entries, tally.bytes, tuple(tally.findings)
@@ -244,7 +244,7 @@ def _copies(tally: _Tally, name: str, info: ManagedLedgerInfo, copies: LedgerSum
 
 
 def damage_of_copies(root: Path, name: str, copies: LedgerSummary) -> list[Finding]:
-    """Give what is damaged in a compacted ledger beside a whole history."""
+    """Return what is damaged in a compacted ledger beside a whole history."""
     tally = _Tally(root, live=False)
     _copies(tally, name, ManagedLedgerInfo(), copies)
     return [each for each in tally.findings if each.gravity is Gravity.damage]
@@ -416,7 +416,7 @@ def _strangers(tally: _Tally, known: set[Path]) -> None:
 
 @contextmanager
 def mapped(path: Path) -> Iterator[memoryview]:
-    """Give a file's bytes without reading them all at once."""
+    """Return a file's bytes without reading them all at once."""
     with path.open("rb") as file:
         if path.stat().st_size == 0:
             yield memoryview(b"")
@@ -426,6 +426,6 @@ def mapped(path: Path) -> Iterator[memoryview]:
 
 
 def lost_ranges(info: ManagedLedgerInfo) -> list[tuple[int, int]]:
-    """Give the offsets ``[first, next)`` that repairs gave up."""
+    """Return the offsets ``[first, next)`` that repairs gave up."""
     words = info.properties.get("lost", "").split(",")
     return [(int(first), int(after)) for first, _, after in (word.partition("-") for word in words) if after]

@@ -11,7 +11,7 @@ from magnetar.admin.explain import compression_name
 from magnetar.admin.ledgers import mapped
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.files.inspection import frames, inspect
-from magnetar.ledger.files.layout import FRAME_BYTES, Frame, ledger_path
+from magnetar.ledger.files.layout import FRAME_BYTES, LedgerFrame, ledger_path
 from magnetar.ledger.info import ROOT, decode_info, is_managed_ledger, path_of
 from magnetar.ledger.port import LedgerSummary
 from magnetar.metadata import MetadataError, SqliteFile
@@ -68,7 +68,7 @@ class Dump:
 def dump(
     data: Path, *, log: str | None = None, ledger: int | None = None, first_entry: int = 0, most: int = 1000
 ) -> Dump:
-    """Give the entries of a managed ledger (``tenant/ns/persistent/topic-partition-N``) or of one ledger.
+    """Return the entries of a managed ledger (``tenant/ns/persistent/topic-partition-N``) or of one ledger.
 
     Of each ledger they begin with ``first_entry``, ``most`` of them. Raises `NotThere`.
     """
@@ -131,7 +131,7 @@ def _ledger(data: Path, name: str, summary: LedgerSummary, first_entry: int, mos
     )  # fmt: skip
 
 
-def _entry(ledger_id: int, frame: Frame) -> DumpedEntry:
+def _entry(ledger_id: int, frame: LedgerFrame) -> DumpedEntry:
     entry = decode_entry(frame.entry)
     row = DumpedEntry(
         ledger_id, frame.entry_id, frame.at, FRAME_BYTES + len(frame.entry),

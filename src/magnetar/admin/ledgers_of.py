@@ -36,7 +36,7 @@ class PartitionLedgers:
 
 
 def shown(summary: LedgerSummary) -> LedgerRow:
-    """Give what an operator wants to know of a ledger."""
+    """Return what an operator wants to know of a ledger."""
     return LedgerRow(
         ledger=summary.ledger_id,
         first_offset=summary.first_offset,

@@ -35,7 +35,7 @@ from magnetar.records.entry import decode_entry, latest_timestamp
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class RepairAction:
     """One thing that was done to one file. Offsets are those that are lost by it, -1 for none."""
 
     file: str
@@ -52,11 +52,11 @@ class Repair:
     """What was done, and what is still wrong."""
 
     data: str
-    actions: tuple[Action, ...]
+    actions: tuple[RepairAction, ...]
     left: tuple[Finding, ...]
 
     @property
-    def lost(self) -> tuple[Action, ...]:
+    def lost(self) -> tuple[RepairAction, ...]:
         return tuple(action for action in self.actions if action.lost_first >= 0)
 
 
@@ -89,14 +89,14 @@ def repair(data: Path, *, drop_damaged: bool = False) -> Repair:
     return Repair(str(data), tuple(mender.actions), verify(data).findings)
 
 
-def _take_rows(data: Path) -> Action | None:
+def _take_rows(data: Path) -> RepairAction | None:
     """Take the metadata's rows as they are, where they are whole and only do not add up to those of the last commit."""
     file = data / "metadata.sqlite"
     try:
         SqliteFile(file).close()
     except RowsMismatch:
         SqliteFile(file, takes_rows=True).close()
-        return Action(
+        return RepairAction(
             str(file), -1, "its rows were taken as they are: each is whole, though some may be missing"
         )
     except MetadataError:
@@ -106,7 +106,7 @@ def _take_rows(data: Path) -> Action | None:
 
 class _Mender:
     def __init__(self, data: Path, store: SqliteStore, *, drop_damaged: bool) -> None:
-        self.actions: list[Action] = []
+        self.actions: list[RepairAction] = []
         self._data = data
         self._store = store.blocking
         self._disk = RealDisk()
@@ -294,7 +294,7 @@ class _Mender:
     def _did(
         self, file: Path | str, at: int, what: str, log: str = "", ledger: int = -1, first: int = -1, last: int = -1
     ) -> None:  # fmt: skip
-        self.actions.append(Action(str(file), at, what, log, ledger, first, last))
+        self.actions.append(RepairAction(str(file), at, what, log, ledger, first, last))
 
 
 def _counted(entry: memoryview) -> tuple[int, int]:
@@ -302,7 +302,7 @@ def _counted(entry: memoryview) -> tuple[int, int]:
 
 
 def _end_of(data: Path, info: ManagedLedgerInfo) -> int:
-    """Give the next offset as well as it can be known: it must never be given out twice."""
+    """Return the next offset as well as it can be known: it must never be given out twice."""
     if not info.ledgers:
         return 0
     last = info.ledgers[-1]

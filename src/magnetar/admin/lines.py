@@ -20,7 +20,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class OutgoingRecord:
     """One record to produce; ``partition`` and ``timestamp`` None leave the choice to the client."""
 
     value: bytes | None
@@ -44,7 +44,7 @@ class Seen:
     headers: Headers
 
 
-def parse_text(line: bytes, separator: bytes | None, null: bytes | None) -> Outgoing:
+def parse_text(line: bytes, separator: bytes | None, null: bytes | None) -> OutgoingRecord:
     """Read one line (without its end): a value, or key, separator and value; ``null`` stands for no bytes at all."""
     key: bytes | None = None
     value: bytes | None = line
@@ -58,10 +58,10 @@ def parse_text(line: bytes, separator: bytes | None, null: bytes | None) -> Outg
         key, value = before, after
     if null is not None:
         key, value = (None if each == null else each for each in (key, value))
-    return Outgoing(value, key)
+    return OutgoingRecord(value, key)
 
 
-def parse_json(line: bytes) -> Outgoing:
+def parse_json(line: bytes) -> OutgoingRecord:
     """Read one JSON line; raise `Invalid` with what is wrong."""
     try:
         given = json.loads(line)
@@ -69,7 +69,7 @@ def parse_json(line: bytes) -> Outgoing:
         raise Invalid(f"a line that is no JSON: {line[:60]!r} ({error})") from error
     if not isinstance(given, dict):
         raise Invalid(f"a line that is no JSON object: {line[:60]!r}", 'Write {"key": ..., "value": ...}.')
-    return Outgoing(
+    return OutgoingRecord(
         value=_bytes(given.get("value")),
         key=_bytes(given.get("key")),
         headers=_headers(given.get("headers") or {}),
@@ -79,7 +79,7 @@ def parse_json(line: bytes) -> Outgoing:
 
 
 def to_json(record: Seen) -> dict[str, Any]:
-    """Give the JSON object of a record; `parse_json` reads it back."""
+    """Return the JSON object of a record; `parse_json` reads it back."""
     return {
         "topic": record.topic,
         "partition": record.partition,

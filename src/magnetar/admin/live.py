@@ -15,18 +15,18 @@ from magnetar.admin.explain import Explained, FilePlace, explain
 from magnetar.admin.frames import place_of
 from magnetar.admin.ledgers_of import PartitionLedgers, shown
 from magnetar.admin.manifest import Adopted, Reserved, read_manifest
+from magnetar.admin.partition_name import PartitionName
 from magnetar.admin.permissions import GrantsOf, LivePermissions
-from magnetar.admin.place import Place
 from magnetar.admin.reasons import Why
 from magnetar.admin.why_group import GroupFacts, Key, why_group
-from magnetar.admin.why_partition import PartitionFacts, Refusal, why_partition
+from magnetar.admin.why_partition import LastRefusal, PartitionFacts, why_partition
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError, TopicNotFound
 from magnetar.kafka.coordinators.facts import Committed
-from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.views import GroupView, MemberView
 from magnetar.kafka.partitions.partition import Partition
-from magnetar.kafka.services import Services
+from magnetar.kafka.services import KafkaServices
 from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced
 from magnetar.ledger.port import Position, StoredEntry, wall_clock_ms
 from magnetar.records.entry import index_of
@@ -44,9 +44,9 @@ class LiveBroker:
         self._clock = clock
 
     @property
-    def _services(self) -> Services:
+    def _services(self) -> KafkaServices:
         """Kafka's handler, that knows partitions and groups; raise `Declined` where it is not started."""
-        found = self._broker.offers.find(Services)
+        found = self._broker.offers.find(KafkaServices)
         if found is None:
             raise Declined(
                 "this broker does not speak Kafka's protocol, and knows no groups and offsets",
@@ -57,11 +57,11 @@ class LiveBroker:
     # Grants.
 
     async def permissions(self, target: str) -> GrantsOf:
-        """Give the grants of a namespace or a topic."""
+        """Return the grants of a namespace or a topic."""
         return LivePermissions(self._broker).show(target)
 
     async def grant(self, target: str, role: str, actions: list[str]) -> GrantsOf:
-        """Give a role exactly these actions."""
+        """Grant a role exactly these actions."""
         return await LivePermissions(self._broker).grant(target, role, actions)
 
     async def revoke(self, target: str, role: str) -> GrantsOf:
@@ -79,8 +79,8 @@ class LiveBroker:
     # Partitions and groups.
 
     async def explain(self, topic: str, partition: int, offset: int) -> Explained:
-        """Give what is known of one record; raise `NotThere`, or `AdminError` where storage is damaged."""
-        place = Place(topic, partition)
+        """Return what is known of one record; raise `NotThere`, or `AdminError` where storage is damaged."""
+        place = PartitionName(topic, partition)
         found = await self._partition(place)
         log = found.log
         if not log.log_start_offset <= offset < log.high_watermark:
@@ -103,8 +103,8 @@ class LiveBroker:
             ) from error
 
     async def ledgers(self, topic: str, partition: int) -> PartitionLedgers:
-        """Give the ledgers of a partition, oldest first."""
-        place = Place(topic, partition)
+        """Return the ledgers of a partition, oldest first."""
+        place = PartitionName(topic, partition)
         log = (await self._partition(place)).log
         return PartitionLedgers(
             topic=topic,
@@ -116,15 +116,15 @@ class LiveBroker:
         )
 
     async def why_partition(self, topic: str, partition: int) -> Why:
-        """Give the one reason that nothing new comes out of a partition."""
+        """Return the one reason that nothing new comes out of a partition."""
         return why_partition(await self._facts(topic, partition))
 
     async def why_group(self, group: str) -> Why:
-        """Give the one reason that a group does not move."""
+        """Return the one reason that a group does not move."""
         return why_group(await self._group_facts(group))
 
     async def reserve_ledgers(self, manifest: str) -> Reserved:
-        """Give ids for the ledgers of a topic to be restored; raise `Declined`."""
+        """Return ids for the ledgers of a topic to be restored; raise `Declined`."""
         return await reserve_for(self._broker, read_manifest(Path(manifest)))
 
     async def adopt_ledgers(self, manifest: str) -> Adopted:
@@ -158,9 +158,9 @@ class LiveBroker:
             raise NotThere(str(error), "See 'magnetar topic list'.") from error
         if partitions:
             wanted = sorted(set(partitions))
-        return [await self._partition(Place(topic, index)) for index in wanted]
+        return [await self._partition(PartitionName(topic, index)) for index in wanted]
 
-    async def _partition(self, place: Place) -> Partition:
+    async def _partition(self, place: PartitionName) -> Partition:
         try:
             topic = self._broker.topic(place.topic)
             return await self._services.partitions.get(topic, place.partition)
@@ -183,7 +183,7 @@ class LiveBroker:
             partition = await self._services.partitions.get(found, index)
             return await self._open_facts(partition, now_ms)
         except (LedgerFenced, LedgerClosed) as error:
-            told = Refusal(now_ms, type(error).__name__, str(error))
+            told = LastRefusal(now_ms, type(error).__name__, str(error))
             return PartitionFacts(topic, index, now_ms, found.partitions, refusal=told)
         except (LedgerError, RecordsError) as error:
             return PartitionFacts(topic, index, now_ms, found.partitions, problem=str(error))
@@ -203,12 +203,12 @@ class LiveBroker:
             unflushed_since_ms=unflushed,
             parked=partition.waiting,
             flush=str(log.policy.flush),
-            refusal=refusal and Refusal(refusal.at_ms, type(refusal.error).__name__, str(refusal.error)),
+            refusal=refusal and LastRefusal(refusal.at_ms, type(refusal.error).__name__, str(refusal.error)),
             free_bytes=self._free_bytes(),
         )
 
     async def _append_times(self, partition: Partition) -> tuple[int | None, int | None]:
-        """Give when the last readable entry was appended, and the first one that is not durable yet."""
+        """Return when the last readable entry was appended, and the first one that is not durable yet."""
         log = partition.log
         last = None
         if log.high_watermark > log.log_start_offset:
@@ -246,13 +246,13 @@ class LiveBroker:
 
     # Groups.
 
-    def _committed(self, place: Place) -> dict[str, Committed]:
-        """Give what every group committed for a partition; while groups are loading, nothing."""
+    def _committed(self, place: PartitionName) -> dict[str, Committed]:
+        """Return what every group committed for a partition; while groups are loading, nothing."""
         groups = self._services.groups
         try:
             names = [each.group_id for each in groups.list_groups()]
             everything = {name: groups.committed(name) for name in names}
-        except Refused:
+        except CoordinatorRefused:
             return {}
         return {
             name: offsets[place.topic][place.partition]
@@ -266,7 +266,7 @@ class LiveBroker:
         try:
             view = groups.describe(group)
             offsets = groups.committed(group)
-        except Refused as refused:
+        except CoordinatorRefused as refused:
             loading = refused.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return GroupFacts(group, now_ms, loading=loading, offsets_partition=index)
         committed = {(topic, each): at for topic, row in offsets.items() for each, at in row.items()}
@@ -287,7 +287,7 @@ class LiveBroker:
 
 
 def assignment(view: GroupView, member: MemberView) -> tuple[Key, ...]:
-    """Give the partitions that a consumer was assigned; nothing for members that are no consumers."""
+    """Return the partitions that a consumer was assigned; nothing for members that are no consumers."""
     if view.protocol_type != "consumer" or len(member.assignment) < 2:
         return ()
     version = int.from_bytes(member.assignment[:2], "big")

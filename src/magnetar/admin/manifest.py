@@ -46,7 +46,7 @@ class Adopted:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Give what the file says; raise `Declined`."""
+    """Return what the file says; raise `Declined`."""
     try:
         return restore(Manifest, json.loads(path.read_text()))
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -72,7 +72,7 @@ def migrate(
     data: Path, *, dry_run: bool = False, progress: Progress = lambda done, total: None,
     spark: SparkSession | None = None,
 ) -> Migration:  # fmt: skip
-    """Give every topic without an index one; with ``dry_run`` only check that it can be done.
+    """Return every topic without an index one; with ``dry_run`` only check that it can be done.
 
     With ``spark`` its tasks read and write the ledgers side by side; what comes of it is the same.
 
@@ -293,7 +293,7 @@ class _Migrator:
     def _moved_cursors(
         self, path: str, before: list[LedgerSummary], kept: list[LedgerSummary]
     ) -> dict[str, CursorInfo]:
-        """Give the cursors that stand in a ledger without entries, at the end of the one before it."""
+        """Return the cursors that stand in a ledger without entries, at the end of the one before it."""
         places: dict[int, Position] = {}
         entries = {each.ledger_id: each.entries for each in kept}
         last = Position(kept[0].ledger_id, -1) if kept else None

@@ -49,7 +49,7 @@ class Indexed(NamedTuple):
 
 
 def has_index(entry: memoryview) -> bool:
-    """Tell whether an entry begins with the broker's entry metadata."""
+    """Return whether an entry begins with the broker's entry metadata."""
     return len(entry) >= 2 and _MAGIC.unpack_from(entry)[0] == BROKER_ENTRY_MAGIC
 
 
@@ -76,7 +76,7 @@ def open_old(entry: memoryview) -> OldEntry:
 
 
 def indexed(old: OldEntry, first_offset: int) -> Indexed:
-    """Give the entry with its index; raise ``RecordsError`` if it could not be read afterwards."""
+    """Return the entry with its index; raise ``RecordsError`` if it could not be read afterwards."""
     head = broker_entry_head(old.message.publish_time, first_offset + old.messages - 1)
     body: bytes | bytearray | memoryview = old.framed
     if old.is_kafka:
@@ -92,7 +92,7 @@ def indexed(old: OldEntry, first_offset: int) -> Indexed:
 
 
 def _behind_checksum(entry: memoryview) -> int:
-    """Give where the metadata's size stands, behind a checksum that holds if there is one."""
+    """Return where the metadata's size stands, behind a checksum that holds if there is one."""
     if len(entry) < 6 or _MAGIC.unpack_from(entry)[0] != CHECKSUM_MAGIC:
         return 0
     if crc32c(entry[6:]) != _SIZE.unpack_from(entry, 2)[0]:

@@ -22,7 +22,7 @@ from magnetar.ledger.disk import RealDisk
 from magnetar.ledger.files.layout import (
     FRAME_BYTES,
     HEADER_BYTES,
-    Frame,
+    LedgerFrame,
     encode_header,
     frame_head,
     is_header,
@@ -44,7 +44,7 @@ _SCHEMA = pa.schema(
 )  # fmt: skip
 
 
-class Sink(Protocol):
+class RewriteSink(Protocol):
     """What takes the rewritten entries of one ledger."""
 
     def add(self, data: bytes, messages: int, timestamp_ms: int) -> None: ...
@@ -97,8 +97,8 @@ def is_packed(root: Path, summary: LedgerSummary) -> bool | None:
         return True if is_old and (len(data) > HEADER_BYTES or summary.entries) else None
 
 
-def frames_of(root: Path, summary: LedgerSummary, *, may_be_torn: bool) -> Iterator[Frame]:
-    """Give the whole frames of a ledger, checked; raise `AdminError` at a damaged one, with its position.
+def frames_of(root: Path, summary: LedgerSummary, *, may_be_torn: bool) -> Iterator[LedgerFrame]:
+    """Yield the whole frames of a ledger, checked; raise `AdminError` at a damaged one, with its position.
 
     ``may_be_torn`` passes over the end of an open ledger that a crash left behind.
     """
@@ -122,7 +122,11 @@ def frames_of(root: Path, summary: LedgerSummary, *, may_be_torn: bool) -> Itera
 
 
 def rewrite(
-    root: Path, summary: LedgerSummary, log: PackedLog, sink: Sink | None, passed: Callable[[int], object]
+    root: Path,
+    summary: LedgerSummary,
+    log: PackedLog,
+    sink: RewriteSink | None,
+    passed: Callable[[int], object],
 ) -> tuple[int, int]:
     """Hand every entry with its index to ``sink``, and note it in ``log``; give how many were Kafka's and Pulsar's.
 
@@ -143,7 +147,7 @@ def rewrite(
 
 
 @contextmanager
-def _placed(path: Path, frame: Frame) -> Iterator[None]:
+def _placed(path: Path, frame: LedgerFrame) -> Iterator[None]:
     try:
         yield
     except RecordsError as error:
@@ -154,7 +158,7 @@ def _placed(path: Path, frame: Frame) -> Iterator[None]:
 
 
 def mapping_path(root: Path, name: str) -> Path:
-    """Give where the mapping of a managed ledger lies."""
+    """Return where the mapping of a managed ledger lies."""
     return root / FOLDER / "mapping" / f"{quote(name, safe='')}.parquet"
 
 

@@ -19,7 +19,7 @@ from magnetar.broker.names import CONSUMER_OFFSETS, Naming
 from magnetar.kafka.coordinators.facts import OffsetFact, offset_fact, read_fact
 from magnetar.ledger.packed import Landing, PackedLog
 from magnetar.ledger.port import LedgerSummary
-from magnetar.records.batch import HEADER_BYTES, MAGIC, Record, decode_records, encode_batch, read_header
+from magnetar.records.batch import HEADER_BYTES, MAGIC, PlainRecord, decode_records, encode_batch, read_header
 from magnetar.records.check import check_batch
 from magnetar.records.entry import broker_entry_head, kafka_message_head
 from magnetar.records.errors import RecordsError
@@ -29,7 +29,7 @@ from magnetar.wire.kafka.malformed import WireError
 _NAMING = Naming()
 _BATCH_FACTS = 1000
 _MAGIC_AT = 16
-Facts = dict[bytes, Record]
+Facts = dict[bytes, PlainRecord]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ class TranslatedOffset:
 
 
 def is_offsets_log(name: str) -> bool:
-    """Tell whether a managed ledger is a partition of a ``__consumer_offsets``, whichever tenant's."""
+    """Return whether a managed ledger is a partition of a ``__consumer_offsets``, whichever tenant's."""
     return name.rpartition("/")[2].startswith(f"{CONSUMER_OFFSETS}-partition-")
 
 
 def live_facts(root: Path, ledgers: Iterable[LedgerSummary]) -> tuple[Facts, int]:
-    """Give the newest record of each key, and the offset behind the last; raise `AdminError`."""
+    """Return the newest record of each key, and the offset behind the last; raise `AdminError`."""
     facts: Facts = {}
     next_offset = 0
     for summary in ledgers:
@@ -71,7 +71,7 @@ def live_facts(root: Path, ledgers: Iterable[LedgerSummary]) -> tuple[Facts, int
     return facts, next_offset
 
 
-def _keep(facts: Facts, records: Iterable[Record]) -> None:
+def _keep(facts: Facts, records: Iterable[PlainRecord]) -> None:
     for outer in records:
         for record in _inner(outer):
             if record.key is None:
@@ -81,8 +81,8 @@ def _keep(facts: Facts, records: Iterable[Record]) -> None:
                 facts[record.key] = record
 
 
-def _inner(record: Record) -> list[Record]:
-    """Give the records in KoP's message, or the record itself where it is none of those."""
+def _inner(record: PlainRecord) -> list[PlainRecord]:
+    """Return the records in KoP's message, or the record itself where it is none of those."""
     value = record.value
     if value is None or len(value) <= HEADER_BYTES or value[_MAGIC_AT] != MAGIC:
         return [record]
@@ -96,7 +96,7 @@ def _inner(record: Record) -> list[Record]:
 def translated(
     facts: Facts, logs: Mapping[str, PackedLog]
 ) -> tuple[Facts, list[TranslatedOffset], list[bytes]]:
-    """Give the facts that speak of migrated partitions anew, what became of each, and the keys they stood under."""
+    """Return the facts that speak of migrated partitions anew, what became of each, and the keys they stood under."""
     changed: Facts = {}
     told: list[TranslatedOffset] = []
     keys: list[bytes] = []
@@ -146,7 +146,7 @@ def _log_of(fact: OffsetFact, logs: Mapping[str, PackedLog]) -> PackedLog | None
 
 
 def write_facts(
-    root: Path, records: list[Record], first_offset: int, now_ms: int, new_id: Callable[[], int]
+    root: Path, records: list[PlainRecord], first_offset: int, now_ms: int, new_id: Callable[[], int]
 ) -> LedgerSummary:
     """Write facts as one ledger, in batches as the coordinators write them; give the ledger."""
     draft = LedgerDraft(root, new_id(), first_offset, now_ms)
@@ -162,6 +162,6 @@ def write_facts(
         draft.abandon()
 
 
-def _parts(records: list[Record]) -> Iterator[list[Record]]:
+def _parts(records: list[PlainRecord]) -> Iterator[list[PlainRecord]]:
     for start in range(0, len(records), _BATCH_FACTS):
         yield records[start : start + _BATCH_FACTS]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from magnetar.admin.cluster import Cluster
+from magnetar.admin.cluster import ClusterAdmin
 from magnetar.admin.errors import Invalid
 from magnetar.admin.refusals import check
 from magnetar.wire.kafka.errors import ErrorCode
@@ -63,9 +63,9 @@ def parse_time(text: str) -> int:
 
 
 def list_offsets(
-    cluster: Cluster, keys: Iterable[Key], timestamp: int, *, leave_out_missing: bool = False
+    cluster: ClusterAdmin, keys: Iterable[Key], timestamp: int, *, leave_out_missing: bool = False
 ) -> dict[Key, int]:
-    """Give an offset per partition: `LATEST`, `EARLIEST`, or the first record at or after a time (-1 for none)."""
+    """Return an offset per partition: `LATEST`, `EARLIEST`, or the first record at or after a time (-1 for none)."""
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for topic, partition in keys:
         topics.setdefault(topic, []).append(
@@ -85,8 +85,8 @@ def list_offsets(
     return found
 
 
-def resolve(cluster: Cluster, keys: Iterable[Key], spot: Spot) -> dict[Key, int]:
-    """Give the offset that a spot means in each partition, within what the partition holds."""
+def resolve(cluster: ClusterAdmin, keys: Iterable[Key], spot: Spot) -> dict[Key, int]:
+    """Return the offset that a spot means in each partition, within what the partition holds."""
     keys = list(keys)
     low, high = list_offsets(cluster, keys, EARLIEST), list_offsets(cluster, keys, LATEST)
     if spot.kind == "time":

@@ -38,7 +38,7 @@ class LivePermissions:
         self._permissions: Permissions = broker.security.permissions
 
     def show(self, target: str) -> GrantsOf:
-        """Give the grants of ``tenant/namespace`` or of a topic."""
+        """Return the grants of ``tenant/namespace`` or of a topic."""
         namespace, topic = self._target(target)
         try:
             policies = self._permissions.of_namespace(namespace)
@@ -60,7 +60,7 @@ class LivePermissions:
         )
 
     async def grant(self, target: str, role: str, actions: list[str]) -> GrantsOf:
-        """Give a role exactly these actions."""
+        """Grant a role exactly these actions."""
         namespace, topic = self._target(target)
         with _told():
             await self._permissions.grant(namespace, role, actions, topic)
@@ -109,7 +109,7 @@ class LivePermissions:
 
 
 class _told:
-    """Give the broker's refusals in an operator's words."""
+    """Raise the broker's refusals in an operator's words."""
 
     def __enter__(self) -> None: ...
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def plain(value: object) -> Any:
-    """Give what JSON can say of a value made of dataclasses, tuples, mappings, enums and plain things."""
+    """Return what JSON can say of a value made of dataclasses, tuples, mappings, enums and plain things."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Enum):
@@ -31,12 +31,12 @@ def plain(value: object) -> Any:
 
 
 def to_line(value: object) -> bytes:
-    """Give a value as one line of JSON."""
+    """Return a value as one line of JSON."""
     return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 def restore(kind: type[T], data: object) -> T:
-    """Give the value of type ``kind`` that `plain` made ``data`` of; raise ``TypeError`` or ``ValueError``."""
+    """Return the value of type ``kind`` that `plain` made ``data`` of; raise ``TypeError`` or ``ValueError``."""
     return _restore(kind, data)  # type: ignore[no-any-return]
 
 

@@ -54,7 +54,7 @@ QUESTIONS = {
 
 
 async def answer(line: bytes, broker: LiveBroker) -> bytes:
-    """Give the answer to one question, as one line; an error is an answer too."""
+    """Return the answer to one question, as one line; an error is an answer too."""
     try:
         question, given = _parse(line)
         value = await getattr(broker, question.method)(**given)
@@ -91,19 +91,19 @@ def parse(name: str, given: dict[str, object]) -> tuple[Question, dict[str, obje
 
 
 def _is(value: object, kind: type) -> bool:
-    """Tell whether a value is of a kind, in a list each of its elements; of these, true is no number."""
+    """Return whether a value is of a kind, in a list each of its elements; of these, true is no number."""
     if of := get_args(kind):
         return isinstance(value, list) and all(type(each) is of[0] for each in value)
     return type(value) is kind
 
 
 def ask_line(ask: str, given: Mapping[str, object]) -> bytes:
-    """Give the line that asks."""
+    """Return the line that asks."""
     return to_line({"ask": ask, **given})
 
 
 def read_answer(ask: str, line: bytes) -> object:
-    """Give the value that an answer holds, or raise the error that it is."""
+    """Return the value that an answer holds, or raise the error that it is."""
     try:
         said = json.loads(line)
         if "error" in said:

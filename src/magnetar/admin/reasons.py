@@ -47,12 +47,12 @@ class Why:
     facts: dict[str, str] | None = None
 
     def with_facts(self, facts: Mapping[str, str]) -> Why:
-        """Give the same with the figures that speak for it."""
+        """Return the same with the figures that speak for it."""
         return replace(self, facts=dict(facts))
 
 
 def ago(ms: int) -> str:
-    """Give a span of time as people say it: ``340 ms``, ``12 s``, ``5 min``, ``3 h``, ``2 d``."""
+    """Return a span of time as people say it: ``340 ms``, ``12 s``, ``5 min``, ``3 h``, ``2 d``."""
     for unit, size, most in (
         ("ms", 1, 1000),
         ("s", 1000, 120_000),

@@ -59,7 +59,7 @@ def check(code: int, message: str | None, what: str, next_step: str = _LOOK) -> 
 
 
 def refusal(code: int, message: str | None, what: str, next_step: str = _LOOK) -> AdminError:
-    """Give what an error code means for ``what``, with the broker's own words where it has some.
+    """Return what an error code means for ``what``, with the broker's own words where it has some.
 
     ``next_step`` is what to do about a code that does not say so itself.
     """

@@ -33,7 +33,7 @@ class DirectoryRegistrar:
         self._data = data.absolute()
 
     def reserve(self, topic: str, partitions: int, ledgers: int) -> tuple[int, ...]:
-        """Give the ids; raise `AdminError`."""
+        """Return the ids; raise `AdminError`."""
         asked = Manifest(topic, partitions, {}, ledgers)
 
         async def alone(broker: Broker) -> Reserved:

@@ -12,13 +12,13 @@ from magnetar.admin.live import LiveBroker
 from magnetar.admin.plain import to_line
 from magnetar.admin.questions import QUESTIONS, as_error, parse
 from magnetar.broker.errors import InvalidTopic
-from magnetar.pulsar.rest.ask import Ask, Needs, Reply, Route
+from magnetar.pulsar.rest.request import AdminRequest, Reply, RequiredLevel, RestRoute
 
 ROOT = "/admin/magnetar/v1"
 _STATUS: dict[type[AdminError], int] = {Invalid: 400, Forbidden: 403, NotThere: 404, Declined: 409}
 
 
-async def questions(ask: Ask) -> dict[str, dict[str, str]]:
+async def questions(ask: AdminRequest) -> dict[str, dict[str, str]]:
     """List the questions that are answered here, with what each takes."""
     return {
         name: {field: str(getattr(kind, "__name__", kind)) for field, kind in QUESTIONS[name].takes.items()}
@@ -26,7 +26,7 @@ async def questions(ask: Ask) -> dict[str, dict[str, str]]:
     }
 
 
-async def question(ask: Ask) -> Reply:
+async def question(ask: AdminRequest) -> Reply:
     """Answer an operator's question about a partition, a group or grants, or carry out an order."""
     broker = ask.services.broker
     try:
@@ -48,6 +48,6 @@ async def question(ask: Ask) -> Reply:
 
 
 ROUTES = (
-    Route("GET", f"/{ROOT}", questions, Needs.anybody),
-    Route("POST", f"/{ROOT}/{{question}}", question, Needs.anybody),
+    RestRoute("GET", f"/{ROOT}", questions, RequiredLevel.anybody),
+    RestRoute("POST", f"/{ROOT}/{{question}}", question, RequiredLevel.anybody),
 )

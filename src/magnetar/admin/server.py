@@ -16,7 +16,7 @@ from magnetar.admin.address import SOCKET, short_path
 if TYPE_CHECKING:
     from magnetar.broker.core import Broker
 
-MOST_BYTES = 64 << 10
+MAX_BYTES = 64 << 10
 _log = logging.getLogger("magnetar.admin")
 
 
@@ -32,7 +32,7 @@ class AdminServer:
         """Begin to listen; what a crash left behind makes way (the caller holds the directory's lock)."""
         self._path.unlink(missing_ok=True)
         bound = bind(self._path)
-        self._server = await asyncio.start_unix_server(self._serve, sock=bound, limit=MOST_BYTES)
+        self._server = await asyncio.start_unix_server(self._serve, sock=bound, limit=MAX_BYTES)
 
     async def close(self) -> None:
         """Stop listening, and take the socket away."""
@@ -59,16 +59,16 @@ class AdminServer:
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:
-    """Give the next line; nothing at the end, or after one that nobody can mean."""
+    """Return the next line; nothing at the end, or after one that nobody can mean."""
     try:
         return await reader.readline()
     except ValueError:
-        _log.warning("an operator's question is longer than %d bytes; connection closed", MOST_BYTES)
+        _log.warning("an operator's question is longer than %d bytes; connection closed", MAX_BYTES)
         return b""
 
 
 def bind(path: Path) -> socket.socket:
-    """Give a socket bound to ``path`` for its owner alone; nobody can connect before somebody listens."""
+    """Return a socket bound to ``path`` for its owner alone; nobody can connect before somebody listens."""
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with short_path(path) as name:

@@ -28,14 +28,14 @@ class Shown:
 
 
 def new_secret(algorithm: str = "HS256") -> bytes:
-    """Give a new secret key, as long as the algorithm asks for."""
+    """Return a new secret key, as long as the algorithm asks for."""
     if algorithm not in SECRET_BITS:
         raise Invalid(f"{algorithm} has no secret key", f"One of {', '.join(SECRET_BITS)}.")
     return secrets.token_bytes(SECRET_BITS[algorithm] // 8)
 
 
 def new_key_pair(algorithm: str = "RS256") -> tuple[bytes, bytes]:
-    """Give a new private and public key, in DER as Pulsar writes them."""
+    """Return a new private and public key, in DER as Pulsar writes them."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
@@ -65,7 +65,7 @@ def create(
     lives_s: float | None = None,
     claims: dict[str, Any] | None = None,
 ) -> str:
-    """Give a signed token for a role; raise `Invalid` for keys that do not fit."""
+    """Return a signed token for a role; raise `Invalid` for keys that do not fit."""
     import jwt
 
     if bool(secret) == bool(private):
@@ -94,7 +94,7 @@ def create(
 
 
 def show(token: str) -> Shown:
-    """Give what a token says, without believing it; raise `Invalid` for what is none."""
+    """Return what a token says, without believing it; raise `Invalid` for what is none."""
     import jwt
 
     try:
@@ -108,7 +108,7 @@ def show(token: str) -> Shown:
 
 
 def validate(token: str, settings: dict[str, str]) -> dict[str, Any]:
-    """Give the claims of a token that a broker with these settings would take; raise `Declined` for another."""
+    """Return the claims of a token that a broker with these settings would take; raise `Declined` for another."""
     try:
         told = Settings().with_values(settings)
         verifier = TokenVerifier(told.security, told.given)
@@ -124,7 +124,7 @@ def validate(token: str, settings: dict[str, str]) -> dict[str, Any]:
 
 
 def read_token(given: str | None, file: Path | None, piped: str) -> str:
-    """Give the token from the argument, a file, or what is piped in."""
+    """Return the token from the argument, a file, or what is piped in."""
     if given is not None:
         text = given
     elif file is not None:
@@ -149,5 +149,5 @@ def duration_s(text: str) -> float:
 
 
 def encoded(key: bytes, *, base64_text: bool) -> bytes:
-    """Give a key as it is written: raw, or in base64."""
+    """Return a key as it is written: raw, or in base64."""
     return base64.b64encode(key) if base64_text else key

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from magnetar.admin.cluster import Cluster
-from magnetar.admin.configs import ConfigRow, Resource, describe_configs
+from magnetar.admin.cluster import ClusterAdmin
+from magnetar.admin.configs import ConfigRow, ResourceKind, describe_configs
 from magnetar.admin.errors import NotThere
 from magnetar.admin.offsets import EARLIEST, LATEST, Key, Spot, list_offsets, resolve
 from magnetar.admin.refusals import check
@@ -97,8 +97,8 @@ class Trimmed:
     first: dict[str, int]
 
 
-def list_topics(cluster: Cluster, *, internal: bool = False) -> tuple[TopicRow, ...]:
-    """Give all topics by name, the coordinators' own only if asked for."""
+def list_topics(cluster: ClusterAdmin, *, internal: bool = False) -> tuple[TopicRow, ...]:
+    """Return all topics by name, the coordinators' own only if asked for."""
     said = cluster.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse)
     sizes = _sizes(cluster, None)
     return tuple(
@@ -108,13 +108,13 @@ def list_topics(cluster: Cluster, *, internal: bool = False) -> tuple[TopicRow, 
     )
 
 
-def partitions_of(cluster: Cluster, name: str) -> list[Key]:
-    """Give the partitions of a topic; raise `NotThere`."""
+def partitions_of(cluster: ClusterAdmin, name: str) -> list[Key]:
+    """Return the partitions of a topic; raise `NotThere`."""
     return [(name, each.partition_index) for each in _metadata(cluster, name).partitions]
 
 
-def describe_topic(cluster: Cluster, name: str) -> TopicDetail:
-    """Give one topic with its offsets, sizes and configurations; raise `NotThere`."""
+def describe_topic(cluster: ClusterAdmin, name: str) -> TopicDetail:
+    """Return one topic with its offsets, sizes and configurations; raise `NotThere`."""
     topic = _metadata(cluster, name)
     keys = [(name, each.partition_index) for each in topic.partitions]
     low, high = list_offsets(cluster, keys, EARLIEST), list_offsets(cluster, keys, LATEST)
@@ -124,7 +124,7 @@ def describe_topic(cluster: Cluster, name: str) -> TopicDetail:
         index = each.partition_index
         first, after = low[name, index], high[name, index]
         rows.append(PartitionRow(index, each.leader_id, first, after, after - first, sizes.get(index, 0)))
-    configs = describe_configs(cluster, Resource.TOPIC, name).configs
+    configs = describe_configs(cluster, ResourceKind.TOPIC, name).configs
     return TopicDetail(
         name=name,
         topic_id=topic.topic_id.hex(),
@@ -136,7 +136,7 @@ def describe_topic(cluster: Cluster, name: str) -> TopicDetail:
 
 
 def create_topic(
-    cluster: Cluster,
+    cluster: ClusterAdmin,
     name: str,
     partitions: int | None,
     configs: Mapping[str, str | None],
@@ -159,7 +159,7 @@ def create_topic(
     return None if dry_run else describe_topic(cluster, name)
 
 
-def delete_topics(cluster: Cluster, names: list[str]) -> TopicsDeleted:
+def delete_topics(cluster: ClusterAdmin, names: list[str]) -> TopicsDeleted:
     """Delete topics with all they hold; raise for the first that cannot be."""
     said = cluster.ask(
         DeleteTopicsRequest(
@@ -172,8 +172,8 @@ def delete_topics(cluster: Cluster, names: list[str]) -> TopicsDeleted:
     return TopicsDeleted(tuple(names))
 
 
-def add_partitions(cluster: Cluster, name: str, total: int) -> TopicDetail:
-    """Give a topic more partitions, to be ``total`` in all."""
+def add_partitions(cluster: ClusterAdmin, name: str, total: int) -> TopicDetail:
+    """Add partitions to a topic, to be ``total`` in all."""
     asked = CreatePartitionsTopic(name=name, count=total, assignments=None)
     said = cluster.ask(
         CreatePartitionsRequest(topics=[asked], timeout_ms=TIMEOUT_MS), CreatePartitionsResponse
@@ -182,7 +182,7 @@ def add_partitions(cluster: Cluster, name: str, total: int) -> TopicDetail:
     return describe_topic(cluster, name)
 
 
-def trim(cluster: Cluster, name: str, partitions: list[int] | None, before: Spot) -> Trimmed:
+def trim(cluster: ClusterAdmin, name: str, partitions: list[int] | None, before: Spot) -> Trimmed:
     """Delete all records before a spot; in the partitions named, None for all."""
     keys = [key for key in partitions_of(cluster, name) if partitions is None or key[1] in partitions]
     missing = set(partitions or ()) - {index for _, index in keys}
@@ -201,14 +201,14 @@ def trim(cluster: Cluster, name: str, partitions: list[int] | None, before: Spot
     return Trimmed(name, first)
 
 
-def _metadata(cluster: Cluster, name: str) -> MetadataResponseTopic:
+def _metadata(cluster: ClusterAdmin, name: str) -> MetadataResponseTopic:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
     topic = cluster.ask(request, MetadataResponse).topics[0]
     check(topic.error_code, None, f"topic {name}")
     return topic
 
 
-def _sizes(cluster: Cluster, wanted: Mapping[str, list[int]] | None) -> dict[str, dict[int, int]]:
+def _sizes(cluster: ClusterAdmin, wanted: Mapping[str, list[int]] | None) -> dict[str, dict[int, int]]:
     asked = (
         None
         if wanted is None
@@ -222,11 +222,13 @@ def _sizes(cluster: Cluster, wanted: Mapping[str, list[int]] | None) -> dict[str
     return sizes
 
 
-def _flush(cluster: Cluster, topic: MetadataResponseTopic, configs: tuple[ConfigRow, ...]) -> str:
-    """Give the flush policy in force, as far as configurations tell."""
+def _flush(cluster: ClusterAdmin, topic: MetadataResponseTopic, configs: tuple[ConfigRow, ...]) -> str:
+    """Return the flush policy in force, as far as configurations tell."""
     own = {row.name: row.value for row in configs}
     if own.get("flush.messages") == "1":
         return "always"
     leader = topic.partitions[0].leader_id if topic.partitions else -1
-    broker = {row.name: row.value for row in describe_configs(cluster, Resource.BROKER, str(leader)).configs}
+    broker = {
+        row.name: row.value for row in describe_configs(cluster, ResourceKind.BROKER, str(leader)).configs
+    }
     return broker.get("flush") or "unknown"

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from magnetar.admin.client import Local, Remote, Way
-from magnetar.admin.cluster import Cluster
-from magnetar.admin.configs import Resource, describe_configs
+from magnetar.admin.cluster import ClusterAdmin
+from magnetar.admin.configs import ResourceKind, describe_configs
 from magnetar.admin.errors import NotThere
 from magnetar.wire.kafka.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from magnetar.wire.kafka.messages.describe_log_dirs_response import DescribeLogDirsResponse
@@ -18,14 +18,14 @@ _ADMIN_URL = "magnetar.admin.url"  # a configuration that brokers tell of themse
 
 
 def data_directory(data: Path | None, bootstrap: str) -> Path:
-    """Give the directory; ask the broker where it is if none is named. Raises `NotThere` or `Unreachable`."""
+    """Return the directory; ask the broker where it is if none is named. Raises `NotThere` or `Unreachable`."""
     if data is not None:
         if not data.is_dir():
             raise NotThere(
                 f"there is no directory {data}", "Name the one 'magnetar standalone --data' was given."
             )
         return data.absolute()
-    with Cluster(bootstrap) as cluster:
+    with ClusterAdmin(bootstrap) as cluster:
         found = _directory_of(cluster)
     if found is None:
         raise NotThere(
@@ -45,7 +45,7 @@ def way_to_ask(data: Path | None, admin: str | None, bootstrap: str) -> Way:
         return Remote(admin)
     if data is not None:
         return Local(data_directory(data, bootstrap))
-    with Cluster(bootstrap) as cluster:
+    with ClusterAdmin(bootstrap) as cluster:
         found = _directory_of(cluster)
         if found is not None:
             return Local(found)
@@ -58,14 +58,14 @@ def way_to_ask(data: Path | None, admin: str | None, bootstrap: str) -> Way:
     return Remote(url)
 
 
-def _admin_of(cluster: Cluster) -> str | None:
+def _admin_of(cluster: ClusterAdmin) -> str | None:
     asked = MetadataRequest(topics=[], allow_auto_topic_creation=False)
     node_id = str(cluster.ask(asked, MetadataResponse).controller_id)
-    rows = describe_configs(cluster, Resource.BROKER, node_id).configs
+    rows = describe_configs(cluster, ResourceKind.BROKER, node_id).configs
     return next((row.value.split(",")[0] for row in rows if row.name == _ADMIN_URL and row.value), None)
 
 
-def _directory_of(cluster: Cluster) -> Path | None:
+def _directory_of(cluster: ClusterAdmin) -> Path | None:
     """Return the data directory of the broker that is asked, if it lies on this machine and may be seen."""
     said = cluster.ask(DescribeLogDirsRequest(topics=[]), DescribeLogDirsResponse)
     asked = MetadataRequest(topics=[], allow_auto_topic_creation=False)
@@ -76,7 +76,9 @@ def _directory_of(cluster: Cluster) -> Path | None:
 
 
 def _serves(directory: Path, advertised: set[str]) -> bool:
-    """Tell whether the broker of a local directory is the one that answered: another machine may have the same path."""
+    """Return whether the broker of a local directory is the one that answered: another machine may have the same
+    path.
+    """
     from magnetar.broker.service import ADDRESS_FILE  # a whole broker: only these few commands wait for it
 
     try:

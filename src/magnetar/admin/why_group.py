@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from magnetar.admin.reasons import Reason, Why, ago
 from magnetar.admin.why_partition import MOVING_MS, PartitionFacts, why_partition
 from magnetar.kafka.coordinators.facts import Committed
-from magnetar.kafka.coordinators.group import State
+from magnetar.kafka.coordinators.group import GroupState
 from magnetar.kafka.coordinators.views import GroupView, MemberView
 
 Key = tuple[str, int]
@@ -42,7 +42,7 @@ class GroupFacts:
 
 
 def why_group(facts: GroupFacts) -> Why:
-    """Give the one reason: the group as a whole first, then its partitions, the worst first."""
+    """Return the one reason: the group as a whole first, then its partitions, the worst first."""
     return (
         _not_known(facts)
         or _rebalancing(facts)
@@ -77,9 +77,9 @@ def _not_known(facts: GroupFacts) -> Why | None:
 def _rebalancing(facts: GroupFacts) -> Why | None:
     view = facts.view
     assert view is not None
-    if view.state not in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE):
+    if view.state not in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE):
         return None
-    joining = view.state is State.PREPARING_REBALANCE
+    joining = view.state is GroupState.PREPARING_REBALANCE
     missing = view.missing or ((view.leader,) if not joining else ())
     waited = ago(facts.now_ms - view.since_ms)
     heard = {member.member_id: ago(member.heard_ms_ago) for member in view.members}

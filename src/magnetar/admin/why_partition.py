@@ -13,7 +13,7 @@ MOVING_MS = 5000
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class LastRefusal:
     """What storage last said to a producer, and has not taken back since."""
 
     at_ms: int
@@ -42,7 +42,7 @@ class PartitionFacts:
     parked: int = 0
     """Fetches that wait here for records."""
     flush: str = "always"
-    refusal: Refusal | None = None
+    refusal: LastRefusal | None = None
     free_bytes: int | None = None
 
     @property
@@ -51,7 +51,7 @@ class PartitionFacts:
 
 
 def why_partition(facts: PartitionFacts) -> Why:
-    """Give the one reason, the strongest first: not there, not readable, not writable, not durable, not written."""
+    """Return the one reason, the strongest first: not there, not readable, not writable, not durable, not written."""
     return (
         _not_there(facts) or _refusing(facts) or _waiting_for_the_disk(facts) or _nobody_writes(facts)
     ).with_facts(_shown(facts))

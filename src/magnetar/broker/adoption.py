@@ -22,7 +22,7 @@ from magnetar.metadata import MUST_NOT_EXIST, Put
 
 
 async def reserve(broker: Broker, new: NewTopic, ledgers: int) -> tuple[int, ...]:
-    """Give ids for so many ledgers of a topic to be; raise what `Broker.plan_free` raises if it could not be made."""
+    """Return ids for so many ledgers of a topic to be; raise what `Broker.plan_free` raises if it could not be made."""
     broker.plan_free(new)
     engine = _engine(broker)
     return tuple([await engine.ids.new() for _ in range(ledgers)])

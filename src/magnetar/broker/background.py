@@ -103,7 +103,7 @@ class Background:
         *,
         essential: bool = False,
     ) -> Repeated:
-        """Give what does ``work`` after each ``pause`` (seconds, asked each time, or what waits itself) from now on.
+        """Return what does ``work`` after each ``pause`` (seconds, asked each time, or what waits itself) from now on.
 
         Where it is ``essential``, health checks tell when it goes on failing.
         """
@@ -121,7 +121,7 @@ class Background:
         about: object = "",
         answers: tuple[type[Exception], ...] = (),
     ) -> asyncio.Task[T]:
-        """Give the task that does ``work``; what it raises is logged whether or not somebody awaits it.
+        """Return the task that does ``work``; what it raises is logged whether or not somebody awaits it.
 
         Failures are counted by ``name``; ``about`` is for the log alone. ``answers`` are what it may raise as an
         answer to whoever awaits it.
@@ -143,7 +143,7 @@ class Background:
         self.failures[name] += 1
 
     def failing(self) -> dict[str, int]:
-        """Give how often in a row each repeated work has failed by now, by its name."""
+        """Return how often in a row each repeated work has failed by now, by its name."""
         found: dict[str, int] = {}
         for each in self._repeated.values():
             found[each.name] = max(found.get(each.name, 0), each.failures_in_a_row)
@@ -200,7 +200,7 @@ def _waiting(pause: Callable[[], float] | Callable[[], Awaitable[None]]) -> Call
 
 
 def traced(error: BaseException) -> BaseException | None:
-    """Give what is to be logged with its traceback: not what a disk that fails makes storage say in plain words."""
+    """Return what is to be logged with its traceback: not what a disk that fails makes storage say in plain words."""
     is_told = isinstance(
         error, LedgerError | MetadataError | ExceptionGroup
     )  # of such a group, each by itself

@@ -17,7 +17,7 @@ class BackgroundCollector(Collector):
         self._background = background
 
     def collect(self) -> Iterator[Metric]:
-        """Give how often work has failed since the start, and how often in a row what is repeated."""
+        """Yield how often work has failed since the start, and how often in a row what is repeated."""
         failures = CounterMetricFamily(
             "magnetar_background_failures", "Failures of background work since the start.", labels=("work",)
         )

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-MOST_SECONDS = 0.004
+MAX_SECONDS = 0.004
 """That a full collection may take before what it looked through is frozen."""
 FULL_AFTER = 4
 """Collections of middle age before a full one, of which each leaves some 7,000 objects: with Python's 10, a full one of
@@ -71,7 +71,7 @@ class Collector:
             return
         if phase == "start":
             self._began = time.perf_counter()
-        elif time.perf_counter() - self._began > MOST_SECONDS:
+        elif time.perf_counter() - self._began > MAX_SECONDS:
             self.freeze()
 
     def freeze(self) -> None:

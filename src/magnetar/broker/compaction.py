@@ -1,4 +1,6 @@
-"""How a topic is compacted: Kafka's way where its cleanup policy says compact, else Pulsar's, which keeps history."""
+"""How a topic is compacted: Kafka's way where its cleanup policy says compact, otherwise Pulsar's, which keeps
+history.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ class Compactions:
 
 
 def rules_of(topic: Topic, settings: Settings) -> CompactionRules:
-    """Give the rules that are in force for a topic."""
+    """Return the rules that are in force for a topic."""
     config = topic.config
     null_keys, buffer_bytes = (
         settings.topics.topic_compaction_retain_null_key,
@@ -73,13 +75,13 @@ def rules_of(topic: Topic, settings: Settings) -> CompactionRules:
         replaces=True,
         tombstones_ms=config.delete_retention_ms,
         null_keys=null_keys,
-        least_age_ms=config.min_compaction_lag_ms,
+        min_age_ms=config.min_compaction_lag_ms,
         buffer_bytes=buffer_bytes,
     )
 
 
 def is_due(topic: Topic, log: ManagedLedger, rules: CompactionRules, now_ms: int) -> bool:
-    """Tell whether Kafka's cleaner would take the log now: enough of it is dirty, or something is for too long."""
+    """Return whether Kafka's cleaner would take the log now: enough of it is dirty, or something is for too long."""
     config = topic.config
     clean, dirty, since_ms = log.dirty_bytes(rules)
     if not dirty:

@@ -9,7 +9,7 @@ from magnetar.broker.settings import Settings
 
 
 class Connections:
-    """All of a broker. Who is counted is taken out again by `left`, also when he was not let in."""
+    """All of a broker. What is counted is taken out again by `left`, also when it was not let in."""
 
     def __init__(self, settings: Callable[[], Settings]) -> None:
         self._settings = settings

@@ -190,25 +190,25 @@ class Broker:
         return self._catalog.version
 
     def get(self, name: str) -> Topic | None:
-        """Give the topic that a client means by any of the three forms of its name."""
+        """Return the topic that a client means by any of the three forms of its name."""
         found = self._catalog.by_name.get(name)
         if found is None and "/" in name:
             found = self._catalog.by_name.get(self.naming.kafka_name(self.naming.parse(name)))
         return found
 
     def get_by_id(self, topic_id: bytes) -> Topic | None:
-        """Give the topic with this id."""
+        """Return the topic with this id."""
         return self._catalog.by_id.get(topic_id)
 
     def topic(self, name: str) -> Topic:
-        """Give a topic, or raise `TopicNotFound`."""
+        """Return a topic, or raise `TopicNotFound`."""
         found = self.get(name)
         if found is None:
             raise TopicNotFound(f"topic {name} does not exist")
         return found
 
     def topics(self) -> list[Topic]:
-        """Give all topics."""
+        """Return all topics."""
         return list(self._catalog.by_name.values())
 
     def visible(self, topic: Topic) -> bool:
@@ -228,7 +228,7 @@ class Broker:
         return tenant in (name.tenant, "${tenant}") and namespace in (name.namespace, "*")
 
     def ledger_policy(self, topic: Topic) -> LedgerPolicy:
-        """Give how the topic's managed ledgers are kept, as things stand."""
+        """Return how the topic's managed ledgers are kept, as things stand."""
         return self.authority.ledger_policy(topic, self.topic_policies(topic))
 
     async def open_whole(self, topic: Topic, index: int) -> OpenLog:
@@ -238,7 +238,7 @@ class Broker:
         return await self.open_logs.open(topic, index)
 
     def topic_policies(self, topic: Topic) -> NamespacePolicies:
-        """Give the policies of the namespace that a topic lies in, or will lie in."""
+        """Return the policies of the namespace that a topic lies in, or will lie in."""
         namespace = topic.name.namespace_name
         return self.namespaces.policies(namespace) if namespace in self.namespaces else _NO_POLICIES
 
@@ -310,7 +310,7 @@ class Broker:
         return made
 
     def plan_free(self, new: NewTopic) -> Topic:
-        """Give the topic as `plan` does; raise `TopicExists` too while an older one of its name is being deleted."""
+        """Return the topic as `plan` does; raise `TopicExists` too while an older one of its name is being deleted."""
         topic = self._planned(new)
         self._check_room(topic)
         if topic.kafka_name in self._catalog.leaving:
@@ -318,7 +318,7 @@ class Broker:
         return topic
 
     def plan(self, new: NewTopic) -> Topic:
-        """Give the topic as it would be, without making it.
+        """Return the topic as it would be, without making it.
 
         Raises `TopicExists`, `InvalidPartitions`, `InvalidConfig` or `NamespaceNotFound`.
         """
@@ -371,7 +371,7 @@ class Broker:
             raise TooManyTopics("Exceed maximum number of topics in namespace.")
 
     def auto_topics(self, name: TopicName) -> AutoTopics:
-        """Give whether and how a topic is made by asking for it: as its namespace says, otherwise the settings."""
+        """Return whether and how a topic is made by asking for it: as its namespace says, otherwise the settings."""
         known = name.namespace_name in self.namespaces
         said = self.namespaces.policies(name.namespace_name).auto_topics if known else None
         return AutoTopics(self.settings.topics.auto_create_topics_enable) if said is None else said
@@ -394,7 +394,7 @@ class Broker:
             return self.get(name)
 
     async def create_internal(self, name: str) -> Topic:
-        """Give one of the coordinators' topics, made with their settings if it was not there."""
+        """Return one of the coordinators' topics, made with their settings if it was not there."""
         try:
             return self.get(name) or await self.create_topic(name)
         except TopicExists:
@@ -433,7 +433,7 @@ class Broker:
         )
 
     async def grow_topic(self, name: str, partitions: int, *, validate_only: bool = False) -> Topic:
-        """Give a topic more partitions, to be ``partitions`` in all; raise `TopicNotFound` or `InvalidPartitions`."""
+        """Add partitions to a topic, to be ``partitions`` in all; raise `TopicNotFound` or `InvalidPartitions`."""
         while True:
             topic = self.growable_topic(name, partitions)
             if validate_only or await self._changed(topic, partitions, topic.overrides):
@@ -602,7 +602,7 @@ class Broker:
         }
 
     def _namespace_config(self, namespace: str) -> TopicConfig:
-        """Give what topics of a namespace share; one object for all that say nothing themselves."""
+        """Return what topics of a namespace share; one object for all that say nothing themselves."""
         if namespace not in self.namespaces:
             return self.authority.namespace_config(_NO_POLICIES)
         if (base := self._base.get(namespace)) is None:

@@ -76,14 +76,16 @@ def _decode(path: str, value: bytes) -> dict[str, str]:
 
 
 def check_dynamic(settings: Settings, name: str, text: str) -> SettingDef:
-    """Give the setting if it may get this value while the broker runs, else raise `NotDynamic` or `InvalidConfig`."""
+    """Return the setting if it may get this value while the broker runs; otherwise raise `NotDynamic` or
+    `InvalidConfig`.
+    """
     setting = dynamic_setting(settings, name)
     setting.parse(text)
     return setting
 
 
 def dynamic_setting(settings: Settings, name: str) -> SettingDef:
-    """Give the setting of exactly this name if it may change while the broker runs."""
+    """Return the setting of exactly this name if it may change while the broker runs."""
     if name in WITHOUT_EFFECT:
         return WITHOUT_EFFECT[name]
     found = settings.declared.find(name)

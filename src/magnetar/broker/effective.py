@@ -18,7 +18,7 @@ from magnetar.broker.values import Value, render
 from magnetar.ledger.port import Flush, LedgerPolicy
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """Where a value comes from."""
 
     TOPIC = 1
@@ -34,7 +34,7 @@ class Origin(NamedTuple):
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,32 +46,34 @@ class Authority:
     dynamic: DynamicSettings
 
     def setting_origins(self, setting: SettingDef) -> list[Origin]:
-        """Give every place that has a value for a broker's setting; the first is in force."""
+        """Return every place that has a value for a broker's setting; the first is in force."""
         name = setting.name
         origins = []
         if (text := self.dynamic.own.get(name)) is not None:
-            origins.append(Origin(name, text, Source.DYNAMIC_BROKER))
+            origins.append(Origin(name, text, ConfigSource.DYNAMIC_BROKER))
         if (text := self.dynamic.default.get(name)) is not None:
-            origins.append(Origin(name, text, Source.DYNAMIC_DEFAULT_BROKER))
+            origins.append(Origin(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER))
         if setting.field in self.static.given:
-            origins.append(Origin(name, render(self.static.value(setting.field)), Source.STATIC_BROKER))
-        return [*origins, Origin(name, render(setting.default), Source.DEFAULT)]
+            origins.append(Origin(name, render(self.static.value(setting.field)), ConfigSource.STATIC_BROKER))
+        return [*origins, Origin(name, render(setting.default), ConfigSource.DEFAULT)]
 
     def topic_origins(
         self, config: TopicConfigDef, topic: Topic, policies: NamespacePolicies
     ) -> list[Origin]:
-        """Give every place that has a value for a topic's configuration; the first is in force."""
+        """Return every place that has a value for a topic's configuration; the first is in force."""
         origins = []
         if (text := topic.overrides.get(config.name)) is not None:
-            origins.append(Origin(config.name, render(config.parse(text)), Source.TOPIC))
+            origins.append(Origin(config.name, render(config.parse(text)), ConfigSource.TOPIC))
         if (value := _policy_value(config.name, policies)) is not None:
-            origins.append(Origin(f"namespace.{config.name}", render(value), Source.DYNAMIC_DEFAULT_BROKER))
+            origins.append(
+                Origin(f"namespace.{config.name}", render(value), ConfigSource.DYNAMIC_DEFAULT_BROKER)
+            )
         if config.setting is not None:
             return origins + self.setting_origins(self.static.declared.definitions[config.setting])
-        return [*origins, Origin(config.synonym or config.name, render(config.default), Source.DEFAULT)]
+        return [*origins, Origin(config.synonym or config.name, render(config.default), ConfigSource.DEFAULT)]
 
     def namespace_config(self, policies: NamespacePolicies) -> TopicConfig:
-        """Give what is in force for a namespace's topics that say nothing themselves."""
+        """Return what is in force for a namespace's topics that say nothing themselves."""
         values: dict[str, Value] = {}
         for config in HONOURED:
             value = _policy_value(config.name, policies)
@@ -81,7 +83,7 @@ class Authority:
         return TopicConfig(**values)  # type: ignore[arg-type]
 
     def ledger_policy(self, topic: Topic, policies: NamespacePolicies) -> LedgerPolicy:
-        """Give how the topic's managed ledgers are kept."""
+        """Return how the topic's managed ledgers are kept."""
         config, settings = topic.config, self.current.topics
         flush = policies.flush or settings.flush
         deletes = "delete" in config.cleanup_policy
@@ -99,7 +101,7 @@ class Authority:
 
 
 def with_overrides(base: TopicConfig, overrides: dict[str, str]) -> TopicConfig:
-    """Give what is in force for a topic; stored overrides were checked when they were set."""
+    """Return what is in force for a topic; stored overrides were checked when they were set."""
     own = {
         _field(CONFIGS[name]): CONFIGS[name].parse(text) for name, text in overrides.items() if _matters(name)
     }

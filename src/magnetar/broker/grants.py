@@ -16,10 +16,10 @@ from typing import Any
 
 from magnetar.broker.errors import InvalidPolicy
 
-Grants = Mapping[str, frozenset["Action"]]
+Grants = Mapping[str, frozenset["AuthAction"]]
 
 
-class Action(StrEnum):
+class AuthAction(StrEnum):
     """What may be granted, in Pulsar's words."""
 
     PRODUCE = "produce"
@@ -30,14 +30,14 @@ class Action(StrEnum):
     PACKAGES = "packages"
 
 
-def parse_actions(names: Iterable[str]) -> frozenset[Action]:
-    """Give the actions; raise `InvalidPolicy` that names the wrong one and all that there are."""
+def parse_actions(names: Iterable[str]) -> frozenset[AuthAction]:
+    """Return the actions; raise `InvalidPolicy` that names the wrong one and all that there are."""
     found = set()
     for name in names:
         try:
-            found.add(Action(name))
+            found.add(AuthAction(name))
         except ValueError:
-            raise InvalidPolicy(f"{name!r} is no action: one of {', '.join(Action)}") from None
+            raise InvalidPolicy(f"{name!r} is no action: one of {', '.join(AuthAction)}") from None
     return frozenset(found)
 
 
@@ -49,26 +49,26 @@ class AuthPolicies:
     topics: Mapping[str, Grants] = field(default_factory=dict)
     subscriptions: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
-    def granted(self, role: str, actions: frozenset[Action], topic: str | None = None) -> AuthPolicies:
-        """Give the grants after ``role`` got exactly these actions, on the namespace or on one topic."""
+    def granted(self, role: str, actions: frozenset[AuthAction], topic: str | None = None) -> AuthPolicies:
+        """Return the grants after ``role`` got exactly these actions, on the namespace or on one topic."""
         if topic is None:
             return replace(self, namespace={**self.namespace, role: actions})
         return replace(self, topics={**self.topics, topic: {**self.topics.get(topic, {}), role: actions}})
 
     def revoked(self, role: str, topic: str | None = None) -> AuthPolicies:
-        """Give the grants after those of ``role`` on the namespace, or on one topic, were taken away."""
+        """Return the grants after those of ``role`` on the namespace, or on one topic, were taken away."""
         if topic is None:
             return replace(self, namespace=_without(self.namespace, role))
         topics = {**self.topics, topic: _without(self.topics.get(topic, {}), role)}
         return replace(self, topics={name: grants for name, grants in topics.items() if grants})
 
     def with_subscription(self, subscription: str, roles: frozenset[str]) -> AuthPolicies:
-        """Give the grants after a subscription became that of these roles alone; of everybody's if there are none."""
+        """Return the grants after a subscription became that of these roles alone; of everybody's if there are none."""
         kept = {name: found for name, found in self.subscriptions.items() if name != subscription}
         return replace(self, subscriptions=kept | ({subscription: roles} if roles else {}))
 
     def without_topic(self, topic: str) -> AuthPolicies:
-        """Give the grants after all those of one topic were taken away."""
+        """Return the grants after all those of one topic were taken away."""
         return replace(self, topics={name: found for name, found in self.topics.items() if name != topic})
 
 

@@ -24,7 +24,7 @@ class Identity:
 
 
 def new_id() -> bytes:
-    """Give 16 random bytes for a topic or a cluster. Kafka's tools take a leading dash in its text for an option."""
+    """Return 16 random bytes for a topic or a cluster. Kafka's tools take a leading dash in its text for an option."""
     while (made := uuid.uuid4().bytes) and base64.urlsafe_b64encode(made).startswith(b"-"):
         pass
     return made

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 _SMALL_BYTES = 4 << 10
-_MOST_CREDIT = 8
+_MAX_CREDIT = 8
 _TRY_EVERY = 32
 
 
@@ -20,7 +20,8 @@ class IdlePoll:
     """Keeps a loop awake for ``seconds`` after each `heard`; 0 never does.
 
     It stops where it does not pay: after so many times in a row that nothing came it does so only now and then, until
-    something comes again. A thousand parked consumers that ask twice a second would else cost a tenth of a processor.
+    something comes again. A thousand parked consumers that ask twice a second would otherwise cost a tenth of a
+    processor.
     """
 
     __slots__ = ("_awake", "_clock", "_credit", "_seconds", "_skipped", "_until")
@@ -28,7 +29,7 @@ class IdlePoll:
     def __init__(self, seconds: float, clock: Callable[[], float] = time.perf_counter) -> None:
         self._seconds = seconds
         self._clock = clock  # the loop's own stands still for as long as a turn takes, and counts in ms
-        self._credit = _MOST_CREDIT
+        self._credit = _MAX_CREDIT
         self._skipped = 0
         self._until = 0.0
         self._awake = False
@@ -39,11 +40,11 @@ class IdlePoll:
         return self._awake
 
     def heard(self, nbytes: int) -> None:
-        """Somebody said so much: if it is little, he may be waiting for the answer, and go on at once."""
-        if nbytes > _SMALL_BYTES:  # he gathers, and the processor's time is worth more to him
+        """A client said so much: if it is little, it may be waiting for the answer, and go on at once."""
+        if nbytes > _SMALL_BYTES:  # it gathers, and the processor's time is worth more to it
             return
         if self._awake:
-            self._credit = min(self._credit + 1, _MOST_CREDIT)
+            self._credit = min(self._credit + 1, _MAX_CREDIT)
             self._until = self._clock() + self._seconds
             return
         if not self._seconds:

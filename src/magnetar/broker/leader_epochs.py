@@ -19,7 +19,7 @@ from magnetar.metadata.ops import ANY, MUST_NOT_EXIST, Delete, Put
 ROOT = "/magnetar/leader-epochs"
 UNDEFINED = -1
 _FORGOTTEN_AT_ONCE = 1000  # in one commit, which has a bound
-MOST_KEPT = 1000
+MAX_KEPT = 1000
 """Older ones are forgotten; a record of theirs counts as of the oldest that is known."""
 
 
@@ -46,7 +46,7 @@ class LeaderEpochs:
     def begin(self, epoch: int, offset: int) -> None:
         """An epoch begins at the log's end; epochs before it in which nothing was written are forgotten."""
         self.starts = [each for each in self.starts if each.offset < offset and each.epoch < epoch]
-        self.starts = [*self.starts[-MOST_KEPT + 1 :], EpochStart(epoch, offset)]
+        self.starts = [*self.starts[-MAX_KEPT + 1 :], EpochStart(epoch, offset)]
 
     def of(self, offset: int) -> int:
         """Return the epoch of the record at an offset."""

@@ -94,7 +94,7 @@ class Limits:
     inactive_topics: InactiveTopics | None = None
 
     def over(self, below: Limits) -> Limits:
-        """Give what is in force where ``below`` says the rest."""
+        """Return what is in force where ``below`` says the rest."""
         said = {each.name: getattr(self, each.name) for each in fields(self)}
         return replace(below, **{name: value for name, value in said.items() if value is not None})
 
@@ -172,12 +172,12 @@ def decode_limits(content: Mapping[str, Any], keys: Mapping[str, str], *, strict
 
 
 def unquoted(value: Any) -> Any:
-    """Give a number of Pulsar's JSON that stands in a string as a number, and whatever else as it is."""
+    """Return a number of Pulsar's JSON that stands in a string as a number, and whatever else as it is."""
     return int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
 
 
 def whole_number(key: str, value: Any, least: int | None = None) -> int:
-    """Give a number of Pulsar's JSON, which may stand in a string; raise `InvalidPolicy`, which names the key."""
+    """Return a number of Pulsar's JSON, which may stand in a string; raise `InvalidPolicy`, which names the key."""
     value = unquoted(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidPolicy(f"{key} must be a whole number, not {value!r}")

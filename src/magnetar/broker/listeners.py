@@ -65,7 +65,7 @@ class Listener:
         return self.protocol.endswith("SSL")
 
     def bound(self, port: int) -> Listener:
-        """Give the listener as it is once the system chose its port."""
+        """Return the listener as it is once the system chose its port."""
         told = replace(self.advertised, port=self.advertised.port or port)
         return replace(self, bind=replace(self.bind, port=port), advertised=told)
 

@@ -26,7 +26,7 @@ def set_up(level: str = "INFO", form: str = "text", stream: TextIO | None = None
 
 
 def fields(**known: object) -> dict[str, Mapping[str, object]]:
-    """Give what a logging call takes as ``extra``: ``log.info("segment sealed", extra=fields(ledger=7))``."""
+    """Return what a logging call takes as ``extra``: ``log.info("segment sealed", extra=fields(ledger=7))``."""
     return {"fields": known}
 
 

@@ -8,8 +8,8 @@ requests under way, answers that it does not take), and before it is given more 
     up to all of it              who holds less than a fair part
     past it                      one at a time, the first who came: so what has half come can be finished
 
-Who is not known yet (he has not said who he is, where one must) shares a small part with all others like him. Who must
-wait is told when it is worth to ask again.
+A client that is not known yet (it has not said who it is, where it must) shares a small part with all others like it.
+Who must wait is told when it is worth to ask again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-LEAST_BYTES = 32 << 10
+MIN_BYTES = 32 << 10
 """With no more than that a connection is never made to wait."""
 SPARE_BYTES = 48 << 20
 """Past the limit, for the one that is being finished. Something larger waits until the others have let go."""
@@ -59,7 +59,7 @@ class MemoryBudget:
         return bool(self._known.waiting or self._strangers.waiting)
 
     def account(self, resume: Callable[[], None], *, known: bool) -> Account:
-        """Give a connection's account; ``resume`` is called when it is worth to ask `Account.may_take_more` again.
+        """Return a connection's account; ``resume`` is called when it is worth to ask `Account.may_take_more` again.
 
         ``known`` is False for a stranger, who becomes known by `Account.login`.
         """
@@ -107,13 +107,13 @@ class Account:
             budget._wake()
 
     def may_take_more(self) -> bool:
-        """Tell whether more may be kept for this connection; if not, ``resume`` is called when there may be room."""
-        if self.held_bytes <= LEAST_BYTES and not self._part.waiting:
+        """Return whether more may be kept for this connection; if not, ``resume`` is called when there may be room."""
+        if self.held_bytes <= MIN_BYTES and not self._part.waiting:
             return True
         return self._closed or self._part.may_take_more(self)
 
     def login(self) -> None:
-        """The stranger has said who he is."""
+        """The stranger has said who it is."""
         if self._part is self._budget._known or self._closed:
             return
         self._part.leave(self)
@@ -139,7 +139,7 @@ class _Part:
     def __init__(self, budget: MemoryBudget, limit_bytes: int) -> None:
         self._budget = budget
         self._limit = limit_bytes
-        self._fair = max(limit_bytes // _FAIR_PARTS, LEAST_BYTES)
+        self._fair = max(limit_bytes // _FAIR_PARTS, MIN_BYTES)
         self.held_bytes = 0
         self.finishing: Account | None = None
         self._finishing_from = 0  # what it held when it was chosen
@@ -170,7 +170,7 @@ class _Part:
 
     def _has_room_for(self, account: Account) -> bool:
         held, budget = account.held_bytes, self._budget
-        if held <= LEAST_BYTES:
+        if held <= MIN_BYTES:
             return True
         used = self._used
         if used < 0.5 or (used < 1 and held < self._fair):

@@ -84,13 +84,13 @@ class Naming:
     metadata_namespace: str = "__kafka"
 
     def parse(self, name: str) -> TopicName:
-        """Give the topic that a client means; Kafka's internal topics lie in the metadata namespace."""
+        """Return the topic that a client means; Kafka's internal topics lie in the metadata namespace."""
         if name in INTERNAL_TOPICS:
             return TopicName(self.metadata_tenant, self.metadata_namespace, name)
         return TopicName.parse(name, self.tenant, self.namespace)
 
     def kafka_name(self, topic: TopicName) -> str:
-        """Give the shortest form that `parse` reads back as the same topic."""
+        """Return the shortest form that `parse` reads back as the same topic."""
         home = (topic.tenant, topic.namespace)
         if (
             home == (self.tenant, self.namespace)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from magnetar.broker.errors import InvalidPolicy
 from magnetar.broker.grants import AuthPolicies, decode_auth_policies
 from magnetar.broker.limits import NAMESPACE_KEYS, Limits, decode_limits, whole_number
-from magnetar.broker.topic import MOST_NEW_PARTITIONS
+from magnetar.broker.topic import MAX_NEW_PARTITIONS
 from magnetar.broker.topic_config import ENTRY_FORMATS
 
 FLUSHES = ("always", "interval", "os")
@@ -120,8 +120,8 @@ def decode_auto_topics(said: Any) -> AutoTopics | None:
     if kind != "partitioned":
         return AutoTopics(allowed)
     number = whole_number("defaultNumPartitions", 1 if partitions is None else partitions)
-    if not 1 <= number <= MOST_NEW_PARTITIONS:
-        raise ValueError(f"[defaultNumPartitions] must be 1 to {MOST_NEW_PARTITIONS} for partitioned topics")
+    if not 1 <= number <= MAX_NEW_PARTITIONS:
+        raise ValueError(f"[defaultNumPartitions] must be 1 to {MAX_NEW_PARTITIONS} for partitioned topics")
     return AutoTopics(allowed, number)
 
 

@@ -32,7 +32,7 @@ class Groups(Protocol):
         ...
 
     def committed(self, read: Read) -> int | None:
-        """Give the offset that a group would go on with, or None."""
+        """Return the offset that a group would go on with, or None."""
         ...
 
     async def move(self, read: Read, offset: int, *, though_active: bool = False) -> None:
@@ -75,6 +75,6 @@ class Progress:
             self._news[Read(group, topic, partition)] = offset
 
     def take(self) -> dict[Read, int | None]:
-        """Give what was committed since this was last asked: the newest of each."""
+        """Return what was committed since this was last asked: the newest of each."""
         news, self._news = self._news, {}
         return news

@@ -1,4 +1,4 @@
-"""The settings about who may connect, who somebody is, and what he may do: a part of `Settings`.
+"""The settings about who may connect, who a client is, and what it may do: a part of `Settings`.
 
 Names are Pulsar's, KoP's or Kafka's own, so that files made for them work. What they mean together is told in
 ``docs/security.md``.
@@ -32,7 +32,7 @@ class SecuritySettings:
     authenticate_metrics_endpoint: bool = setting(
         True,
         Kind.BOOLEAN,
-        "Whether /metrics asks who somebody is where authentication is enabled, and names the topics that he may see; "
+        "Whether /metrics asks who a client is where authentication is enabled, and names the topics that it may see; "
         "without it everybody is told of all.",
     )
     anonymous_user_role: str = setting(

@@ -45,7 +45,7 @@ class SettingDef:
         return (Feed(self.name), *self.kafka, *self.pulsar)
 
     def parse(self, text: str | None) -> Value:
-        """Give the value that ``text`` stands for, or raise `InvalidConfig`."""
+        """Return the value that ``text`` stands for, or raise `InvalidConfig`."""
         return parse(self.name, self.kind, text, self.rule)
 
 

@@ -2,7 +2,8 @@
 
 The file may be Kafka's server.properties, Pulsar's or KoP's standalone.conf or broker.conf, or use the settings' own
 names; what it is shows in its names alone. What has no meaning here is not an error in a file that was written
-for another broker: it is collected in `Loaded.ignored`, to be named in one warning. A wrong value always is one.
+for another broker: it is collected in `LoadedSettings.ignored`, to be named in one warning. A wrong value always is
+one.
 
 Which settings there are depends on the handlers that ``messaging.protocols`` names, and on what opens ``metadata.url``
 and ``storage.url``, so the sources are merged twice: with the settings of what is built in, and where others are named,
@@ -34,7 +35,7 @@ _NOT_THE_BROKERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedSettings:
     """Settings, and the names that were given but mean nothing here."""
 
     settings: Settings
@@ -51,7 +52,7 @@ def load(
     file: Path | None = None,
     overrides: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
-) -> Loaded:
+) -> LoadedSettings:
     """Merge all sources; ``overrides`` are ``NAME=VALUE``. Raise `InvalidConfig` for what cannot be.
 
     Inside one source the finer of Kafka's three retention settings wins (ms, minutes, hours), as in Kafka.
@@ -85,12 +86,12 @@ def _is_built_in(settings: Settings) -> bool:
     )
 
 
-def _merged(sources: Sequence[tuple[str, Mapping[str, str]]], known: Settings) -> Loaded:
+def _merged(sources: Sequence[tuple[str, Mapping[str, str]]], known: Settings) -> LoadedSettings:
     chosen: dict[str, Value] = {}
     ignored: list[str] = []
     for source, texts in sources:
         chosen |= _values(texts, source, ignored, known.declared)
-    return Loaded(known.with_fields(chosen), tuple(dict.fromkeys(ignored)))
+    return LoadedSettings(known.with_fields(chosen), tuple(dict.fromkeys(ignored)))
 
 
 def read_properties(file: Path) -> dict[str, str]:

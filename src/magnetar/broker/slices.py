@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def sliced(things: Iterable[T]) -> AsyncIterator[T]:
-    """Give a copy of ``things`` one by one, and between two of them, now and then, the event loop a turn.
+    """Yield a copy of ``things`` one by one, and between two of them, now and then, the event loop a turn.
 
     So a thing may be gone when it comes.
     """
@@ -26,5 +26,5 @@ async def sliced(things: Iterable[T]) -> AsyncIterator[T]:
 
 
 def batched(things: Sequence[T], most: int) -> Iterator[Sequence[T]]:
-    """Give ``things`` in parts of ``most`` at most."""
+    """Return ``things`` in parts of ``most`` at most."""
     return (things[at : at + most] for at in range(0, len(things), most))

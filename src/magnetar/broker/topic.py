@@ -18,7 +18,7 @@ from magnetar.broker.names import INTERNAL_TOPICS, TopicName
 from magnetar.broker.topic_config import TopicConfig
 from magnetar.metadata import MetadataCorrupt
 
-MOST_NEW_PARTITIONS = 10_000
+MAX_NEW_PARTITIONS = 10_000
 """That one request may make, over all its topics, as of Kafka."""
 _ID = "kafka.topic.id"
 _CONFIG = "kafka.config."

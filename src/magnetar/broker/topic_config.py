@@ -1,8 +1,8 @@
 """What can be set for one topic: Kafka's names, types, defaults and limits, and whether it takes effect here.
 
 `CONFIGS` is the only table. A configuration that has no meaning on this storage is still stored and shown, since
-Kafka's tools set it and look for it. The value in force comes from the topic, else from the broker setting named
-``setting``, else from ``default``.
+Kafka's tools set it and look for it. The value in force comes from the topic, otherwise from the broker setting named
+``setting``, otherwise from ``default``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TopicConfigDef:
     """Whether it changes what this broker does."""
 
     def parse(self, text: str | None) -> Value:
-        """Give the value that ``text`` stands for, or raise `InvalidConfig`."""
+        """Return the value that ``text`` stands for, or raise `InvalidConfig`."""
         if text is None:
             raise InvalidConfig(f"Null value not supported for topic configs: {self.name}")
         return parse(self.name, self.kind, text, self.rule)
@@ -174,7 +174,7 @@ CONFIGS: dict[str, TopicConfigDef] = {each.name: each for each in sorted(_DEFINI
 
 
 def definition(name: str) -> TopicConfigDef:
-    """Give the definition of a topic configuration, or raise `InvalidConfig`."""
+    """Return the definition of a topic configuration, or raise `InvalidConfig`."""
     found = CONFIGS.get(name)
     if found is None:
         raise InvalidConfig(f"Unknown topic config name: {name}")
@@ -182,7 +182,7 @@ def definition(name: str) -> TopicConfigDef:
 
 
 def check_overrides(overrides: Iterable[tuple[str, str | None]]) -> dict[str, str]:
-    """Give validated overrides as they are stored, or raise `InvalidConfig` for the first wrong one."""
+    """Return validated overrides as they are stored, or raise `InvalidConfig` for the first wrong one."""
     checked: dict[str, str] = {}
     for name, text in overrides:
         definition(name).parse(text)

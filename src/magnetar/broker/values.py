@@ -73,7 +73,7 @@ def one_of(*names: str) -> Rule:
 
 
 def parse(name: str, kind: Kind, text: str | None, rule: Rule | None = None) -> Value:
-    """Give the value that ``text`` stands for; `InvalidConfig` names setting, value and what is allowed."""
+    """Return the value that ``text`` stands for; `InvalidConfig` names setting, value and what is allowed."""
     value = None if text is None else _read(name, kind, text.strip() if kind is not Kind.PASSWORD else text)
     if rule is not None and (refused := rule.refused(value, text)):
         raise InvalidConfig(f"Invalid value {refused[0]} for configuration {name}: {rule.demand}")

@@ -5,7 +5,7 @@ what it makes the broker keep is charged to its account, and it is let go when n
 
     nothing asked                     connections.max.idle.ms, `KEEP_ALIVE_S` after an answer, `HEAD_S` without any
     a request's head has begun        `HEAD_S` until it is whole
-    its body comes                    `BODY_S`, and a second more for each `LEAST_BYTES_PER_S` that have come
+    its body comes                    `BODY_S`, and a second more for each `MIN_BYTES_PER_S` that have come
     it waits for others' memory       `UNTAKEN_S`
     the answer is not taken           `UNTAKEN_S`
     the application is at work        never
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from magnetar.broker.core import Broker
     from magnetar.broker.memory import Account
 
-MOST_BODY_BYTES = 8 << 20
-MOST_REFUSED_BYTES = 64 << 20
+MAX_BODY_BYTES = 8 << 20
+MAX_REFUSED_BYTES = 64 << 20
 """Of a body that was refused: so much is read and forgotten, for many a client sends all before it listens."""
 HEAD_S = 15.0
 BODY_S = 30.0
-LEAST_BYTES_PER_S = 4 << 10
+MIN_BYTES_PER_S = 4 << 10
 UNTAKEN_S = 60.0
 KEEP_ALIVE_S = 75
 
@@ -38,22 +38,22 @@ class BodyTooLarge(Exception):
     """A request's body is larger than anything asked here has reason to be."""
 
     def __init__(self) -> None:
-        super().__init__(f"the body is larger than {MOST_BODY_BYTES} bytes")
+        super().__init__(f"the body is larger than {MAX_BODY_BYTES} bytes")
 
 
 async def body_of(request: Request) -> bytes:
-    """Give a request's body; raise ``BodyTooLarge``. Ask who it is, and whether he may, before.
+    """Return a request's body; raise ``BodyTooLarge``. Ask who it is, and whether it may, before.
 
     It waits for room where clients hold more than there may be. Raises starlette's ``ClientDisconnect``, too, which an
     application lets through: there is nobody left to answer.
     """
-    if int(request.headers.get("content-length", "0")) > MOST_BODY_BYTES:
+    if int(request.headers.get("content-length", "0")) > MAX_BODY_BYTES:
         raise BodyTooLarge
     held: Held | None = request.scope.get("state", {}).get("held")
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
-        if size > MOST_BODY_BYTES:
+        if size > MAX_BODY_BYTES:
             raise BodyTooLarge
         parts.append(part)
         if held is not None:
@@ -62,7 +62,7 @@ async def body_of(request: Request) -> bytes:
 
 
 def is_known(scope: Scope) -> None:
-    """Say that it is known who sent a request: his connection is no stranger's any more."""
+    """Say that it is known who sent a request: its connection is no stranger's any more."""
     held: Held | None = scope.get("state", {}).get("held")
     if held is not None:
         held.account.login()

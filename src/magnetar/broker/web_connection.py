@@ -58,7 +58,7 @@ class WebConnection(H11Protocol):
         self._heard_at = now
         self._received += len(data)
         super().data_received(data)
-        if self._is_drained and self._received > web.MOST_REFUSED_BYTES:
+        if self._is_drained and self._received > web.MAX_REFUSED_BYTES:
             self._give_up("what it still sends was refused long ago")
             return
         self._held.recount()
@@ -134,7 +134,7 @@ class WebConnection(H11Protocol):
             if now_s - self._heard_at > web.UNTAKEN_S:
                 self._give_up("there is no room for what it sends")
         elif self.conn.their_state is h11.SEND_BODY:
-            until = self._begun_at + web.BODY_S + self._received / web.LEAST_BYTES_PER_S
+            until = self._begun_at + web.BODY_S + self._received / web.MIN_BYTES_PER_S
             if now_s > until:
                 self._give_up("the body of its request does not come to an end")
 

@@ -54,7 +54,7 @@ class WebServer:
         self._look_around()
 
     def connection(self) -> asyncio.BaseProtocol:
-        """Give what talks to one client."""
+        """Return what talks to one client."""
         return WebConnection(self._broker, self._config, self._state)
 
     def _look_around(self) -> None:

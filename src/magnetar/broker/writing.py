@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from magnetar.records.compression import Buffer
 
 _SMALL_BYTES = 8 << 10
-_LEAST_PART_BYTES = 512  # smaller ones are copied in less time than each is handed over by itself
+_MIN_PART_BYTES = 512  # smaller ones are copied in less time than each is handed over by itself
 
 
 def write_parts(transport: asyncio.WriteTransport, parts: Sequence[Buffer], *, whole: bool = False) -> None:
@@ -18,7 +18,7 @@ def write_parts(transport: asyncio.WriteTransport, parts: Sequence[Buffer], *, w
     two million parts uvloop makes a closed connection.
     """
     size = sum(map(len, parts))
-    if whole or size <= _SMALL_BYTES or size < len(parts) * _LEAST_PART_BYTES:
+    if whole or size <= _SMALL_BYTES or size < len(parts) * _MIN_PART_BYTES:
         transport.write(b"".join(parts))
     else:
         transport.writelines(parts)

@@ -129,7 +129,7 @@ def run_app(arguments: list[str]) -> int:
 
 
 def _next_step(error: AdminError, arguments: list[str]) -> str:
-    """Give what the error says to do now; for a usage error that says nothing, where the usage is explained."""
+    """Return what the error says to do now; for a usage error that says nothing, where the usage is explained."""
     if error.next_step or not isinstance(error, Invalid):
         return error.next_step
     in_group = arguments[0] in {group.name for group in app.registered_groups}

@@ -62,7 +62,7 @@ def audit(
 
     Ends with 0 if they are equal, 1 if not, 2 if the command was not understood, 3 if they could not be compared.
     """
-    from magnetar.pipeline.audit import Question
+    from magnetar.pipeline.audit import AuditRequest
     from magnetar.pipeline.audit import audit as compare
     from magnetar.pipeline.audit_table import look_for_table
     from magnetar.pipeline.command_session import command_session, progress
@@ -70,14 +70,14 @@ def audit(
     try:
         look_for_table(table, format_)
         where, options = _whereabouts(data, bootstrap_server)
-        question = Question(
+        question = AuditRequest(
             topic,
             table,
             where,
             format_,
             table_topic,
             range_offsets=range_,
-            most_listed=most,
+            max_listed=most,
             up_to_table=up_to_table,
             options=options,
         )
@@ -92,7 +92,7 @@ def audit(
 
 
 def _whereabouts(data: Path | None, bootstrap: str) -> tuple[Path | None, dict[str, str]]:
-    """Give the data directory; where it cannot be seen from here, what has the topic read through the broker."""
+    """Return the data directory; where it cannot be seen from here, what has the topic read through the broker."""
     try:
         return data_directory(data, bootstrap), {}
     except NotThere:
@@ -102,7 +102,7 @@ def _whereabouts(data: Path | None, bootstrap: str) -> tuple[Path | None, dict[s
 
 
 def told(error: Exception) -> tuple[str, str]:
-    """Give what an error of a Spark job says: its first line, and where to read on."""
+    """Return what an error of a Spark job says: its first line, and where to read on."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return lines[0], " ".join(getattr(error, "__notes__", ()))
 

@@ -16,7 +16,9 @@ _quiet.propagate = False
 
 
 def client_options(bootstrap: str, own: Mapping[str, Any], given: list[str] | None) -> dict[str, Any]:
-    """Give librdkafka's configuration: ours, what `credentials` says, then what the operator gave as ``NAME=VALUE``."""
+    """Return librdkafka's configuration: ours, what `credentials` says, then what the operator gave as
+    ``NAME=VALUE``.
+    """
     from magnetar.admin.configs import parse_configs
     from magnetar.admin.credentials import librdkafka_options
 
@@ -45,7 +47,7 @@ def made(kind: Callable[[dict[str, Any]], Client], options: dict[str, Any]) -> C
 
 
 def failed(error: Any, what: str) -> AdminError:
-    """Give an error of librdkafka (a ``KafkaError``) in our words."""
+    """Return an error of librdkafka (a ``KafkaError``) in our words."""
     if error.code() > 0:
         return refusal(error.code(), None, what)
     if error.name() in ("_ALL_BROKERS_DOWN", "_TRANSPORT", "_TIMED_OUT", "_MSG_TIMED_OUT", "_RESOLVE"):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from magnetar.admin.cluster import Cluster
+from magnetar.admin.cluster import ClusterAdmin
 from magnetar.admin.configs import (
     Configs,
-    Resource,
+    ResourceKind,
     SettingRow,
     all_settings,
     alter_configs,
@@ -43,7 +43,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Show what is set, and where; of the broker that answers unless something else is named."""
-    with Cluster(bootstrap_server) as cluster:
+    with ClusterAdmin(bootstrap_server) as cluster:
         found = describe_configs(cluster, *_resource(cluster, topic, broker, all_brokers))
     if not every:
         kept = tuple(row for row in found.configs if row.source != "default")
@@ -68,7 +68,7 @@ def alter(
     wanted = parse_configs(changes or []) | dict.fromkeys(unset or [])
     if not wanted:
         raise Invalid("nothing to change", "Give NAME=VALUE or --unset NAME.")
-    with Cluster(bootstrap_server) as cluster:
+    with ClusterAdmin(bootstrap_server) as cluster:
         resource = _resource(cluster, topic, broker, all_brokers)
         altered = alter_configs(cluster, *resource, wanted, dry_run=dry_run)
     kept = tuple(row for row in altered.configs if row.name in wanted)
@@ -90,7 +90,7 @@ def settings(
 
 
 def config_table(configs: Configs) -> RenderableType:
-    """Give configurations as a table, those that somebody set first."""
+    """Return configurations as a table, those that somebody set first."""
     rows = sorted(configs.configs, key=lambda row: (row.source == "default", row.name))
     return table(
         ("configuration", "value", "source", "read only"),
@@ -99,18 +99,18 @@ def config_table(configs: Configs) -> RenderableType:
 
 
 def _resource(
-    cluster: Cluster, topic: str | None, broker: str | None, all_brokers: bool
-) -> tuple[Resource, str]:
+    cluster: ClusterAdmin, topic: str | None, broker: str | None, all_brokers: bool
+) -> tuple[ResourceKind, str]:
     if sum((topic is not None, broker is not None, all_brokers)) > 1:
         raise Invalid("whose configurations?", "Give one of --topic, --broker and --all-brokers.")
     if topic is not None:
-        return Resource.TOPIC, topic
+        return ResourceKind.TOPIC, topic
     if all_brokers:
-        return Resource.BROKER, ""
+        return ResourceKind.BROKER, ""
     if broker is None:
         asked = MetadataRequest(topics=[], allow_auto_topic_creation=False)
         broker = str(cluster.ask(asked, MetadataResponse).controller_id)
-    return Resource.BROKER, broker
+    return ResourceKind.BROKER, broker
 
 
 def _shown(configs: Configs) -> Iterator[RenderableType]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from magnetar.admin.cluster import Cluster
+from magnetar.admin.cluster import ClusterAdmin
 from magnetar.admin.errors import Invalid, NotThere
 from magnetar.admin.lines import Seen, to_json
 from magnetar.admin.offsets import Spot, parse_spot, resolve
@@ -83,7 +83,7 @@ def consume(
             "a member of a group cannot choose where it reads",
             "Leave --group away, or move the group first with 'magnetar group seek'.",
         )
-    with Cluster(bootstrap_server) as cluster:
+    with ClusterAdmin(bootstrap_server) as cluster:
         starts = _starts(cluster, topic, partition, spot)
     consumer = made(Consumer, client_options(bootstrap_server, own, option))
     try:
@@ -99,7 +99,9 @@ def consume(
         consumer.close()
 
 
-def _starts(cluster: Cluster, topic: str, wanted: list[int] | None, spot: Spot) -> dict[tuple[str, int], int]:
+def _starts(
+    cluster: ClusterAdmin, topic: str, wanted: list[int] | None, spot: Spot
+) -> dict[tuple[str, int], int]:
     keys = partitions_of(cluster, topic)
     missing = set(wanted or ()) - {index for _, index in keys}
     if missing:
@@ -197,7 +199,7 @@ class Last:
 
 
 def _messages(consumer: Consumer, topic: str, ends: set[tuple[str, int]] | None) -> Iterator[Any]:
-    """Give messages as they come, and None whenever there is a pause."""
+    """Yield messages as they come, and None whenever there is a pause."""
     from confluent_kafka import KafkaError
 
     while ends is None or ends:
@@ -225,7 +227,7 @@ def _commit(consumer: Consumer, topic: str) -> None:
 
 
 def seen(message: Any) -> Seen:
-    """Give a record of librdkafka's as our value."""
+    """Return a record of librdkafka's as our value."""
     kind, timestamp = message.timestamp()
     headers = tuple(
         (name, value.encode() if isinstance(value, str) else value) for name, value in message.headers() or ()

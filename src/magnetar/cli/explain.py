@@ -10,7 +10,7 @@ import typer
 from magnetar.admin.client import Local, Way
 from magnetar.admin.errors import Unreachable
 from magnetar.admin.explain import Explained, GroupAt, MessageFacts, Preview
-from magnetar.admin.place import parse_record
+from magnetar.admin.partition_name import parse_record
 from magnetar.admin.whereabouts import way_to_ask
 from magnetar.cli.options import DEFAULT_BOOTSTRAP, Admin, Bootstrap, Data, Json, partition_names
 from magnetar.cli.output import give, moment, pairs, size

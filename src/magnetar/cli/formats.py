@@ -23,7 +23,7 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "0": "\0"}
 
 
 def unescape(text: str) -> bytes:
-    r"""Give the bytes of a text in which ``\n``, ``\t``, ``\x1f`` and the like stand for themselves."""
+    r"""Return the bytes of a text in which ``\n``, ``\t``, ``\x1f`` and the like stand for themselves."""
     parts, at = [], 0
     for found in _ESCAPE.finditer(text):
         parts.append(text[at : found.start()].encode())
@@ -39,7 +39,7 @@ def unescape(text: str) -> bytes:
 
 
 def compile_format(text: str, null: bytes = b"") -> Piece:
-    """Give the function that prints a record; raise `Invalid` for an unknown token."""
+    """Return the function that prints a record; raise `Invalid` for an unknown token."""
     tokens = _tokens(null)
     pieces: list[Piece] = []
     for literal, token in re.findall(r"([^%]*)(%.|%$)?", text, re.DOTALL):

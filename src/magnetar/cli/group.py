@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from magnetar.admin import groups
-from magnetar.admin.cluster import Cluster
+from magnetar.admin.cluster import ClusterAdmin
 from magnetar.admin.errors import Invalid
 from magnetar.admin.groups import GroupDetail, GroupRow, GroupsDeleted, OffsetsDeleted, Sought
 from magnetar.admin.offsets import Spot, parse_spot
@@ -40,14 +40,14 @@ Topics = Annotated[
 @app.command("list")
 def list_(bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
     """List groups."""
-    with Cluster(bootstrap_server) as cluster:
+    with ClusterAdmin(bootstrap_server) as cluster:
         give(groups.list_groups(cluster), _listed, as_json=json)
 
 
 @app.command()
 def describe(name: GroupName, bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
     """Show a group's members, and how far it is behind in each partition."""
-    with Cluster(bootstrap_server) as cluster:
+    with ClusterAdmin(bootstrap_server) as cluster:
         give(groups.describe_group(cluster, name), _described, as_json=json)
 
 
@@ -70,7 +70,7 @@ def seek(
     if (to is None) == (shift is None):
         raise Invalid("where to?", "Give one of --to and --shift.")
     spot = Spot("shift", shift) if shift is not None else parse_spot(to or "")
-    with Cluster(bootstrap_server) as cluster:
+    with ClusterAdmin(bootstrap_server) as cluster:
         done = groups.seek(cluster, name, topic or [], partition, spot, dry_run=dry_run)
     give(done, _sought, as_json=json)
 
@@ -81,7 +81,7 @@ def delete(
 ) -> None:
     """Forget groups without members, and all that they committed."""
     confirm(f"Forget {', '.join(names)}?", yes=yes)
-    with Cluster(bootstrap_server) as cluster:
+    with ClusterAdmin(bootstrap_server) as cluster:
         give(groups.delete_groups(cluster, names), _deleted, as_json=json)
 
 
@@ -97,7 +97,7 @@ def delete_offsets(
 ) -> None:
     """Forget what a group committed for a topic."""
     confirm(f"Forget what {name} committed for {', '.join(topic)}?", yes=yes)
-    with Cluster(bootstrap_server) as cluster:
+    with ClusterAdmin(bootstrap_server) as cluster:
         give(groups.delete_offsets(cluster, name, topic), _offsets_deleted, as_json=json)
 
 

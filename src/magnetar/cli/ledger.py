@@ -11,7 +11,7 @@ import typer
 from magnetar.admin.client import Local, Way
 from magnetar.admin.errors import Invalid, Unreachable
 from magnetar.admin.ledgers_of import PartitionLedgers
-from magnetar.admin.place import parse_place
+from magnetar.admin.partition_name import parse_place
 from magnetar.admin.whereabouts import way_to_ask
 from magnetar.cli.options import (
     DEFAULT_BOOTSTRAP,

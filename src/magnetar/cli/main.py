@@ -13,7 +13,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Give the exit status: 0 done, 1 failed, 2 the command was not understood."""
+    """Return the exit status: 0 done, 1 failed, 2 the command was not understood."""
     if arguments[:1] == ["standalone"] and not {"-h", "--help"} & set(arguments):
         return _standalone(arguments[1:])
     from magnetar.cli.app import run_app

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from magnetar.admin.cluster import Cluster
+from magnetar.admin.cluster import ClusterAdmin
 from magnetar.admin.errors import AdminError
 from magnetar.admin.groups import list_groups
 from magnetar.admin.topics import list_topics
@@ -19,11 +19,11 @@ BOOTSTRAP_VARIABLE = "MAGNETAR_BOOTSTRAP_SERVER"
 _COMPLETION_S = 0.5
 
 
-def _names(context: typer.Context, begun: str, ask: Callable[[Cluster], list[str]]) -> list[str]:
-    """Give the names that a broker answers with quickly; none at all is better than a shell that hangs."""
+def _names(context: typer.Context, begun: str, ask: Callable[[ClusterAdmin], list[str]]) -> list[str]:
+    """Return the names that a broker answers with quickly; none at all is better than a shell that hangs."""
     given = context.params.get("bootstrap_server") or os.environ.get(BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP)
     try:
-        with Cluster(given, timeout_s=_COMPLETION_S) as cluster:
+        with ClusterAdmin(given, timeout_s=_COMPLETION_S) as cluster:
             return [name for name in ask(cluster) if name.startswith(begun)]
     except AdminError:
         return []

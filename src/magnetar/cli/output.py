@@ -32,7 +32,7 @@ def give(value: T, text: Callable[[T], Iterable[RenderableType]], *, as_json: bo
 def table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None
 ) -> RenderableType:
-    """Give a table; columns whose names begin with ``#`` hold numbers."""
+    """Return a table; columns whose names begin with ``#`` hold numbers."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -48,7 +48,7 @@ def table(
 
 
 def pairs(rows: Iterable[tuple[str, object]]) -> RenderableType:
-    """Give names and values side by side."""
+    """Return names and values side by side."""
     from rich.table import Table
 
     made = Table.grid(padding=(0, 2))
@@ -60,7 +60,7 @@ def pairs(rows: Iterable[tuple[str, object]]) -> RenderableType:
 
 
 def shown(value: object) -> str:
-    """Give a cell's text: ``-`` for nothing, yes and no for truth."""
+    """Return a cell's text: ``-`` for nothing, yes and no for truth."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -69,7 +69,7 @@ def shown(value: object) -> str:
 
 
 def size(number: int) -> str:
-    """Give bytes as people say them."""
+    """Return bytes as people say them."""
     amount = float(number)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(amount) < 1024:
@@ -79,7 +79,7 @@ def size(number: int) -> str:
 
 
 def moment(ms: int) -> str:
-    """Give a time in ms since 1970 as UTC."""
+    """Return a time in ms since 1970 as UTC."""
     if ms < 0:
         return "-"
     try:

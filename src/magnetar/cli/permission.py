@@ -22,7 +22,7 @@ app = typer.Typer(
 
 Target = Annotated[str, typer.Argument(metavar="TENANT/NAMESPACE | TOPIC", help="On what.")]
 Role = Annotated[
-    str, typer.Option("--role", "-r", help="Whose: the subject of his token, or his certificate's name.")
+    str, typer.Option("--role", "-r", help="Whose: the subject of its token, or its certificate's name.")
 ]
 Roles = Annotated[list[str] | None, typer.Option("--role", "-r", help="Repeatable; none leaves none.")]
 
@@ -51,7 +51,7 @@ def grant(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """Give a role exactly these actions on a namespace or a topic."""
+    """Grant a role exactly these actions on a namespace or a topic."""
     wanted = [action.strip() for action in actions.split(",") if action.strip()]
     way = way_to_ask(data, admin, bootstrap_server)
     _give(way.ask("grant", target=target, role=role, actions=wanted), json)

@@ -89,7 +89,7 @@ def check(directory: Project = Path(), json: Json = False) -> None:
 
         project = _load(directory)
         tables = check_all(project)
-    give(Checked(str(project.directory), tables), _checked, as_json=json)
+    give(CheckedProject(str(project.directory), tables), _checked, as_json=json)
 
 
 @app.command()
@@ -172,7 +172,7 @@ def replay(
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedProject:
     """A project in which nothing is wrong."""
 
     directory: str
@@ -185,10 +185,10 @@ class PipelineFailed(AdminError):
 
 @contextmanager
 def _told_plainly() -> Iterator[None]:
-    """Give errors of the pipeline as the command line's own."""
+    """Return errors of the pipeline as the command line's own."""
     try:
         from magnetar.pipeline.jobs.alone import ProjectBusy
-        from magnetar.pipeline.jobs.decode.registry import RegistryError
+        from magnetar.pipeline.jobs.decode.registry import RegistryUnavailable
         from magnetar.pipeline.jobs.replay import ReplayFailed
         from magnetar.pipeline.jobs.run import RunFailed
         from magnetar.pipeline.jobs.spec import NoProject, SpecError
@@ -205,7 +205,7 @@ def _told_plainly() -> Iterator[None]:
         raise Invalid(str(error)) from None
     except ProjectBusy as error:
         raise PipelineFailed(str(error), "Wait for its end; what it has done stays.") from None
-    except RegistryError as error:
+    except RegistryUnavailable as error:
         raise PipelineFailed(str(error), "Start it, or correct registry.url.") from None
     except ReplayFailed as error:
         raise PipelineFailed(str(error), "Run replay again: what was sent is marked.") from None
@@ -254,7 +254,7 @@ def _created(value: Created) -> Iterator[RenderableType]:
     yield "'magnetar pipeline check' looks at it, 'magnetar pipeline run' runs it"
 
 
-def _checked(value: Checked) -> Iterator[RenderableType]:
+def _checked(value: CheckedProject) -> Iterator[RenderableType]:
     yield f"{value.directory} is in order; its tables are {', '.join(value.tables)}"
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 
 from magnetar.admin.errors import AdminError, Invalid
-from magnetar.admin.lines import Headers, Outgoing, parse_json, parse_text
+from magnetar.admin.lines import Headers, OutgoingRecord, parse_json, parse_text
 from magnetar.cli.clients import client_options, failed, made
 from magnetar.cli.formats import unescape
 from magnetar.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, TopicName
@@ -29,7 +29,7 @@ _PATIENCE_S = 5
 """How long to look for a broker. Later ones that go away are waited for as long as librdkafka does."""
 
 
-class Codec(StrEnum):
+class CodecName(StrEnum):
     """What batches are compressed with."""
 
     none = "none"
@@ -47,7 +47,7 @@ class Form(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Produced:
+class ProduceReport:
     """What was sent and acknowledged; ``next`` is the offset behind the last record, by partition."""
 
     topic: str
@@ -79,9 +79,9 @@ def produce(
         int | None, typer.Option("--partition", "-p", min=0, help="By key, or spread, if not given.")
     ] = None,
     compression: Annotated[
-        Codec,
+        CodecName,
         typer.Option("--compression", "-z", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd."),
-    ] = Codec.none,
+    ] = CodecName.none,
     progress: Annotated[
         bool | None, typer.Option("--progress/--no-progress", help="On a terminal if not said.")
     ] = None,
@@ -131,7 +131,7 @@ class _Sender:
         self._waits_since: float | None = None
         """When the first record was sent, until one is acknowledged."""
 
-    def send(self, record: Outgoing) -> None:
+    def send(self, record: OutgoingRecord) -> None:
         partition = record.partition if self._partition is None else self._partition
         if self._waits_since is None:
             self._waits_since, self._away = time.monotonic(), None
@@ -156,13 +156,15 @@ class _Sender:
         self._producer.poll(0)
         self._check()
 
-    def finish(self) -> Produced:
+    def finish(self) -> ProduceReport:
         """Wait for every acknowledgement, and give what became of it all."""
         while self._producer.flush(_PATIENCE_S / 10):
             self._check()
         self._check()
         seconds = round(time.monotonic() - self._began, 3)
-        return Produced(self._topic, self._records, self._size, seconds, dict(sorted(self._next.items())))
+        return ProduceReport(
+            self._topic, self._records, self._size, seconds, dict(sorted(self._next.items()))
+        )
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
@@ -205,7 +207,7 @@ def _opened(file: Path | None) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _progress(source: BinaryIO, show: bool) -> Iterator[Iterable[bytes]]:
-    """Give the lines, with a bar on standard error that follows the bytes read."""
+    """Return the lines, with a bar on standard error that follows the bytes read."""
     if not show:
         yield source
         return
@@ -219,7 +221,7 @@ def _progress(source: BinaryIO, show: bool) -> Iterator[Iterable[bytes]]:
         yield wrapped
 
 
-def _shown(value: Produced) -> Iterator[RenderableType]:
+def _shown(value: ProduceReport) -> Iterator[RenderableType]:
     rate = value.records / value.seconds if value.seconds else 0
     yield pairs(
         [

@@ -76,7 +76,7 @@ def restore(
         raise AdminError(str(error)) from error
     where = _directory(data, bootstrap_server)
     from magnetar.admin.registrar import DirectoryRegistrar
-    from magnetar.pipeline.audit import Question, audit
+    from magnetar.pipeline.audit import AuditRequest, audit
     from magnetar.pipeline.command_session import command_session, progress
     from magnetar.pipeline.restore import Order
     from magnetar.pipeline.restore import restore as rebuild
@@ -99,7 +99,7 @@ def restore(
             is_equal = None
             if proof:
                 with progress(spark, "comparing", hidden=json):
-                    asked = Question(topic, table, where, format_, table_topic or None)
+                    asked = AuditRequest(topic, table, where, format_, table_topic or None)
                     is_equal = audit(spark, asked).is_equal
     except AdminError:
         raise
@@ -117,7 +117,7 @@ def _configs(given: list[str]) -> dict[str, str]:
 
 
 def _directory(data: Path | None, bootstrap: str) -> Path:
-    """Give the data directory; one that is named, and is not there yet, is made."""
+    """Return the data directory; one that is named, and is not there yet, is made."""
     if data is not None and not data.exists():
         if not data.parent.is_dir():
             raise NotThere(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from magnetar.admin import topics
-from magnetar.admin.cluster import Cluster
-from magnetar.admin.configs import Configs, Resource, alter_configs, parse_configs
+from magnetar.admin.cluster import ClusterAdmin
+from magnetar.admin.configs import Configs, ResourceKind, alter_configs, parse_configs
 from magnetar.admin.errors import Invalid
 from magnetar.admin.offsets import parse_spot
 from magnetar.admin.topics import TopicDetail, TopicRow, TopicsDeleted, Trimmed
@@ -48,7 +48,7 @@ def create(
     json: Json = False,
 ) -> None:
     """Make a topic."""
-    with Cluster(bootstrap_server) as cluster:
+    with ClusterAdmin(bootstrap_server) as cluster:
         made = topics.create_topic(cluster, name, partitions, parse_configs(config or []), dry_run=dry_run)
     if made is None:
         give({"topic": name, "valid": True}, lambda _: [f"topic {name} could be made"], as_json=json)
@@ -65,14 +65,14 @@ def list_(
     json: Json = False,
 ) -> None:
     """List topics."""
-    with Cluster(bootstrap_server) as cluster:
+    with ClusterAdmin(bootstrap_server) as cluster:
         give(topics.list_topics(cluster, internal=internal), _listed, as_json=json)
 
 
 @app.command()
 def describe(name: TopicName, bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
     """Show a topic's partitions, offsets, sizes, flush policy and configurations."""
-    with Cluster(bootstrap_server) as cluster:
+    with ClusterAdmin(bootstrap_server) as cluster:
         give(topics.describe_topic(cluster, name), _described, as_json=json)
 
 
@@ -82,7 +82,7 @@ def delete(
 ) -> None:
     """Delete topics with all they hold."""
     confirm(f"Delete {', '.join(names)} with all records?", yes=yes)
-    with Cluster(bootstrap_server) as cluster:
+    with ClusterAdmin(bootstrap_server) as cluster:
         give(topics.delete_topics(cluster, names), _deleted, as_json=json)
 
 
@@ -102,8 +102,8 @@ def alter(
     changes = parse_configs(config or []) | dict.fromkeys(unset or [])
     if not changes:
         raise Invalid("nothing to change", "Give --config NAME=VALUE or --unset NAME.")
-    with Cluster(bootstrap_server) as cluster:
-        altered = alter_configs(cluster, Resource.TOPIC, name, changes, dry_run=dry_run)
+    with ClusterAdmin(bootstrap_server) as cluster:
+        altered = alter_configs(cluster, ResourceKind.TOPIC, name, changes, dry_run=dry_run)
     give(altered, lambda value: [config_table(_own(value))], as_json=json)
 
 
@@ -114,8 +114,8 @@ def add_partitions(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """Give a topic more partitions. Keys may go to other partitions from then on."""
-    with Cluster(bootstrap_server) as cluster:
+    """Add partitions to a topic. Keys may go to other partitions from then on."""
+    with ClusterAdmin(bootstrap_server) as cluster:
         give(topics.add_partitions(cluster, name, total), _made, as_json=json)
 
 
@@ -131,7 +131,7 @@ def trim(
     """Delete the records before a place."""
     spot = parse_spot(before)
     confirm(f"Delete the records of {name} before {before}?", yes=yes)
-    with Cluster(bootstrap_server) as cluster:
+    with ClusterAdmin(bootstrap_server) as cluster:
         give(topics.trim(cluster, name, partition, spot), _trimmed, as_json=json)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from magnetar.admin.errors import Invalid
-from magnetar.admin.place import parse_place
+from magnetar.admin.partition_name import parse_place
 from magnetar.admin.reasons import Why
 from magnetar.admin.whereabouts import way_to_ask
 from magnetar.cli.options import (

@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
 from magnetar.client.conversation import Conversation
-from magnetar.client.errors import ClientError, NoConnection, Unreachable
+from magnetar.client.errors import BrokerUnreachable, ClientError, NoConnection
 
 if TYPE_CHECKING:
     from magnetar.client.settings import ClientSettings
@@ -74,9 +74,9 @@ class AsyncConnection(asyncio.BufferedProtocol):
     ) -> Any:
         """Return the answer to a request, sent as `Conversation.send` has it.
 
-        Raises `Unreachable` when the connection breaks, and when no answer came within ``request.timeout.ms``: nothing
-        that comes later can be trusted to be in time, so that the connection is closed then, as Kafka's clients do. A
-        caller that is cancelled loses its answer; those behind it get theirs.
+        Raises `BrokerUnreachable` when the connection breaks, and when no answer came within ``request.timeout.ms``:
+        nothing that comes later can be trusted to be in time, so that the connection is closed then, as Kafka's clients
+        do. A caller that is cancelled loses its answer; those behind it get theirs.
         """
         async with self._room:
             async with self._turn:
@@ -88,7 +88,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
                 async with asyncio.timeout(self._settings.request_timeout_s):
                     return await answer
             except TimeoutError:
-                self._fail(Unreachable(f"{self.place} did not answer {type(request).__name__} in time"))
+                self._fail(BrokerUnreachable(f"{self.place} did not answer {type(request).__name__} in time"))
                 assert self._error is not None
                 raise self._error from None
 
@@ -102,7 +102,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Close it; who waits is told so."""
-        self._fail(Unreachable(f"the connection to {self.place} was closed here"))
+        self._fail(BrokerUnreachable(f"the connection to {self.place} was closed here"))
 
     # What the loop calls.
 
@@ -132,7 +132,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._fail(
             self._conversation.closed()
             if exc is None
-            else Unreachable(f"the connection to {self.place} broke: {exc}")
+            else BrokerUnreachable(f"the connection to {self.place} broke: {exc}")
         )
 
     def pause_writing(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from magnetar.client.connection import Connection
-from magnetar.client.errors import ClientError, Refused, Unreachable, check
+from magnetar.client.errors import BrokerRefused, BrokerUnreachable, ClientError, check
 from magnetar.client.settings import ClientSettings
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.describe_log_dirs_request import (
@@ -27,13 +27,13 @@ from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, Metad
 from magnetar.wire.kafka.messages.metadata_response import MetadataResponse, MetadataResponseTopic
 
 EARLIEST, LATEST = -2, -1
-_MOST_BACKOFF_S = 1.0
+_MAX_BACKOFF_S = 1.0
 
 Result = TypeVar("Result")
 Partition = tuple[str, int]
 
 
-class Topic(NamedTuple):
+class TopicMetadata(NamedTuple):
     """A topic: its id (16 bytes), and each partition's leader by node id, -1 where there is none now."""
 
     name: str
@@ -48,7 +48,7 @@ class Cluster:
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
         self._nodes: dict[int, tuple[str, int]] = {}
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, TopicMetadata] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
 
     def close(self) -> None:
@@ -78,17 +78,19 @@ class Cluster:
                 if not error.retriable or time.monotonic() + pause > deadline:
                     raise
             time.sleep(pause)
-            pause = min(2 * pause, _MOST_BACKOFF_S)
+            pause = min(2 * pause, _MAX_BACKOFF_S)
 
     # Topics.
 
-    def topics(self) -> dict[str, Topic]:
+    def topics(self) -> dict[str, TopicMetadata]:
         """Return all topics."""
         self._learn(self._ask_metadata(None))
         return dict(self._topics)
 
-    def topic(self, name: str, *, create: bool = False) -> Topic:
-        """Return one topic; raise `Refused` if there is none. ``create`` lets the broker make it, if it does such."""
+    def topic(self, name: str, *, create: bool = False) -> TopicMetadata:
+        """Return one topic; raise `BrokerRefused` if there is none. ``create`` lets the broker make it, if it does
+        such.
+        """
         if name not in self._topics:
             for each in self._learn(self._ask_metadata([name], create=create)):
                 check(each.error_code, f"topic {name!r}")
@@ -98,9 +100,9 @@ class Cluster:
         """Return a connection to the partition's leader."""
         leaders = self.topic(name).leaders
         if partition >= len(leaders):
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{partition}")
+            raise BrokerRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{partition}")
         if leaders[partition] not in self._nodes:
-            raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, f"{name}-{partition}")
+            raise BrokerRefused(ErrorCode.LEADER_NOT_AVAILABLE, f"{name}-{partition}")
         return self._connect(self._nodes[leaders[partition]])
 
     def by_leader(self, partitions: Iterable[Partition]) -> dict[Connection, list[Partition]]:
@@ -168,14 +170,14 @@ class Cluster:
         return self._connect((found.host, found.port))
 
     def any_broker(self) -> Connection:
-        """Return a connection to some broker; raise `Unreachable` if none answers."""
+        """Return a connection to some broker; raise `BrokerUnreachable` if none answers."""
         for connection in self._connections.values():
             return connection
-        errors: list[Unreachable] = []
+        errors: list[BrokerUnreachable] = []
         for address in dict.fromkeys((*self._nodes.values(), *self.settings.bootstrap)):
             try:
                 return self._connect(address)
-            except Unreachable as error:
+            except BrokerUnreachable as error:
                 errors.append(error)
         raise type(errors[-1])("; ".join(map(str, errors)))
 
@@ -198,5 +200,5 @@ class Cluster:
                 leaders = dict.fromkeys(range(len(each.partitions)), -1)
                 leaders |= {row.partition_index: row.leader_id for row in each.partitions}
                 known = tuple(leaders[i] for i in range(len(leaders)))
-                self._topics[each.name] = Topic(each.name, each.topic_id, known, each.is_internal)
+                self._topics[each.name] = TopicMetadata(each.name, each.topic_id, known, each.is_internal)
         return answer.topics

@@ -7,7 +7,7 @@ import ssl
 from typing import TYPE_CHECKING, Any
 
 from magnetar.client.conversation import Conversation, Parts
-from magnetar.client.errors import ClientError, NoConnection, Unreachable
+from magnetar.client.errors import BrokerUnreachable, ClientError, NoConnection
 
 if TYPE_CHECKING:
     from magnetar.client.settings import ClientSettings
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Connection:
-    """Connected once it is made; raises `Unreachable` then and whenever the connection breaks."""
+    """Connected once it is made; raises `BrokerUnreachable` then and whenever the connection breaks."""
 
     def __init__(self, host: str, port: int, settings: ClientSettings) -> None:
         self._conversation = Conversation(
@@ -69,7 +69,7 @@ class Connection:
             raise ClientError(f"no TLS with {self.place}: {error}") from None
         except OSError as error:
             plain.close()
-            raise Unreachable(f"no TLS with {self.place}: {error}") from None
+            raise BrokerUnreachable(f"no TLS with {self.place}: {error}") from None
 
     def _write(self, parts: Parts) -> None:
         try:
@@ -88,5 +88,5 @@ class Connection:
         if reply:
             self._write((reply,))
 
-    def _broken(self, error: OSError) -> Unreachable:
-        return Unreachable(f"the connection to {self.place} broke: {error}")
+    def _broken(self, error: OSError) -> BrokerUnreachable:
+        return BrokerUnreachable(f"the connection to {self.place} broke: {error}")

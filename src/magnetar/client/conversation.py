@@ -13,7 +13,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from magnetar import __version__
-from magnetar.client.errors import ClientError, Unreachable, check
+from magnetar.client.errors import BrokerUnreachable, ClientError, check
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.header import RequestHeader, decode_response_header, encode_request_header
 from magnetar.wire.kafka.malformed import WireError
@@ -23,7 +23,7 @@ from magnetar.wire.kafka.messages.sasl_authenticate_request import SaslAuthentic
 from magnetar.wire.kafka.messages.sasl_handshake_request import SaslHandshakeRequest
 
 if TYPE_CHECKING:
-    from magnetar.client.security import Security
+    from magnetar.client.security import ClientSecurity
     from magnetar.wire.kafka.message import Message
 
 #: The longest answer that is believed: what announces more does not speak Kafka's protocol.
@@ -42,7 +42,7 @@ class Conversation:
     ``place`` is how errors name the broker.
     """
 
-    def __init__(self, place: str, *, client_id: str, security: Security) -> None:
+    def __init__(self, place: str, *, client_id: str, security: ClientSecurity) -> None:
         self.place = place
         self.answers: deque[Any] = deque()
         """Answers to what `send` sent, in that order; record batches in them are views of the bytes that came."""
@@ -109,7 +109,7 @@ class Conversation:
     def buffer_updated(self, count: int) -> bytes:
         """Take note that ``count`` bytes came into `get_buffer`; return what to write now (nothing, once `ready`).
 
-        Raises ``Unreachable`` for what is no answer in Kafka's protocol, and what a log-in may raise.
+        Raises ``BrokerUnreachable`` for what is no answer in Kafka's protocol, and what a log-in may raise.
         """
         if self._frame is None:
             self._scratched += count
@@ -120,9 +120,9 @@ class Conversation:
         frame, self._frame = self._frame.toreadonly(), None
         return self._receive(frame)
 
-    def closed(self) -> Unreachable:
+    def closed(self) -> BrokerUnreachable:
         """Return what it means that the broker closed the connection now."""
-        return Unreachable(f"{self.place} closed the connection")
+        return BrokerUnreachable(f"{self.place} closed the connection")
 
     def _take_frames(self) -> bytes:
         """Receive the frames that are whole in the scratch; the rest moves to its start, or to a place of its own."""
@@ -130,7 +130,9 @@ class Conversation:
         while end - at >= _SIZE.size:
             (size,) = _SIZE.unpack_from(self._scratch, at)
             if not 4 <= size <= MAX_BYTES:
-                raise Unreachable(f"{self.place} does not speak Kafka's protocol: it announces {size} bytes")
+                raise BrokerUnreachable(
+                    f"{self.place} does not speak Kafka's protocol: it announces {size} bytes"
+                )
             begin = at + _SIZE.size
             if begin + size > end:
                 if size > _SCRATCH_BYTES - _SIZE.size:
@@ -146,17 +148,19 @@ class Conversation:
 
     def _receive(self, frame: memoryview) -> bytes:
         if not self._awaited:
-            raise Unreachable(f"{self.place} answered what nobody asked")
+            raise BrokerUnreachable(f"{self.place} answered what nobody asked")
         api_key, version, awaited = self._awaited.popleft()
         try:
             correlation, body = decode_response_header(frame, api_key, version)
             if correlation != awaited:
-                raise Unreachable(f"{self.place} answered request {correlation} where {awaited} was due")
+                raise BrokerUnreachable(
+                    f"{self.place} answered request {correlation} where {awaited} was due"
+                )
             if api_key == ApiVersionsRequest.API_KEY and len(body) >= 2:
                 version = _answered_version(body, version)
             answer = response_class(api_key).decode(body, version)
         except WireError as error:
-            raise Unreachable(f"{self.place} sent an answer that cannot be read: {error}") from None
+            raise BrokerUnreachable(f"{self.place} sent an answer that cannot be read: {error}") from None
         if self.ready:
             self.answers.append(answer)
             return b""
@@ -168,7 +172,7 @@ class Conversation:
 
     # How it begins.
 
-    def _open(self, security: Security) -> _Opening:
+    def _open(self, security: ClientSecurity) -> _Opening:
         asked = ApiVersionsRequest(client_software_name="magnetar", client_software_version=__version__)
         answer = yield asked, None
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
@@ -180,7 +184,7 @@ class Conversation:
         if security.mechanism is not None:
             yield from self._log_in(security)
 
-    def _log_in(self, security: Security) -> _Opening:
+    def _log_in(self, security: ClientSecurity) -> _Opening:
         what = f"{security.mechanism} at {self.place}"
         offered = yield SaslHandshakeRequest(mechanism=security.mechanism or ""), 1
         mechanisms = ", ".join(offered.mechanisms) or "none"

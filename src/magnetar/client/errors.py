@@ -11,17 +11,17 @@ class ClientError(Exception):
     retriable = False
 
 
-class Unreachable(ClientError):
+class BrokerUnreachable(ClientError):
     """No broker answers, or a connection broke."""
 
     retriable = True
 
 
-class NoConnection(Unreachable):
+class NoConnection(BrokerUnreachable):
     """Nobody takes a connection there."""
 
 
-class Refused(ClientError):
+class BrokerRefused(ClientError):
     """A broker answered with one of Kafka's error codes."""
 
     def __init__(self, code: int, what: str, message: str | None = None) -> None:
@@ -40,6 +40,6 @@ class Refused(ClientError):
 
 
 def check(code: int, what: str, message: str | None = None) -> None:
-    """Raise `Refused` unless the code is 0."""
+    """Raise `BrokerRefused` unless the code is 0."""
     if code:
-        raise Refused(code, what, message)
+        raise BrokerRefused(code, what, message)

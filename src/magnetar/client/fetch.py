@@ -12,7 +12,7 @@ from magnetar.records.batch import BatchHeader, batches
 from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.messages.fetch_response import FetchResponse
 
-MOST_BYTES = 16 << 20
+MAX_BYTES = 16 << 20
 _WAIT_MS = 500
 
 
@@ -70,7 +70,7 @@ def stored(
     high: int,
     *,
     committed: bool = False,
-    most_bytes: int = MOST_BYTES,
+    most_bytes: int = MAX_BYTES,
 ) -> Iterator[Fetched]:
     """Return what holds the offsets in ``[low, high)``, fetch by fetch, each with at least one whole batch.
 

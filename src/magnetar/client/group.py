@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from magnetar.client.cluster import Cluster, Partition
-from magnetar.client.errors import ClientError, Refused, check
+from magnetar.client.errors import BrokerRefused, ClientError, check
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from magnetar.wire.kafka.messages.consumer_protocol_assignment import TopicPartition as Assigned
@@ -80,7 +80,7 @@ class SoleMember:
                 )
             )
             self._check(answer.error_code, "SyncGroup")
-        except Refused as error:
+        except BrokerRefused as error:
             if error.code in _TAKEN:
                 raise GroupTaken(f"group {self._group!r} has another member: {self._who()}") from None
             raise

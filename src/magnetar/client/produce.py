@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from magnetar.client.cluster import Cluster
 from magnetar.client.connection import Connection
-from magnetar.client.errors import Refused, check
+from magnetar.client.errors import BrokerRefused, check
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.init_producer_id_request import InitProducerIdRequest
 from magnetar.wire.kafka.messages.init_producer_id_response import InitProducerIdResponse
@@ -121,13 +121,13 @@ def _request(cluster: Cluster, group: list[Batch], connection: Connection, acks:
 def _settle(connection: Connection, group: list[Batch], acknowledged: Callable[[Batch], None]) -> None:
     answer: ProduceResponse = connection.receive()
     rows = [row for topic in answer.responses for row in topic.partition_responses]
-    failed: Refused | None = None
+    failed: BrokerRefused | None = None
     # Brokers answer in the order of the request.
     for batch, row in zip(group, rows, strict=True):
         if row.error_code in (0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             acknowledged(batch)
         elif failed is None:
-            failed = Refused(
+            failed = BrokerRefused(
                 row.error_code, f"Produce to {batch.topic}-{batch.partition}", row.error_message or None
             )
     if failed is not None:

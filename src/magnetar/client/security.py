@@ -30,7 +30,7 @@ MECHANISMS = ("PLAIN", *_SCRAM)
 #: Gives what to say next, and is sent what the broker answered.
 Login: TypeAlias = Generator[bytes, bytes, None]
 
-_LEAST_ITERATIONS, _MOST_ITERATIONS = 4096, 1_000_000
+_MIN_ITERATIONS, _MAX_ITERATIONS = 4096, 1_000_000
 
 
 class LoginFailed(ClientError):
@@ -38,7 +38,7 @@ class LoginFailed(ClientError):
 
 
 @dataclass(frozen=True, slots=True)
-class Security:
+class ClientSecurity:
     """How to open a connection. Secrets do not show when it is printed."""
 
     tls: bool = False
@@ -67,7 +67,7 @@ class Security:
         return _scram(_SCRAM[self.mechanism], self.username, self.password)
 
 
-def parse_security(given: Mapping[str, str]) -> Security:
+def parse_security(given: Mapping[str, str]) -> ClientSecurity:
     """Read the settings (names in lower case); raise ``ValueError`` naming the one that is wrong."""
     protocol = given.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
@@ -88,7 +88,7 @@ def parse_security(given: Mapping[str, str]) -> Security:
             f"kafka.ssl.endpoint.identification.algorithm must be https or none, not {identification!r}"
         )
     certificate = _file(given, "ssl.certificate.location", "ssl.keystore.location")
-    return Security(
+    return ClientSecurity(
         tls=protocol.endswith("SSL"),
         trusted=_file(given, "ssl.ca.location", "ssl.truststore.location"),
         certificate=certificate,
@@ -145,7 +145,7 @@ def _scram(algorithm: str, username: str, password: str) -> Login:
         salt, iterations = base64.b64decode(told["s"]), int(told["i"])
     except (ValueError, KeyError):
         raise LoginFailed("the broker's SCRAM challenge cannot be read") from None
-    if not told.get("r", "").startswith(nonce) or not _LEAST_ITERATIONS <= iterations <= _MOST_ITERATIONS:
+    if not told.get("r", "").startswith(nonce) or not _MIN_ITERATIONS <= iterations <= _MAX_ITERATIONS:
         raise LoginFailed("the broker's SCRAM challenge cannot be accepted")
     salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, iterations)
     without_proof = f"c=biws,r={told['r']}"

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from magnetar.client.security import Security, parse_security
+from magnetar.client.security import ClientSecurity, parse_security
 
 PREFIX = "kafka."
 
@@ -27,7 +27,7 @@ class ClientSettings:
     request_timeout_s: float = 30.0
     delivery_timeout_s: float = 120.0
     backoff_s: float = 0.1
-    security: Security = field(default_factory=Security)
+    security: ClientSecurity = field(default_factory=ClientSecurity)
 
 
 def client_settings(options: Mapping[str, str]) -> ClientSettings:

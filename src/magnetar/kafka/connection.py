@@ -27,14 +27,23 @@ from magnetar.kafka.eager import Eager
 from magnetar.kafka.handlers import ROUTE_BY_KEY
 from magnetar.kafka.handlers.api_versions import unsupported_version
 from magnetar.kafka.login import AuthenticationRequired, Login
-from magnetar.kafka.pace import LONG_SECONDS, MANY_ROWS, MOST_SECONDS
+from magnetar.kafka.pace import LONG_SECONDS, MANY_ROWS, MAX_SECONDS
 from magnetar.kafka.route import Handler, Route
-from magnetar.kafka.services import Services
-from magnetar.kafka.serving import ENDED, IDLE, SERVING, SHORT, Client, Event, Serving, State
+from magnetar.kafka.services import KafkaServices
+from magnetar.kafka.serving import (
+    ENDED,
+    IDLE,
+    SERVING,
+    SHORT,
+    ClientState,
+    Event,
+    KafkaServing,
+    KafkaServingState,
+)
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.tenancy import Home
 from magnetar.records.compression import Buffer
-from magnetar.wire.kafka.frames import FrameReader
+from magnetar.wire.kafka.frames import KafkaFrameReader
 from magnetar.wire.kafka.header import (
     RequestHeader,
     decode_request_header,
@@ -54,7 +63,7 @@ APART_BYTES = 64 << 10
 _log = logging.getLogger("magnetar.kafka")
 
 
-class Conversation:
+class KafkaConnection:
     """What goes on with one client. ``send`` takes an answer's parts; ``end`` closes the connection.
 
     ``account`` counts the requests in hand. ``went_on`` is called whenever requests may have been begun or answered.
@@ -62,10 +71,10 @@ class Conversation:
 
     def __init__(
         self,
-        services: Services,
+        services: KafkaServices,
         listener: Listener,
         peer: str,
-        frames: FrameReader,
+        frames: KafkaFrameReader,
         send: Callable[[Sequence[Buffer]], None],
         end: Callable[[], None],
         account: Account,
@@ -83,7 +92,7 @@ class Conversation:
         self._account = account
         self._hold = account.charge
         self._tasks: set[asyncio.Task[None]] = set()
-        self._serving: Serving[Answer] = Serving(
+        self._serving: KafkaServing[Answer] = KafkaServing(
             frames,
             self._begin_next,
             send,
@@ -163,7 +172,7 @@ class Conversation:
 
     # -- requests
 
-    def _begin_next(self) -> State:
+    def _begin_next(self) -> KafkaServingState:
         try:
             frame = self._frames.next_frame()
             return IDLE if frame is None else self._begin(frame)
@@ -171,7 +180,7 @@ class Conversation:
             self.refuse(str(error))
             return ENDED
 
-    def _begin(self, frame: memoryview) -> State:
+    def _begin(self, frame: memoryview) -> KafkaServingState:
         login = self._login
         if login is not None and login.takes_raw:
             self._authenticate_raw(login, frame)
@@ -197,7 +206,7 @@ class Conversation:
 
     @property
     def _is_gone(self) -> bool:
-        return self._serving.client in (Client.GONE, Client.LOST)
+        return self._serving.client in (ClientState.GONE, ClientState.LOST)
 
     def _start(
         self, route: Route, header: RequestHeader, body: memoryview, size: int, *, apart: bool
@@ -226,7 +235,7 @@ class Conversation:
             self._serve(answer, context, route, handler, request)
         else:
             decode = partial(
-                request_class.decode, bytes(body), header.api_version, most_elements=MAX_REQUEST_ELEMENTS
+                request_class.decode, bytes(body), header.api_version, max_elements=MAX_REQUEST_ELEMENTS
             )
             answer.begun = self._task(self._serve_large(answer, context, route, decode))
 
@@ -296,7 +305,7 @@ class Conversation:
             response = await coroutine
             seconds = perf_counter() - began
             self._asks_long = seconds > LONG_SECONDS
-            if response is not None and seconds > MOST_SECONDS / 2 and not self.has_ended:
+            if response is not None and seconds > MAX_SECONDS / 2 and not self.has_ended:
                 # It may well have many rows. (It may have waited, too: then this does no harm.)
                 response = await answer.encoded_apart(response)
         except Exception as error:

@@ -9,7 +9,7 @@ from magnetar.broker.listeners import Listener
 from magnetar.broker.memory import Account
 from magnetar.broker.names import TopicName
 from magnetar.kafka.login import Login
-from magnetar.kafka.services import Services
+from magnetar.kafka.services import KafkaServices
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class Software:
 class RequestContext:
     """One request's circumstances. ``client_host`` begins with a slash, as Kafka shows it."""
 
-    kafka: Services
+    kafka: KafkaServices
     api_version: int
     client_id: str
     client_host: str
@@ -40,6 +40,6 @@ class RequestContext:
     """Set by Produce once all its batches have their place in the logs: then the next request may begin."""
 
     def shows(self, topic: TopicName) -> bool:
-        """Tell whether a list of all topics names this one: whoever asks may see it, and is at home in its tenant."""
+        """Return whether a list of all topics names this one: whoever asks may see it, and is at home in its tenant."""
         home = self.kafka.home.partition("/")[0]
         return home in ("", topic.tenant) and may(self.access, Right.see, topic)

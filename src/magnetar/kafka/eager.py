@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from magnetar.kafka.wakeups import Bell
+from magnetar.kafka.wakeups import Wakeup
 from magnetar.ledger.port import when_done
 
 
@@ -48,13 +48,13 @@ class Eager:
                 asyncio.get_running_loop().call_soon(self._step, None)
             else:
                 waited._asyncio_future_blocking = False
-                if isinstance(waited, Bell):
+                if isinstance(waited, Wakeup):
                     waited.step = self._step
                 else:
                     when_done(waited, self._step)
 
     def _end(self, result: Any, error: BaseException | None) -> None:
-        # Who waits for us holds us, and we hold him: let go, or MB of answers wait for the garbage collector.
+        # What waits for us holds us, and we hold it: let go, or MB of answers wait for the garbage collector.
         ended, self._ended = self._ended, None
         assert ended is not None
         ended(result, error)

@@ -6,7 +6,7 @@ from magnetar.broker import errors as broker
 from magnetar.broker.ownership import NotOwned
 from magnetar.kafka.configs.changes import InvalidChange
 from magnetar.kafka.partitions.partition import BatchTooLarge, InvalidTimestamp
-from magnetar.kafka.partitions.producers import OutOfOrderSequence, ProducerFenced
+from magnetar.kafka.partitions.producers import InvalidProducerEpoch, OutOfOrderSequence
 from magnetar.ledger import errors as ledger
 from magnetar.metadata import MetadataError
 from magnetar.records import errors as records
@@ -45,7 +45,7 @@ CODES: dict[type[BaseException], ErrorCode] = {
     BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
     OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    ProducerFenced: ErrorCode.INVALID_PRODUCER_EPOCH,
+    InvalidProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
     ledger.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     ledger.LedgerTerminated: ErrorCode.POLICY_VIOLATION,
     ledger.LedgerFenced: ErrorCode.NOT_LEADER_OR_FOLLOWER,

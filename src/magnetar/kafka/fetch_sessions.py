@@ -1,9 +1,9 @@
 """Fetch sessions (KIP-227): a consumer names its partitions once, then only what changed goes over the wire.
 
 A session is its connection's: it ends with it, and nobody else can use it. All of them together have so many places,
-and keep so many partitions; where there is no room who has not used his for two minutes gives way, else the new one
-gets none (as in Kafka: ``max.incremental.fetch.session.cache.slots``, ``min.incremental.fetch.session.eviction.ms``).
-Its consumer then names all partitions each time.
+and keep so many partitions; where there is no room a client that has not used its own for two minutes gives way,
+otherwise the new one gets none (as in Kafka: ``max.incremental.fetch.session.cache.slots``,
+``min.incremental.fetch.session.eviction.ms``). Its consumer then names all partitions each time.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ FINAL_EPOCH = -1  # asks for no session
 MAX_EPOCH = 0x7FFFFFFF
 ROW_BYTES = 400
 """What a partition takes in a session, about."""
-MOST_SESSION_ROWS = 10_000
+MAX_SESSION_ROWS = 10_000
 """A session is gone through at each fetch, however little that says."""
 UNUSED_S = 120.0
-_MOST_OF_ONE = 4
+_MAX_OF_ONE = 4
 """Sessions of a connection; one is all that any client uses."""
 
 
 @dataclass(slots=True)
-class Ask:
+class FetchedPartition:
     """One partition of a fetch, and what the consumer was last told of it."""
 
     topic: str
@@ -51,9 +51,9 @@ class FetchSession:
     owner: Account | None
     epoch: int = 1
     used_at: float = 0.0
-    asks: dict[tuple[str, bytes, int], Ask] = field(default_factory=dict)
+    asks: dict[tuple[str, bytes, int], FetchedPartition] = field(default_factory=dict)
 
-    def update(self, request: FetchRequest, named: list[Ask]) -> None:
+    def update(self, request: FetchRequest, named: list[FetchedPartition]) -> None:
         """Take over what the request adds, changes and forgets."""
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
@@ -66,7 +66,7 @@ class FetchSession:
             else:
                 known.partition = ask.partition
 
-    def turn(self, answered: list[Ask]) -> None:
+    def turn(self, answered: list[FetchedPartition]) -> None:
         """Move those that were answered with records to the end, so that every partition gets its turn."""
         for ask in answered:
             key = (ask.topic, ask.topic_id, ask.partition.partition)
@@ -82,11 +82,11 @@ class FetchSessions:
     """
 
     def __init__(
-        self, slots: int, most_rows: int, account: Account, clock: Callable[[], float] = time.monotonic
+        self, slots: int, max_rows: int, account: Account, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._slots = slots
         self._account = account
-        self._most_rows = most_rows
+        self._max_rows = max_rows
         self._clock = clock
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self._of: dict[Account | None, list[FetchSession]] = {}
@@ -97,9 +97,9 @@ class FetchSessions:
         return len(self._sessions)
 
     def resolve(
-        self, request: FetchRequest, named: list[Ask], owner: Account | None
-    ) -> tuple[FetchSession | None, list[Ask], ErrorCode]:
-        """Give the session (None for a fetch without one), the partitions to answer, and what is wrong.
+        self, request: FetchRequest, named: list[FetchedPartition], owner: Account | None
+    ) -> tuple[FetchSession | None, list[FetchedPartition], ErrorCode]:
+        """Return the session (None for a fetch without one), the partitions to answer, and what is wrong.
 
         ``named`` are those that the request names.
         """
@@ -124,7 +124,7 @@ class FetchSessions:
         session.update(request, named)
         self._count(len(session.asks) - before)
         asks = list(session.asks.values())
-        if len(asks) > before and (self.rows > self._most_rows or len(asks) > MOST_SESSION_ROWS):
+        if len(asks) > before and (self.rows > self._max_rows or len(asks) > MAX_SESSION_ROWS):
             # It has grown into what is not there: this once it is answered, then it has to begin again, and gets none.
             self._remove(session)
         return session, asks, ErrorCode.NONE
@@ -135,11 +135,11 @@ class FetchSessions:
             self._remove(session)
 
     def _make_room(self, rows: int, owner: Account | None) -> bool:
-        """Tell whether one more session may be, of so many partitions."""
-        if rows > MOST_SESSION_ROWS:
+        """Return whether one more session may be, of so many partitions."""
+        if rows > MAX_SESSION_ROWS:
             return False
         own = self._of.get(owner, [])
-        if len(own) >= _MOST_OF_ONE:
+        if len(own) >= _MAX_OF_ONE:
             self._remove(own[0])
         unused_since = self._clock() - UNUSED_S
         while self._sessions and not self._has_room(rows):
@@ -150,7 +150,7 @@ class FetchSessions:
         return self._has_room(rows)
 
     def _has_room(self, rows: int) -> bool:
-        return len(self._sessions) < self._slots and self.rows + rows <= self._most_rows
+        return len(self._sessions) < self._slots and self.rows + rows <= self._max_rows
 
     def _create(self, owner: Account | None) -> FetchSession:
         session_id = random.randint(1, 0x7FFFFFFF)
@@ -173,8 +173,8 @@ class FetchSessions:
         self._account.charge(rows * ROW_BYTES)
 
 
-def asks_of(request: FetchRequest) -> Iterator[Ask]:
-    """Give the partitions that a request names, in its order."""
+def asks_of(request: FetchRequest) -> Iterator[FetchedPartition]:
+    """Yield the partitions that a request names, in its order."""
     for topic in request.topics:
         for each in topic.partitions:
-            yield Ask(topic.topic, topic.topic_id, each)
+            yield FetchedPartition(topic.topic, topic.topic_id, each)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from magnetar.broker.core import Broker
 from magnetar.broker.progress import GroupIsActive, Read
 from magnetar.kafka.coordinators.groups import GroupCoordinator
-from magnetar.kafka.coordinators.offsets import Commit, Committer
-from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
 
 _NEWEST_COMMIT_VERSION = 9
@@ -24,25 +24,25 @@ class GroupProgress:
         """Whether the group has members; one that is not loaded yet may have some."""
         try:
             return bool(self._groups.describe(group).members)
-        except Refused as refused:
+        except CoordinatorRefused as refused:
             return refused.code != ErrorCode.GROUP_ID_NOT_FOUND
 
     def committed(self, read: Read) -> int | None:
-        """Give the offset that a group would go on with, or None."""
+        """Return the offset that a group would go on with, or None."""
         try:
             found = self._groups.committed(read.group).get(read.topic, {}).get(read.partition)
-        except Refused:
+        except CoordinatorRefused:
             return None
         return None if found is None else found.offset
 
     async def move(self, read: Read, offset: int, *, though_active: bool = False) -> None:
         """Commit for a group; raise `GroupIsActive` if it has members, or is not loaded yet."""
         topic = self._broker.topic(read.topic)
-        commit = Commit(topic.kafka_name, topic.topic_id, read.partition, offset, -1, _SENT_BY_PULSAR)
+        commit = OffsetCommit(topic.kafka_name, topic.topic_id, read.partition, offset, -1, _SENT_BY_PULSAR)
         who = Committer(is_broker=though_active)
         try:
             await self._groups.commit(read.group, who, [commit], _NEWEST_COMMIT_VERSION, tell=False)
-        except Refused as refused:
+        except CoordinatorRefused as refused:
             raise GroupIsActive(
                 f"group {read.group} has members; it can be moved when they left"
             ) from refused
@@ -51,6 +51,6 @@ class GroupProgress:
         """Forget what a group committed for a partition; raise `GroupIsActive`."""
         try:
             await self._groups.delete_offsets(read.group, [(read.topic, read.partition)], tell=False)
-        except Refused as refused:
+        except CoordinatorRefused as refused:
             if refused.code != ErrorCode.GROUP_ID_NOT_FOUND:
                 raise GroupIsActive(f"group {read.group} has members; its offsets stay") from refused

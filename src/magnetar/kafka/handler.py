@@ -27,7 +27,7 @@ from magnetar.kafka.offsets_log import LedgerOffsetsLog
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
 from magnetar.kafka.server import KafkaServer
-from magnetar.kafka.services import Services
+from magnetar.kafka.services import KafkaServices
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.tenancy import Tenancy
 from magnetar.kafka.wakeups import Wakeups
@@ -43,14 +43,14 @@ class KafkaProtocolHandler(ProtocolHandler):
 
     protocol_name: ClassVar[str] = "kafka"
     settings: ClassVar[tuple[type[HandlerSettings], ...]] = (KafkaSettings, GroupSettings)
-    offers: ClassVar[tuple[type, ...]] = (Services,)
+    offers: ClassVar[tuple[type, ...]] = (KafkaServices,)
 
     def __init__(self, clock: Callable[[], int] = wall_clock_ms) -> None:
         self._clock = clock
         self._settings: Settings
         self._server: KafkaServer
         self._tenancy: Tenancy | None
-        self.services: Services
+        self.services: KafkaServices
 
     def initialize(self, settings: Settings) -> None:
         self._settings = settings
@@ -73,7 +73,7 @@ class KafkaProtocolHandler(ProtocolHandler):
             self._settings.of(GroupSettings),
             background=broker.background,
         )
-        self.services = Services(
+        self.services = KafkaServices(
             broker=broker,
             partitions=partitions,
             groups=groups,

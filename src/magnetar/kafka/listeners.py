@@ -22,7 +22,7 @@ _LISTENER = re.compile(
 
 
 def parse_listeners(settings: Settings) -> tuple[Listener, ...]:
-    """Give all listeners that the settings ask for, or raise `InvalidConfig` that names the wrong one."""
+    """Return all listeners that the settings ask for, or raise `InvalidConfig` that names the wrong one."""
     protocols = _protocol_map(settings.of(KafkaSettings).listener_security_protocol_map)
     controllers = {name.upper() for name in settings.of(KafkaSettings).controller_listener_names}
     served = _endpoints("listeners", settings.of(KafkaSettings).listeners, controllers)
@@ -56,7 +56,7 @@ def parse_listeners(settings: Settings) -> tuple[Listener, ...]:
 
 
 def _secured(listener: Listener, settings: Settings) -> Listener:
-    """Give the listener with what it asks of its clients; `InvalidConfig` if nobody could meet that."""
+    """Return the listener with what it asks of its clients; `InvalidConfig` if nobody could meet that."""
     named_sasl = listener.protocol.startswith("SASL_")
     asks = kafka_client_auth(settings.security) if listener.tls else "none"
     if named_sasl and not settings.security.tls_require_trusted_client_cert_on_connect:

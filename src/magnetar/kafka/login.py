@@ -187,7 +187,7 @@ def login_for(
     certificate: Mapping[str, Any] | None,
     tenancy: Tenancy | None = None,
 ) -> Login | None:
-    """Give where a new connection stands; None if nobody needs to say who he is, and all may do everything."""
+    """Return where a new connection stands; None if no client needs to say who it is, and all may do everything."""
     authentication = broker.security.authentication
     try:
         if certificate and authentication.takes_certificates and not listener.protocol.startswith("SASL_"):
@@ -201,7 +201,7 @@ def login_for(
 
 
 def parse_plain(said: bytes) -> tuple[str, str]:
-    """Give user and password of SASL PLAIN (RFC 4616); raise `AuthenticationFailed`."""
+    """Return user and password of SASL PLAIN (RFC 4616); raise `AuthenticationFailed`."""
     try:
         parts = said.decode().split("\0")
     except UnicodeDecodeError:

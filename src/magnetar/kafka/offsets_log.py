@@ -59,7 +59,7 @@ class LedgerOffsetsLog:
         return base_offset
 
     async def replay(self, partition: int) -> AsyncIterator[memoryview]:
-        """Give the record batches of a partition in order."""
+        """Yield the record batches of a partition in order."""
         log = (await self._get(partition)).log
         offset = log.log_start_offset
         while entries := await log.read(offset, max_bytes=_READ_BYTES):

@@ -8,30 +8,32 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from time import perf_counter
 from typing import Any, TypeVar
 
-MOST_SECONDS = 0.005
+MAX_SECONDS = 0.005
 """That a request holds the event loop at a stretch, about."""
 LONG_SECONDS = 0.001
-"""Whose requests took longer than that takes turns with others like him."""
+"""A client whose requests took longer than that takes turns with others like it."""
 MANY_ROWS = 1000
 _FREED_AT_ONCE = 500
 T = TypeVar("T")
 
 
 async def paced(rows: Iterable[T]) -> AsyncIterator[T]:
-    """Give the rows one by one, and between two of them, now and then, the event loop a turn.
+    """Yield the rows one by one, and between two of them, now and then, the event loop a turn.
 
     So whatever rests on a row may have changed when the next one comes, and ``rows`` must not be what others change.
     """
     began = perf_counter()
     for row in rows:
         yield row
-        if perf_counter() - began > MOST_SECONDS:
+        if perf_counter() - began > MAX_SECONDS:
             await asyncio.sleep(0)
             began = perf_counter()
 
 
 def drained(rows: list[T]) -> Iterator[T]:
-    """Give the rows in order, out of the list: each goes when the next one is asked for, not all of them at the end."""
+    """Return the rows in order, out of the list: each goes when the next one is asked for, not all of them at the
+    end.
+    """
     if len(rows) == 1:  # as nearly always in Produce, of which there are very many
         return iter((rows.pop(),))
     return _drained(rows)
@@ -69,7 +71,7 @@ def _empty(rows: list[Any]) -> None:
         del rows[-_FREED_AT_ONCE:]
 
 
-class Turns:
+class PacedTurns:
     """Work that may come in crowds, of which some milliseconds are done in each turn of the event loop.
 
     A thousand clients that leave at once are a thousand events of one turn; nobody else would be heard until all are
@@ -90,7 +92,7 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._do_some)
 
     def _do_some(self) -> None:
-        waiting, until = self._waiting, perf_counter() + MOST_SECONDS
+        waiting, until = self._waiting, perf_counter() + MAX_SECONDS
         try:
             while waiting:
                 waiting.popleft()()
@@ -121,7 +123,7 @@ class SharedTurn:
         if self._under_way:
             return perf_counter() > self._is_over_at
         self._under_way = True
-        self._is_over_at = perf_counter() + MOST_SECONDS / 2
+        self._is_over_at = perf_counter() + MAX_SECONDS / 2
         asyncio.get_running_loop().call_soon(self._end)
         return False
 

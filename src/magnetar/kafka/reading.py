@@ -19,7 +19,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 
 
-class State(Enum):
+class ReadingState(Enum):
     """What a connection's reading is doing."""
 
     READING = auto()
@@ -36,34 +36,34 @@ class Reading:
     ``may_take_more`` asks the budget, and is told later if it says no (`magnetar.broker.memory.Account`).
     """
 
-    __slots__ = ("_may_take_more", "_switch", "most_waiting", "state")
+    __slots__ = ("_may_take_more", "_switch", "max_waiting", "state")
 
     def __init__(
-        self, most_waiting: int, may_take_more: Callable[[], bool], switch: Callable[[bool], None]
+        self, max_waiting: int, may_take_more: Callable[[], bool], switch: Callable[[bool], None]
     ) -> None:
-        self.most_waiting = most_waiting
-        self.state = State.READING
+        self.max_waiting = max_waiting
+        self.state = ReadingState.READING
         self._may_take_more = may_take_more
         self._switch = switch
 
     def look(self, waiting: int) -> None:
         """Go to the state that the facts ask for; so many requests wait."""
-        if self.state is State.ENDED:
+        if self.state is ReadingState.ENDED:
             return
-        if self.state is State.READING and waiting <= self.most_waiting and self._may_take_more():
+        if self.state is ReadingState.READING and waiting <= self.max_waiting and self._may_take_more():
             return  # nearly always
-        if waiting > self.most_waiting:
-            self._go_to(State.CROWDED)
+        if waiting > self.max_waiting:
+            self._go_to(ReadingState.CROWDED)
         elif self._may_take_more():
-            self._go_to(State.READING)
+            self._go_to(ReadingState.READING)
         else:
-            self._go_to(State.SHORT)
+            self._go_to(ReadingState.SHORT)
 
     def end(self) -> None:
         """The connection closes: nothing starts its reading again."""
-        self.state = State.ENDED
+        self.state = ReadingState.ENDED
 
-    def _go_to(self, state: State) -> None:
+    def _go_to(self, state: ReadingState) -> None:
         before, self.state = self.state, state
-        if (before is State.READING) is not (state is State.READING):
-            self._switch(state is State.READING)
+        if (before is ReadingState.READING) is not (state is ReadingState.READING):
+            self._switch(state is ReadingState.READING)

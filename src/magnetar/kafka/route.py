@@ -65,7 +65,7 @@ def versions(first: int, last: int) -> range:
     return range(first, last + 1)
 
 
-class Loaded(NamedTuple):
+class LoadedRoute(NamedTuple):
     """What a route's modules hold."""
 
     request_class: Any
@@ -87,7 +87,7 @@ class Route:
         self.guard = guard
         self.names = names
         self.asks = asks
-        self._loaded: Loaded | None = None
+        self._loaded: LoadedRoute | None = None
 
     def __repr__(self) -> str:
         return f"Route({self.name})"
@@ -107,9 +107,9 @@ class Route:
         """The last version that is served."""
         return self.versions[-1]
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedRoute:
         """Return the request's class and the handler."""
         if self._loaded is None:
             handler = getattr(import_module(f"magnetar.kafka.handlers.{self.handler}"), self.handler)
-            self._loaded = Loaded(request_class(self.api_key), handler)
+            self._loaded = LoadedRoute(request_class(self.api_key), handler)
         return self._loaded

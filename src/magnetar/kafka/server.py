@@ -1,4 +1,4 @@
-"""The sockets of Kafka's protocol: each connection feeds a ``Conversation`` and writes what it says."""
+"""The sockets of Kafka's protocol: each connection feeds a ``KafkaConnection`` and writes what it says."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from functools import partial
 from typing import Any
 
 from magnetar.broker.listeners import Listener
-from magnetar.broker.memory import LEAST_BYTES, Account
+from magnetar.broker.memory import MIN_BYTES, Account
 from magnetar.broker.settings import Settings
 from magnetar.broker.writing import write_parts
-from magnetar.kafka.connection import Conversation
+from magnetar.kafka.connection import KafkaConnection
 from magnetar.kafka.login import login_for
-from magnetar.kafka.pace import Turns, paced
-from magnetar.kafka.reading import Reading, State
-from magnetar.kafka.services import Services
+from magnetar.kafka.pace import PacedTurns, paced
+from magnetar.kafka.reading import Reading, ReadingState
+from magnetar.kafka.services import KafkaServices
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.tenancy import Tenancy
 from magnetar.records.compression import Buffer
-from magnetar.wire.kafka.frames import FrameReader, scratch_buffer
+from magnetar.wire.kafka.frames import KafkaFrameReader, scratch_buffer
 
 _WRITE_HIGH_BYTES = 64 << 10
 """Of answers that the system has not taken; beyond, nothing more of the client is taken up."""
@@ -45,14 +45,14 @@ class Writing(Enum):
 class KafkaServer:
     """All connections of one broker, and what bounds them together."""
 
-    def __init__(self, services: Services, settings: Settings, tenancy: Tenancy | None = None) -> None:
+    def __init__(self, services: KafkaServices, settings: Settings, tenancy: Tenancy | None = None) -> None:
         self.services = services
         self.tenancy = tenancy
         self.settings = settings
         self.memory = services.broker.memory
-        self.connections: set[KafkaConnection] = set()
+        self.connections: set[KafkaSocket] = set()
         self.scratch = scratch_buffer()
-        self.leaving = Turns()
+        self.leaving = PacedTurns()
         """What is done for connections that are gone."""
 
     def start(self) -> None:
@@ -83,9 +83,9 @@ class KafkaServer:
             most = max(waiting, key=lambda each: each.account.held_bytes)
             most.give_up("clients hold more memory than there is, and it the most")
 
-    def connection(self, listener: Listener) -> KafkaConnection:
-        """Give what talks to one client."""
-        return KafkaConnection(self, listener)
+    def connection(self, listener: Listener) -> KafkaSocket:
+        """Return what talks to one client."""
+        return KafkaSocket(self, listener)
 
     def close(self) -> None:
         """Let every client go."""
@@ -94,7 +94,7 @@ class KafkaServer:
 
 
 def hung_up(descriptors: Iterable[int]) -> list[tuple[int, bool]]:
-    """Give those of these sockets whose other side has gone, and whether nothing more can be read from it.
+    """Return those of these sockets whose other side has gone, and whether nothing more can be read from it.
 
     What is not read is not told of its end otherwise.
     """
@@ -107,14 +107,16 @@ def hung_up(descriptors: Iterable[int]) -> list[tuple[int, bool]]:
     return [(descriptor, bool(events & (select.POLLERR | select.POLLNVAL))) for descriptor, events in gone]
 
 
-class KafkaConnection(asyncio.BufferedProtocol):
+class KafkaSocket(asyncio.BufferedProtocol):
     """One socket."""
 
     def __init__(self, server: KafkaServer, listener: Listener) -> None:
         self._server = server
         self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._frames = FrameReader(server.settings.of(KafkaSettings).socket_request_max_bytes, server.scratch)
+        self._frames = KafkaFrameReader(
+            server.settings.of(KafkaSettings).socket_request_max_bytes, server.scratch
+        )
         self._transport: Any = None
         self._writing = Writing.FREE
         self._counted = 0  # of what ``_frames`` holds
@@ -123,7 +125,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._reading: Reading
         self.descriptor = -1
         self.account: Account
-        self.conversation: Conversation
+        self.conversation: KafkaConnection
         self.last_heard = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -143,7 +145,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._reading = Reading(
             settings.of(KafkaSettings).queued_max_requests, self.account.may_take_more, self._switch
         )
-        self.conversation = Conversation(
+        self.conversation = KafkaConnection(
             server.services,
             self._listener,
             host,
@@ -221,7 +223,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     @property
     def is_read(self) -> bool:
         """Whether its socket is read, so that the client's end would be noticed."""
-        return self._reading.state is State.READING
+        return self._reading.state is ReadingState.READING
 
     def left(self, *, is_reset: bool) -> None:
         """The client has gone; what it had sent before is still to be read, unless its end took that along."""
@@ -234,11 +236,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def is_stuck(self, since: float) -> bool:
         """Whether it holds much, and for so long it is the client that does not go on."""
         waits_for_client = self._writing is Writing.FULL or (self.is_read and self._frames.is_amid_frame)
-        return waits_for_client and self._went_on_at < since and self.account.held_bytes > LEAST_BYTES
+        return waits_for_client and self._went_on_at < since and self.account.held_bytes > MIN_BYTES
 
     def waits_since(self, since: float) -> bool:
         """Whether it has waited for room for so long."""
-        return self._reading.state is State.SHORT and self._went_on_at < since
+        return self._reading.state is ReadingState.SHORT and self._went_on_at < since
 
     def eof_received(self) -> None:
         return None
@@ -276,7 +278,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
 
 def size_buffers(sock: Any, settings: Settings) -> int:
-    """Give a socket the buffers that are asked for; give its descriptor, -1 if there is none."""
+    """Set the buffers of a socket as asked for; return its descriptor, -1 if there is none."""
     if sock is None:
         return -1
     sizes = (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Services:
+class KafkaServices:
     """What one broker offers to Kafka's clients."""
 
     broker: Broker

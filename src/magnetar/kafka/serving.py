@@ -37,16 +37,16 @@ from math import inf
 from time import perf_counter
 from typing import Generic, Protocol, TypeVar
 
-from magnetar.kafka.pace import LONG_SECONDS, MOST_SECONDS
+from magnetar.kafka.pace import LONG_SECONDS, MAX_SECONDS
 from magnetar.records.compression import Buffer
 
 PRODUCE = 0
-MOST_OVERLAPPING = 64
-MOST_READY_BYTES = 1 << 20
+MAX_OVERLAPPING = 64
+MAX_READY_BYTES = 1 << 20
 """Of answers that go out together; then the client is to take them, before more is begun for it."""
 
 
-class State(Enum):
+class KafkaServingState(Enum):
     """Why nothing is begun."""
 
     IDLE = auto()
@@ -58,10 +58,10 @@ class State(Enum):
     ENDED = auto()
 
 
-IDLE, SERVING, ORDERED, SLOW, SHORT, DUE, ENDED = State
+IDLE, SERVING, ORDERED, SLOW, SHORT, DUE, ENDED = KafkaServingState
 
 
-class Client(Enum):
+class ClientState(Enum):
     """Where the client is."""
 
     LISTENS = auto()
@@ -79,22 +79,22 @@ class Event(Enum):
     IS_LOST = auto()
 
 
-_BECOMES: dict[Client, dict[Event, Client]] = {
-    Client.LISTENS: {
-        Event.IS_SLOW: Client.SLOW, Event.TAKES: Client.LISTENS,
-        Event.LEFT: Client.GONE, Event.IS_LOST: Client.LOST,
+_BECOMES: dict[ClientState, dict[Event, ClientState]] = {
+    ClientState.LISTENS: {
+        Event.IS_SLOW: ClientState.SLOW, Event.TAKES: ClientState.LISTENS,
+        Event.LEFT: ClientState.GONE, Event.IS_LOST: ClientState.LOST,
     },
-    Client.SLOW: {
-        Event.IS_SLOW: Client.SLOW, Event.TAKES: Client.LISTENS,
-        Event.LEFT: Client.GONE, Event.IS_LOST: Client.LOST,
+    ClientState.SLOW: {
+        Event.IS_SLOW: ClientState.SLOW, Event.TAKES: ClientState.LISTENS,
+        Event.LEFT: ClientState.GONE, Event.IS_LOST: ClientState.LOST,
     },
-    Client.GONE: {
-        Event.IS_SLOW: Client.GONE, Event.TAKES: Client.GONE,
-        Event.LEFT: Client.GONE, Event.IS_LOST: Client.LOST,
+    ClientState.GONE: {
+        Event.IS_SLOW: ClientState.GONE, Event.TAKES: ClientState.GONE,
+        Event.LEFT: ClientState.GONE, Event.IS_LOST: ClientState.LOST,
     },
-    Client.LOST: dict.fromkeys(Event, Client.LOST),
+    ClientState.LOST: dict.fromkeys(Event, ClientState.LOST),
 }  # fmt: skip
-_IS_SLOW = Client.SLOW
+_IS_SLOW = ClientState.SLOW
 
 
 class Request(Protocol):
@@ -113,7 +113,7 @@ R = TypeVar("R", bound=Request)
 
 
 class Waiting(Protocol):
-    """The requests that have come and were not begun (`magnetar.wire.kafka.frames.FrameReader`)."""
+    """The requests that have come and were not begun (`magnetar.wire.kafka.frames.KafkaFrameReader`)."""
 
     @property
     def waiting(self) -> int: ...
@@ -129,7 +129,7 @@ class Waiting(Protocol):
         ...
 
 
-class Wakeups(Protocol):
+class WakeupGate(Protocol):
     """Who waits for what is appended meanwhile goes on at the end (`magnetar.kafka.wakeups`)."""
 
     def begin(self) -> None: ...
@@ -137,7 +137,7 @@ class Wakeups(Protocol):
     def end(self) -> None: ...
 
 
-class Serving(Generic[R]):
+class KafkaServing(Generic[R]):
     """The serving of one client.
 
     ``begin_next`` begins the next request, puts it into ``in_flight``, and returns SERVING; or why it did not: IDLE if
@@ -170,19 +170,19 @@ class Serving(Generic[R]):
     def __init__(
         self,
         frames: Waiting,
-        begin_next: Callable[[], State],
+        begin_next: Callable[[], KafkaServingState],
         send: Callable[[Sequence[Buffer]], None],
         *,
         later: Callable[[Callable[[], None]], object],
         gathering: Callable[[], AbstractContextManager[None]],
-        wakeups: Wakeups,
+        wakeups: WakeupGate,
         others_first: Callable[[], bool] = lambda: False,
         went_on: Callable[[], None],
         done: Callable[[], None],
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         self.state = IDLE
-        self.client = Client.LISTENS
+        self.client = ClientState.LISTENS
         self.in_flight: deque[R] = deque()
         """Begun, and their answers have not gone out, in their order."""
         self.may_put_off = False
@@ -219,12 +219,12 @@ class Serving(Generic[R]):
             self.state = SERVING
             self.may_put_off = False
             began = self._clock()
-            self._serve(began + MOST_SECONDS)
+            self._serve(began + MAX_SECONDS)
             if self.state is not ENDED:
                 self._send_ready()
             self._took_s = self._clock() - began if self.may_put_off else 0.0
         self._went_on()
-        if self.client is Client.LOST and not self.in_flight and not self._frames.waiting:
+        if self.client is ClientState.LOST and not self.in_flight and not self._frames.waiting:
             self._done()
 
     def answered(self, *, at_once: bool) -> None:
@@ -270,7 +270,7 @@ class Serving(Generic[R]):
         if why is DUE and self.state is not ENDED:
             self._become_due()
 
-    def _begin_some(self, yields_at: float) -> State:
+    def _begin_some(self, yields_at: float) -> KafkaServingState:
         """Begin requests as long as what they append can be written together; return why no more."""
         while self.state is SERVING:
             if self.client is _IS_SLOW:
@@ -282,7 +282,7 @@ class Serving(Generic[R]):
                 return state
             if self._frames.waiting:
                 self._collect()
-                if self._clock() > yields_at or self._ready_bytes > MOST_READY_BYTES:
+                if self._clock() > yields_at or self._ready_bytes > MAX_READY_BYTES:
                     return DUE
         return self.state
 
@@ -292,7 +292,7 @@ class Serving(Generic[R]):
         in_flight = self.in_flight
         if not in_flight:
             return False
-        if len(in_flight) >= MOST_OVERLAPPING or not in_flight[-1].placed:
+        if len(in_flight) >= MAX_OVERLAPPING or not in_flight[-1].placed:
             return True
         key = self._frames.next_key
         return key is not None and key != PRODUCE
@@ -313,7 +313,7 @@ class Serving(Generic[R]):
         in_flight = self.in_flight
         if not in_flight or in_flight[0].parts is None:
             return
-        listens = self.client is Client.LISTENS or self.client is Client.SLOW
+        listens = self.client is ClientState.LISTENS or self.client is ClientState.SLOW
         while in_flight and in_flight[0].parts is not None:
             parts = in_flight.popleft().parts
             if parts and listens:

@@ -2,7 +2,8 @@
 
 The tenant in the SASL user's name, or ``tenant/namespace``, is the client's home. A short topic name means a topic
 there; its groups are the tenant's own, kept in ``<tenant>/__kafka/__consumer_offsets``. Handlers know nothing of all
-this: names are made long in requests and short again in answers, and each tenant has `Services` with its own groups.
+this: names are made long in requests and short again in answers, and each tenant has `KafkaServices` with its own
+groups.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ from typing import Any
 
 from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.names import CONSUMER_OFFSETS, INTERNAL_TOPICS, Naming, TopicName
-from magnetar.kafka.configs.entries import Resource
+from magnetar.kafka.configs.entries import ConfigResourceType
 from magnetar.kafka.coordinators.groups import GroupCoordinator
 from magnetar.kafka.route import Names
-from magnetar.kafka.services import Services
+from magnetar.kafka.services import KafkaServices
 
-_MOST_SPELLED = 10_000
+_MAX_SPELLED = 10_000
 
 
 class Home:
     """Where one client is at home; translates the names of its requests and answers."""
 
-    def __init__(self, tenant: str, namespace: str, services: Services, *, renames: bool = True) -> None:
+    def __init__(self, tenant: str, namespace: str, services: KafkaServices, *, renames: bool = True) -> None:
         """``renames`` is off where short names mean what they mean without tenants."""
         self.services = services
         """The tenant's."""
@@ -49,7 +50,7 @@ class Home:
     def _long(self, name: str) -> str:
         if "/" in name:
             full = name.removeprefix("persistent://")
-            if full.startswith(self._prefix) and len(self._spelled) < _MOST_SPELLED:
+            if full.startswith(self._prefix) and len(self._spelled) < _MAX_SPELLED:
                 self._spelled.add(full)
             return name
         return (self._metadata if name in INTERNAL_TOPICS else self._prefix) + name
@@ -66,14 +67,14 @@ class Home:
 class Tenancy:
     """The homes of one broker's clients."""
 
-    def __init__(self, services: Services, coordinator: Callable[[str], GroupCoordinator]) -> None:
+    def __init__(self, services: KafkaServices, coordinator: Callable[[str], GroupCoordinator]) -> None:
         """``coordinator`` makes the groups of the offsets topic of that name."""
         self._services = services
         self._coordinator = coordinator
-        self._by_tenant: dict[str, Services] = {}
+        self._by_tenant: dict[str, KafkaServices] = {}
 
     async def home(self, user: str) -> Home:
-        """Give the home of a SASL user; raise `InvalidTopic` for what is no tenant, or the broker's own."""
+        """Return the home of a SASL user; raise `InvalidTopic` for what is no tenant, or the broker's own."""
         naming = self._services.broker.naming
         tenant, separator, namespace = user.partition("/")
         namespace = namespace if separator else naming.namespace
@@ -87,7 +88,7 @@ class Tenancy:
         is_default = (tenant, namespace) == (naming.tenant, naming.namespace)
         return Home(tenant, namespace, services, renames=not is_default)
 
-    async def _of(self, tenant: str, naming: Naming, home: str) -> Services:
+    async def _of(self, tenant: str, naming: Naming, home: str) -> KafkaServices:
         if tenant == naming.tenant:
             return replace(self._services, home=home)
         if tenant not in self._by_tenant:
@@ -122,5 +123,5 @@ def _rewrite(node: Any, path: Sequence[str], change: Callable[[str], str]) -> No
             _rewrite(each, rest, change)
     elif isinstance(value, list):
         setattr(node, field, [change(name) for name in value])
-    elif value and getattr(node, "resource_type", Resource.TOPIC) == Resource.TOPIC:
+    elif value and getattr(node, "resource_type", ConfigResourceType.TOPIC) == ConfigResourceType.TOPIC:
         setattr(node, field, change(value))

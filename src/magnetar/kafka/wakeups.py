@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-MOST_FIRST = 4
+MAX_FIRST = 4
 
 
 class Wakeups:
-    """What waits to go on. Between `begin` and `end` it is gathered; else it has its turn with the loop's next."""
+    """What waits to go on. Between `begin` and `end` it is gathered; otherwise it goes on in the loop's next turn."""
 
     __slots__ = ("_depth", "_running", "_soon", "_waiting")
 
@@ -38,7 +38,7 @@ class Wakeups:
         """Let the first few go on now."""
         self._depth -= 1
         if self._waiting and not self._depth and not self._running:
-            self._run(MOST_FIRST)
+            self._run(MAX_FIRST)
 
     def _later(self) -> None:
         if not self._soon:
@@ -61,15 +61,15 @@ class Wakeups:
                 self._later()
 
 
-class Bell(asyncio.Future[None]):
-    """Rings once. An `Eager` that waits for it goes on by way of ``wakeups``; anybody else as for any future."""
+class Wakeup(asyncio.Future[None]):
+    """Wakes once. An `Eager` that waits for it goes on by way of ``wakeups``; anybody else as for any future."""
 
     def __init__(self, wakeups: Wakeups) -> None:
         super().__init__(loop=asyncio.get_running_loop())
         self._wakeups = wakeups
         self.step: Callable[[Any], None] | None = None
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         if not self.done():
             self.set_result(None)
             if self.step is not None:

@@ -13,13 +13,13 @@ _WORD = (1 << _WORD_BITS) - 1
 
 
 def words_of(remaining: int) -> tuple[int, ...]:
-    """Give the words of a set, without sign; one word for the empty set."""
+    """Return the words of a set, without sign; one word for the empty set."""
     count = max(-(-remaining.bit_length() // _WORD_BITS), 1)
     return struct.unpack(f"<{count}Q", remaining.to_bytes(8 * count, "little"))
 
 
 def set_of(words: Sequence[int], messages: int) -> int:
-    """Give the set that words, with or without sign, stand for, in an entry of so many messages.
+    """Return the set that words, with or without sign, stand for, in an entry of so many messages.
 
     What is said of messages that the entry does not have is neither looked at nor kept.
     """

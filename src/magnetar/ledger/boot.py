@@ -8,7 +8,7 @@ UNKNOWN_BOOT = "unknown"
 
 
 def boot_id() -> str:
-    """Give what tells one boot of this machine from another; `UNKNOWN_BOOT` where nothing does."""
+    """Return what tells one boot of this machine from another; `UNKNOWN_BOOT` where nothing does."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

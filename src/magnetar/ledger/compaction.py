@@ -31,7 +31,7 @@ class KeysDoNotFit(LedgerError):
     """One entry has more keys than the map of a compaction may hold."""
 
 
-class Source(ABC):
+class EntrySource(ABC):
     """Where the entries of one run come from, some at a time. Damage and closed logs raise ``LedgerError``."""
 
     @abstractmethod
@@ -44,7 +44,7 @@ class Source(ABC):
 
 
 @dataclass(slots=True)
-class Draft:
+class CompactedDraft:
     """A compacted ledger that is whole and durable, and does not count yet. Whoever does not want it discards it."""
 
     writer: LedgerWriter
@@ -57,8 +57,12 @@ class Draft:
 
 
 async def run(
-    job: Job, source: Source, up_to: int, worker: Worker, new_ledger: Callable[[], Awaitable[LedgerWriter]]
-) -> Draft | None:
+    job: Job,
+    source: EntrySource,
+    up_to: int,
+    worker: Worker,
+    new_ledger: Callable[[], Awaitable[LedgerWriter]],
+) -> CompactedDraft | None:
     """Write the new compacted ledger; None if there was nothing to compact below ``up_to``. Raises ``LedgerError``."""
     await worker.begin(job)
     try:
@@ -92,7 +96,9 @@ async def _noted(job: Job, dirty: Chunks, worker: Worker) -> StoredEntry | None:
     return last
 
 
-async def _written(source: Source, horizon: StoredEntry, worker: Worker, writer: LedgerWriter) -> Draft:
+async def _written(
+    source: EntrySource, horizon: StoredEntry, worker: Worker, writer: LedgerWriter
+) -> CompactedDraft:
     removed, bytes_of = 0, dict[int, int]()
     for are_copies, stream in ((True, source.copies()), (False, source.dirty(horizon.last_offset + 1))):
         async with aclosing(_ahead(stream)) as chunks:
@@ -104,7 +110,7 @@ async def _written(source: Source, horizon: StoredEntry, worker: Worker, writer:
                 if copies.entries:
                     await writer.append(copies.entries)
     ledger = await writer.seal()
-    return Draft(
+    return CompactedDraft(
         writer, ledger, Position(horizon.ledger_id, horizon.entry_id), horizon.last_offset, removed, bytes_of
     )
 

@@ -10,7 +10,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 
-from magnetar.ledger.compaction import Draft, Source, run
+from magnetar.ledger.compaction import CompactedDraft, EntrySource, run
 from magnetar.ledger.compaction_passes import Job
 from magnetar.ledger.compaction_workers import CompactionWorkers
 from magnetar.ledger.leases import Leases
@@ -42,7 +42,7 @@ class CompactableLog(ManagedLedger):
         """Have all that is visible be durable: a copy must not outlive its original's loss."""
 
     @abstractmethod
-    def entries_of(self, dirty: list[LedgerSummary], from_offset: int) -> Source:
+    def entries_of(self, dirty: list[LedgerSummary], from_offset: int) -> EntrySource:
         """Return the entries of these ledgers from an offset on, and those of the compacted ledger."""
 
     @abstractmethod
@@ -118,12 +118,12 @@ class Compactor:
                 continue
             if rules.replaces and not (each.sealed and each.last_offset < log.high_watermark):
                 break
-            if rules.least_age_ms > 0 and each.max_timestamp > now_ms - rules.least_age_ms:
+            if rules.min_age_ms > 0 and each.max_timestamp > now_ms - rules.min_age_ms:
                 break
             found.append(each)
         return found
 
-    async def _compact_once(self, rules: CompactionRules) -> Draft | None:
+    async def _compact_once(self, rules: CompactionRules) -> CompactedDraft | None:
         """Do one run, as far as the map's memory goes; None where there is nothing to do, or a lease forbids it."""
         log = self._log
         log.check_open()
@@ -149,16 +149,18 @@ class Compactor:
         )
         return draft
 
-    async def _may_count(self, rules: CompactionRules, draft: Draft, replaced: list[LedgerSummary]) -> bool:
+    async def _may_count(
+        self, rules: CompactionRules, draft: CompactedDraft, replaced: list[LedgerSummary]
+    ) -> bool:
         """Return whether nobody needs what a draft replaces any more, once its owner has kept what it needs of it."""
         if replaced:
-            await self._before_letting_go()
+            await self._before_compaction()
         if rules.replaces and await self._is_leased(draft.horizon_offset):
             return False
         self._log.check_open()
         return True
 
-    async def _draft(self, rules: CompactionRules, dirty: list[LedgerSummary]) -> Draft | None:
+    async def _draft(self, rules: CompactionRules, dirty: list[LedgerSummary]) -> CompactedDraft | None:
         log, compacted = self._log, self._log.compacted
         up_to = min(log.high_watermark, dirty[-1].last_offset + 1)
         begin = max(log.log_start_offset, 0 if compacted is None else compacted.horizon_offset + 1)
@@ -170,7 +172,7 @@ class Compactor:
         )
         return await run(job, log.entries_of(dirty, begin), up_to, worker, lambda: log.new_compacted(begins))
 
-    def _replaced(self, rules: CompactionRules, draft: Draft) -> list[LedgerSummary]:
+    def _replaced(self, rules: CompactionRules, draft: CompactedDraft) -> list[LedgerSummary]:
         """Return the ledgers whose entries are read from the new compacted ledger once it counts."""
         return [
             each
@@ -191,7 +193,7 @@ class Compactor:
         ]
         if not gone or await self._is_leased(compacted.horizon_offset):
             return False
-        await self._before_letting_go()
+        await self._before_compaction()
         log.check_open()
         sizes = dict.fromkeys(gone, 0)
         sizes[gone[-1]] = compacted.ledger.size
@@ -203,6 +205,6 @@ class Compactor:
         needed = await self._leases.needed(self._log.name)
         return needed is not None and needed <= offset
 
-    async def _before_letting_go(self) -> None:
-        for keep in tuple(self._log.letting_go):
+    async def _before_compaction(self) -> None:
+        for keep in tuple(self._log.before_compaction):
             await keep()

@@ -18,7 +18,7 @@ from magnetar.ledger.values import LedgerSummary, Position, StoredEntry
 
 BEFORE_FIRST = -1
 """The entry id of a mark-delete position before which a ledger has no entry."""
-_MOST_PARTLY_KEPT = (
+_MAX_PARTLY_KEPT = (
     10_000  # Pulsar's managedLedgerMaxBatchDeletedIndexToPersist; what is beyond comes whole again
 )
 
@@ -45,7 +45,7 @@ class CursorLog(Protocol):
     async def offset_behind(self, position: Position) -> int: ...
 
 
-class Ranges:
+class EntryRanges:
     """Entry ids of one ledger, as sorted ranges ``[start, end)`` that never touch."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Ranges:
             self._starts[0] = before
 
     def end_of(self, entry_id: int) -> int | None:
-        """Give where the range that holds an id ends, or None if none does."""
+        """Return where the range that holds an id ends, or None if none does."""
         place = bisect_right(self._starts, entry_id) - 1
         return self._ends[place] if place >= 0 and entry_id < self._ends[place] else None
 
@@ -101,7 +101,7 @@ class Cursor:
         """What people say of it; whoever changes it calls `keep`."""
         ledgers = log.ledgers()
         self._mark = _as_kept(ledgers, info.mark_delete)
-        self._deleted: dict[int, Ranges] = {}
+        self._deleted: dict[int, EntryRanges] = {}
         self._next_offset: int | None = None
         entries = {each.ledger_id: each.entries for each in ledgers}
         for lower, upper in info.ranges:
@@ -122,7 +122,7 @@ class Cursor:
         return self._mark
 
     def deleted_ranges(self) -> list[tuple[Position, Position]]:
-        """Give the ranges ``(lower, upper]`` behind the mark-delete position that are done with."""
+        """Return the ranges ``(lower, upper]`` behind the mark-delete position that are done with."""
         return [
             (Position(summary.ledger_id, start - 1), Position(summary.ledger_id, end - 1))
             for summary in self._log.ledgers()
@@ -131,7 +131,7 @@ class Cursor:
         ]
 
     def backlog(self) -> int:
-        """Give how many entries are not done with, those that are just being made durable included."""
+        """Return how many entries are not done with, those that are just being made durable included."""
         ledgers = self._log.ledgers()
         first = self._place(ledgers, self._mark.ledger_id)
         behind = ledgers[max(first, 0) :]
@@ -165,8 +165,8 @@ class Cursor:
                     self._ranges(ledger.ledger_id).add(start, end)
         self._settle(ledgers)
 
-    def _ranges(self, ledger_id: int) -> Ranges:
-        return self._deleted.setdefault(ledger_id, Ranges())
+    def _ranges(self, ledger_id: int) -> EntryRanges:
+        return self._deleted.setdefault(ledger_id, EntryRanges())
 
     def _settle(self, ledgers: list[LedgerSummary]) -> None:
         """Move the mark over what follows it without a gap; forget ranges behind it; keep the result."""
@@ -202,7 +202,7 @@ class Cursor:
 
     def _info(self) -> CursorInfo:
         partly = tuple(
-            (Position(*place), self.partly[place]) for place in sorted(self.partly)[:_MOST_PARTLY_KEPT]
+            (Position(*place), self.partly[place]) for place in sorted(self.partly)[:_MAX_PARTLY_KEPT]
         )
         return CursorInfo(
             self._mark, tuple(self.deleted_ranges()), partly=partly, properties=dict(self.properties)
@@ -211,7 +211,7 @@ class Cursor:
     # -- reading
 
     async def read(self, *, max_entries: int = 100, max_bytes: int = 1 << 20) -> list[StoredEntry]:
-        """Give the next entries that are not done with, and go on behind them."""
+        """Return the next entries that are not done with, and go on behind them."""
         offset = max(await self._offset(), self._log.log_start_offset)
         found: list[StoredEntry] = []
         while not found:
@@ -228,7 +228,7 @@ class Cursor:
         return found
 
     def is_done_with(self, position: Position) -> bool:
-        """Tell whether an entry was deleted, alone or by the mark."""
+        """Return whether an entry was deleted, alone or by the mark."""
         if self._is_deleted(position):
             return True
         return not self._comes_before(self._log.ledgers(), self._mark, position)
@@ -242,13 +242,13 @@ class Cursor:
         self._next_offset = None
 
     async def _offset(self) -> int:
-        """Give the offset to read from: behind the mark, if nothing was read since."""
+        """Return the offset to read from: behind the mark, if nothing was read since."""
         if self._next_offset is None:
             self._next_offset = await self.start_offset()
         return self._next_offset
 
     async def start_offset(self) -> int:
-        """Give the offset right behind the mark-delete position."""
+        """Return the offset right behind the mark-delete position."""
         ledgers = self._log.ledgers()
         place = self._place(ledgers, self._mark.ledger_id)
         if place < 0:
@@ -289,7 +289,7 @@ class Cursor:
 
     @staticmethod
     def _place(ledgers: list[LedgerSummary], ledger_id: int) -> int:
-        """Give which ledger of the log it is; -1 for one that was let go."""
+        """Return which ledger of the log it is; -1 for one that was let go."""
         return next((place for place, each in enumerate(ledgers) if each.ledger_id == ledger_id), -1)
 
     def _known(self, position: Position, *, end: bool = False) -> list[LedgerSummary]:
@@ -311,7 +311,7 @@ class Cursor:
 
 
 def _as_kept(ledgers: list[LedgerSummary], mark: Position) -> Position:
-    """Give a mark-delete position as far as there are entries: what it was done with may be lost with the power."""
+    """Return a mark-delete position as far as there are entries: what it was done with may be lost with the power."""
     before = None
     for each in ledgers:
         if each.ledger_id > mark.ledger_id:

@@ -28,7 +28,7 @@ from magnetar.ledger.protobuf import fields, message, number, signed
 from magnetar.ledger.values import Position
 from magnetar.records.errors import CorruptBatch
 
-_MOST_WORDS = 1 << 18
+_MAX_WORDS = 1 << 18
 """Of one entry: 16 million messages, more than the largest batch unpacks to. A longer set is not kept: the entry comes
 again whole."""
 
@@ -52,7 +52,7 @@ class CursorInfo:
 
 
 def cursor_path(log: str, cursor: str) -> str:
-    """Give the metadata path of a managed ledger's cursor."""
+    """Return the metadata path of a managed ledger's cursor."""
     return f"{path_of(log)}/{quote(cursor, safe='')}"
 
 
@@ -205,7 +205,7 @@ def _decode_partly(data: int | bytes) -> tuple[Position, int] | None:
             position = _decode_position(value)
         elif place == 2 and isinstance(value, int):
             words.append(value)
-            if len(words) > _MOST_WORDS:
+            if len(words) > _MAX_WORDS:
                 return None
     if position is None:
         raise KeyError("position")

@@ -37,11 +37,11 @@ class File(ABC):
 
     @abstractmethod
     def read(self, size: int, at: int) -> bytes:
-        """Give up to ``size`` bytes from ``at``: fewer only at the end of the file."""
+        """Return up to ``size`` bytes from ``at``: fewer only at the end of the file."""
 
     @abstractmethod
     def read_now(self, size: int, at: int) -> Buffer | None:
-        """Give ``size`` bytes from ``at`` if that takes no waiting for the disk."""
+        """Return ``size`` bytes from ``at`` if that takes no waiting for the disk."""
 
     @abstractmethod
     def truncate(self, size: int) -> None:
@@ -84,12 +84,12 @@ class Disk(ABC):
         """Open a journal file of ``size`` bytes, written full of zeros first if it is new or shorter."""
 
     def kernel_writes(self, loop: asyncio.AbstractEventLoop) -> KernelWrites | None:
-        """Give what writes to journal files that have a descriptor, without a thread; None if nothing does."""
+        """Return what writes to journal files that have a descriptor, without a thread; None if nothing does."""
         return None
 
     @abstractmethod
     def buffer(self, size: int) -> memoryview:
-        """Give zeroed memory that ``JournalFile.write`` takes without a copy."""
+        """Return zeroed memory that ``JournalFile.write`` takes without a copy."""
 
     @abstractmethod
     def replace(self, files: Mapping[Path, Buffer]) -> None:
@@ -101,7 +101,7 @@ class Disk(ABC):
 
     @abstractmethod
     def list(self, folder: Path, pattern: str) -> list[Path]:
-        """Give the files below ``folder`` that match, sorted; none if there is no such folder."""
+        """Return the files below ``folder`` that match, sorted; none if there is no such folder."""
 
     @abstractmethod
     def sync(self, paths: Iterable[Path]) -> None:

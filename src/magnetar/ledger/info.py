@@ -48,13 +48,13 @@ class ManagedLedgerInfo:
         return replace(self, ledgers=list(self.ledgers), properties=dict(self.properties))
 
     def files(self) -> list[LedgerSummary]:
-        """Give every ledger that has a file, the compacted one first."""
+        """Return every ledger that has a file, the compacted one first."""
         first = [] if self.compacted is None else [self.compacted.ledger]
         return first + [each for each in self.ledgers if not each.compacted]
 
 
 def path_of(name: str) -> str:
-    """Give the metadata path of the managed ledger ``tenant/ns/persistent/topic``."""
+    """Return the metadata path of the managed ledger ``tenant/ns/persistent/topic``."""
     *folders, topic = name.split("/")
     return "/".join((ROOT, *folders, quote(topic, safe="")))
 
@@ -65,7 +65,7 @@ def is_managed_ledger(path: str) -> bool:
 
 
 def encode_info(info: ManagedLedgerInfo) -> bytes:
-    """Give Pulsar's bytes for ``info``."""
+    """Return Pulsar's bytes for ``info``."""
     ledgers = b"".join(message(1, _encode_ledger(ledger)) for ledger in info.ledgers)
     end = b""
     if info.terminated is not None:
@@ -77,7 +77,7 @@ def encode_info(info: ManagedLedgerInfo) -> bytes:
 
 
 def decode_info(data: bytes, *, name: str = "") -> ManagedLedgerInfo:
-    """Give what ``encode_info`` was given; raise ``LedgerCorrupt`` for bytes that are no such message."""
+    """Return what ``encode_info`` was given; raise ``LedgerCorrupt`` for bytes that are no such message."""
     info = ManagedLedgerInfo()
     try:
         for place, value in fields(data):

@@ -23,7 +23,7 @@ _CALLS = {"x86_64": (206, 207, 208, 209), "aarch64": (0, 1, 4, 2)}
 _PWRITE = 1
 _TELL_EVENTFD = 1
 _SLOW_S = 0.005
-_MOST_SLOW = 5  # in a row: one alone may be the system's scheduler
+_MAX_SLOW = 5  # in a row: one alone may be the system's scheduler
 _log = logging.getLogger("magnetar.ledger")
 
 
@@ -81,7 +81,7 @@ class KernelWrites:
 
     @classmethod
     def open_for(cls, loop: asyncio.AbstractEventLoop) -> KernelWrites | None:
-        """Give one, or None where the system does not serve it."""
+        """Return one, or None where the system does not serve it."""
         try:
             return cls(loop)
         except OSError as error:
@@ -91,9 +91,9 @@ class KernelWrites:
     def begin(self, file: int, data: memoryview, at: int, ended: Callable[[OSError | None], None]) -> bool:
         """Have ``data`` written to a file at ``at``, and ``ended`` called on the loop when that is done.
 
-        Gives False where it cannot be begun; then nothing was.
+        Returns False where it cannot be begun; then nothing was.
         """
-        if self._slow >= _MOST_SLOW or self._under_way is not None:
+        if self._slow >= _MAX_SLOW or self._under_way is not None:
             return False
         request = self._request
         request.file, request.at, request.size = file, at, len(data)
@@ -108,7 +108,7 @@ class KernelWrites:
     def _note(self, seconds: float) -> None:
         """Take note of how long the loop had to wait."""
         self._slow = self._slow + 1 if seconds > _SLOW_S else 0
-        if self._slow >= _MOST_SLOW:
+        if self._slow >= _MAX_SLOW:
             _log.warning("writes wait in threads: this file system makes AIO wait, %.0f ms", seconds * 1000)
 
     def _look(self) -> None:

@@ -110,7 +110,7 @@ class MemoryDisk(Disk):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def used(self) -> int:
-        """Give how many bytes are kept."""
+        """Return how many bytes are kept."""
         return sum(map(len, self._files.values()))
 
     def open(self, path: Path, *, create: bool = False) -> File:

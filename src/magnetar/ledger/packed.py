@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 LEDGER_BITS, ENTRY_BITS, BATCH_BITS = 20, 32, 12
-MOST_BATCH = 1 << BATCH_BITS
+MAX_BATCH = 1 << BATCH_BITS
 _LEDGERS = 1 << LEDGER_BITS
 _IN_LEDGER = ENTRY_BITS + BATCH_BITS
 _SIGN = 1 << 63
@@ -30,19 +30,19 @@ class Packed(NamedTuple):
 
 
 def pack(ledger_id: int, entry_id: int, batch_index: int = 0) -> int:
-    """Give the offset as Kafka's clients saw it, a signed 64-bit number."""
+    """Return the offset as Kafka's clients saw it, a signed 64-bit number."""
     assert ledger_id >= 0
     assert 0 <= entry_id < 1 << ENTRY_BITS
-    assert 0 <= batch_index < MOST_BATCH
+    assert 0 <= batch_index < MAX_BATCH
     bits = (ledger_id % _LEDGERS) << _IN_LEDGER | entry_id << BATCH_BITS | batch_index
     return (bits ^ _SIGN) - _SIGN
 
 
 def unpack(offset: int) -> Packed:
-    """Give what a packed offset says; the inverse of `pack` for ledger ids below 2^20."""
+    """Return what a packed offset says; the inverse of `pack` for ledger ids below 2^20."""
     bits = offset % (1 << 64)
     entry = bits >> BATCH_BITS & (1 << ENTRY_BITS) - 1
-    return Packed(bits >> _IN_LEDGER, entry, bits % MOST_BATCH)
+    return Packed(bits >> _IN_LEDGER, entry, bits % MAX_BATCH)
 
 
 class Landing(StrEnum):
@@ -90,11 +90,11 @@ class PackedLog:
         return first
 
     def starts(self, ledger_id: int) -> array[int]:
-        """Give the first offset of every entry of a ledger, and the one behind the last."""
+        """Return the first offset of every entry of a ledger, and the one behind the last."""
         return self._starts[ledger_id % _LEDGERS]
 
     def translate(self, offset: int) -> tuple[int, Landing]:
-        """Give the continuous offset of the record that a packed one was the next to be read of."""
+        """Return the continuous offset of the record that a packed one was the next to be read of."""
         packed = unpack(offset)
         starts = self._starts.get(packed.ledger)
         if starts is None:
@@ -112,7 +112,9 @@ class PackedLog:
         return plain, Landing.end if plain >= self.next_offset else Landing.next_entry
 
     def _of_an_earlier_entry(self, starts: array[int], packed: Packed) -> int | None:
-        """Give the first record that had this offset too, because its entry ran into this one; most logs have none."""
+        """Return the first record that had this offset too, because its entry ran into this one; most logs have
+        none.
+        """
         found = None
         entry = packed.entry - 1
         while (delta := (packed.entry - entry << BATCH_BITS) + packed.batch_index) <= self._largest:
@@ -122,7 +124,7 @@ class PackedLog:
         return found
 
     def _gone(self, short: int) -> tuple[int, Landing]:
-        """Give the first offset of the first ledger behind one that is gone."""
+        """Return the first offset of the first ledger behind one that is gone."""
         known = list(self._ids)
         if known != sorted(
             known

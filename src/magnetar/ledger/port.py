@@ -58,7 +58,7 @@ __all__ = [
 
 
 def wall_clock_ms() -> int:
-    """Give the time in ms since 1970."""
+    """Return the time in ms since 1970."""
     return time.time_ns() // 1_000_000
 
 
@@ -114,7 +114,7 @@ class CompactionRules:
     """How long deletions are kept; -1 for not at all, and then empty values delete too, as Pulsar has it."""
     null_keys: bool = False
     """Whether messages without a key are kept."""
-    least_age_ms: int = 0
+    min_age_ms: int = 0
     """How old a ledger's newest message must be."""
     buffer_bytes: int = 128 << 20
     """What the map of keys may take."""
@@ -147,7 +147,7 @@ class AppendInterceptor(Protocol):
     """Sees every entry before it is written (Pulsar's ManagedLedgerInterceptor): may change or refuse it."""
 
     def before_append(self, log: ManagedLedger, message: Sequence[Buffer], messages: int) -> Sequence[Buffer]:
-        """Give what to write in the place of ``message``. Its offset will be ``log.log_end_offset``."""
+        """Return what to write in the place of ``message``. Its offset will be ``log.log_end_offset``."""
         ...
 
 
@@ -164,7 +164,7 @@ class ManagedLedger(ABC):
     """All messages below it may be read."""
     snapshot: Snapshot | None
     """The newest snapshot that the log's owner had kept and that still counts."""
-    on_visible: Callable[[], None] | None
+    on_moved: Callable[[], None] | None
     """Called after ``high_watermark`` or ``log_start_offset`` moved."""
     on_taken_back: list[Callable[[TakenBack], None]]
     """Called when storage did not keep what was appended, before the futures of those appends fail.
@@ -178,7 +178,7 @@ class ManagedLedger(ABC):
 
     Whoever holds it has to let go of it, too; what is opened by its name from now on is another one.
     """
-    letting_go: list[Callable[[], Awaitable[None]]]
+    before_compaction: list[Callable[[], Awaitable[None]]]
     """Awaited before compacted ledgers take the place of history: what is only known from entries must be kept now."""
     compaction: CompactionReport
     take_snapshot: Callable[[], bytes] | None
@@ -215,7 +215,7 @@ class ManagedLedger(ABC):
 
     @abstractmethod
     async def read(self, offset: int, *, max_bytes: int, up_to: int | None = None) -> list[StoredEntry]:
-        """Give the entries from the one that holds ``offset``, below ``up_to`` (default: what is visible).
+        """Return the entries from the one that holds ``offset``, below ``up_to`` (default: what is visible).
 
         At least one entry comes, if there is one, then as many as fit ``max_bytes``; they may end at the end
         of a ledger, or after some thousands of entries. Raises ``OffsetOutOfRange`` or ``LedgerCorrupt``.
@@ -223,19 +223,19 @@ class ManagedLedger(ABC):
 
     @abstractmethod
     async def find_by_time(self, timestamp_ms: int) -> StoredEntry | None:
-        """Give the first entry that holds a message of ``timestamp_ms`` or later, or None."""
+        """Return the first entry that holds a message of ``timestamp_ms`` or later, or None."""
 
     @abstractmethod
     async def find_max_timestamp(self) -> StoredEntry | None:
-        """Give the first entry that holds the latest timestamp of all."""
+        """Return the first entry that holds the latest timestamp of all."""
 
     @abstractmethod
     async def find_first(self, wanted: Callable[[StoredEntry], bool]) -> StoredEntry | None:
-        """Give the first entry for which ``wanted`` holds, if it holds for all later ones too (OpFindNewest)."""
+        """Return the first entry for which ``wanted`` holds, if it holds for all later ones too (OpFindNewest)."""
 
     @abstractmethod
     async def entry(self, position: Position) -> StoredEntry:
-        """Give the entry at ``position``; raise ``LedgerNotFound``."""
+        """Return the entry at ``position``; raise ``LedgerNotFound``."""
 
     @abstractmethod
     async def trim(self, before: int) -> None:
@@ -254,11 +254,11 @@ class ManagedLedger(ABC):
     async def read_compacted(
         self, offset: int, *, max_bytes: int, up_to: int | None = None
     ) -> list[StoredEntry]:
-        """Give what ``read`` does, but up to the horizon the copies, even of what the history has let go of."""
+        """Return what ``read`` does, but up to the horizon the copies, even of what the history has let go of."""
 
     @abstractmethod
     async def offset_behind(self, position: Position) -> int:
-        """Give the offset right behind the entry at ``position``, whether that is still there or compacted away."""
+        """Return the offset right behind the entry at ``position``, whether that is still there or compacted away."""
 
     @abstractmethod
     async def compact(self, rules: CompactionRules) -> bool:
@@ -269,7 +269,9 @@ class ManagedLedger(ABC):
 
     @abstractmethod
     def dirty_bytes(self, rules: CompactionRules) -> tuple[int, int, int]:
-        """Give the bytes compacted already, those that could be now, and since when (ms) the oldest of these waits."""
+        """Return the bytes compacted already, those that could be now, and since when (ms) the oldest of these
+        waits.
+        """
 
     @abstractmethod
     async def cursors(self) -> CursorStore:
@@ -288,16 +290,16 @@ class ManagedLedger(ABC):
     async def terminate(self) -> Position:
         """End the log for good: appends raise ``LedgerTerminated`` from now on, also after a restart.
 
-        Gives the last entry; an entry id of -1 if the last ledger has none.
+        Returns the last entry; an entry id of -1 if the last ledger has none.
         """
 
     @abstractmethod
     def ledgers(self) -> list[LedgerSummary]:
-        """Give the ledgers, oldest first; the last one is open."""
+        """Return the ledgers, oldest first; the last one is open."""
 
     @abstractmethod
     def size(self) -> int:
-        """Give how many bytes the ledgers take on disk."""
+        """Return how many bytes the ledgers take on disk."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -355,11 +357,11 @@ class LedgerEngine(ABC):
 
     @abstractmethod
     async def summaries(self, name: str) -> list[LedgerSummary]:
-        """Give the ledgers of a managed ledger, open or not, without opening it; none if there is no such one."""
+        """Return the ledgers of a managed ledger, open or not, without opening it; none if there is no such one."""
 
     @abstractmethod
     def opened(self) -> list[ManagedLedger]:
-        """Give the managed ledgers that are open now."""
+        """Return the managed ledgers that are open now."""
 
     @abstractmethod
     async def close(self) -> None:

@@ -11,22 +11,22 @@ _SIGN = 1 << 64
 
 
 def number(field: int, value: int) -> bytes:
-    """Give a varint field; negative ones take ten bytes, as int64 does."""
+    """Return a varint field; negative ones take ten bytes, as int64 does."""
     return encode_unsigned(field << 3) + encode_unsigned(value % _SIGN)
 
 
 def message(field: int, body: bytes) -> bytes:
-    """Give a field of bytes, text or a message."""
+    """Return a field of bytes, text or a message."""
     return encode_unsigned(field << 3 | 2) + encode_unsigned(len(body)) + body
 
 
 def signed(value: int) -> int:
-    """Give an int64 that was read as if it had no sign."""
+    """Return an int64 that was read as if it had no sign."""
     return value - _SIGN if value >= _SIGN >> 1 else value
 
 
 def fields(data: object) -> Iterator[tuple[int, int | bytes]]:
-    """Give (number, value) of each field; raise ``CorruptBatch`` or ``TypeError`` where there is none."""
+    """Yield (number, value) of each field; raise ``CorruptBatch`` or ``TypeError`` where there is none."""
     if not isinstance(data, bytes):
         raise TypeError("a message is due where a number stands")
     at = 0

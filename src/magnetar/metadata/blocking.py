@@ -12,7 +12,7 @@ from magnetar.metadata.ops import (
     Stored,
     check_ops,
 )
-from magnetar.metadata.staging import Commit, Outcome
+from magnetar.metadata.staging import Outcome, StagedCommit
 
 
 class BlockingStore(ABC):
@@ -38,13 +38,13 @@ class BlockingStore(ABC):
         """Return all nodes whose path starts with the text ``prefix``, sorted, as they are at the time of the call."""
 
     @abstractmethod
-    def commit_all(self, commits: Sequence[Commit]) -> list[Outcome]:
+    def commit_all(self, commits: Sequence[StagedCommit]) -> list[Outcome]:
         """Do many commits with one write, each wholly or not at all; raise `MetadataFailed` for all of them."""
 
     def commit(self, ops: Sequence[Op]) -> list[int]:
         """Do as `MetadataStore.commit`."""
         check_ops(ops)
-        (outcome,) = self.commit_all([Commit(ops)])
+        (outcome,) = self.commit_all([StagedCommit(ops)])
         if isinstance(outcome, MetadataError):
             raise outcome
         return outcome

@@ -19,11 +19,11 @@ from magnetar.metadata.port import Changes, MetadataStore, Watch
 
 _AT_ONCE = 200  # paths applied before others have their turn
 _AGAIN_SECONDS = 1.0
-_MOST_TRIES = 100
+_MAX_TRIES = 100
 _log = logging.getLogger("magnetar.metadata")
 
 
-class Reader(Protocol):
+class CacheFollower(Protocol):
     """Who keeps what lies at ``root`` and beneath it in a form of its own."""
 
     root: str
@@ -36,7 +36,7 @@ class Reader(Protocol):
 
 
 class _Following:
-    def __init__(self, reader: Reader, watch: Watch) -> None:
+    def __init__(self, reader: CacheFollower, watch: Watch) -> None:
         self.reader = reader
         self.watch = watch
         self.start = reader.root + "/"
@@ -55,7 +55,7 @@ class MetadataCache:
         self._reading: dict[int, set[str]] = {}
         """By read that is under way, the paths that were committed meanwhile: what it brings of them may be old."""
 
-    async def follow(self, reader: Reader, *, load: bool = True) -> None:
+    async def follow(self, reader: CacheFollower, *, load: bool = True) -> None:
         """Have a reader hold what is stored, and from then on all that changes.
 
         Without ``load`` it begins with nothing, and is told of changes alone. Raises what its ``apply`` raises.
@@ -94,7 +94,7 @@ class MetadataCache:
 
         ``plan`` may raise, and may return no operations if nothing is left to do.
         """
-        for _ in range(_MOST_TRIES):
+        for _ in range(_MAX_TRIES):
             try:
                 if ops := plan():
                     await self.commit(ops)
@@ -174,7 +174,7 @@ class MetadataCache:
                         _applied(following.reader, path, stored)
 
 
-def _applied(reader: Reader, path: str, stored: Stored | None) -> None:
+def _applied(reader: CacheFollower, path: str, stored: Stored | None) -> None:
     try:
         reader.apply(path, stored)
     except (

@@ -19,7 +19,7 @@ from magnetar.metadata.ops import (
     check_path,
 )
 from magnetar.metadata.port import Changes, MetadataStore, Session, Watch
-from magnetar.metadata.staging import Commit, Outcome
+from magnetar.metadata.staging import Outcome, StagedCommit
 
 T = TypeVar("T")
 _READ_AT_ONCE = 200  # nodes; behind these others have their turn
@@ -92,7 +92,7 @@ class LocalStore(MetadataStore):
         """Return what ``read`` returns, called where it holds nobody up."""
 
     @abstractmethod
-    async def _commit(self, commit: Commit) -> Outcome:
+    async def _commit(self, commit: StagedCommit) -> Outcome:
         """Return the outcome of one commit."""
 
     async def get(self, path: str) -> Stored | None:
@@ -115,7 +115,7 @@ class LocalStore(MetadataStore):
 
     async def commit(self, ops: Sequence[Op]) -> list[int]:
         check_ops(ops)
-        outcome = await self._commit(Commit(tuple(ops), self.session.id))
+        outcome = await self._commit(StagedCommit(tuple(ops), self.session.id))
         if isinstance(outcome, MetadataError):
             raise outcome
         return outcome

@@ -16,7 +16,7 @@ from magnetar.metadata.ops import (
     check_path,
     child_names,
 )
-from magnetar.metadata.staging import Commit, Node, Outcome, Staging, stored
+from magnetar.metadata.staging import Node, Outcome, StagedCommit, Staging, stored
 
 
 class MemoryTree(BlockingStore):
@@ -39,7 +39,7 @@ class MemoryTree(BlockingStore):
     def scan(self, prefix: str) -> Iterator[tuple[str, Stored]]:
         return iter([(path, Stored(*self._nodes[path][:2])) for path in self._starting(prefix)])
 
-    def commit_all(self, commits: Sequence[Commit]) -> list[Outcome]:
+    def commit_all(self, commits: Sequence[StagedCommit]) -> list[Outcome]:
         staging = Staging(
             self._nodes.get, lambda path: self._starting(below(path)), makes_parents=self._makes_parents
         )
@@ -123,6 +123,6 @@ class MemoryStore(LocalStore):
         await sleep(0)  # a caller that counts on an answer at once is found out here
         return read()
 
-    async def _commit(self, commit: Commit) -> Outcome:
+    async def _commit(self, commit: StagedCommit) -> Outcome:
         await sleep(0)
         return self.blocking.commit_all([commit])[0]

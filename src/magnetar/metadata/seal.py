@@ -163,7 +163,7 @@ class SealFile:
 
 
 def file_crc(path: Path) -> int:
-    """Give the crc32c of a whole file, read in pieces."""
+    """Return the crc32c of a whole file, read in pieces."""
     crc = 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):

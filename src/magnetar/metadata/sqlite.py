@@ -19,13 +19,13 @@ from magnetar.metadata.errors import MetadataUnavailable
 from magnetar.metadata.local import LocalStore, T
 from magnetar.metadata.lock import DirectoryLock
 from magnetar.metadata.sqlite_file import SqliteFile
-from magnetar.metadata.staging import Commit, Outcome
+from magnetar.metadata.staging import Outcome, StagedCommit
 
-_MOST_AT_ONCE = 500
+_MAX_AT_ONCE = 500
 
 
 class _Asked(NamedTuple):
-    what: Commit | Callable[[], Any]
+    what: StagedCommit | Callable[[], Any]
     answer: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
 
@@ -40,7 +40,7 @@ class SqliteThread:
         self._thread: threading.Thread | None = None
         self._ended = False
 
-    def ask(self, what: Commit | Callable[[], Any]) -> asyncio.Future[Any]:
+    def ask(self, what: StagedCommit | Callable[[], Any]) -> asyncio.Future[Any]:
         """Return a future of a commit's outcome, or of what a function returns."""
         if self._ended:
             raise MetadataUnavailable("the metadata store is closed")
@@ -65,7 +65,7 @@ class SqliteThread:
             waiting = [first]
             ends = False
             with suppress(queue.Empty):
-                while len(waiting) < _MOST_AT_ONCE and not ends:
+                while len(waiting) < _MAX_AT_ONCE and not ends:
                     if (more := self._asked.get_nowait()) is None:
                         ends = True
                     else:
@@ -79,16 +79,22 @@ class SqliteThread:
 
         So no read misses a commit that was asked for before it, and commits are not held apart by reads.
         """
-        first = next((at for at, each in enumerate(waiting) if isinstance(each.what, Commit)), len(waiting))
+        first = next(
+            (at for at, each in enumerate(waiting) if isinstance(each.what, StagedCommit)), len(waiting)
+        )
         _settle([(each, _called(each.what)) for each in waiting[:first]])
-        commits = [each for each in waiting[first:] if isinstance(each.what, Commit)]
+        commits = [each for each in waiting[first:] if isinstance(each.what, StagedCommit)]
         if commits:
             _settle(list(zip(commits, self._commit([each.what for each in commits]), strict=True)))  # type: ignore[misc]
             _settle(
-                [(each, _called(each.what)) for each in waiting[first:] if not isinstance(each.what, Commit)]
+                [
+                    (each, _called(each.what))
+                    for each in waiting[first:]
+                    if not isinstance(each.what, StagedCommit)
+                ]
             )
 
-    def _commit(self, commits: Sequence[Commit]) -> Sequence[Outcome | Exception]:
+    def _commit(self, commits: Sequence[StagedCommit]) -> Sequence[Outcome | Exception]:
         try:
             return self.file.commit_all(commits)
         except Exception as error:  # nothing of it was kept, or nobody knows; they are all told
@@ -151,7 +157,7 @@ class SqliteStore(LocalStore):
         found: T = await self._thread.ask(read)
         return found
 
-    async def _commit(self, commit: Commit) -> Outcome:
+    async def _commit(self, commit: StagedCommit) -> Outcome:
         outcome: Outcome = await self._thread.ask(commit)
         return outcome
 

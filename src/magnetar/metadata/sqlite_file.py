@@ -41,7 +41,7 @@ from magnetar.metadata.ops import (
     child_names,
 )
 from magnetar.metadata.seal import Seal, SealFile
-from magnetar.metadata.staging import Commit, Node, Outcome, Staging
+from magnetar.metadata.staging import Node, Outcome, StagedCommit, Staging
 from magnetar.records.crc import crc32c
 
 _SCHEMA = """
@@ -78,7 +78,7 @@ class Digest(NamedTuple):
 
 
 def row_crc(path: str, value: bytes, version: int) -> int:
-    """Give the checksum that a row carries."""
+    """Return the checksum that a row carries."""
     crc: int = crc32c(path.encode("utf-8", "surrogateescape"))
     crc = crc32c(_VERSION.pack(version), crc)
     return int(crc32c(value, crc))
@@ -172,7 +172,7 @@ class SqliteFile(BlockingStore):
             ]
         return iter(sorted(kept + mine) if mine else kept)
 
-    def commit_all(self, commits: Sequence[Commit]) -> list[Outcome]:
+    def commit_all(self, commits: Sequence[StagedCommit]) -> list[Outcome]:
         rows: dict[str, _Row | None] = {}
 
         def find(path: str) -> Node | None:
@@ -384,7 +384,7 @@ class SqliteFile(BlockingStore):
         return digest
 
     def _sum(self) -> tuple[int, int]:
-        """Give how many rows there are, and the xor of their checksums; raise for one that does not bear its own."""
+        """Return how many rows there are, and the xor of their checksums; raise for one that does not bear its own."""
         nodes = crcs = 0
         for row in self._db.execute("SELECT path, value, version, crc FROM node"):
             _checked(*row)

@@ -30,7 +30,7 @@ class Node(NamedTuple):
     owner: int = 0
 
 
-class Commit(NamedTuple):
+class StagedCommit(NamedTuple):
     """Operations, and the session that their ephemeral nodes belong to."""
 
     ops: Sequence[Op]
@@ -61,7 +61,7 @@ class Staging:
         self._draft: dict[str, Node | None] = {}
         """What the commit that is being tried changes beyond that."""
 
-    def attempt(self, commit: Commit) -> Outcome:
+    def attempt(self, commit: StagedCommit) -> Outcome:
         """Add one commit to what is changed, and return its outcome."""
         self._draft = {}
         try:

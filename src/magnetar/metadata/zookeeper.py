@@ -61,7 +61,7 @@ from magnetar.metadata.ops import (
     check_path,
 )
 from magnetar.metadata.port import MetadataStore, Watch
-from magnetar.metadata.staging import Commit, Node, Staging
+from magnetar.metadata.staging import Node, StagedCommit, Staging
 from magnetar.metadata.zookeeper_session import AddWatch, QuotaExceeded, RemoveWatch, ZooKeeperSession
 
 SESSION_SECONDS = 30.0
@@ -480,4 +480,4 @@ def _outcome(ops: Sequence[Op], versions: Mapping[str, int]) -> list[int]:
 def _tried(ops: Sequence[Op], known: _Known, session: int) -> list[int] | MetadataError:
     """Return what the port's rules say to a commit on nodes that were read."""
     staging = Staging(known.nodes.get, lambda path: known.beneath.get(path, ()), makes_parents=True)
-    return staging.attempt(Commit(ops, session or 1))
+    return staging.attempt(StagedCommit(ops, session or 1))

@@ -93,7 +93,7 @@ class RemoveWatch(AddWatch):
         return bytes(write_string(self.path) + int_struct.pack(3))
 
 
-class Listener(Protocol):
+class SessionListener(Protocol):
     """Who is told what a session learns, on the event loop."""
 
     def connected(self) -> None:
@@ -172,7 +172,7 @@ class ZooKeeperSession(Session):
     the servers may agree upon another one.
     """
 
-    def __init__(self, hosts: str, timeout: float, listener: Listener) -> None:
+    def __init__(self, hosts: str, timeout: float, listener: SessionListener) -> None:
         super().__init__(0)
         self.connected = False
         self.ended = ""

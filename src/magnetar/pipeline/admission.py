@@ -9,7 +9,7 @@ from magnetar.pipeline.options import Offsets, TopicPartition
 
 
 def admit(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int) -> Offsets:
-    """Give ends that admit about ``most`` records, in proportion to what each partition has to give.
+    """Return ends that admit about ``most`` records, in proportion to what each partition has to give.
 
     Each partition with records gives at least one, so that none starves.
     """
@@ -26,18 +26,18 @@ def admit(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, in
 class Delay:
     """minOffsetsPerTrigger and maxTriggerDelay: wait for more, but not for ever. The first batch never waits."""
 
-    def __init__(self, least: int | None, most_ms: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, least: int | None, max_ms: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._least = least
-        self._most_s = most_ms / 1000
+        self._max_s = max_ms / 1000
         self._clock = clock
         self._last: float | None = None
 
     def waits(self, count: int) -> bool:
-        """Tell whether a batch of ``count`` offsets has to wait; if not, the next one waits from now on."""
+        """Return whether a batch of ``count`` offsets has to wait; if not, the next one waits from now on."""
         if self._least is None:
             return False
         now = self._clock()
-        overdue = self._last is None or now - self._last >= self._most_s
+        overdue = self._last is None or now - self._last >= self._max_s
         if count < self._least and not overdue:
             return True
         self._last = now

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as f
 
-from magnetar.pipeline.audit_differences import Difference, Found, Move, differences
+from magnetar.pipeline.audit_differences import Difference, Differences, Move, differences
 from magnetar.pipeline.audit_table import TableUnreadable, of_topic, open_table
 from magnetar.pipeline.digests import COLUMNS, digest, hashed, range_number
 from magnetar.pipeline.source import MagnetarDataSource, from_json
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession
 
 RANGE_OFFSETS = 100_000
-MOST_LISTED = 1000
+MAX_LISTED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Audit:
     seconds: float
 
 
-class Question(NamedTuple):
+class AuditRequest(NamedTuple):
     """What to compare. ``data`` is the broker's directory; None has the topic read through the broker's Fetch."""
 
     topic: str
@@ -107,7 +107,7 @@ class Question(NamedTuple):
     table_topic: str | None = None
     """The topic's name in the table, where it is another one."""
     range_offsets: int = RANGE_OFFSETS
-    most_listed: int = MOST_LISTED
+    max_listed: int = MAX_LISTED
     up_to_table: bool = False
     """Compare only up to the last offset of each partition that the table has."""
     options: Mapping[str, str] = {}
@@ -122,7 +122,7 @@ class Question(NamedTuple):
 Bounds = dict[int, tuple[int, int]]
 
 
-def audit(spark: SparkSession, question: Question) -> Audit:
+def audit(spark: SparkSession, question: AuditRequest) -> Audit:
     """Compare; raise ``ValueError`` for a topic that is not there, and `TableUnreadable`."""
     began = time.monotonic()
     table, table_format = open_table(spark, question.table, question.format)
@@ -137,13 +137,13 @@ def audit(spark: SparkSession, question: Question) -> Audit:
     table_lines, older, unplaced = _lines(ours, columns, question.range_offsets, bounds)
     ranges = tuple(_paired(topic_lines, table_lines, question.range_offsets))
     wrong = [each for each in ranges if not each.is_equal]
-    found = Found()
+    found = Differences()
     if wrong:
         topic_again = hashed(_topic(spark, question, _envelope(wrong, bounds), columns), columns)
         found = differences(
             spark, topic_again, ours.where(_aside(bounds) == COMPARED), columns,
             [(each.partition, each.low // question.range_offsets) for each in wrong],
-            range_offsets=question.range_offsets, most=question.most_listed,
+            range_offsets=question.range_offsets, most=question.max_listed,
         )  # fmt: skip
     return Audit(
         topic=question.topic,
@@ -176,7 +176,7 @@ def _compared(table: DataFrame) -> tuple[str, ...]:
     return tuple(name for name in COLUMNS if name in table.columns)
 
 
-def _bounds(question: Question) -> Bounds:
+def _bounds(question: AuditRequest) -> Bounds:
     """Give, by partition, the offsets that the topic has now: ``[first, next)``."""
     options = {
         "subscribe": question.topic,
@@ -197,8 +197,8 @@ def _cut_to_table(bounds: Bounds, rows: DataFrame) -> Bounds:
     return {p: (low, max(min(high, last.get(p, -1) + 1), low)) for p, (low, high) in bounds.items()}
 
 
-def _topic(spark: SparkSession, question: Question, bounds: Bounds, columns: Iterable[str]) -> DataFrame:
-    """Give the topic's records with offsets in ``bounds``: their places and these columns."""
+def _topic(spark: SparkSession, question: AuditRequest, bounds: Bounds, columns: Iterable[str]) -> DataFrame:
+    """Return the topic's records with offsets in ``bounds``: their places and these columns."""
     some = {p: (low, high) for p, (low, high) in bounds.items() if high > low} or dict([*bounds.items()][:1])
     options = {
         "assign": json.dumps({question.topic: list(some)}),
@@ -227,7 +227,7 @@ def _aside(bounds: Bounds) -> Column:
 def _lines(
     rows: DataFrame, columns: Iterable[str], size: int, bounds: Bounds
 ) -> tuple[dict[tuple[int, int], Side], dict[int, int], int]:
-    """Give one line per partition and range, how many rows are older by partition, and how many have no place."""
+    """Return one line per partition and range, how many rows are older by partition, and how many have no place."""
     made = [digest(name).alias(name) for name in columns]
     grouped = rows.withColumn("aside", _aside(bounds)).groupBy("partition", range_number(size), "aside")
     counted = grouped.agg(

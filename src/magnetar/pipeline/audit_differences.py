@@ -44,7 +44,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Differences:
     """All that was found; ``counts`` has the records of each kind, listed or not."""
 
     counts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
@@ -56,7 +56,7 @@ class Found:
 def differences(
     spark: SparkSession, topic: DataFrame, table: DataFrame, columns: Sequence[str],
     ranges: Iterable[tuple[int, int]], *, range_offsets: int, most: int,
-) -> Found:  # fmt: skip
+) -> Differences:  # fmt: skip
     """Compare ``(partition, number of the range)`` record by record; both sides as `hashed` gives them."""
     wanted = f.broadcast(spark.createDataFrame(list(ranges), "partition int, range long"))
     number = range_number(range_offsets)
@@ -71,11 +71,11 @@ def differences(
         moved = _moved(both, most)
     finally:
         both.unpersist()
-    return Found(counts, tuple(listed[:most]), moved, len(runs) <= most)
+    return Differences(counts, tuple(listed[:most]), moved, len(runs) <= most)
 
 
 def _both(topic: DataFrame, table: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Give one row per offset that either side has: its kind (null: equal), and which columns differ, as bits."""
+    """Return one row per offset that either side has: its kind (null: equal), and which columns differ, as bits."""
     key = ["partition", "range", "offset"]
     hashes = [hash_name(name) for name in columns]
     mine = topic.select(*key, *hashes, content(columns).alias("content"))
@@ -105,7 +105,7 @@ def _kind() -> Column:
 
 
 def _runs(both: DataFrame) -> DataFrame:
-    """Give runs of one kind within each range, and whether they reach the range's first or last offset."""
+    """Return runs of one kind within each range, and whether they reach the range's first or last offset."""
     order = Window.partitionBy("partition", "range").orderBy("offset")
     whole = Window.partitionBy("partition", "range")
     kind = f.coalesce(f.col("kind"), f.lit(""))
@@ -149,7 +149,7 @@ def _merged(runs: Sequence[Row], columns: Sequence[str]) -> list[Difference]:
 
 
 def _moved(both: DataFrame, most: int) -> tuple[Move, ...]:
-    """Give records that are not where they belong, and are found, as they were, where they do not belong."""
+    """Return records that are not where they belong, and are found, as they were, where they do not belong."""
     lost = both.where("kind in ('missing', 'changed')").select("content", "partition", "offset")
     # Where it was put on top of another record, both are in the table at one offset.
     stray = both.where("kind in ('extra', 'changed', 'doubled')").select(

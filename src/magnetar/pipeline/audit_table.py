@@ -66,7 +66,7 @@ def _no_table(table: str) -> TableUnreadable:
 
 
 def of_topic(table: DataFrame, topic: str, table_topic: str | None) -> DataFrame:
-    """Give the table's rows of this topic; a table that has one topic only may call it what it likes."""
+    """Return the table's rows of this topic; a table that has one topic only may call it what it likes."""
     if "topic" not in table.columns:
         return table
     if table_topic is not None:
@@ -131,7 +131,7 @@ def _iceberg(spark: SparkSession, path: str) -> DataFrame:
 
 
 def _iceberg_table(path: str) -> Any:
-    """Give the table that our embedded catalog beside it knows, else what its newest metadata say."""
+    """Return the table that our embedded catalog beside it knows, otherwise what its newest metadata say."""
     from pyiceberg.catalog import load_catalog
     from pyiceberg.exceptions import NoSuchTableError
     from pyiceberg.table import StaticTable

@@ -23,7 +23,7 @@ _TOPICS = "/admin/partitioned-topics/"
 _NAMING = Naming()
 
 
-class Catalog:
+class LedgerCatalog:
     """A data directory, opened to read beside a broker that may be writing. Raises ``FileNotFoundError``."""
 
     def __init__(self, data: Path) -> None:
@@ -36,7 +36,7 @@ class Catalog:
         self._store = SqliteFile(file, read_only=True)
 
     def topics(self) -> dict[str, TopicInfo]:
-        """Give every topic."""
+        """Return every topic."""
         found = {}
         for path, stored in self._store.scan(_TOPICS):
             tenant, namespace, _, encoded = path.removeprefix(_TOPICS).split("/")
@@ -48,7 +48,7 @@ class Catalog:
         return found
 
     def log(self, which: TopicPartition, *, live: bool, skip_damage: bool = False) -> PartitionLog:
-        """Give the ledgers of one partition; a partition that nothing was written to has none."""
+        """Return the ledgers of one partition; a partition that nothing was written to has none."""
         name = _NAMING.parse(which.topic).ledger_name(which.partition)
         stored = self._store.get(path_of(name))
         info = ManagedLedgerInfo() if stored is None else decode_info(stored.value, name=name)
@@ -57,7 +57,7 @@ class Catalog:
     def close(self) -> None:
         self._store.close()
 
-    def __enter__(self) -> Catalog:
+    def __enter__(self) -> LedgerCatalog:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -65,7 +65,7 @@ class Catalog:
 
 
 def matching(topics: Iterable[str], pattern: str) -> list[str]:
-    """Give the topics whose whole name matches the regular expression, as subscribePattern has it."""
+    """Return the topics whose whole name matches the regular expression, as subscribePattern has it."""
     return sorted(topic for topic in topics if re.fullmatch(pattern, topic))
 
 
@@ -89,17 +89,17 @@ class PartitionLog:
         return [ledger.ledger_id for ledger in self._ledgers]
 
     @property
-    def first_offset(self) -> int:
+    def log_start_offset(self) -> int:
         """The first offset that may be read."""
         first = next((ledger.first_offset for ledger in self._ledgers), 0)
         return max(first, self._start, 0)
 
-    def next_offset(self) -> int:
-        """Give the offset behind the last whole entry on disk."""
+    def log_end_offset(self) -> int:
+        """Return the offset behind the last whole entry on disk."""
         if not self._ledgers:
-            return self.first_offset
+            return self.log_start_offset
         last = self._ledgers[-1]
-        return max(last.last_offset + 1 if last.sealed else self.map(last).next_offset, self.first_offset)
+        return max(last.last_offset + 1 if last.sealed else self.map(last).next_offset, self.log_start_offset)
 
     def overlapping(
         self,
@@ -109,7 +109,7 @@ class PartitionLog:
         times_ms: tuple[int, int] | None = None,
         only: Collection[int] | None = None,
     ) -> Iterator[LedgerMap]:
-        """Give the ledgers that hold some of ``[low, high)``; raise ``LedgerCorrupt`` where offsets are missing.
+        """Yield the ledgers that hold some of ``[low, high)``; raise ``LedgerCorrupt`` where offsets are missing.
 
         Left out are those none of whose records is of ``times_ms``, as far as it is known, and those that are not
         ``only`` wanted.
@@ -135,17 +135,17 @@ class PartitionLog:
                 expected = self.map(ledger).next_offset
 
     def offset_at_time(self, timestamp_ms: int) -> int | None:
-        """Give the offset of the first record of ``timestamp_ms`` or later, or None."""
+        """Return the offset of the first record of ``timestamp_ms`` or later, or None."""
         for ledger in self._ledgers:
             if ledger.sealed and ledger.max_timestamp < timestamp_ms:
                 continue
             found = self.map(ledger).offset_at_time(timestamp_ms)
             if found is not None:
-                return max(found, self.first_offset)
+                return max(found, self.log_start_offset)
         return None
 
     def map(self, ledger: LedgerSummary) -> LedgerMap:
-        """Give where the offsets of one ledger lie."""
+        """Return where the offsets of one ledger lie."""
         found = self._maps.get(ledger.ledger_id)
         if found is None:
             found = self._maps[ledger.ledger_id] = LedgerMap(
@@ -157,14 +157,16 @@ class PartitionLog:
 
 
 def _may_be_of(ledger: LedgerSummary, times_ms: tuple[int, int]) -> bool:
-    """Tell whether a sealed ledger may have records of a time; both ends are included."""
+    """Return whether a sealed ledger may have records of a time; both ends are included."""
     if ledger.min_timestamp == UNKNOWN_TIME:
         return True  # the latest may be that of a batch of Pulsar's, whose messages have times of their own
     return ledger.max_timestamp >= times_ms[0] and ledger.min_timestamp <= times_ms[1]
 
 
 def _readable(info: ManagedLedgerInfo) -> tuple[list[LedgerSummary], int | None]:
-    """Give the ledgers to read, the compacted one in the place of those it replaced, and the offset where that ends."""
+    """Return the ledgers to read, the compacted one in the place of those it replaced, and the offset where that
+    ends.
+    """
     if info.compacted is None or not info.ledgers or not info.ledgers[0].compacted:
         return info.ledgers, None
     whole = [each for each in info.ledgers if not each.compacted]

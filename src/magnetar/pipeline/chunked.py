@@ -28,7 +28,7 @@ class _Place(NamedTuple):
     entry_id: int
 
 
-class ChunkedMessages:
+class LedgerChunks:
     """What becomes of the pieces of one ledger, asked in their order. ``open_ledger`` gives the ledgers before."""
 
     def __init__(
@@ -42,7 +42,7 @@ class ChunkedMessages:
         self._counts_from = 0
 
     def batch_of(self, row: Table, content: memoryview) -> bytes | None:
-        """Give the record batch for the entry of ``row``; None if it is to be given as it is.
+        """Return the record batch for the entry of ``row``; None if it is to be given as it is.
 
         Raises ``EntryCorrupt`` where a piece of it is damaged.
         """
@@ -95,7 +95,7 @@ class ChunkedMessages:
 
     def _note(self, ledger: MappedLedger, rows: Table, end: int) -> None:
         assert self._chunks is not None
-        there = rows[:, LAST_OFFSET] >= self._log.first_offset
+        there = rows[:, LAST_OFFSET] >= self._log.log_start_offset
         if ledger is self._ledger:
             there &= rows[:, FRAME_AT] >= self._counts_from
         sizes = np.diff(rows[:, FRAME_AT], append=end) - FRAME_BYTES
@@ -114,8 +114,8 @@ class ChunkedMessages:
 
 
 def _content(place: _Place) -> memoryview:
-    """Give an entry that a walk without checksums has found; raise ``EntryCorrupt`` if it is damaged."""
-    walk = place.ledger.walk(place.at, place.entry_id, verify=True, most_rows=1)
+    """Return an entry that a walk without checksums has found; raise ``EntryCorrupt`` if it is damaged."""
+    walk = place.ledger.walk(place.at, place.entry_id, verify=True, max_rows=1)
     if not len(walk.rows):
         raise EntryCorrupt(f"a piece of it is damaged: {place.ledger.fault(walk)}")
     row = walk.rows[0]

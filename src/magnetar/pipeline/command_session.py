@@ -26,7 +26,7 @@ _EVERY_S = 0.2
 
 @contextmanager
 def command_session(name: str, master: str | None = None, memory: str = "2g") -> Iterator[SparkSession]:
-    """Give a session that ends with the block; one that is there already is used and left alone."""
+    """Return a session that ends with the block; one that is there already is used and left alone."""
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()

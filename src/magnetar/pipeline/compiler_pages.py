@@ -31,7 +31,7 @@ def let_go_of_compiler() -> None:
 
 
 def unchanged(smaps: str) -> Iterator[tuple[int, int]]:
-    """Give (address, bytes) of what is mapped of the compiler and is nowhere else than in its file."""
+    """Yield (address, bytes) of what is mapped of the compiler and is nowhere else than in its file."""
     found = list(_MAPPING.finditer(smaps))
     ends = [each.start() for each in found[1:]] + [len(smaps)]
     for mapping, end in zip(found, ends, strict=True):

@@ -24,30 +24,30 @@ COLUMNS = ("key", "value", "headers", "timestamp", "timestampType")
 
 
 def hash_name(column: str) -> str:
-    """Give the name under which `hashed` puts a column's hash."""
+    """Return the name under which `hashed` puts a column's hash."""
     return f"hash_{column}"
 
 
 def hashed(records: DataFrame, columns: Iterable[str]) -> DataFrame:
-    """Give partition, offset, and one hash per column; null and empty differ, but for headers."""
+    """Return partition, offset, and one hash per column; null and empty differ, but for headers."""
     types = {each.name: each.dataType for each in records.schema}
     made = [_hash(name, types[name]).alias(hash_name(name)) for name in columns]
     return records.select(f.col("partition").cast("int"), f.col("offset").cast("long"), *made)
 
 
 def digest(column: str) -> Column:
-    """Give the aggregate that digests one column of what `hashed` gave."""
+    """Return the aggregate that digests one column of what `hashed` gave."""
     return f.bit_xor(f.xxhash64("partition", "offset", hash_name(column)))
 
 
 def range_number(size: int) -> Column:
-    """Give the column ``range``: the number of the range of ``size`` offsets that a row lies in."""
+    """Return the column ``range``: the number of the range of ``size`` offsets that a row lies in."""
     offset = f.col("offset")
     return ((offset - offset % size) / size).cast("long").alias("range")
 
 
 def content(columns: Iterable[str]) -> Column:
-    """Give the hash of a whole record wherever it lies."""
+    """Return the hash of a whole record wherever it lies."""
     return f.xxhash64(*(f.col(hash_name(name)) for name in columns))
 
 
@@ -64,7 +64,7 @@ def _hash(name: str, kind: DataType) -> Column:
 
 
 def _hash_of_headers(headers: Column) -> Column:
-    """Give a hash that knows where each header and its parts begin; no headers are null or an empty list."""
+    """Return a hash that knows where each header and its parts begin; no headers are null or an empty list."""
     parts = f.transform(
         headers,
         lambda header: f.struct(

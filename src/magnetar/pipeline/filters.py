@@ -29,7 +29,7 @@ from pyspark.sql.datasource import (
 )
 
 from magnetar.pipeline.options import TopicPartition
-from magnetar.pipeline.port import Ask
+from magnetar.pipeline.port import RecordQuery
 
 _NEVER_NULL = ("topic", "partition", "offset")
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
@@ -47,16 +47,16 @@ class Scope:
     ledgers: frozenset[int] | None = None
 
     def has_partition(self, which: TopicPartition) -> bool:
-        """Tell whether rows of a partition can match."""
+        """Return whether rows of a partition can match."""
         values = {"topic": which.topic, "partition": which.partition}
         return all(_holds(each, values[_column(each)]) for each in self.partition_filters)
 
     def offsets_within(self, low: int, high: int) -> tuple[int, int]:
-        """Give what of ``[low, high)`` can match."""
+        """Return what of ``[low, high)`` can match."""
         return max(low, self.offsets[0]), min(high, self.offsets[1] + 1)
 
-    def narrowed(self, ask: Ask) -> Ask:
-        """Give what to ask of every record."""
+    def narrowed(self, ask: RecordQuery) -> RecordQuery:
+        """Return what to ask of every record."""
         ledgers = ask.ledgers
         if self.ledgers is not None:
             ledgers = self.ledgers if ledgers is None else ledgers & self.ledgers
@@ -64,7 +64,7 @@ class Scope:
 
 
 def pushed(filters: Iterable[Filter]) -> tuple[Scope, list[Filter]]:
-    """Give the scope that filters leave, and those of them that Spark has still to apply to every row."""
+    """Return the scope that filters leave, and those of them that Spark has still to apply to every row."""
     scope, left = Scope(), []
     for each in filters:
         column = _column(each)
@@ -95,13 +95,13 @@ def _leave_out(scope: Scope, column: str, each: Filter) -> Scope:
 
 
 def _column(each: Filter) -> str:
-    """Give the name of the column that a filter is about; nothing for a field inside of one."""
+    """Return the name of the column that a filter is about; nothing for a field inside of one."""
     path: tuple[str, ...] = getattr(each.child if isinstance(each, Not) else each, "attribute", ())
     return path[0] if len(path) == 1 else ""
 
 
 def _is_decidable(each: Filter) -> bool:
-    """Tell whether `_holds` can say what Spark would."""
+    """Return whether `_holds` can say what Spark would."""
     inner = each.child if isinstance(each, Not) else each
     if isinstance(inner, In):
         return None not in inner.value
@@ -148,7 +148,7 @@ def _range(each: Filter, value: int) -> tuple[int, int]:
 
 
 def _times_ms(each: Any) -> tuple[int, int]:
-    """Give the milliseconds that can match, of a comparison with a time that has microseconds."""
+    """Return the milliseconds that can match, of a comparison with a time that has microseconds."""
     time = each.value if each.value.tzinfo is not None else each.value.astimezone()
     micros = (time - _EPOCH) // timedelta(microseconds=1)
     low, high = _range(each, micros)

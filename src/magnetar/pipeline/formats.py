@@ -17,7 +17,7 @@ from magnetar.records.batch import HEADER_BYTES, batches
 from magnetar.records.errors import RecordsError
 
 if TYPE_CHECKING:
-    from magnetar.pipeline.chunked import ChunkedMessages
+    from magnetar.pipeline.chunked import LedgerChunks
 
 # The columns that say what the head of a batch says, in the order of `pulsar_kernel_many.ROW_START` and on.
 _HEAD = [
@@ -33,9 +33,9 @@ class EntryUnreadable(BatchUnreadable):
 
 
 def in_kafka_format(
-    data: Bytes, rows: Table, chunked: ChunkedMessages | None = None
+    data: Bytes, rows: Table, chunked: LedgerChunks | None = None
 ) -> Iterator[tuple[Bytes, Table]]:
-    """Give bytes and table of the same records with every entry in format ``kafka``, some entries after the other.
+    """Yield bytes and table of the same records with every entry in format ``kafka``, some entries after the other.
 
     An entry that held several batches has several rows. ``chunked`` puts pieces of messages together; without it they
     come marked. Raises `EntryUnreadable`.
@@ -73,9 +73,9 @@ def _together(
     stored: Bytes,
     foreign: Table,
     heads: Table,
-    chunked: ChunkedMessages | None,
+    chunked: LedgerChunks | None,
 ) -> tuple[Bytes, Table]:
-    """Give ``rows[begin:end]``, of which ``foreign`` were converted into ``stored``."""
+    """Return ``rows[begin:end]``, of which ``foreign`` were converted into ``stored``."""
     if len(foreign) == end - begin and (heads[:, 0] >= 0).all():
         new = rows[begin:end].copy()
         new[:, _HEAD], new[:, FOREIGN] = heads, 0
@@ -102,7 +102,7 @@ def _together(
 
 
 def _batches_of(
-    entry: Bytes, row: Table, number: int, chunked: ChunkedMessages | None
+    entry: Bytes, row: Table, number: int, chunked: LedgerChunks | None
 ) -> list[tuple[Bytes, Table]]:
     from magnetar.records.conversion import kafka_batch
     from magnetar.records.pulsar_plain import UnreadableBatch

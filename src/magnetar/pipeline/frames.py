@@ -54,7 +54,9 @@ _KAFKA = np.frombuffer(b"kafka", np.uint8)
 
 @compiled(types.UniTuple(_i8, 4)(BYTES, _i8, _i8))
 def _next_field(data: Any, at: Any, end: Any) -> Any:
-    """Give (number, value or start, end of bytes or -1, position after) of a protobuf field; 0 as number is a fault."""
+    """Return (number, value or start, end of bytes or -1, position after) of a protobuf field; 0 as number is a
+    fault.
+    """
     key, at = unsigned(data, at, end, 10)
     if at > 0 and key & 7 == 0:
         value, at = unsigned(data, at, end, 10)
@@ -171,7 +173,7 @@ def _walk(
     ledger_id: Any,
     entry_id: Any,
     verify: Any,
-    most_rows: Any,
+    max_rows: Any,
     most_bytes: Any,
     rows: Any,
 ) -> Any:
@@ -180,7 +182,7 @@ def _walk(
         place[i] = ledger_id >> (56 - 8 * i) & 0xFF
     start = at
     count = records = np.int64(0)
-    while at < end and count < rows.shape[0] and records < most_rows and at - start < most_bytes:
+    while at < end and count < rows.shape[0] and records < max_rows and at - start < most_bytes:
         if end - at < 16:
             return count, at, entry_id, np.int64(_CUT_SHORT)
         size = big_endian(data, at, 4) & 0xFFFFFFFF
@@ -232,15 +234,13 @@ def walk_frames(
     ledger_id: int,
     entry_id: int,
     verify: bool,
-    most_rows: int = 1 << 62,
+    max_rows: int = 1 << 62,
     most_bytes: int = 1 << 62,
 ) -> Walk:
-    """Give the frames in ``data[at:end]``, up to about so many records or bytes, at most `ROWS` of them.
+    """Return the frames in ``data[at:end]``, up to about so many records or bytes, at most `ROWS` of them.
 
     ``verify`` has the checksums looked at; without it only a few bytes of each frame are read.
     """
     rows = np.empty((ROWS, ROW_FIELDS), np.int64)
-    count, at, entry_id, fault = _walk(
-        data, at, end, ledger_id, entry_id, verify, most_rows, most_bytes, rows
-    )
+    count, at, entry_id, fault = _walk(data, at, end, ledger_id, entry_id, verify, max_rows, most_bytes, rows)
     return Walk(rows[:count], int(at), int(entry_id), FrameFault(int(fault)))

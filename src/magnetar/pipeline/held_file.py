@@ -15,7 +15,7 @@ class FileHeld(Exception):
 
 
 class HeldFile:
-    """Held by a ``with`` block; raises `FileHeld`. The file stays: two processes could else hold one each."""
+    """Held by a ``with`` block; raises `FileHeld`. The file stays: otherwise two processes could hold one each."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

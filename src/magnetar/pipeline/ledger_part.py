@@ -15,7 +15,7 @@ class ChunkedLog(NamedTuple):
     """
 
     most_bytes: int
-    first_offset: int
+    log_start_offset: int
     earlier: tuple[int, ...] = ()
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from magnetar.ledger.errors import LedgerCorrupt
-from magnetar.pipeline.catalog import Catalog, PartitionLog
+from magnetar.pipeline.catalog import LedgerCatalog, PartitionLog
 from magnetar.pipeline.ledger_part import ChunkedLog
 from magnetar.pipeline.options import SourceOptions, TopicPartition
-from magnetar.pipeline.port import Ask, Reader, Slice, SliceSize, TopicInfo, Visible
+from magnetar.pipeline.port import Reader, RecordQuery, Slice, SliceSize, TopicInfo, Visible
 from magnetar.pipeline.slices import EARLIER_LEDGERS, LedgerSlice
 from magnetar.pipeline.watermarks import ask_broker, broker_address
 
@@ -22,7 +22,7 @@ class LedgerReader(Reader):
         self._options = options
         # Whom to ask is settled, and the answer known, before the ledgers are looked at: they only grow meanwhile.
         self.broker = options.bootstrap_servers or broker_address(data)
-        with Catalog(data) as catalog:
+        with LedgerCatalog(data) as catalog:
             self._topics = catalog.topics()
         self.logs: dict[TopicPartition, PartitionLog] = {}
 
@@ -34,7 +34,7 @@ class LedgerReader(Reader):
         told = None
         if self.broker is not None:
             told = ask_broker(self.broker, wanted, settings=self._options.kafka, read_committed=committed)
-        with Catalog(self._data) as catalog:
+        with LedgerCatalog(self._data) as catalog:
             for which in wanted:
                 self.logs[which] = catalog.log(
                     which, live=told is not None, skip_damage=self._options.skip_damage
@@ -46,33 +46,35 @@ class LedgerReader(Reader):
 
     def _on_disk(self, which: TopicPartition, *, committed: bool) -> Visible:
         log = self.logs[which]
-        end = log.next_offset()
+        end = log.log_end_offset()
         if committed:
             from magnetar.pipeline.transactions import first_undecided
 
             undecided = first_undecided(self._data, log.ledger_ids)
-            end = end if undecided is None else max(undecided, log.first_offset)
-        return Visible(log.first_offset, end)
+            end = end if undecided is None else max(undecided, log.log_start_offset)
+        return Visible(log.log_start_offset, end)
 
     def offset_at_time(self, which: TopicPartition, timestamp_ms: int) -> int | None:
         return self.logs[which].offset_at_time(timestamp_ms)
 
-    def slices(self, which: TopicPartition, low: int, high: int, size: SliceSize, ask: Ask) -> list[Slice]:
+    def slices(
+        self, which: TopicPartition, low: int, high: int, size: SliceSize, ask: RecordQuery
+    ) -> list[Slice]:
         log = self.logs[which]
-        if log.next_offset() < high:
+        if log.log_end_offset() < high:
             raise LedgerCorrupt(
-                f"{which}: the files end at offset {log.next_offset()}, and {high} was promised"
+                f"{which}: the files end at offset {log.log_end_offset()}, and {high} was promised"
             )
         ids = log.ledger_ids
-        most_chunked = self._options.chunked_bytes
+        max_chunked = self._options.chunked_bytes
         return [
             LedgerSlice(
                 which.topic, which.partition, cut.low, cut.high, str(self._data), ledger.ledger_id,
                 cut.start, cut.end, cut.entry_id,
                 tuple(ids[ids.index(ledger.ledger_id) + 1 :]) if ask.read_committed else (),
                 ChunkedLog(
-                    most_chunked,
-                    log.first_offset,
+                    max_chunked,
+                    log.log_start_offset,
                     tuple(ids[: ids.index(ledger.ledger_id)][-EARLIER_LEDGERS:]),
                 ),
             )

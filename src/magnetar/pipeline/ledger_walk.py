@@ -29,7 +29,7 @@ class LedgerWalk:
         self._skip_damage = skip_damage
 
     def offset_at_time(self, timestamp_ms: int) -> int | None:
-        """Give the offset of the first record of ``timestamp_ms`` or later, or None if there is none."""
+        """Return the offset of the first record of ``timestamp_ms`` or later, or None if there is none."""
         at, entry_id = self._index.before_time(timestamp_ms)
         while at < self._index.end:
             walk = self._file.walk(at, entry_id, self._index.end, verify=True, most_bytes=STEP_BYTES)
@@ -48,7 +48,7 @@ class LedgerWalk:
         return None
 
     def _first_at(self, row: Table, timestamp_ms: int) -> int | None:
-        """Give the offset of the first record of ``timestamp_ms`` or later in one entry."""
+        """Return the offset of the first record of ``timestamp_ms`` or later in one entry."""
         try:
             times = timestamp_ms, (1 << 63) - 1
             for data, rows in in_kafka_format(self._file.data, row):

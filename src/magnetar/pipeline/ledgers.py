@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from magnetar.pipeline.ledger_walk import LedgerWalk
 
 
-_LEAST_HOLE = 0.25  # of a slice: to pass over less takes about as long as to begin a task
+_MIN_HOLE = 0.25  # of a slice: to pass over less takes about as long as to begin a task
 
 
 class Cut(NamedTuple):
@@ -84,7 +84,7 @@ class LedgerMap:
         return found
 
     def _of_time(self, times_ms: tuple[int, int], size: SliceSize) -> list[tuple[int, int]]:
-        """Give the ranges of offsets in which times of ``times_ms`` may be, none of them near to another."""
+        """Return the ranges of offsets in which times of ``times_ms`` may be, none of them near to another."""
         index, (earliest_ms, latest_ms) = self.index, times_ms
         ends, beyond = [*index.positions[1:], index.end], [*index.offsets[1:], index.next_offset]
         latest = [*index.times[1:], index.max_timestamp]  # of all up to the end of each point's entries
@@ -94,14 +94,14 @@ class LedgerMap:
             # times of their own.
             if earliest != UNKNOWN_TIME and (latest[point] < earliest_ms or earliest > latest_ms):
                 continue
-            if runs and index.positions[point] - ends[runs[-1][1]] < size.about_bytes * _LEAST_HOLE:
+            if runs and index.positions[point] - ends[runs[-1][1]] < size.about_bytes * _MIN_HOLE:
                 runs[-1] = runs[-1][0], point
             else:
                 runs.append((point, point))
         return [(index.offsets[begin], beyond[last]) for begin, last in runs]
 
     def _edges(self, low: int, high: int, size: SliceSize) -> list[int]:
-        """Give the offsets inside of ``[low, high)`` at which to cut."""
+        """Return the offsets inside of ``[low, high)`` at which to cut."""
         index = self.index
         whole = self._cut(low, high)
         count = max(round((whole.end - whole.start) / size.about_bytes), 1)
@@ -110,10 +110,10 @@ class LedgerMap:
             point = bisect_left(index.positions, whole.start + (whole.end - whole.start) * number // count)
             edges.add(index.offsets[min(point, len(index.offsets) - 1)])
         found = sorted(edge for edge in edges if low < edge < high)
-        if size.most_offsets is not None:
+        if size.max_offsets is not None:
             sides = [low, *found, high]
             found = sorted(set(found).union(*(
-                range(a + size.most_offsets, b, size.most_offsets) for a, b in itertools.pairwise(sides)
+                range(a + size.max_offsets, b, size.max_offsets) for a, b in itertools.pairwise(sides)
             )))  # fmt: skip
         return found
 
@@ -125,7 +125,7 @@ class LedgerMap:
         return Cut(low, high, index.positions[first], end, index.entry_ids[first])
 
     def offset_at_time(self, timestamp_ms: int) -> int | None:
-        """Give the offset of the first record of ``timestamp_ms`` or later, or None if there is none."""
+        """Return the offset of the first record of ``timestamp_ms`` or later, or None if there is none."""
         if self.index.max_timestamp < timestamp_ms:
             return None
         return self._walk().offset_at_time(timestamp_ms)

@@ -44,19 +44,19 @@ class MappedLedger:
 
     def walk(
         self, at: int, entry_id: int, end: int | None = None, *,
-        verify: bool, most_rows: int = _MANY, most_bytes: int = _MANY,
+        verify: bool, max_rows: int = _MANY, most_bytes: int = _MANY,
     ) -> Walk:  # fmt: skip
-        """Give the frames from ``at`` on, which must be that of ``entry_id``; see `walk_frames`."""
+        """Return the frames from ``at`` on, which must be that of ``entry_id``; see `walk_frames`."""
         from magnetar.pipeline.frames import walk_frames  # its kernel takes a second to load
 
         stop = len(self.data) if end is None else min(end, len(self.data))
         return walk_frames(
             self.data, at, stop, ledger_id=self.ledger_id, entry_id=entry_id, verify=verify,
-            most_rows=most_rows, most_bytes=most_bytes,
+            max_rows=max_rows, most_bytes=most_bytes,
         )  # fmt: skip
 
     def next_whole_frame(self, at: int, entry_id: int, end: int | None = None) -> tuple[int, int] | None:
-        """Give (place, entry id) of the first whole frame behind ``at`` that holds an entry after ``entry_id``."""
+        """Return (place, entry id) of the first whole frame behind ``at`` that holds an entry after ``entry_id``."""
         stop = len(self.data) if end is None else min(end, len(self.data))
         found = self._map.find(_ENTRY_BEGINS, at + FRAME_BYTES + 1, stop)
         while found >= 0:
@@ -64,7 +64,7 @@ class MappedLedger:
             size = int.from_bytes(self._map[start : start + 4], "big")
             held = int.from_bytes(self._map[found - 8 : found], "big")
             whole = entry_id < held < _MANY and found + size <= stop
-            if whole and len(self.walk(start, held, found + size, verify=True, most_rows=1).rows):
+            if whole and len(self.walk(start, held, found + size, verify=True, max_rows=1).rows):
                 return start, held
             found = self._map.find(_ENTRY_BEGINS, found + 1, stop)
         return None
@@ -78,13 +78,13 @@ class MappedLedger:
                 self._map.madvise(_DONE_WITH, first, size)
 
     def damage(self, entry_id: int, at: int, why: object) -> LedgerCorrupt:
-        """Give the error that names the place."""
+        """Return the error that names the place."""
         return LedgerCorrupt(
             f"{self.path}: entry {entry_id} of ledger {self.ledger_id} at byte {at} is damaged: {why}"
         )
 
     def fault(self, walk: Walk) -> LedgerCorrupt:
-        """Give the error for what ended a walk."""
+        """Return the error for what ended a walk."""
         from magnetar.pipeline.frames import WORDS
 
         return self.damage(walk.entry_id, walk.at, WORDS[walk.fault])

@@ -22,13 +22,13 @@ from urllib.parse import quote, unquote
 
 _ROOT = "magnetar-objects"
 _END = "+"  # behind the parts of the address: quoted ones never are a plus
-_MOST_NAME = 200
+_MAX_NAME = 200
 _PIECE = 8 << 20
 _SCHEME = re.compile(r"([a-z][a-z0-9]*)://")
 
 
 def place_of(path: str) -> Path:
-    """Give the data directory that an option ``path`` means; raise ``ValueError`` for an address that cannot be."""
+    """Return the data directory that an option ``path`` means; raise ``ValueError`` for an address that cannot be."""
     if path.startswith("file:") or not _SCHEME.match(path):
         return Path(path.removeprefix("file:")).absolute()
     if "@" in path.split("?")[0]:
@@ -38,13 +38,13 @@ def place_of(path: str) -> Path:
         )
     _store(path)
     name = quote(path, safe="")
-    parts = [name[at : at + _MOST_NAME] for at in range(0, len(name), _MOST_NAME)]
+    parts = [name[at : at + _MAX_NAME] for at in range(0, len(name), _MAX_NAME)]
     cache = os.environ.get("MAGNETAR_OBJECT_CACHE") or tempfile.gettempdir()
     return Path(cache).absolute().joinpath(_ROOT, *parts, _END)
 
 
 def at_hand(path: Path) -> Path:
-    """Give a file of a data directory, brought here if it lies in an object store and is not here as it is there.
+    """Return a file of a data directory, brought here if it lies in an object store and is not here as it is there.
 
     What is not there is not here either: then to open it raises ``FileNotFoundError``.
     """
@@ -68,7 +68,7 @@ def at_hand(path: Path) -> Path:
 
 
 def _address(path: Path) -> tuple[str, str] | None:
-    """Give the address of the directory, and the name in it; None for a file that is simply here."""
+    """Return the address of the directory, and the name in it; None for a file that is simply here."""
     parts = path.parts
     if _ROOT not in parts or _END not in parts:
         return None

@@ -91,7 +91,7 @@ class Bound:
     times: Mapping[TopicPartition, int] | int | None = None
 
     def time_of(self, which: TopicPartition) -> int | None:
-        """Give the time asked for in this partition; None if it is not bound by time."""
+        """Return the time asked for in this partition; None if it is not bound by time."""
         if self.times is None or isinstance(self.times, int):
             return self.times
         return self.times.get(which)
@@ -110,7 +110,7 @@ class SourceOptions:
     latest_if_too_young: bool = False
     fail_on_data_loss: bool = True
     min_partitions: int = 0
-    most_records_per_partition: int | None = None
+    max_records_per_partition: int | None = None
     min_offsets_per_trigger: int | None = None
     max_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = 900_000
@@ -164,7 +164,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool | None) -> Sour
         latest_if_too_young=strategy == "latest",
         fail_on_data_loss=_one_of(given, "failOnDataLoss", ("true", "false")) == "true",
         min_partitions=_count(given, "minPartitions") or 0,
-        most_records_per_partition=_count(given, "maxRecordsPerPartition"),
+        max_records_per_partition=_count(given, "maxRecordsPerPartition"),
         min_offsets_per_trigger=least,
         max_offsets_per_trigger=most,
         max_trigger_delay_ms=_delay(given, "maxTriggerDelay", 900_000),
@@ -234,7 +234,7 @@ def _pattern(given: Mapping[str, str]) -> str | None:
 
 
 def _kafka(options: Mapping[str, str]) -> dict[str, str]:
-    """Give the settings for Kafka's clients; their names keep their case."""
+    """Return the settings for Kafka's clients; their names keep their case."""
     found = {
         name[len("kafka.") :]: str(value)
         for name, value in options.items()
@@ -261,7 +261,7 @@ def _ledgers(given: Mapping[str, str]) -> frozenset[int] | None:
 
 
 def _delay(given: Mapping[str, str], name: str, default: int) -> int:
-    """Give a time in ms: a number with ms, s, m, min, h or d behind it; without any it is ms."""
+    """Return a time in ms: a number with ms, s, m, min, h or d behind it; without any it is ms."""
     text = given.get(name.lower())
     if text is None:
         return default
@@ -333,7 +333,7 @@ def _columns(given: Mapping[str, str], *, skip_damage: bool) -> tuple[str, ...]:
 
 
 def _one_of(given: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
-    """Give the option's value; the first word is the default."""
+    """Return the option's value; the first word is the default."""
     text = given.get(name.lower(), words[0]).strip().lower()
     if text not in words:
         raise ValueError(f"{name} must be one of {', '.join(words)}, not {text!r}")

@@ -9,7 +9,7 @@ from magnetar.pipeline.catalog import matching
 from magnetar.pipeline.filters import Scope
 from magnetar.pipeline.ledger_reader import LedgerReader
 from magnetar.pipeline.options import EARLIEST, LATEST, Bound, Offsets, SourceOptions, TopicPartition
-from magnetar.pipeline.port import Ask, Reader, Slice, SliceSize, TopicInfo
+from magnetar.pipeline.port import Reader, RecordQuery, Slice, SliceSize, TopicInfo
 
 
 class DataLost(Exception):
@@ -17,7 +17,7 @@ class DataLost(Exception):
 
 
 def open_reader(options: SourceOptions) -> Reader:
-    """Give the way to the records: the ledgers where a path is given, else a broker's Fetch."""
+    """Return the way to the records: the ledgers where a path is given, otherwise a broker's Fetch."""
     if options.data is None:
         from magnetar.pipeline.through_fetch import FetchReader
 
@@ -40,15 +40,15 @@ class Plan:
         self.ids = {which.topic: topics[which.topic].topic_id for which in wanted}
 
     def starts(self) -> Offsets:
-        """Give where each partition begins."""
+        """Return where each partition begins."""
         return {which: self._resolve(which, self._options.start, starting=True) for which in self.visible}
 
     def ends(self) -> Offsets:
-        """Give the offset before which each partition ends."""
+        """Return the offset before which each partition ends."""
         return {which: self._resolve(which, self._options.end, starting=False) for which in self.visible}
 
     def latest(self) -> Offsets:
-        """Give the offset behind the last visible record of each partition."""
+        """Return the offset behind the last visible record of each partition."""
         return {which: visible.next for which, visible in self.visible.items()}
 
     def slices(
@@ -79,7 +79,7 @@ class Plan:
         self.reader.close()
 
     def _size(self, offsets: int) -> SliceSize:
-        most = self._options.most_records_per_partition
+        most = self._options.max_records_per_partition
         if self._options.min_partitions:
             fair = max(offsets // self._options.min_partitions, 1)
             most = fair if most is None else min(most, fair)
@@ -114,7 +114,7 @@ class Plan:
         return visible.next
 
     def _checked(self, which: TopicPartition, low: int | None, high: int) -> tuple[int, int]:
-        """Give the range, cut to what is there; raise `DataLost` if something was cut off."""
+        """Return the range, cut to what is there; raise `DataLost` if something was cut off."""
         visible = self.visible.get(which)
         if visible is None:
             if low is None or low < high:
@@ -136,9 +136,9 @@ class Plan:
         warnings.warn(what, stacklevel=2)
 
 
-def ask_of(options: SourceOptions) -> Ask:
-    """Give what the options ask of every record."""
-    return Ask(
+def ask_of(options: SourceOptions) -> RecordQuery:
+    """Return what the options ask of every record."""
+    return RecordQuery(
         columns=options.columns,
         read_committed=options.read_committed,
         skip_damage=options.skip_damage,
@@ -149,7 +149,7 @@ def ask_of(options: SourceOptions) -> Ask:
 def partitions_of(
     topics: Mapping[str, TopicInfo], options: SourceOptions, *, missing: bool = False
 ) -> list[TopicPartition]:
-    """Give the partitions that the options want; raise ``ValueError`` for those that there are not."""
+    """Return the partitions that the options want; raise ``ValueError`` for those that there are not."""
     if options.assigned is not None:
         wanted = list(options.assigned)
     else:

@@ -37,7 +37,7 @@ class Visible(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class RecordQuery:
     """What a read wants of every record; the same for all slices.
 
     ``columns`` are names of `magnetar.records.arrow.FIELDS`, and batches have exactly these, in this order.
@@ -59,7 +59,7 @@ class SliceSize:
     """How large a slice may be: about so many bytes, and at most so many offsets (None: any number)."""
 
     about_bytes: int = SLICE_BYTES
-    most_offsets: int | None = None
+    max_offsets: int | None = None
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class Slice(InputPartition, ABC):  # type: ignore[misc]
     high: int
 
     @abstractmethod
-    def read(self, ask: Ask) -> Iterator[pa.RecordBatch]:
-        """Give the records in the order of their offsets, on an executor.
+    def read(self, ask: RecordQuery) -> Iterator[pa.RecordBatch]:
+        """Return the records in the order of their offsets, on an executor.
 
         Batches of 50,000 rows or more are best, and of at most some 64 MB, unless one record is larger. Offsets
         that are not there are no error; damage raises an error that names its place.
@@ -85,18 +85,20 @@ class Reader(ABC):
 
     @abstractmethod
     def topics(self) -> Mapping[str, TopicInfo]:
-        """Give every topic by the name Kafka's clients use."""
+        """Return every topic by the name Kafka's clients use."""
 
     @abstractmethod
     def visible(self, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, Visible]:
-        """Give how far each of these partitions, which all exist, may be read now."""
+        """Return how far each of these partitions, which all exist, may be read now."""
 
     @abstractmethod
     def offset_at_time(self, which: TopicPartition, timestamp_ms: int) -> int | None:
-        """Give the offset of the first record of ``timestamp_ms`` or later, or None if there is none."""
+        """Return the offset of the first record of ``timestamp_ms`` or later, or None if there is none."""
 
     @abstractmethod
-    def slices(self, which: TopicPartition, low: int, high: int, size: SliceSize, ask: Ask) -> list[Slice]:
+    def slices(
+        self, which: TopicPartition, low: int, high: int, size: SliceSize, ask: RecordQuery
+    ) -> list[Slice]:
         """Cut ``[low, high)``, all of it visible, into slices; leave out those in which nothing can fit ``ask``."""
 
     @abstractmethod

@@ -15,7 +15,7 @@ _IDS = "@ids"
 
 
 def to_json(offsets: Mapping[TopicPartition, int], ids: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Give Spark's form of offsets."""
+    """Return Spark's form of offsets."""
     found: dict[str, Any] = {}
     for which, offset in sorted(offsets.items()):
         found.setdefault(which.topic, {})[str(which.partition)] = offset

@@ -125,7 +125,7 @@ class ProgressGroup:
 
 
 def progress_group(options: SourceOptions) -> ProgressGroup:
-    """Give the group that a query's options name; raise ``ValueError`` if nobody says where the brokers are."""
+    """Return the group that a query's options name; raise ``ValueError`` if nobody says where the brokers are."""
     assert options.progress_group is not None
     kafka = dict(options.kafka)
     if "bootstrap.servers" not in kafka:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 
 from magnetar.ledger.port import LedgerSummary
 from magnetar.pipeline.audit_table import TableUnreadable, of_topic, open_table
-from magnetar.pipeline.restore_ledgers import Made, Piece, write_piece
+from magnetar.pipeline.restore_ledgers import Made, RestoredPiece, write_piece
 from magnetar.records.compression import Codec
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Registrar(Protocol):
     """Who owns the data directory."""
 
     def reserve(self, topic: str, partitions: int, ledgers: int) -> tuple[int, ...]:
-        """Give ids for ledgers; raise if there is such a topic already."""
+        """Return ids for ledgers; raise if there is such a topic already."""
 
     def adopt(
         self, topic: str, partitions: int, configs: Mapping[str, str], logs: Mapping[int, list[LedgerSummary]]
@@ -113,7 +113,7 @@ def restore(spark: SparkSession, order: Order, registrar: Registrar) -> Restored
     cut = [(each, *span) for each in extents for span in _spans(each, order.ledger_bytes)]
     ids = registrar.reserve(order.topic, partitions, len(cut))
     pieces = [
-        Piece(extent.partition, low, high, ledger_id)
+        RestoredPiece(extent.partition, low, high, ledger_id)
         for (extent, low, high), ledger_id in zip(cut, ids, strict=True)
     ]
     made = _write(rows, pieces, extents, order)
@@ -127,7 +127,7 @@ def restore(spark: SparkSession, order: Order, registrar: Registrar) -> Restored
 
 
 def _normalized(table: DataFrame) -> DataFrame:
-    """Give the columns of `_COLUMNS` that the table has, in types that the writer knows."""
+    """Return the columns of `_COLUMNS` that the table has, in types that the writer knows."""
     made = [f.col("partition").cast("int"), f.col("offset").cast("long")]
     made += [f.col(name).cast("binary") for name in ("key", "value") if name in table.columns]
     if "headers" in table.columns:
@@ -171,7 +171,7 @@ def _partitions(order: Order, extents: list[Extent]) -> int:
 
 
 def _width(extent: Extent, ledger_bytes: int) -> int:
-    """Give how many offsets one ledger holds."""
+    """Return how many offsets one ledger holds."""
     ledgers = max(1, -(-extent.bytes // ledger_bytes))
     return max(1, -(-(extent.high - extent.low) // ledgers))
 
@@ -182,7 +182,7 @@ def _spans(extent: Extent, ledger_bytes: int) -> Iterator[tuple[int, int]]:
         yield low, min(low + width, extent.high)
 
 
-def _write(rows: DataFrame, pieces: list[Piece], extents: list[Extent], order: Order) -> list[Made]:
+def _write(rows: DataFrame, pieces: list[RestoredPiece], extents: list[Extent], order: Order) -> list[Made]:
     """Have every piece written; those in whose offsets the table has nothing are written here, as gaps."""
     first: dict[int, int] = {}
     for number, piece in enumerate(pieces):
@@ -206,7 +206,7 @@ def _write(rows: DataFrame, pieces: list[Piece], extents: list[Extent], order: O
 
 
 def _number_of(extents: list[Extent], first: Mapping[int, int], ledger_bytes: int) -> Column:
-    """Give the expression that tells a row's piece."""
+    """Return the expression that tells a row's piece."""
     places = f.create_map(
         *(
             f.lit(each)
@@ -227,13 +227,13 @@ def _number_of(extents: list[Extent], first: Mapping[int, int], ledger_bytes: in
 
 
 def _task(
-    data: Path, pieces: list[Piece], codec: Codec, now_ms: int
+    data: Path, pieces: list[RestoredPiece], codec: Codec, now_ms: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     return partial(_write_rows, data, pieces, codec, now_ms)
 
 
 def _write_rows(
-    data: Path, pieces: list[Piece], codec: Codec, now_ms: int, batches: Iterator[pa.RecordBatch]
+    data: Path, pieces: list[RestoredPiece], codec: Codec, now_ms: int, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Write the one piece that this task was given."""
     import pyarrow as pa

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_BYTES = 256 << 10
-_MOST_DELTA = (1 << 31) - 2
+_MAX_DELTA = (1 << 31) - 2
 _NO_RECORD = (1 << 63) - 1  # the earliest time where there is none
 _WRITE_BYTES = 4 << 20
 
@@ -39,7 +39,7 @@ class RowUnfit(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RestoredPiece:
     """Int64s ``[low, high)`` of one partition, and the ledger that they become."""
 
     partition: int
@@ -63,7 +63,7 @@ class Made(NamedTuple):
 
 
 def write_piece(
-    root: Path, piece: Piece, rows: Iterable[pa.RecordBatch], *, codec: Codec, now_ms: int
+    root: Path, piece: RestoredPiece, rows: Iterable[pa.RecordBatch], *, codec: Codec, now_ms: int
 ) -> Made:
     """Write the ledger of ``rows``, sorted by offset, and its index; whole and on disk when this returns.
 
@@ -95,7 +95,9 @@ def write_piece(
 class _Ledger:
     """Grows entry by entry; the last batch waits until it is known how far it must reach."""
 
-    def __init__(self, piece: Piece, write: Callable[[Buffer], object], codec: Codec, now_ms: int) -> None:
+    def __init__(
+        self, piece: RestoredPiece, write: Callable[[Buffer], object], codec: Codec, now_ms: int
+    ) -> None:
         self.index = SparseIndex(piece.ledger_id, piece.low)
         self.records = 0
         self._piece = piece
@@ -148,13 +150,13 @@ class _Ledger:
         if self._waiting is not None:
             (batch, earliest_ms), self._waiting = self._waiting, None
             header = read_header(batch)
-            reach = min(until - 1 - at, _MOST_DELTA)
+            reach = min(until - 1 - at, _MAX_DELTA)
             if reach > header.last_offset_delta:
                 batch = seal(header._replace(last_offset_delta=reach), memoryview(batch)[HEADER_BYTES:])
             self._append(batch, earliest_ms)
         while self.index.next_offset < until:
             at = self.index.next_offset
-            self._append(gap(at, min(until - at, _MOST_DELTA + 1)), _NO_RECORD)
+            self._append(gap(at, min(until - at, _MAX_DELTA + 1)), _NO_RECORD)
 
     def _append(self, batch: bytes, earliest_ms: int) -> None:
         header = read_header(batch)
@@ -168,7 +170,7 @@ class _Ledger:
 
 
 def placed(batch: bytes, base_offset: int, append_time: int | None) -> bytes:
-    """Give the batch at its offset; with ``append_time`` (ms) as one that the broker's clock stamped."""
+    """Return the batch at its offset; with ``append_time`` (ms) as one that the broker's clock stamped."""
     header = read_header(batch)._replace(base_offset=base_offset, partition_leader_epoch=0)
     if append_time is not None:
         header = header._replace(attributes=header.attributes | LOG_APPEND_TIME, max_timestamp=append_time)
@@ -176,7 +178,7 @@ def placed(batch: bytes, base_offset: int, append_time: int | None) -> bytes:
 
 
 def gap(base_offset: int, offsets: int) -> bytes:
-    """Give a batch that spans so many offsets, and has no records."""
+    """Return a batch that spans so many offsets, and has no records."""
     header = BatchHeader(
         base_offset=base_offset, length=0, partition_leader_epoch=0, magic=2, crc=0, attributes=0,
         last_offset_delta=offsets - 1, base_timestamp=-1, max_timestamp=-1, producer_id=-1, producer_epoch=-1,
@@ -185,8 +187,8 @@ def gap(base_offset: int, offsets: int) -> bytes:
     return seal(header, b"")
 
 
-def _numbers(rows: pa.RecordBatch, piece: Piece) -> tuple[Int64s, Int64s, Int64s]:
-    """Give offsets, times in ms, and timestamp types; raise `RowUnfit`."""
+def _numbers(rows: pa.RecordBatch, piece: RestoredPiece) -> tuple[Int64s, Int64s, Int64s]:
+    """Return offsets, times in ms, and timestamp types; raise `RowUnfit`."""
     import pyarrow as pa
 
     place = f"in partition {piece.partition}, offsets {piece.low} to {piece.high - 1}"
@@ -208,7 +210,7 @@ def _numbers(rows: pa.RecordBatch, piece: Piece) -> tuple[Int64s, Int64s, Int64s
 
 
 def _runs(offsets: Int64s, times: Int64s, kinds: Int64s) -> Iterator[tuple[int, int]]:
-    """Give (first, after the last) of rows that may share a batch: no gap, one type, one append time."""
+    """Yield (first, after the last) of rows that may share a batch: no gap, one type, one append time."""
     if not len(offsets):
         return
     breaks = (np.diff(offsets) != 1) | (np.diff(kinds) != 0) | ((np.diff(times) != 0) & (kinds[1:] == 1))

@@ -26,7 +26,7 @@ _BATCH_ID, _QUERY_ID = "streaming.sql.batchId", "sql.streaming.queryId"
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):  # type: ignore[misc]
+class WrittenRecords(WriterCommitMessage):  # type: ignore[misc]
     """What a task tells the driver: how many records, and the file that holds them if they were staged."""
 
     records: int
@@ -35,7 +35,7 @@ class Written(WriterCommitMessage):  # type: ignore[misc]
 
 
 def make_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    """Give the writer of a batch; raise what is wrong with options or columns."""
+    """Return the writer of a batch; raise what is wrong with options or columns."""
     from magnetar.pipeline.sink_options import parse_sink_options
     from magnetar.pipeline.sink_rows import check_columns
 
@@ -47,7 +47,7 @@ def make_writer(options: Mapping[str, str], schema: StructType, overwrite: bool)
 
 
 def make_stream_writer(options: Mapping[str, str], schema: StructType) -> StreamWriter:
-    """Give the writer of a stream; raise what is wrong with options or columns."""
+    """Return the writer of a stream; raise what is wrong with options or columns."""
     from magnetar.pipeline.sink_options import parse_sink_options
     from magnetar.pipeline.sink_rows import check_columns
 
@@ -58,34 +58,34 @@ def make_stream_writer(options: Mapping[str, str], schema: StructType) -> Stream
 
 def _write(
     options: SinkOptions, iterator: Iterator[pa.RecordBatch], query: str | None, batch_id: int | None
-) -> Written:
+) -> WrittenRecords:
     """Stage or send a task's rows."""
     from magnetar.pipeline.sink_direct import send_rows
-    from magnetar.pipeline.sink_staging import Staging, stage_rows
+    from magnetar.pipeline.sink_staging import StagingDirectory, stage_rows
 
     context = TaskContext.get()
     assert context is not None
     if options.staging is None:
-        return Written(send_rows(iterator, options, first_partition=context.partitionId()))
+        return WrittenRecords(send_rows(iterator, options, first_partition=context.partitionId()))
     assert query is not None
     assert batch_id is not None
     name = f"{context.partitionId():08d}-{context.taskAttemptId()}"
     records, path = stage_rows(
         iterator,
         options,
-        Staging(options.staging, query),
+        StagingDirectory(options.staging, query),
         batch_id,
         name,
         first_partition=context.partitionId(),
     )
-    return Written(records, query, path)
+    return WrittenRecords(records, query, path)
 
 
 def _commit(options: SinkOptions, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
     """Publish what was staged, once."""
     from magnetar.pipeline.sink_publish import publish
 
-    written = [each for each in messages if isinstance(each, Written)]
+    written = [each for each in messages if isinstance(each, WrittenRecords)]
     queries = {each.query for each in written}
     assert len(written) == len(messages)
     if options.staging is None or not written:
@@ -96,12 +96,12 @@ def _commit(options: SinkOptions, messages: list[WriterCommitMessage | None], ba
 
 
 class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """Writes a frame. With a transaction all or nothing, and once; else as Spark's Kafka sink does."""
+    """Writes a frame. With a transaction all or nothing, and once; otherwise as Spark's Kafka sink does."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRecords:
         transaction = self._options.transaction
         if transaction is None:
             return _write(self._options, iterator, None, None)
@@ -118,7 +118,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRecords:
         context = TaskContext.get()
         assert context is not None
         query, batch_id = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)

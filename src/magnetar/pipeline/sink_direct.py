@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.client.cluster import Cluster
 from magnetar.client.produce import Batch, new_producer, send
-from magnetar.pipeline.sink_rows import Outgoing, outgoing
+from magnetar.pipeline.sink_rows import OutgoingBatch, outgoing
 from magnetar.records.encoder import stamped
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def send_rows(iterator: Iterable[pa.RecordBatch], options: SinkOptions, *, first
         producer = new_producer(cluster)
         sequences: dict[tuple[str, int], int] = defaultdict(int)
 
-        def stamp(each: Outgoing) -> Batch:
+        def stamp(each: OutgoingBatch) -> Batch:
             first = sequences[each.topic, each.partition]
             sequences[each.topic, each.partition] = first + each.batch.records
             data = stamped(each.batch.data, *producer, first & 0x7FFFFFFF)

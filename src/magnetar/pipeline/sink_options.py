@@ -41,7 +41,7 @@ _ACKS = {"all": -1, "-1": -1, "1": 1}
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class SinkTransaction:
     """A batch write that must not happen twice."""
 
     app_id: str
@@ -56,7 +56,7 @@ class SinkOptions:
     topic: str | None = None
     staging: Path | None = None
     """Where to stage for exactly-once; None writes at least once."""
-    transaction: Transaction | None = None
+    transaction: SinkTransaction | None = None
     codec: Codec = Codec.none
     acks: int = -1
     batch_bytes: int = BATCH_BYTES
@@ -94,7 +94,7 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
     )
 
 
-def _transaction(given: Mapping[str, str], *, streaming: bool) -> Transaction | None:
+def _transaction(given: Mapping[str, str], *, streaming: bool) -> SinkTransaction | None:
     app_id, version = given.get("txnappid"), given.get("txnversion")
     if app_id is None and version is None:
         return None
@@ -104,7 +104,7 @@ def _transaction(given: Mapping[str, str], *, streaming: bool) -> Transaction | 
         raise ValueError("give both txnAppId and txnVersion, or none of them")
     if not version.isdigit():
         raise ValueError(f"txnVersion must be a number, 0 or above, not {version!r}")
-    return Transaction(app_id, int(version))
+    return SinkTransaction(app_id, int(version))
 
 
 def _staging(given: Mapping[str, str]) -> Path:

@@ -13,15 +13,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from magnetar.client.cluster import EARLIEST, LATEST, Cluster
-from magnetar.client.errors import ClientError, Refused
+from magnetar.client.errors import BrokerRefused, ClientError
 from magnetar.client.fetch import headers
 from magnetar.client.produce import Batch, ProducerIdentity, new_producer, send
 from magnetar.pipeline.sink_options import SinkOptions
-from magnetar.pipeline.sink_staging import Decision, StagedDamaged, Staging, Target
+from magnetar.pipeline.sink_staging import BatchDecision, StagedDamaged, StagingDirectory, Target
 from magnetar.records.encoder import stamped
 
-_MOST_SEQUENCE = 1 << 31
-_MOST_PAUSE_S = 1.0
+_MAX_SEQUENCE = 1 << 31
+_MAX_PAUSE_S = 1.0
 
 Partition = tuple[str, int]
 
@@ -33,7 +33,7 @@ class CannotTell(Exception):
 def publish(options: SinkOptions, query: str, batch_id: int, files: Sequence[str]) -> None:
     """Bring a batch into its topics, once: nothing happens if it is there. Raises ``ClientError`` or `CannotTell`."""
     assert options.staging is not None
-    staging = Staging(options.staging, query)
+    staging = StagingDirectory(options.staging, query)
     with Cluster(options.client) as cluster:
         for decision in staging.open_decisions():
             _publish(cluster, staging, decision)
@@ -48,8 +48,12 @@ def publish(options: SinkOptions, query: str, batch_id: int, files: Sequence[str
 
 
 def _draw_up(
-    cluster: Cluster, staging: Staging, batch_id: int, files: Sequence[str], before: Decision | None
-) -> Decision | None:
+    cluster: Cluster,
+    staging: StagingDirectory,
+    batch_id: int,
+    files: Sequence[str],
+    before: BatchDecision | None,
+) -> BatchDecision | None:
     """Draw up the decision of a new batch: it goes on where the one before it ended. None if it is done by now."""
     counts: dict[Partition, int] = defaultdict(int)
     try:
@@ -61,7 +65,7 @@ def _draw_up(
             return None  # another driver published the batch, and removed what was staged for it
         raise
     sequences = {} if before is None else {(t, p): next_one for t, p, next_one in before.sequences}
-    if before is None or any(sequences.get(at, 0) + count >= _MOST_SEQUENCE for at, count in counts.items()):
+    if before is None or any(sequences.get(at, 0) + count >= _MAX_SEQUENCE for at, count in counts.items()):
         producer, sequences = new_producer(cluster), {}
     else:
         producer = ProducerIdentity(before.producer_id, before.producer_epoch)
@@ -78,10 +82,10 @@ def _draw_up(
     )
     after = sequences | {at: sequences.get(at, 0) + count for at, count in counts.items()}
     following = tuple((topic, partition, after[topic, partition]) for topic, partition in sorted(after))
-    return Decision(batch_id, *producer, tuple(sorted(files)), targets, following)
+    return BatchDecision(batch_id, *producer, tuple(sorted(files)), targets, following)
 
 
-def _publish(cluster: Cluster, staging: Staging, decision: Decision) -> None:
+def _publish(cluster: Cluster, staging: StagingDirectory, decision: BatchDecision) -> None:
     """Send what is not there yet, again and again while that may help, and note that it is done."""
     there = {(each.topic, each.partition): each.first_sequence - 1 for each in decision.targets}
     deadline = time.monotonic() + cluster.settings.delivery_timeout_s
@@ -99,7 +103,7 @@ def _publish(cluster: Cluster, staging: Staging, decision: Decision) -> None:
             send(cluster, _missing(staging, decision, before), acknowledged=noted)
             break
         except ClientError as error:
-            moved = isinstance(error, Refused) and error.out_of_order
+            moved = isinstance(error, BrokerRefused) and error.out_of_order
             if not (error.retriable or moved) or time.monotonic() + pause > deadline:
                 raise
         except StagedDamaged:
@@ -107,12 +111,14 @@ def _publish(cluster: Cluster, staging: Staging, decision: Decision) -> None:
                 return  # another driver, which shares our decision, was quicker
             raise
         time.sleep(pause)
-        pause = min(2 * pause, _MOST_PAUSE_S)
+        pause = min(2 * pause, _MAX_PAUSE_S)
     staging.finish(decision)
 
 
-def _missing(staging: Staging, decision: Decision, there: Mapping[Partition, int]) -> Iterator[Batch]:
-    """Give the decision's batches, but for those that are in the logs, each as its producer's."""
+def _missing(
+    staging: StagingDirectory, decision: BatchDecision, there: Mapping[Partition, int]
+) -> Iterator[Batch]:
+    """Yield the decision's batches, but for those that are in the logs, each as its producer's."""
     following = {(each.topic, each.partition): each.first_sequence for each in decision.targets}
     for name in decision.files:
         for block in staging.read(name):
@@ -124,7 +130,7 @@ def _missing(staging: Staging, decision: Decision, there: Mapping[Partition, int
                 yield Batch(block.topic, block.partition, last - 1, data)
 
 
-def _look(cluster: Cluster, decision: Decision, there: dict[Partition, int]) -> None:
+def _look(cluster: Cluster, decision: BatchDecision, there: dict[Partition, int]) -> None:
     """Note in ``there`` the last sequence of this decision in each partition's log."""
     wanted = {(each.topic, each.partition): each for each in decision.targets}
     starts = cluster.list_offsets(dict.fromkeys(wanted, EARLIEST))

@@ -42,7 +42,7 @@ class BadRow(ValueError):
     """A row that no topic can take."""
 
 
-class Outgoing(NamedTuple):
+class OutgoingBatch(NamedTuple):
     """A batch, and where it goes."""
 
     topic: str
@@ -92,15 +92,15 @@ def outgoing(
     partitions_of: Callable[[str], int],
     *,
     first_partition: int,
-) -> Iterator[Outgoing]:
-    """Give a task's rows as record batches; rows of one partition keep their order. Raises `BadRow`."""
+) -> Iterator[OutgoingBatch]:
+    """Yield a task's rows as record batches; rows of one partition keep their order. Raises `BadRow`."""
     for table in _gathered(batches):
         yield from _encoded(table, options, partitions_of, first_partition)
         first_partition += 1
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Give some Arrow batches at a time, as one table: the more rows at once, the larger a partition's batches."""
+    """Yield some Arrow batches at a time, as one table: the more rows at once, the larger a partition's batches."""
     some: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -118,7 +118,7 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _encoded(
     table: pa.Table, options: SinkOptions, partitions_of: Callable[[str], int], first_partition: int
-) -> Iterator[Outgoing]:
+) -> Iterator[OutgoingBatch]:
     if options.topic is not None:
         yield from _of_topic(table, options.topic, options, partitions_of(options.topic), first_partition)
         return
@@ -132,7 +132,7 @@ def _encoded(
 
 def _of_topic(
     table: pa.Table, topic: str, options: SinkOptions, partitions: int, first_partition: int
-) -> Iterator[Outgoing]:
+) -> Iterator[OutgoingBatch]:
     def column(name: str) -> pa.Array | None:
         return _one_array(table.column(name)) if name in table.column_names else None
 
@@ -159,7 +159,7 @@ def _of_topic(
     for partition in range(partitions):
         rows = order[ends[partition] : ends[partition + 1]]
         for batch in columns.batches_of(rows, target_bytes=options.batch_bytes, codec=options.codec):
-            yield Outgoing(topic, partition, batch)
+            yield OutgoingBatch(topic, partition, batch)
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:

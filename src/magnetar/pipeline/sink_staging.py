@@ -69,7 +69,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class BatchDecision:
     """What one batch is. ``sequences`` has what follows in every partition that this producer ever wrote to."""
 
     batch_id: int
@@ -83,7 +83,7 @@ class Decision:
         return json.dumps(asdict(self), indent=1).encode()
 
     @classmethod
-    def decode(cls, data: bytes) -> Decision:
+    def decode(cls, data: bytes) -> BatchDecision:
         content = json.loads(data)
         content["files"] = tuple(content["files"])
         content["targets"] = tuple(Target(**each) for each in content["targets"])
@@ -91,7 +91,7 @@ class Decision:
         return cls(**content)
 
 
-class Staging:
+class StagingDirectory:
     """The directory of one query (or of one ``txnAppId``)."""
 
     def __init__(self, root: Path, query: str) -> None:
@@ -119,7 +119,7 @@ class Staging:
         return records, f"{batch_id}/{path.name}"
 
     def read(self, name: str, *, data: bool = True) -> Iterator[Block]:
-        """Give the blocks of a staged file; raise `StagedDamaged` if it is not whole."""
+        """Yield the blocks of a staged file; raise `StagedDamaged` if it is not whole."""
         try:
             with (self.home / name).open("rb") as file:
                 yield from _read_blocks(file, self.home / name, data)
@@ -131,17 +131,17 @@ class Staging:
 
     # Decisions.
 
-    def decide(self, decision: Decision) -> Decision | None:
+    def decide(self, decision: BatchDecision) -> BatchDecision | None:
         """Make this the decision of its batch, unless there is one; give the one that holds, None if it is done."""
         try:
             self._link(decision)
-            return Decision.decode(self._decided(decision.batch_id).read_bytes())
+            return BatchDecision.decode(self._decided(decision.batch_id).read_bytes())
         except FileNotFoundError:
             if self.is_done(decision.batch_id):
                 return None  # another driver was quicker, and has tidied up
             raise
 
-    def _link(self, decision: Decision) -> None:
+    def _link(self, decision: BatchDecision) -> None:
         """Put a decision in its place if that is free."""
         path = self._decided(decision.batch_id)
         place = self.home / str(decision.batch_id)
@@ -163,8 +163,8 @@ class Staging:
             draft.unlink(missing_ok=True)
         _sync(self.home)
 
-    def open_decisions(self) -> list[Decision]:
-        """Give the decisions that are not all published, oldest first."""
+    def open_decisions(self) -> list[BatchDecision]:
+        """Return the decisions that are not all published, oldest first."""
         found = []
         for path in sorted(self.home.glob("*.decided"), key=lambda path: int(path.stem)):
             if self.is_done(int(path.stem)):
@@ -173,22 +173,22 @@ class Staging:
                 )  # a driver ended between drawing it up and seeing that it is not needed
             else:
                 with suppress(FileNotFoundError):  # published by another driver just now
-                    found.append(Decision.decode(path.read_bytes()))
+                    found.append(BatchDecision.decode(path.read_bytes()))
         return found
 
-    def last_done(self) -> Decision | None:
-        """Give the newest batch that is in the topics."""
+    def last_done(self) -> BatchDecision | None:
+        """Return the newest batch that is in the topics."""
         while done := sorted(self.home.glob("*.done"), key=lambda path: int(path.stem)):
             with suppress(FileNotFoundError):  # a newer one has just replaced it
-                return Decision.decode(done[-1].read_bytes())
+                return BatchDecision.decode(done[-1].read_bytes())
         return None
 
     def is_done(self, batch_id: int) -> bool:
-        """Tell whether a batch is in the topics."""
+        """Return whether a batch is in the topics."""
         done = self.last_done()
         return done is not None and done.batch_id >= batch_id
 
-    def finish(self, decision: Decision) -> None:
+    def finish(self, decision: BatchDecision) -> None:
         """Note that a decision is published, and remove what it and those before it left."""
         path = self._decided(decision.batch_id)
         done = path.with_suffix(".done")
@@ -210,7 +210,7 @@ class Staging:
 def stage_rows(
     iterator: Iterable[pa.RecordBatch],
     options: SinkOptions,
-    staging: Staging,
+    staging: StagingDirectory,
     batch_id: int,
     name: str,
     *,

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
-from magnetar.pipeline.chunked import ChunkedMessages
+from magnetar.pipeline.chunked import LedgerChunks
 from magnetar.pipeline.formats import EntryUnreadable, in_kafka_format
 from magnetar.pipeline.frames import ENTRY_ID, FRAME_AT, LAST_OFFSET, WORDS
 from magnetar.pipeline.ledger_part import LedgerPart
 from magnetar.pipeline.mapped import MappedLedger
 from magnetar.pipeline.options import HEADERS
-from magnetar.pipeline.port import Ask
+from magnetar.pipeline.port import RecordQuery
 from magnetar.pipeline.transactions import Transactions, without_aborted
 from magnetar.records import kernel
 from magnetar.records.arrow import BatchUnreadable, Table, arrow_batches, damage_row
@@ -29,12 +29,12 @@ ARROW_BYTES = 4 << 20
 class SliceReader:
     """Walks one slice; knows up to which offset it has come."""
 
-    def __init__(self, piece: LedgerPart, ask: Ask) -> None:
+    def __init__(self, piece: LedgerPart, ask: RecordQuery) -> None:
         self._piece = piece
         self._ask = ask
         self._next = piece.low
         self._transactions = Transactions(Path(piece.root), piece) if ask.read_committed else None
-        self._chunked: ChunkedMessages | None = None
+        self._chunked: LedgerChunks | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         piece, skip = self._piece, self._ask.skip_damage
@@ -45,7 +45,7 @@ class SliceReader:
                 raise
             yield from self._lost(piece.high, piece.entry_id, piece.start, str(error))
             return
-        self._chunked = ChunkedMessages(
+        self._chunked = LedgerChunks(
             piece.chunked, ledger, lambda ledger_id: MappedLedger(Path(piece.root), ledger_id)
         )
         at, entry_id = piece.start, piece.entry_id
@@ -53,7 +53,7 @@ class SliceReader:
         most_bytes = ARROW_BYTES // 2 if HEADERS in self._ask.columns else ARROW_BYTES
         while at < piece.end and self._next < piece.high:
             walk = ledger.walk(
-                at, entry_id, piece.end, verify=True, most_rows=ARROW_ROWS, most_bytes=most_bytes
+                at, entry_id, piece.end, verify=True, max_rows=ARROW_ROWS, most_bytes=most_bytes
             )
             if len(walk.rows):
                 yield from self._decoded(ledger, self._wanted(walk.rows))
@@ -74,7 +74,7 @@ class SliceReader:
                 at, entry_id = later
 
     def _wanted(self, rows: Table) -> Table:
-        """Give the batches that may hold wanted records; the coordinators' own marks are none."""
+        """Return the batches that may hold wanted records; the coordinators' own marks are none."""
         piece, ask, attributes = self._piece, self._ask, rows[:, kernel.ATTRIBUTES]
         keep = (rows[:, LAST_OFFSET] >= piece.low) & (rows[:, kernel.BASE_OFFSET] < piece.high)
         keep &= attributes & CONTROL == 0
@@ -88,7 +88,7 @@ class SliceReader:
         return wanted
 
     def _decoded(self, ledger: MappedLedger, rows: Table) -> Iterator[pa.RecordBatch]:
-        """Give the records of these batches, and a row for each batch that cannot be read, if that is no error."""
+        """Yield the records of these batches, and a row for each batch that cannot be read, if that is no error."""
         while len(rows):
             try:
                 found = self._arrow(ledger, rows)
@@ -125,7 +125,7 @@ class SliceReader:
             raise _EntryUnreadable(int(kafka[error.batch, ENTRY_ID]), error) from None
 
     def _lost(self, next_offset: int, entry_id: int, position: int, why: str) -> Iterator[pa.RecordBatch]:
-        """Give the row for what cannot be read from here to ``next_offset``; none if that is nothing."""
+        """Yield the row for what cannot be read from here to ``next_offset``; none if that is nothing."""
         piece, first = self._piece, self._next
         self._next = max(first, min(next_offset, piece.high))
         if self._next == first:
@@ -146,10 +146,10 @@ class _EntryUnreadable(Exception):
 
 
 def _index_of(rows: Table, entry_id: int) -> int:
-    """Give which row is that of an entry."""
+    """Return which row is that of an entry."""
     return int((rows[:, ENTRY_ID] == entry_id).argmax())
 
 
 def _first_offset(ledger: MappedLedger, at: int, entry_id: int) -> int:
-    walk = ledger.walk(at, entry_id, verify=True, most_rows=1)
+    walk = ledger.walk(at, entry_id, verify=True, max_rows=1)
     return int(walk.rows[0, kernel.BASE_OFFSET])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.pipeline.compiler_pages import let_go_of_compiler
 from magnetar.pipeline.ledger_part import LedgerPart
-from magnetar.pipeline.port import Ask, Slice
+from magnetar.pipeline.port import RecordQuery, Slice
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +26,7 @@ EARLIER_LEDGERS = 64
 class LedgerSlice(LedgerPart):
     """A part of a ledger that Spark hands to a task."""
 
-    def read(self, ask: Ask) -> Iterator[pa.RecordBatch]:
+    def read(self, ask: RecordQuery) -> Iterator[pa.RecordBatch]:
         from magnetar.pipeline.slice_reader import SliceReader
 
         settle()
@@ -34,8 +34,8 @@ class LedgerSlice(LedgerPart):
 
 
 def read_slice(piece: Slice, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Give the slice's records; raise ``LedgerCorrupt`` naming ledger, entry and byte of what is damaged."""
-    return piece.read(Ask(tuple(columns)))
+    """Return the slice's records; raise ``LedgerCorrupt`` naming ledger, entry and byte of what is damaged."""
+    return piece.read(RecordQuery(tuple(columns)))
 
 
 @cache

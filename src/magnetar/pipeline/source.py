@@ -90,7 +90,7 @@ class MagnetarDataSource(DataSource):  # type: ignore[misc]
         return "magnetar"
 
     def schema(self) -> StructType:
-        """Give the columns that the options ask for."""
+        """Return the columns that the options ask for."""
         return spark_schema(parse_options(self.options, streaming=None).columns)
 
     def reader(self, schema: StructType) -> BatchReader:
@@ -114,12 +114,12 @@ class MagnetarDataSource(DataSource):  # type: ignore[misc]
 
 
 def spark_schema(columns: Sequence[str]) -> StructType:
-    """Give Spark's schema of these columns."""
+    """Return Spark's schema of these columns."""
     return StructType([StructField(name, _TYPES[name]) for name in columns])
 
 
 def _narrowed(options: SourceOptions, schema: StructType) -> SourceOptions:
-    """Give the options with the columns of a schema, which a user may have narrowed by ``.schema(...)``."""
+    """Return the options with the columns of a schema, which a user may have narrowed by ``.schema(...)``."""
     for field in schema.fields:
         if field.name not in _TYPES or field.dataType != _TYPES[field.name]:
             known = ", ".join(f"{name} {kind.simpleString()}" for name, kind in _TYPES.items())
@@ -135,13 +135,13 @@ def _narrowed(options: SourceOptions, schema: StructType) -> SourceOptions:
 
 
 def _spark_pushes_filters() -> bool:
-    """Tell whether this process is one in which Spark pushes filters down; only then does it import that module."""
+    """Return whether this process is one in which Spark pushes filters down; only then does it import that module."""
     started = getattr(sys.modules.get("__main__"), "__spec__", None)
     return _PUSHES in sys.modules or getattr(started, "name", None) == _PUSHES
 
 
 def read(partition: Any, options: SourceOptions, scope: Scope | None = None) -> Iterator[pa.RecordBatch]:
-    """Give a slice's records. Where we plan nothing, Spark sends a partition of its own."""
+    """Return a slice's records. Where we plan nothing, Spark sends a partition of its own."""
     from magnetar.pipeline.plan import ask_of
     from magnetar.pipeline.port import Slice
 

@@ -36,12 +36,12 @@ class Stream:
         self._group: ProgressGroup | None = None
 
     def initial(self) -> Json:
-        """Give where a new query begins."""
+        """Return where a new query begins."""
         plan = Plan(self._options)
         return to_json(plan.starts(), plan.ids)
 
     def default_limit(self) -> ReadLimit:
-        """Give what a trigger may take, as the options say it."""
+        """Return what a trigger may take, as the options say it."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
@@ -53,7 +53,7 @@ class Stream:
         self._target = self._look()
 
     def next(self, start: Json, limit: ReadLimit) -> Json:
-        """Give how far the next batch goes; ``start`` itself where there is nothing to do yet."""
+        """Return how far the next batch goes; ``start`` itself where there is nothing to do yet."""
         plan = self._target or self._look()
         known = from_json(start)
         base = self._base(plan, start)
@@ -70,7 +70,7 @@ class Stream:
         return to_json({**known, **ends}, {**ids_of(start), **plan.ids})
 
     def latest(self) -> Json:
-        """Give the latest offsets, as the last look of this trigger saw them."""
+        """Return the latest offsets, as the last look of this trigger saw them."""
         if self._seen is None:
             plan = self._look()
             self._seen = to_json(plan.latest(), plan.ids)
@@ -102,7 +102,7 @@ class Stream:
         return Plan(self._options, missing=not self._options.fail_on_data_loss)
 
     def _base(self, plan: Plan, start: Json, end: Json | None = None) -> Offsets:
-        """Give where to go on in each partition: where ``start`` says, if it speaks of the same topic."""
+        """Return where to go on in each partition: where ``start`` says, if it speaks of the same topic."""
         known, ids = from_json(start), ids_of(start)
         planned = ids_of(end or {})
         self._check_topics(plan, known)

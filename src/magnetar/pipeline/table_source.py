@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # Every session that uses a Python source imports this: Arrow and the formats are loaded when a table is opened.
 
 FILES = StructType([StructField("files", BinaryType())])
-"""What a stream of files has as its only column: pickled `magnetar.pipeline.tables.stream_writer.Written`."""
+"""What a stream of files has as its only column: pickled `magnetar.pipeline.tables.stream_writer.WrittenFiles`."""
 
 
 class TableDataSource(DataSource):  # type: ignore[misc]
@@ -43,7 +43,7 @@ class TableDataSource(DataSource):  # type: ignore[misc]
         return "magnetar_table"
 
     def schema(self) -> StructType:
-        """Give the table's columns; those of bronze, while there is no table."""
+        """Return the table's columns; those of bronze, while there is no table."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         from magnetar.pipeline.tables.schema import bronze_schema

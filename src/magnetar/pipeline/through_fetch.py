@@ -18,7 +18,7 @@ from magnetar.client.errors import ClientError
 from magnetar.client.fetch import Fetched, stored
 from magnetar.client.settings import ClientSettings, settings_of
 from magnetar.pipeline.options import SourceOptions, TopicPartition
-from magnetar.pipeline.port import Ask, Reader, Slice, SliceSize, TopicInfo, Visible
+from magnetar.pipeline.port import Reader, RecordQuery, Slice, SliceSize, TopicInfo, Visible
 from magnetar.records import kernel
 from magnetar.records.arrow import BatchUnreadable, Table, arrow_batches
 from magnetar.records.batch import (
@@ -55,7 +55,7 @@ class FetchReader(Reader):
         self._bytes_each: dict[TopicPartition, float] = {}
 
     def topics(self) -> Mapping[str, TopicInfo]:
-        """Give every topic but Kafka's own internal ones."""
+        """Return every topic but Kafka's own internal ones."""
         found = self._cluster.retrying(self._cluster.topics)
         return {
             name: TopicInfo(len(topic.leaders), _printed(topic.topic_id))
@@ -77,7 +77,9 @@ class FetchReader(Reader):
         found = self._cluster.retrying(lambda: self._cluster.list_offsets({which: max(timestamp_ms, 0)}))
         return None if found[which] < 0 else found[which]
 
-    def slices(self, which: TopicPartition, low: int, high: int, size: SliceSize, ask: Ask) -> list[Slice]:
+    def slices(
+        self, which: TopicPartition, low: int, high: int, size: SliceSize, ask: RecordQuery
+    ) -> list[Slice]:
         if ask.ledgers is not None:
             raise ValueError("option 'ledgers' needs a path: brokers do not tell which ledger has a record")
         if ask.skip_damage:
@@ -88,8 +90,8 @@ class FetchReader(Reader):
             first = self.offset_at_time(which, ask.times_ms[0])
             low = high if first is None else max(low, first)
         step = max(int(size.about_bytes / self._bytes_of_each(which)), 1)
-        if size.most_offsets is not None:
-            step = min(step, size.most_offsets)
+        if size.max_offsets is not None:
+            step = min(step, size.max_offsets)
         topic_id = self._cluster.retrying(lambda: self._cluster.topic(which.topic)).topic_id
         return [
             FetchSlice(*which, start, min(start + step, high), self._settings, topic_id)
@@ -100,7 +102,7 @@ class FetchReader(Reader):
         self._cluster.close()
 
     def _bytes_of_each(self, which: TopicPartition) -> float:
-        """Give about how many bytes an offset stands for."""
+        """Return about how many bytes an offset stands for."""
         if which not in self._bytes_each:
             try:
                 size = self._cluster.retrying(lambda: self._cluster.sizes([which]), timeout_s=5).get(which, 0)
@@ -119,7 +121,7 @@ class FetchSlice(Slice):
     settings: ClientSettings
     topic_id: bytes
 
-    def read(self, ask: Ask) -> Iterator[pa.RecordBatch]:
+    def read(self, ask: RecordQuery) -> Iterator[pa.RecordBatch]:
         with Cluster(self.settings) as cluster:
             found = cluster.retrying(lambda: cluster.topic(self.topic))
             if found.topic_id != self.topic_id:
@@ -146,8 +148,8 @@ class _Gathered:
         self.size += len(data)
         self.records += header.records_count
 
-    def arrow(self, piece: FetchSlice, ask: Ask) -> Iterator[pa.RecordBatch]:
-        """Give the records; raise `FetchedDamaged`."""
+    def arrow(self, piece: FetchSlice, ask: RecordQuery) -> Iterator[pa.RecordBatch]:
+        """Yield the records; raise `FetchedDamaged`."""
         if not self._rows:
             return
         data = np.frombuffer(b"".join(self._parts), np.uint8)
@@ -171,8 +173,8 @@ class _Gathered:
         return table
 
 
-def _gathered(answers: Iterator[Fetched], piece: FetchSlice, ask: Ask) -> Iterator[_Gathered]:
-    """Give the wanted batches, as many at a time as make a good Arrow batch. Checks every checksum."""
+def _gathered(answers: Iterator[Fetched], piece: FetchSlice, ask: RecordQuery) -> Iterator[_Gathered]:
+    """Yield the wanted batches, as many at a time as make a good Arrow batch. Checks every checksum."""
     some = _Gathered()
     for fetched in answers:
         for header, data in _uncontrolled(fetched, piece, ask):
@@ -184,7 +186,9 @@ def _gathered(answers: Iterator[Fetched], piece: FetchSlice, ask: Ask) -> Iterat
     yield some
 
 
-def _uncontrolled(fetched: Fetched, piece: FetchSlice, ask: Ask) -> Iterator[tuple[BatchHeader, memoryview]]:
+def _uncontrolled(
+    fetched: Fetched, piece: FetchSlice, ask: RecordQuery
+) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Leave out the coordinators' marks, and what aborted transactions wrote if only committed records are wanted."""
     aborted = sorted(fetched.aborted, key=lambda each: each.first_offset, reverse=True)
     open_ones: set[int] = set()
@@ -203,12 +207,12 @@ def _uncontrolled(fetched: Fetched, piece: FetchSlice, ask: Ask) -> Iterator[tup
 
 
 def _is_abort(data: memoryview) -> bool:
-    """Tell whether a mark aborts: its one record's key is two 16-bit numbers, a version and the kind, 0 for abort."""
+    """Return whether a mark aborts: its one record's key is two 16-bit numbers, a version and the kind, 0 for abort."""
     (record,) = decode_records(data)
     return record.key is not None and record.key[2:4] == _ABORT
 
 
-def _wanted(header: BatchHeader, piece: FetchSlice, ask: Ask) -> bool:
+def _wanted(header: BatchHeader, piece: FetchSlice, ask: RecordQuery) -> bool:
     if header.last_offset < piece.low or header.base_offset >= piece.high:
         return False
     if ask.times_ms is None:
@@ -226,5 +230,5 @@ def _damaged(piece: FetchSlice, header: BatchHeader, why: Exception) -> FetchedD
 
 
 def _printed(topic_id: bytes) -> str:
-    """Give a topic's id as Kafka's clients print it."""
+    """Return a topic's id as Kafka's clients print it."""
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")

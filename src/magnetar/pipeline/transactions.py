@@ -89,7 +89,7 @@ def without_aborted(rows: Table, transactions: Transactions) -> np.ndarray[Any, 
 
 
 def marks(ledger: MappedLedger, rows: Table) -> Iterable[tuple[int, int, bool]]:
-    """Give (producer id, offset, whether it aborts) of the ends of transactions among these batches."""
+    """Yield (producer id, offset, whether it aborts) of the ends of transactions among these batches."""
     for row in rows[rows[:, kernel.ATTRIBUTES] & CONTROL != 0]:
         start = int(row[kernel.START]) - BATCH_HEADER_BYTES
         try:
@@ -103,7 +103,7 @@ def marks(ledger: MappedLedger, rows: Table) -> Iterable[tuple[int, int, bool]]:
 
 
 def first_undecided(root: Path, ledger_ids: Iterable[int]) -> int | None:
-    """Give the offset at which the oldest open transaction of a log begins, if there is one. Reads all heads."""
+    """Return the offset at which the oldest open transaction of a log begins, if there is one. Reads all heads."""
     began: dict[int, int] = {}
     for ledger_id in ledger_ids:
         ledger = MappedLedger(root, ledger_id)

@@ -23,7 +23,7 @@ class BrokerSilent(Exception):
 
 
 def broker_address(data: Path) -> str | None:
-    """Give the Kafka address of the broker that owns this data directory now, or None if none does."""
+    """Return the Kafka address of the broker that owns this data directory now, or None if none does."""
     if not _is_owned(data):
         return None
     try:
@@ -77,7 +77,7 @@ def ask_broker(
 
 
 def _is_owned(data: Path) -> bool:
-    """Tell whether a live process holds the directory's lock: the kernel knows, and a killed broker's is gone."""
+    """Return whether a live process holds the directory's lock: the kernel knows, and a killed broker's is gone."""
     try:
         with (data / "lock").open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def worker_python(master: str = "local") -> str:
-    """Give the path for ``PYSPARK_PYTHON``: for Spark on this machine ``magnetar-python``, where it is installed."""
+    """Return the path for ``PYSPARK_PYTHON``: for Spark on this machine ``magnetar-python``, where it is installed."""
     script = Path(sysconfig.get_path("scripts"), "magnetar-python")
     if master.startswith("local") and os.access(script, os.X_OK):
         beside = script.with_name("python")

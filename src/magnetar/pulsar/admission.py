@@ -17,7 +17,7 @@ from magnetar.pulsar.errors import (
     SubscriptionNotFound,
 )
 from magnetar.pulsar.schemas import NO_SCHEMA
-from magnetar.pulsar.services import Services
+from magnetar.pulsar.services import PulsarServices
 from magnetar.pulsar.settings import PulsarSettings
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.pulsar.topics import AnyTopic, PulsarTopics
@@ -40,7 +40,7 @@ def check_encryption(policies: NamespacePolicies, topic: AnyTopic, *, is_encrypt
 
 
 async def check_schema(
-    services: Services, topic: TopicName, schema: Schema | None, *, produces: bool
+    services: PulsarServices, topic: TopicName, schema: Schema | None, *, produces: bool
 ) -> None:
     """Raise ``IncompatibleSchema`` for a producer without a schema where the topic's is enforced, or for one that only
     an administrator may bring."""
@@ -62,7 +62,9 @@ async def check_schema(
         raise IncompatibleSchema("Schema not found and schema auto updating is disabled.")
 
 
-def check_subscription(services: Services, topic: AnyTopic, name: str, role: str, *, durable: bool) -> None:
+def check_subscription(
+    services: PulsarServices, topic: AnyTopic, name: str, role: str, *, durable: bool
+) -> None:
     """Raise ``PulsarError`` for a subscription that is not a client's to have, or may not be made by asking for it."""
     if name == DEDUPLICATION_CURSOR or name.startswith(_REPLICATORS):
         raise PulsarError("Subscription with reserved subscription name attempted", ServerError.ProducerBusy)
@@ -79,7 +81,7 @@ def check_subscription(services: Services, topic: AnyTopic, name: str, role: str
         raise SubscriptionNotFound("Subscription does not exist")
 
 
-def check_prefix(services: Services, topic: TopicName, name: str, role: str) -> None:
+def check_prefix(services: PulsarServices, topic: TopicName, name: str, role: str) -> None:
     """Raise ``NotAuthorized`` for a subscription that does not begin with the role's name; super users are free."""
     authorization = services.broker.security.authorization
     if not name.startswith(role) and not authorization.may(role, Right.operate):

@@ -70,7 +70,7 @@ async def enforce(topic: PulsarTopic, now_ms: int) -> None:
 
 
 def over_size(topic: PulsarTopic) -> Quota | None:
-    """Give the quota by size, if the backlog is larger."""
+    """Return the quota by size, if the backlog is larger."""
     quota = topic.limits.size_quota
     if quota is None or quota.limit <= 0:
         return None
@@ -79,7 +79,7 @@ def over_size(topic: PulsarTopic) -> Quota | None:
 
 
 async def over_age(topic: PulsarTopic, now_ms: int) -> Quota | None:
-    """Give the quota by time, if the oldest message that somebody has not acknowledged is older."""
+    """Return the quota by time, if the oldest message that somebody has not acknowledged is older."""
     quota = topic.limits.age_quota
     if quota is None or quota.limit <= 0:
         return None
@@ -103,7 +103,9 @@ async def _oldest_ms(topic: PulsarTopic, subscription: Subscription) -> int | No
 
 
 def _place_before(topic: PulsarTopic, most_bytes: int) -> Position | None:
-    """Give the first place behind which there are about so many bytes at most, as `PulsarTopic.bytes_behind` counts."""
+    """Return the first place behind which there are about so many bytes at most, as `PulsarTopic.bytes_behind`
+    counts.
+    """
     left = most_bytes
     for ledger in reversed(topic.log.ledgers()):
         if ledger.size > left:

@@ -22,10 +22,10 @@ from magnetar.pulsar.errors import BadCommand, PulsarError, code_for
 from magnetar.pulsar.ids import Ids
 from magnetar.pulsar.phase import Phase
 from magnetar.pulsar.producers import Producer
-from magnetar.pulsar.route import Route
-from magnetar.pulsar.services import Services
+from magnetar.pulsar.route import CommandRoute
+from magnetar.pulsar.services import PulsarServices
 from magnetar.pulsar.topics import AnyTopic
-from magnetar.pulsar.watches import Watch
+from magnetar.pulsar.watches import TopicListWatcher
 from magnetar.records.compression import Buffer
 from magnetar.wire.pulsar import encode
 from magnetar.wire.pulsar.frames import BadFrame, read_frame
@@ -69,13 +69,13 @@ class Receipt(NamedTuple):
     frame: Callable[[BaseException | None], bytes]
 
 
-class Connection:
+class PulsarConnection:
     """What goes on with one client. ``write`` takes frames in parts; ``end`` closes the connection."""
 
     def __init__(
         self,
-        services: Services,
-        routes: Mapping[BaseCommand.Type, Route],
+        services: PulsarServices,
+        routes: Mapping[BaseCommand.Type, CommandRoute],
         listener: Listener,
         address: str,
         write: Callable[[Sequence[Buffer]], None],
@@ -106,7 +106,7 @@ class Connection:
         self.making_consumers = Ids("Consumer")
         self.sent_away: set[int] = set()
         """Producers that were closed here, and of which the client may not know yet: what they send is not taken."""
-        self.watchers: dict[int, Watch] = {}
+        self.watchers: dict[int, TopicListWatcher] = {}
         """What watches over lists of topics."""
         self.under_way = 0
         """Commands that go on in tasks; those that wait for somebody else's turn to end do not count."""
@@ -317,7 +317,7 @@ class Connection:
         self.is_writable = True
         self.answered_bytes = 0
         for consuming in list(self.consumers.values()):
-            consuming.subscription.kick()
+            consuming.subscription.wake()
         for watch in list(self.watchers.values()):
             watch.go_on()
 

@@ -22,7 +22,7 @@ from magnetar.wire.pulsar.pulsar_pb2 import MessageMetadata
 
 CURSOR = "pulsar.dedup"
 _ENTRIES_BETWEEN_SNAPSHOTS = 1000
-_MOST_PRODUCERS = 10_000
+_MAX_PRODUCERS = 10_000
 _PLAIN = b"\x0e\x01"
 
 
@@ -72,7 +72,7 @@ class Deduplication:
             )
 
     def last_sequence_id(self, producer: str) -> int:
-        """Give the highest sequence id stored of a producer, -1 for none."""
+        """Return the highest sequence id stored of a producer, -1 for none."""
         return self._pushed.get(producer, -1)
 
     def is_repeated(self, producer: str, highest_sequence_id: int) -> bool:
@@ -139,5 +139,5 @@ class Deduplication:
 def _raise(known: dict[str, int], producer: str, highest_sequence_id: int) -> None:
     """Note a number unless a higher one is known; the producer heard last stands last."""
     known[producer] = max(known.pop(producer, -1), highest_sequence_id)
-    if len(known) > _MOST_PRODUCERS:
+    if len(known) > _MAX_PRODUCERS:
         del known[next(iter(known))]

@@ -108,7 +108,7 @@ _CODES: dict[type[BaseException], ServerError] = {
 
 
 def code_for(error: BaseException) -> ServerError:
-    """Give Pulsar's number for what was raised; a surprise stays UnknownError."""
+    """Return Pulsar's number for what was raised; a surprise stays UnknownError."""
     if isinstance(error, PulsarError):
         return error.code
     ancestors = type(error).__mro__

@@ -34,7 +34,7 @@ from magnetar.pulsar.topics import PulsarTopics
 from magnetar.records.errors import RecordsError
 
 _MARKS = "/magnetar/group-cursors"
-_MOST_ROUNDS = 16  # what fails again and again is tried each 16 s
+_MAX_ROUNDS = 16  # what fails again and again is tried each 16 s
 _log = logging.getLogger("magnetar.pulsar")
 
 
@@ -116,7 +116,7 @@ class GroupCursors:
         try:
             yield now
         except (LedgerError, MetadataError, BrokerError, PulsarError, RecordsError) as error:
-            self._failed[who] = failures + 1, self._rounds + min(2**failures, _MOST_ROUNDS)
+            self._failed[who] = failures + 1, self._rounds + min(2**failures, _MAX_ROUNDS)
             if not failures:
                 _log.error("%s: %s; it is tried again", what, error)
         else:
@@ -164,7 +164,7 @@ class GroupCursors:
             subscription.acks.begin_within(place, remaining)
 
     async def offset_of(self, topic: PulsarTopic, subscription: Subscription) -> int:
-        """Give the offset of the first message that is not acknowledged."""
+        """Return the offset of the first message that is not acknowledged."""
         subscription.flush_acks()
         start = max(await subscription.cursor.start_offset(), topic.log.log_start_offset)
         partly = subscription.acks.first_remaining(subscription.cursor.mark_delete_position)

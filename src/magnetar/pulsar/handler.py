@@ -19,9 +19,9 @@ from magnetar.pulsar.group_cursors import GroupCursors
 from magnetar.pulsar.inactive import InactiveTopicsSweep
 from magnetar.pulsar.limit_settings import PulsarLimitSettings
 from magnetar.pulsar.listeners import parse_pulsar_listeners
-from magnetar.pulsar.schemas import Schemas, strategy_named
+from magnetar.pulsar.schemas import TopicSchemas, strategy_named
 from magnetar.pulsar.server import PulsarServer
-from magnetar.pulsar.services import Services
+from magnetar.pulsar.services import PulsarServices
 from magnetar.pulsar.settings import PulsarSettings
 from magnetar.pulsar.topics import PulsarTopics
 from magnetar.pulsar.watches import Watches
@@ -44,7 +44,7 @@ class PulsarProtocolHandler(ProtocolHandler):
         self._clock = clock
         self._settings: Settings
         self._server: PulsarServer
-        self.services: Services
+        self.services: PulsarServices
 
     def initialize(self, settings: Settings) -> None:
         strategy_named(settings.of(PulsarSettings).schema_compatibility_strategy)
@@ -59,8 +59,8 @@ class PulsarProtocolHandler(ProtocolHandler):
     async def start(self, broker: Broker) -> None:
         topics = PulsarTopics(broker, self._clock)
         strategy = strategy_named(self._settings.of(PulsarSettings).schema_compatibility_strategy)
-        schemas = Schemas(broker.store, self._clock, strategy, broker.offers.get(Workshop))
-        self.services = Services(
+        schemas = TopicSchemas(broker.store, self._clock, strategy, broker.offers.get(Workshop))
+        self.services = PulsarServices(
             broker, topics, schemas, GroupCursors(broker, topics), self._clock, Watches(broker)
         )
         broker.offers.add(self.services)

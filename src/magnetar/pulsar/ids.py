@@ -42,7 +42,7 @@ class Ids:
         return len(self._last)
 
     def begin(self, number: int, work: Callable[[], Coroutine[Any, Any, None]]) -> Coroutine[Any, Any, None]:
-        """Give what makes something under an id, to be run in a task of its own; raise ``PulsarError``."""
+        """Return what makes something under an id, to be run in a task of its own; raise ``PulsarError``."""
         before = self._last.get(number)
         if before is not None and not before.is_closed:
             raise PulsarError(

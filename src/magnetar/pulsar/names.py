@@ -53,12 +53,12 @@ class PulsarName:
 
 
 def partition_name(topic: TopicName, partition: int) -> str:
-    """Give what Pulsar calls a partition."""
+    """Return what Pulsar calls a partition."""
     return f"{topic}-partition-{partition}"
 
 
 def names_of(topic: Topic) -> list[str]:
-    """Give what Pulsar calls a topic: its name, or those of its partitions."""
+    """Return what Pulsar calls a topic: its name, or those of its partitions."""
     if not topic.partitioned:
         return [str(topic.name)]
     return [partition_name(topic.name, index) for index in range(topic.partitions)]

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 
 def root_message(data: bytes) -> str:
-    """Give the full name of the message that a definition is about; raise ``ValueError`` for what is none.
+    """Return the full name of the message that a definition is about; raise ``ValueError`` for what is none.
 
     The definition is what Pulsar's clients write: ``{"fileDescriptorSet": base64, "rootMessageTypeName": ...,
     "rootFileDescriptorName": ...}``. The descriptors must hold together, and all that they import be among them.
@@ -41,7 +41,7 @@ def root_message(data: bytes) -> str:
 
 
 def _in_order(files: descriptor_pb2.FileDescriptorSet) -> list[descriptor_pb2.FileDescriptorProto]:
-    """Give files behind those that they import; raise ``KeyError`` where one is missing."""
+    """Return files behind those that they import; raise ``KeyError`` where one is missing."""
     known = {each.name: each for each in files.file}
     ordered: dict[str, descriptor_pb2.FileDescriptorProto] = {}
     waiting = [(name, False) for name in reversed(known)]

@@ -90,7 +90,7 @@ class NonPersistentTopic:
     # -- subscribing
 
     async def subscription(self, wanted: Wanted) -> NonPersistentSubscription:
-        """Give the subscription that a consumer asks for, made if need be; raise ``ConsumerBusy``."""
+        """Return the subscription that a consumer asks for, made if need be; raise ``ConsumerBusy``."""
         found = self.subscriptions.get(wanted.subscription)
         if found is None:
             most = self.limits.max_subscriptions
@@ -203,7 +203,7 @@ class NonPersistentTopics:
     # -- asking
 
     def all_open(self) -> list[NonPersistentTopic]:
-        """Give the partitions that are in use."""
+        """Return the partitions that are in use."""
         return list(self._open.values())
 
     def holds(self, topic: NonPersistentTopic) -> bool:
@@ -211,33 +211,33 @@ class NonPersistentTopics:
         return self._open.get((topic.topic.name, topic.index)) is topic
 
     def open_of(self, topic: Topic) -> list[NonPersistentTopic]:
-        """Give the partitions of a topic that are in use."""
+        """Return the partitions of a topic that are in use."""
         return [each for each in self._open.values() if each.topic is topic]
 
     def find(self, name: PulsarName) -> Topic | None:
-        """Give the topic that a name, with or without partition, belongs to."""
+        """Return the topic that a name, with or without partition, belongs to."""
         found = self._partitioned.get(name.topic)
         if found is None and (plain := self._open.get((name.topic, 0))) is not None:
             return plain.topic
         return found
 
     def names(self, namespace: str) -> list[str]:
-        """Give what Pulsar calls the topics of ``tenant/namespace`` that are in use, each partition."""
+        """Return what Pulsar calls the topics of ``tenant/namespace`` that are in use, each partition."""
         return sorted(
             each.name for each in self._open.values() if each.topic.name.namespace_name == namespace
         )
 
     def topics(self, namespace: str) -> Iterator[Topic]:
-        """Give the topics of ``tenant/namespace``, those with partitions whether in use or not."""
+        """Return the topics of ``tenant/namespace``, those with partitions whether in use or not."""
         found = {each.topic.name: each.topic for each in self._open.values()} | self._partitioned
         return (each for each in found.values() if each.name.namespace_name == namespace)
 
     def partitioned(self, namespace: str) -> list[str]:
-        """Give the topics of ``tenant/namespace`` that have partitions."""
+        """Return the topics of ``tenant/namespace`` that have partitions."""
         return sorted(str(name) for name in self._partitioned if name.namespace_name == namespace)
 
     async def get(self, name: PulsarName, *, create: bool) -> NonPersistentTopic:
-        """Give a partition, made where that is asked for and allowed.
+        """Return a partition, made where that is asked for and allowed.
 
         Raises ``TopicNotFound``, ``NamespaceNotFound``, `NotOwned` or ``NotAllowed``.
         """
@@ -296,7 +296,7 @@ class NonPersistentTopics:
             await broker.namespaces.create(namespace)
 
     async def grow(self, topic: Topic, partitions: int) -> None:
-        """Give a topic more partitions; raise ``InvalidPartitions``."""
+        """Add partitions to a topic; raise ``InvalidPartitions``."""
         if topic.name not in self._partitioned:
             raise InvalidPartitions(f"{topic.name} is not partitioned")
         if partitions < topic.partitions:

@@ -16,9 +16,9 @@ from magnetar.broker.topic import Topic
 from magnetar.pulsar.errors import NotAllowed
 from magnetar.pulsar.names import names_of
 
-_MOST_STEPS = 1000
+_MAX_STEPS = 1000
 """Of a program; 50 dots, each of which is any of UTF-8's forms, are 600."""
-_MOST_BYTES = 128 << 10
+_MAX_BYTES = 128 << 10
 """That RE2 may use for one expression, its states included; it remembers the last 128 of them."""
 WORK_OF_A_TURN = 200_000
 """Steps of programs times characters; about a millisecond."""
@@ -31,16 +31,16 @@ class Pattern:
 
     __slots__ = ("_expression", "text")
 
-    def __init__(self, text: str, most_chars: int) -> None:
+    def __init__(self, text: str, max_chars: int) -> None:
         """Raise ``NotAllowed`` if it is too long or too large, or not understood.
 
         It may say which domain its topics have, ``persistent://.*``; that is not looked at.
         """
-        if len(text) > most_chars:
-            raise NotAllowed(f"Pattern longer than maximum: {most_chars}")
+        if len(text) > max_chars:
+            raise NotAllowed(f"Pattern longer than maximum: {max_chars}")
         _, scheme, rest = text.partition(_SCHEME)
         self.text = rest if scheme else text
-        if _compiled(self.text).programsize > _MOST_STEPS:
+        if _compiled(self.text).programsize > _MAX_STEPS:
             raise NotAllowed("the pattern is too large")
 
     def matches(self, name: str) -> bool:
@@ -67,7 +67,7 @@ def _compiled(text: str) -> re2._Regexp:
 
 def _options() -> re2.Options:
     options = re2.Options()
-    options.max_mem = _MOST_BYTES
+    options.max_mem = _MAX_BYTES
     options.log_errors = False
     return options
 
@@ -78,7 +78,7 @@ _OPTIONS = _options()
 async def matching(
     topics: Iterable[Topic], namespace: str, pattern: Pattern | None
 ) -> AsyncIterator[tuple[Topic, str]]:
-    """Give topics of ``tenant/namespace`` and those of their names that match; meanwhile others have their turn."""
+    """Yield topics of ``tenant/namespace`` and those of their names that match; meanwhile others have their turn."""
     work = 0
     for topic in topics:
         work += WORK_OF_A_NAME // 10

@@ -13,7 +13,7 @@ class Places:
         self._log = log
 
     async def of(self, place: tuple[int, int]) -> Position:
-        """Give the entry that a client names, or the nearest one behind it that there is or will be."""
+        """Return the entry that a client names, or the nearest one behind it that there is or will be."""
         end = await self.end()
         for ledger in self._log.ledgers():
             if place[0] < ledger.ledger_id:
@@ -23,12 +23,12 @@ class Places:
         return end
 
     async def end(self) -> Position:
-        """Give the place right behind the last entry that may be read."""
+        """Return the place right behind the last entry that may be read."""
         last = await self.last()
         return Position(last.ledger_id, last.entry_id + 1)
 
     async def last(self) -> Position:
-        """Give the place of the last entry that may be read; with entry id -1 where there is none.
+        """Return the place of the last entry that may be read; with entry id -1 where there is none.
 
         What is being made durable lies behind it: a subscription that began there would miss it, and one that had
         passed over it what takes its place after the power failed.
@@ -44,7 +44,7 @@ class Places:
         )
 
     def bytes_behind(self, mark: Position) -> int:
-        """Give about how many bytes lie behind a position: of its own ledger the share of the entries."""
+        """Return about how many bytes lie behind a position: of its own ledger the share of the entries."""
         size = 0
         for ledger in self._log.ledgers():
             if ledger.ledger_id > mark.ledger_id:
@@ -54,7 +54,7 @@ class Places:
         return size
 
     def entries_between(self, mark: Position, following: Position) -> int:
-        """Give how many entries lie behind ``mark`` and before ``following``, of those that there are."""
+        """Return how many entries lie behind ``mark`` and before ``following``, of those that there are."""
         entries = 0
         for ledger in self._log.ledgers():
             if mark.ledger_id <= ledger.ledger_id <= following.ledger_id:
@@ -64,14 +64,14 @@ class Places:
         return entries
 
     async def at(self, timestamp_ms: int) -> Position:
-        """Give the first entry that was stored at that time or later, or the end."""
+        """Return the first entry that was stored at that time or later, or the end."""
         found = await self._log.find_first(
             lambda entry: index_of(entry.data).broker_timestamp >= timestamp_ms
         )
         return await self.end() if found is None else Position(found.ledger_id, found.entry_id)
 
     async def last_entry(self, *, compacted: bool = False) -> StoredEntry | None:
-        """Give the last entry that may be read, by readers of what is compacted or by any, or None."""
+        """Return the last entry that may be read, by readers of what is compacted or by any, or None."""
         log, copies = self._log, self._log.compacted
         last = log.last_stable_offset - 1
         entries = []
@@ -86,6 +86,6 @@ class Places:
         return entries[-1] if entries else None
 
     async def last_before(self, timestamp_ms: int) -> Position | None:
-        """Give the place of the last entry that was stored before that time, or None if there are no ledgers."""
+        """Return the place of the last entry that was stored before that time, or None if there are no ledgers."""
         position = await self.at(timestamp_ms)
         return None if position.ledger_id < 0 else Position(position.ledger_id, position.entry_id - 1)

@@ -94,7 +94,7 @@ class TopicPolicies:
         await self._broker.metadata.change(plan)
 
     def limits(self, topic: Topic) -> Limits:
-        """Give what is in force for a topic."""
+        """Return what is in force for a topic."""
         own = decode_limits(self.content(topic.name), TOPIC_KEYS)
         return own.over(self._broker.topic_policies(topic).limits.over(self._defaults))
 

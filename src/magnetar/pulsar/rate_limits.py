@@ -7,7 +7,7 @@ from collections.abc import Callable
 from magnetar.broker.limits import Rate
 
 _NO_BOUND = 1 << 62
-_LEAST_WAIT_S = 0.001
+_MIN_WAIT_S = 0.001
 
 
 class RateLimit:
@@ -25,13 +25,13 @@ class RateLimit:
         self._bytes -= size
 
     def budget(self) -> tuple[int, int]:
-        """Give how many messages and bytes may go now; 0 or less is none."""
+        """Return how many messages and bytes may go now; 0 or less is none."""
         self._fill()
         messages = int(self._messages) if self.rate.messages > 0 else _NO_BOUND
         return messages, int(self._bytes) if self.rate.bytes > 0 else _NO_BOUND
 
     def wait_s(self) -> float:
-        """Give how long to wait until something may go again; 0 if it may now."""
+        """Return how long to wait until something may go again; 0 if it may now."""
         messages, size = self.budget()
         if messages > 0 and size > 0:
             return 0.0
@@ -40,7 +40,7 @@ class RateLimit:
             waits.append((1 - self._messages) * self.rate.period_s / self.rate.messages)
         if size <= 0:
             waits.append((1 - self._bytes) * self.rate.period_s / self.rate.bytes)
-        return max(*waits, _LEAST_WAIT_S)
+        return max(*waits, _MIN_WAIT_S)
 
     def _fill(self) -> None:
         now = self._now()
@@ -51,7 +51,7 @@ class RateLimit:
 
 
 def renewed(limit: RateLimit | None, rate: Rate | None, now: Callable[[], float]) -> RateLimit | None:
-    """Give the limit for a rate: the same as before if that has not changed, None where there is no bound."""
+    """Return the limit for a rate: the same as before if that has not changed, None where there is no bound."""
     if not rate:
         return None
     return limit if limit is not None and limit.rate == rate else RateLimit(rate, now)

@@ -13,7 +13,7 @@ Refusal = Callable[[Any, ServerError, str], BaseCommand | None]
 """Is given the command, Pulsar's number and words; None where Pulsar says nothing."""
 
 
-class Route(NamedTuple):
+class CommandRoute(NamedTuple):
     """One kind of command: where it stands in ``BaseCommand``, who handles it, and how its errors look."""
 
     field: str
@@ -36,7 +36,7 @@ def silence(command: Any, code: ServerError, message: str) -> BaseCommand | None
 
 
 def success(request_id: int) -> BaseCommand:
-    """Give the answer of commands that have nothing more to say."""
+    """Return the answer of commands that have nothing more to say."""
     answer = BaseCommand(type=BaseCommand.SUCCESS)
     answer.success.request_id = request_id
     return answer

@@ -25,8 +25,8 @@ from magnetar.schema_registry.levels import Compatibility
 from magnetar.schema_registry.work import TooComplex, Work, read_json
 from magnetar.wire.pulsar import pulsar_pb2 as wire
 
-MOST_BYTES = 1 << 20
-_MOST_NESTED = 8
+MAX_BYTES = 1 << 20
+_MAX_NESTED = 8
 _BY_AVRO = frozenset((wire.Schema.Avro, wire.Schema.Json, wire.Schema.Protobuf))
 _NONE = wire.Schema.Type.Value("None")
 _TYPES = {name.lower(): number for name, number in wire.Schema.Type.items()}
@@ -62,7 +62,7 @@ class Definition(NamedTuple):
     properties: Mapping[str, str]
 
 
-class Understood(NamedTuple):
+class ParsedTopicSchema(NamedTuple):
     """A schema that is one."""
 
     type: int
@@ -72,31 +72,31 @@ class Understood(NamedTuple):
     """Of Avro's kinds: its JSON without what does not make another schema of it."""
     root: str = ""
     """Of PROTOBUF_NATIVE."""
-    parts: tuple[Understood, ...] = ()
+    parts: tuple[ParsedTopicSchema, ...] = ()
     """Of KEY_VALUE."""
 
 
 def type_name(number: int) -> str:
-    """Give a kind by Pulsar's name."""
+    """Return a kind by Pulsar's name."""
     name = str(wire.Schema.Type.Name(number))
     return {"ProtobufNative": "PROTOBUF_NATIVE", "KeyValue": "KEY_VALUE"}.get(name, name.upper())
 
 
-def understand(schema: Definition, work: Work, depth: int = 0) -> Understood:
-    """Give what a schema means; raise `IncompatibleSchema` for what is none, in Pulsar's words."""
-    if len(schema.data) > MOST_BYTES:
-        raise IncompatibleSchema(f"a schema of {len(schema.data)} bytes; {MOST_BYTES} may be")
+def understand(schema: Definition, work: Work, depth: int = 0) -> ParsedTopicSchema:
+    """Return what a schema means; raise `IncompatibleSchema` for what is none, in Pulsar's words."""
+    if len(schema.data) > MAX_BYTES:
+        raise IncompatibleSchema(f"a schema of {len(schema.data)} bytes; {MAX_BYTES} may be")
     work.step(1 + len(schema.data) // 64)
     try:
         if schema.type in _BY_AVRO:
             return _struct(schema, work)
         if schema.type == wire.Schema.ProtobufNative:
-            return Understood(schema.type, root=root_message(schema.data))
+            return ParsedTopicSchema(schema.type, root=root_message(schema.data))
         if schema.type == wire.Schema.KeyValue:
-            if depth == _MOST_NESTED:
-                raise ValueError(f"KEY_VALUE in KEY_VALUE more than {_MOST_NESTED} times")
+            if depth == _MAX_NESTED:
+                raise ValueError(f"KEY_VALUE in KEY_VALUE more than {_MAX_NESTED} times")
             parts = tuple(understand(each, work, depth + 1) for each in key_and_value(schema))
-            return Understood(schema.type, parts=parts)
+            return ParsedTopicSchema(schema.type, parts=parts)
     except (ValueError, RecursionError) as error:
         raise IncompatibleSchema(
             f"Invalid schema definition data for {type_name(schema.type)} schema: {error or 'nested too deeply'}"
@@ -111,10 +111,10 @@ def understand(schema: Definition, work: Work, depth: int = 0) -> Understood:
             "Invalid schema definition data for primitive schemas :length of schema data should be zero, "
             f"but {len(schema.data)} bytes is found"
         )
-    return Understood(schema.type)
+    return ParsedTopicSchema(schema.type)
 
 
-def _struct(schema: Definition, work: Work) -> Understood:
+def _struct(schema: Definition, work: Work) -> ParsedTopicSchema:
     content = read_json(_utf8(schema.data), work)
     try:
         avro = types_of([content], work)
@@ -122,11 +122,11 @@ def _struct(schema: Definition, work: Work) -> Understood:
         raise
     except ValueError:
         if schema.type == wire.Schema.Json and _is_json_schema(content):
-            return Understood(schema.type, text=content)
+            return ParsedTopicSchema(schema.type, text=content)
         raise
     if schema.type == wire.Schema.Avro and avro.kind == "union":
         raise ValueError("Avro schema typed [UNION] is not supported")
-    return Understood(schema.type, avro, _spelled(content, work))
+    return ParsedTopicSchema(schema.type, avro, _spelled(content, work))
 
 
 def _utf8(data: bytes) -> str:
@@ -141,7 +141,7 @@ def _is_json_schema(content: Any) -> bool:
 
 
 def _spelled(node: Any, work: Work) -> Any:
-    """Give a schema's JSON without docs and aliases: Avro calls two schemas equal that differ in nothing else."""
+    """Return a schema's JSON without docs and aliases: Avro calls two schemas equal that differ in nothing else."""
     work.step()
     if isinstance(node, list):
         return [_spelled(each, work) for each in node]
@@ -187,7 +187,7 @@ def _properties(text: str, part: str) -> dict[str, str]:
 
 
 def check_producers(
-    new: Understood, live: Sequence[Callable[[], Understood]], strategy: Strategy, work: Work
+    new: ParsedTopicSchema, live: Sequence[Callable[[], ParsedTopicSchema]], strategy: Strategy, work: Work
 ) -> None:
     """Raise `IncompatibleSchema` unless a schema may follow a topic's live ones, of which the last is the latest."""
     if not live or strategy is Strategy.ALWAYS_COMPATIBLE:
@@ -196,7 +196,7 @@ def check_producers(
 
 
 def check_consumers(
-    new: Understood, live: Sequence[Callable[[], Understood]], strategy: Strategy, work: Work
+    new: ParsedTopicSchema, live: Sequence[Callable[[], ParsedTopicSchema]], strategy: Strategy, work: Work
 ) -> None:
     """Raise `IncompatibleSchema` unless a consumer's schema goes with a topic's.
 
@@ -213,7 +213,7 @@ def check_consumers(
     _check(new, (each() for each in live), strategy, work)
 
 
-def _check(new: Understood, old: Iterator[Understood], strategy: Strategy, work: Work) -> None:
+def _check(new: ParsedTopicSchema, old: Iterator[ParsedTopicSchema], strategy: Strategy, work: Work) -> None:
     if strategy is Strategy.ALWAYS_INCOMPATIBLE:
         raise IncompatibleSchema("Schema compatibility strategy is ALWAYS_INCOMPATIBLE")
     for each in old:
@@ -225,7 +225,7 @@ def _check(new: Understood, old: Iterator[Understood], strategy: Strategy, work:
         _follows(new, each, strategy, work)
 
 
-def _follows(new: Understood, old: Understood, strategy: Strategy, work: Work) -> None:
+def _follows(new: ParsedTopicSchema, old: ParsedTopicSchema, strategy: Strategy, work: Work) -> None:
     if new.type in _BY_AVRO:
         _check_struct(new, old, strategy, work)
     elif new.root != old.root:
@@ -241,7 +241,7 @@ def _follows(new: Understood, old: Understood, strategy: Strategy, work: Work) -
         _follows(one, before, strategy, work)
 
 
-def _check_struct(new: Understood, old: Understood, strategy: Strategy, work: Work) -> None:
+def _check_struct(new: ParsedTopicSchema, old: ParsedTopicSchema, strategy: Strategy, work: Work) -> None:
     if new.avro is None or old.avro is None:
         # JSON Schemas of old clients: Avro takes over from them, and among themselves their ids must be the same.
         if new.avro is old.avro is None and new.text.get("id") != old.text.get("id"):

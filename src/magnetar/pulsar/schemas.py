@@ -24,8 +24,8 @@ from magnetar.pulsar.errors import IncompatibleSchema, NotAllowed
 from magnetar.pulsar.schema_rules import (
     READS_THE_LATEST,
     Definition,
+    ParsedTopicSchema,
     Strategy,
-    Understood,
     check_consumers,
     check_producers,
     type_name,
@@ -37,13 +37,13 @@ from magnetar.wire.pulsar import pulsar_pb2 as wire
 
 _ROOT = "/schemas"
 NO_SCHEMA = frozenset((wire.Schema.Type.Value("None"), wire.Schema.AutoConsume))
-MOST_TOPIC_BYTES = 4 << 20
+MAX_TOPIC_BYTES = 4 << 20
 """Of all definitions of one topic: they are written together, in parts if need be."""
-Check = Callable[[Understood, Sequence[Callable[[], Understood]], Strategy, Work], None]
+Check = Callable[[ParsedTopicSchema, Sequence[Callable[[], ParsedTopicSchema]], Strategy, Work], None]
 
 
 def strategy_named(name: str) -> Strategy:
-    """Give a strategy by its name; raise ``InvalidConfig``."""
+    """Return a strategy by its name; raise ``InvalidConfig``."""
     try:
         found = Strategy[name.upper()]
     except KeyError:
@@ -83,7 +83,7 @@ class SchemaVersion:
 
 
 def version_bytes(version: int) -> bytes:
-    """Give a version as clients see it."""
+    """Return a version as clients see it."""
     return version.to_bytes(8, "big", signed=True)
 
 
@@ -93,7 +93,7 @@ class _Known(NamedTuple):
     stored_version: int
 
 
-class Schemas:
+class TopicSchemas:
     """All topics' schemas, read when somebody first asks, written through, and followed.
 
     What a schema means, and whether it goes with the others, is found out in the workshop's threads, one schema of a
@@ -160,7 +160,7 @@ class Schemas:
         return _live(await self.versions(topic))
 
     def strategy(self, topic: TopicName) -> Strategy:
-        """Give the strategy in force for a topic."""
+        """Return the strategy in force for a topic."""
         said = self.strategy_of(topic)
         return self._strategy if said in (None, "UNDEFINED") else strategy_named(str(said))
 
@@ -171,7 +171,7 @@ class Schemas:
     # Changing.
 
     async def for_producer(self, topic: TopicName, schema: wire.Schema | None, role: str) -> bytes:
-        """Give the version that a producer's schema has, made if it is new; raise ``IncompatibleSchema``."""
+        """Return the version that a producer's schema has, made if it is new; raise ``IncompatibleSchema``."""
         if schema is not None and schema.type == wire.Schema.AutoConsume:
             raise IncompatibleSchema("Schema AUTO_CONSUME is a client-side schema type")
         if schema is None or schema.type in NO_SCHEMA:
@@ -193,7 +193,7 @@ class Schemas:
             await self._examine(topic, new, check_consumers)
 
     async def add(self, topic: TopicName, schema: wire.Schema, role: str = "") -> SchemaVersion:
-        """Give the version that a schema has, made if it is new; raise ``IncompatibleSchema``."""
+        """Return the version that a schema has, made if it is new; raise ``IncompatibleSchema``."""
         known = await self.find(topic, schema)
         if known is not None:
             return known
@@ -219,7 +219,7 @@ class Schemas:
             await self._examine(topic, _version(-1, schema, 0, ""), check_producers)
 
     async def _examine(self, topic: TopicName, new: SchemaVersion, check: Check) -> SchemaVersion | None:
-        """Give the version that means the same, or None where there is none and the schema may follow."""
+        """Return the version that means the same, or None where there is none and the schema may follow."""
         strategy, live = self.strategy(topic), await self.live(topic)
         try:
             return await self._workshop.do(lambda work: _examined(new, live, strategy, check, work))
@@ -278,9 +278,9 @@ def _examined(
     new: SchemaVersion, live: list[SchemaVersion], strategy: Strategy, check: Check, work: Work
 ) -> SchemaVersion | None:
     mine = understand(new.definition, work)
-    known: dict[int, Understood] = {}
+    known: dict[int, ParsedTopicSchema] = {}
 
-    def of(version: SchemaVersion) -> Understood:
+    def of(version: SchemaVersion) -> ParsedTopicSchema:
         if version.version not in known:
             known[version.version] = understand(version.definition, work)
         return known[version.version]
@@ -294,7 +294,7 @@ def _examined(
     return None
 
 
-def _text(of: Callable[[], Understood]) -> Any:
+def _text(of: Callable[[], ParsedTopicSchema]) -> Any:
     try:
         return of().text
     except IncompatibleSchema:
@@ -303,9 +303,9 @@ def _text(of: Callable[[], Understood]) -> Any:
 
 def _check_room(versions: list[SchemaVersion], new: SchemaVersion) -> None:
     size = len(new.data) + sum(len(each.data) for each in versions)
-    if size > MOST_TOPIC_BYTES:
+    if size > MAX_TOPIC_BYTES:
         raise NotAllowed(
-            f"the schemas of the topic have {size} bytes together, with this one; {MOST_TOPIC_BYTES} may be"
+            f"the schemas of the topic have {size} bytes together, with this one; {MAX_TOPIC_BYTES} may be"
         )
 
 

@@ -1,4 +1,4 @@
-"""The sockets of Pulsar's protocol: each feeds a ``Connection`` with frames and writes what it says."""
+"""The sockets of Pulsar's protocol: each feeds a ``PulsarConnection`` with frames and writes what it says."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from magnetar.broker.listeners import Listener
-from magnetar.broker.memory import LEAST_BYTES, Account
+from magnetar.broker.memory import MIN_BYTES, Account
 from magnetar.broker.settings import Settings
 from magnetar.broker.writing import write_parts
-from magnetar.pulsar.connection import Connection
+from magnetar.pulsar.connection import PulsarConnection
 from magnetar.pulsar.handlers import ROUTES
 from magnetar.pulsar.handlers.connect import check_expiry
 from magnetar.pulsar.phase import Phase
-from magnetar.pulsar.services import Services
-from magnetar.pulsar.serving import Serving, State
+from magnetar.pulsar.services import PulsarServices
+from magnetar.pulsar.serving import PulsarServing, PulsarServingState
 from magnetar.pulsar.settings import PulsarSettings
 from magnetar.records.compression import Buffer
 from magnetar.records.framing import scratch_buffer
-from magnetar.wire.pulsar.frames import FRAME_PADDING_BYTES, BadFrame, FrameReader
+from magnetar.wire.pulsar.frames import FRAME_PADDING_BYTES, BadFrame, PulsarFrameReader
 
 _WRITE_HIGH_BYTES = 1 << 20
-_MOST_UNDER_WAY = 16
+_MAX_UNDER_WAY = 16
 """Commands of one connection that go on at the same time; more wait until one of them is done."""
-_STRANGERS_FRAME_BYTES = LEAST_BYTES
+_STRANGERS_FRAME_BYTES = MIN_BYTES
 """The largest CONNECT: nothing else comes before it, and it holds a token at most. So much is never waited with."""
 _LAST_WORDS_S = 5.0
 """How long a client that is let go may take to hear why."""
@@ -34,7 +34,7 @@ _LAST_WORDS_S = 5.0
 class PulsarServer:
     """All connections of one broker."""
 
-    def __init__(self, services: Services, settings: Settings) -> None:
+    def __init__(self, services: PulsarServices, settings: Settings) -> None:
         self.services = services
         self.settings = settings
         self.connections: set[PulsarSocket] = set()
@@ -54,7 +54,7 @@ class PulsarServer:
         self._timer = loop.call_later(interval_s / 2, check)
 
     def connection(self, listener: Listener) -> PulsarSocket:
-        """Give what talks to one client."""
+        """Return what talks to one client."""
         return PulsarSocket(self, listener)
 
     def close(self) -> None:
@@ -66,18 +66,20 @@ class PulsarServer:
 
 
 class PulsarSocket(asyncio.BufferedProtocol):
-    """One socket. What its client sends is read as long as what it asked for before is being dealt with: `Serving`."""
+    """One socket. What its client sends is read as long as what it asked for before is being dealt with:
+    `PulsarServing`.
+    """
 
     def __init__(self, server: PulsarServer, listener: Listener) -> None:
         settings = server.settings
         self._server = server
         self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._frames = FrameReader(_STRANGERS_FRAME_BYTES, server.scratch)
+        self._frames = PulsarFrameReader(_STRANGERS_FRAME_BYTES, server.scratch)
         self._most_bytes = settings.of(PulsarSettings).pulsar_max_message_size + FRAME_PADDING_BYTES
-        self._most_unsettled = settings.of(PulsarSettings).max_pending_publish_requests_per_connection
+        self._max_unsettled = settings.of(PulsarSettings).max_pending_publish_requests_per_connection
         self._transport: Any = None
-        self._serving = Serving(
+        self._serving = PulsarServing(
             self._take_up,
             self._held_up,
             self._count,
@@ -93,7 +95,7 @@ class PulsarSocket(asyncio.BufferedProtocol):
         self._unwritable_since: float | None = None
         self._counted = 0
         self._host = ""
-        self.connection: Connection
+        self.connection: PulsarConnection
         self.account: Account
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -102,7 +104,7 @@ class PulsarSocket(asyncio.BufferedProtocol):
         self._host = str(peer[0]) if isinstance(peer, tuple) else "local"
         address = f"/{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "local"
         ssl_object = transport.get_extra_info("ssl_object")
-        self.connection = Connection(
+        self.connection = PulsarConnection(
             self._server.services,
             ROUTES,
             self._listener,
@@ -142,20 +144,20 @@ class PulsarSocket(asyncio.BufferedProtocol):
         self.connection.receive(frame)
         return True
 
-    def _held_up(self) -> State | None:
+    def _held_up(self) -> PulsarServingState | None:
         connection = self.connection
         if connection.phase is Phase.PROVING:
-            return State.PROVING  # nothing is heard until it is known who speaks
+            return PulsarServingState.PROVING  # nothing is heard until it is known who speaks
         if connection.is_connected and self._frames.most_bytes != self._most_bytes:
             self._frames.most_bytes = self._most_bytes
             self.account.login()
-        if connection.unsettled >= self._most_unsettled or connection.waits_for_place:
-            return State.UNSETTLED
-        if connection.under_way >= _MOST_UNDER_WAY:
-            return State.BUSY
+        if connection.unsettled >= self._max_unsettled or connection.waits_for_place:
+            return PulsarServingState.UNSETTLED
+        if connection.under_way >= _MAX_UNDER_WAY:
+            return PulsarServingState.BUSY
         if connection.is_behind:
-            return State.BEHIND
-        return State.THROTTLED if connection.throttled_s > 0 else None
+            return PulsarServingState.BEHIND
+        return PulsarServingState.THROTTLED if connection.throttled_s > 0 else None
 
     def _count(self) -> None:
         """Count what is kept for the client."""

@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from magnetar.broker.core import Broker
 from magnetar.broker.listeners import Listener
 from magnetar.pulsar.group_cursors import GroupCursors
-from magnetar.pulsar.schemas import Schemas
+from magnetar.pulsar.schemas import TopicSchemas
 from magnetar.pulsar.topics import PulsarTopics
 from magnetar.pulsar.watches import Watches
 
 
 @dataclass(slots=True)
-class Services:
+class PulsarServices:
     """The broker core, and what this protocol adds."""
 
     broker: Broker
     topics: PulsarTopics
-    schemas: Schemas
+    schemas: TopicSchemas
     groups: GroupCursors
     clock: Callable[[], int]
     watches: Watches
@@ -30,6 +30,6 @@ class Services:
     _started: int = 0
 
     def producer_name(self) -> str:
-        """Give a name that no producer has, or had before a restart."""
+        """Return a name that no producer has, or had before a restart."""
         self._started = self._started or self.clock()
         return f"{self.broker.ownership.cluster}-{self._started:x}-{next(self._names)}"

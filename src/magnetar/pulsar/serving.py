@@ -26,12 +26,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from enum import Enum, auto
 
-MOST_COMMANDS = 200
+MAX_COMMANDS = 200
 TURN_S = 0.003
 """After so many commands, or so long, others have a turn."""
 
 
-class State(Enum):
+class PulsarServingState(Enum):
     """Why nothing is taken up."""
 
     IDLE = auto()
@@ -46,10 +46,10 @@ class State(Enum):
     ENDED = auto()
 
 
-IDLE, SERVING, PROVING, UNSETTLED, BUSY, BEHIND, THROTTLED, SHORT, DUE, ENDED = State
+IDLE, SERVING, PROVING, UNSETTLED, BUSY, BEHIND, THROTTLED, SHORT, DUE, ENDED = PulsarServingState
 
 
-class Serving:
+class PulsarServing:
     """The serving of one client.
 
     ``take_up`` takes up the next command, and says whether there was one. ``held_up`` says what keeps it from that,
@@ -76,7 +76,7 @@ class Serving:
     def __init__(
         self,
         take_up: Callable[[], bool],
-        held_up: Callable[[], State | None],
+        held_up: Callable[[], PulsarServingState | None],
         count: Callable[[], object],
         has_room: Callable[[], bool],
         read: Callable[[bool], None],
@@ -120,10 +120,10 @@ class Serving:
         """Nothing more is taken up."""
         self.state = ENDED
 
-    def _take_up_some(self) -> State:
+    def _take_up_some(self) -> PulsarServingState:
         clock = self._clock
         until = clock() + TURN_S
-        for _ in range(MOST_COMMANDS):
+        for _ in range(MAX_COMMANDS):
             why = self._held_up()
             if why is not None:
                 return why
@@ -133,7 +133,7 @@ class Serving:
                 break
         return DUE
 
-    def _stop(self, why: State) -> None:
+    def _stop(self, why: PulsarServingState) -> None:
         self._count()
         if why is IDLE and not self._has_room():
             why = SHORT

@@ -19,8 +19,8 @@ from magnetar.metadata import MetadataStore
 from magnetar.pulsar.deduplication import CURSOR as DEDUPLICATION_CURSOR
 from magnetar.pulsar.deduplication import Deduplication
 from magnetar.pulsar.dispatch.base import AnySubscription, SubType
-from magnetar.pulsar.dispatch.deliveries import Conversions
-from magnetar.pulsar.dispatch.reading import Limits, Readings
+from magnetar.pulsar.dispatch.deliveries import Deliveries
+from magnetar.pulsar.dispatch.reading import Readings, UnackedLimits
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.dispatch.wanted import Wanted, is_as_wanted, subscription_of
 from magnetar.pulsar.epochs import TopicEpoch
@@ -31,7 +31,7 @@ from magnetar.pulsar.rate_limits import RateLimit, renewed
 from magnetar.records.pulsar_entries import Sent
 
 CURSOR_SAVE_MS = 1000
-_LEAST_CURSOR_SAVE_MS = 100  # each time costs a transaction of the metadata store
+_MIN_CURSOR_SAVE_MS = 100  # each time costs a transaction of the metadata store
 _READER_RETURNS_MS = 60_000  # after a seek it is sent away, and comes back at once unless it died
 _log = logging.getLogger("magnetar.pulsar")
 
@@ -46,8 +46,8 @@ class PulsarTopic:
         log: ManagedLedger,
         cursors: CursorStore,
         store: MetadataStore,
-        conversions: Conversions,
-        limits: Limits,
+        conversions: Deliveries,
+        limits: UnackedLimits,
         clock: Callable[[], int],
         *,
         policies: TopicLimits | None = None,
@@ -94,14 +94,14 @@ class PulsarTopic:
         self.cursors.changed = self.stir
         self.producers.emptied = self.stir
         log.watchers.append(self._grown)
-        log.letting_go.append(self._keep_sequence_ids)
+        log.before_compaction.append(self._keep_sequence_ids)
         log.on_taken_back.append(self._taken_back)
 
     def apply(self, policies: TopicLimits) -> None:
         """Have policies take effect."""
         now = asyncio.get_running_loop().time
         self.limits = policies
-        self._readings.limits = Limits(
+        self._readings.limits = UnackedLimits(
             policies.max_unacked_per_consumer or 0, policies.max_unacked_per_subscription or 0
         )
         self.publish_rate = renewed(self.publish_rate, policies.publish_rate, now)
@@ -113,7 +113,7 @@ class PulsarTopic:
         self._readings.rate = renewed(self._readings.rate, policies.dispatch_rate, now)
         for subscription in self.subscriptions.values():
             subscription.rate = renewed(subscription.rate, policies.subscription_dispatch_rate, now)
-            subscription.kick()
+            subscription.wake()
         self.stir()
 
     @property
@@ -185,7 +185,7 @@ class PulsarTopic:
         self.stirred()
         for subscription in self.subscriptions.values():
             if subscription.consumers:
-                subscription.kick()
+                subscription.wake()
 
     async def switch_deduplication(self, wanted: bool) -> None:
         """Begin or cease to store once what is sent twice."""
@@ -233,7 +233,7 @@ class PulsarTopic:
     # -- subscribing
 
     async def subscription(self, wanted: Wanted) -> Subscription:
-        """Give the subscription that a consumer asks for, made if need be; raise ``PulsarError``."""
+        """Return the subscription that a consumer asks for, made if need be; raise ``PulsarError``."""
         found = await self._subscription(wanted)
         if wanted.properties and not found.properties:  # as in Pulsar, the first that are given count
             await self.describe(found, wanted.properties)
@@ -306,7 +306,7 @@ class PulsarTopic:
         return self.cursors.non_durable(wanted.start)
 
     async def _start(self, wanted: Wanted) -> Position | None:
-        """Give where a new subscription begins, if it says so more exactly than first or last."""
+        """Return where a new subscription begins, if it says so more exactly than first or last."""
         if wanted.rollback_ms:
             return await self.places.at(self._clock() - wanted.rollback_ms)
         if wanted.start_place is not None:
@@ -318,13 +318,13 @@ class PulsarTopic:
     # -- moving
 
     def backlog_bytes(self, subscription: Subscription) -> int:
-        """Give about how many bytes a subscription has not acknowledged."""
+        """Return about how many bytes a subscription has not acknowledged."""
         return (
             self.places.bytes_behind(subscription.cursor.mark_delete_position) if subscription.backlog else 0
         )
 
     def own_subscriptions(self) -> list[Subscription]:
-        """Give those that are Pulsar's to move: not a Kafka group's, nor one whose group reads in its place."""
+        """Return those that are Pulsar's to move: not a Kafka group's, nor one whose group reads in its place."""
         return [
             each for name, each in self.subscriptions.items() if not (self.is_groups(name) or each.paused)
         ]
@@ -414,7 +414,7 @@ class PulsarTopic:
         """Send everybody away, and keep what is to be kept."""
         with contextlib.suppress(ValueError):
             self.log.watchers.remove(self._grown)
-            self.log.letting_go.remove(self._keep_sequence_ids)
+            self.log.before_compaction.remove(self._keep_sequence_ids)
             self.log.on_taken_back.remove(self._taken_back)
         self.send_away(wake=False)
         for subscription in list(self.subscriptions.values()):
@@ -422,7 +422,7 @@ class PulsarTopic:
 
 
 def _save_interval_ms(persistence: Persistence) -> int:
-    """Give after how long a changed cursor is kept; at the latest it is once a second."""
+    """Return after how long a changed cursor is kept; at the latest it is once a second."""
     rate = persistence.mark_delete_rate
     wanted = int(1000 / rate) if rate > 0 else 0  # 0 is Pulsar's "as often as it changes"
-    return min(max(wanted, _LEAST_CURSOR_SAVE_MS), CURSOR_SAVE_MS)
+    return min(max(wanted, _MIN_CURSOR_SAVE_MS), CURSOR_SAVE_MS)

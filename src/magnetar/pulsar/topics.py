@@ -17,8 +17,8 @@ from magnetar.broker.topic import Topic
 from magnetar.ledger.errors import LedgerError
 from magnetar.metadata import MetadataError
 from magnetar.pulsar.backlog import TopicBacklog
-from magnetar.pulsar.dispatch.deliveries import Conversions
-from magnetar.pulsar.dispatch.reading import Limits
+from magnetar.pulsar.dispatch.deliveries import Deliveries
+from magnetar.pulsar.dispatch.reading import UnackedLimits
 from magnetar.pulsar.errors import NotAllowed
 from magnetar.pulsar.names import PulsarName, names_of
 from magnetar.pulsar.non_persistent import NonPersistentTopic, NonPersistentTopics, check_namespace
@@ -43,8 +43,8 @@ class PulsarTopics:
         self._broker = broker
         self._clock = clock
         settings = broker.settings
-        self._conversions = Conversions(settings.of(PulsarSettings).memory_cache_bytes)
-        self._limits = Limits(
+        self._conversions = Deliveries(settings.of(PulsarSettings).memory_cache_bytes)
+        self._limits = UnackedLimits(
             settings.of(PulsarSettings).max_unacked_messages_per_consumer,
             settings.of(PulsarSettings).max_unacked_messages_per_subscription,
         )
@@ -103,7 +103,7 @@ class PulsarTopics:
         )
 
     def all_open(self) -> list[PulsarTopic]:
-        """Give the partitions of persistent topics that are in use."""
+        """Return the partitions of persistent topics that are in use."""
         return list(self._open.values())
 
     def holds(self, topic: PulsarTopic | NonPersistentTopic) -> bool:
@@ -113,13 +113,13 @@ class PulsarTopics:
         return self._open.get((topic.topic.topic_id, topic.index)) is topic
 
     def find(self, name: PulsarName) -> Topic | None:
-        """Give the topic that a name, with or without partition, belongs to."""
+        """Return the topic that a name, with or without partition, belongs to."""
         if not name.persistent:
             return self.non_persistent.find(name)
         return self._broker.get(str(name.topic))
 
     def names(self, namespace: str) -> list[str]:
-        """Give what Pulsar calls the persistent topics of ``tenant/namespace``: of those with partitions each."""
+        """Return what Pulsar calls the persistent topics of ``tenant/namespace``: of those with partitions each."""
         found = []
         for topic in self._broker.topics():
             if topic.name.namespace_name == namespace and not topic.internal:
@@ -127,13 +127,13 @@ class PulsarTopics:
         return found
 
     async def any(self, name: PulsarName, *, create: bool) -> PulsarTopic | NonPersistentTopic:
-        """Give a partition, of a topic that is persistent or not; see `get`."""
+        """Return a partition, of a topic that is persistent or not; see `get`."""
         if name.persistent:
             return await self.get(name, create=create)
         return await self.non_persistent.get(name, create=create)
 
     async def get(self, name: PulsarName, *, create: bool) -> PulsarTopic:
-        """Give a partition, opened if need be, its topic created where that is asked for and allowed.
+        """Return a partition, opened if need be, its topic created where that is asked for and allowed.
 
         Raises ``TopicNotFound``, ``NotAllowed`` or what the broker core and storage raise.
         """
@@ -162,7 +162,7 @@ class PulsarTopics:
             return self._broker.topic(str(name.topic))
 
     async def open(self, topic: Topic, index: int) -> PulsarTopic:
-        """Give a partition of a topic, opened if need be."""
+        """Return a partition of a topic, opened if need be."""
         key = topic.topic_id, index
         found = self._open.get(key)
         if found is not None:

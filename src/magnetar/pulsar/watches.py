@@ -19,12 +19,12 @@ from magnetar.broker.topic import Topic
 from magnetar.pulsar.names import TopicsHash, names_of, partition_name
 from magnetar.pulsar.patterns import WORK_OF_A_NAME, WORK_OF_A_TURN, Pattern
 
-MOST_NOTES = 1000
+MAX_NOTES = 1000
 """That may wait for a client which does not take what it is told; then it is let go, and asks for everything anew."""
 _log = logging.getLogger("magnetar.pulsar")
 
 
-class Client(Protocol):
+class WatchingClient(Protocol):
     """Who watches."""
 
     @property
@@ -41,7 +41,7 @@ class Client(Protocol):
         ...
 
 
-class Change(NamedTuple):
+class TopicsChange(NamedTuple):
     """Names of a topic that came and went."""
 
     topic: TopicName
@@ -53,19 +53,19 @@ class Watches:
     """All watchers of one broker."""
 
     def __init__(self, broker: Broker) -> None:
-        self._of: dict[str, set[Watch]] = {}
-        self._queue: deque[Watch] = deque()
+        self._of: dict[str, set[TopicListWatcher]] = {}
+        self._queue: deque[TopicListWatcher] = deque()
         self._partitions = {each.topic_id: each.partitions for each in broker.topics() if each.partitioned}
         """Of the topics whose partitions have names."""
         broker.events.topic_created.append(self._created)
         broker.events.topic_changed.append(self._changed)
         broker.events.topic_deleted.append(self._deleted)
 
-    def add(self, watch: Watch) -> None:
+    def add(self, watch: TopicListWatcher) -> None:
         """Tell a watcher what changes from now on."""
         self._of.setdefault(watch.namespace, set()).add(watch)
 
-    def remove(self, watch: Watch) -> None:
+    def remove(self, watch: TopicListWatcher) -> None:
         """Tell it no more."""
         there = self._of.get(watch.namespace)
         if there is not None:
@@ -78,7 +78,7 @@ class Watches:
         """How many watchers there are."""
         return sum(map(len, self._of.values()))
 
-    def queue(self, watch: Watch) -> None:
+    def queue(self, watch: TopicListWatcher) -> None:
         """Let a watcher work when it is its turn."""
         self._queue.append(watch)
         if len(self._queue) == 1:
@@ -126,12 +126,12 @@ class Watches:
         self._tell(topic, names if came else (), () if came else names)
 
     def _tell(self, topic: Topic, came: tuple[str, ...], went: tuple[str, ...]) -> None:
-        change = Change(topic.name, came, went)
+        change = TopicsChange(topic.name, came, went)
         for watch in tuple(self._of.get(topic.name.namespace_name, ())):
             watch.note(change)
 
 
-class Watch:
+class TopicListWatcher:
     """One client's view of a namespace's topics. It keeps no names: what it was told is in ``hash`` alone."""
 
     def __init__(
@@ -140,7 +140,7 @@ class Watch:
         namespace: str,
         pattern: Pattern,
         may_see: Callable[[TopicName], bool],
-        client: Client,
+        client: WatchingClient,
     ) -> None:
         self.namespace = namespace
         self.hash = TopicsHash()
@@ -149,14 +149,14 @@ class Watch:
         self._pattern = pattern
         self._may_see = may_see
         self._client = client
-        self._notes: deque[Change] = deque()
+        self._notes: deque[TopicsChange] = deque()
         self._is_begun = False
         self._is_queued = False
         watches.add(self)
 
-    def note(self, change: Change) -> None:
+    def note(self, change: TopicsChange) -> None:
         """Something changed; its client is told in a later turn, and not before it has the list."""
-        if len(self._notes) >= MOST_NOTES and not self._client.is_writable:
+        if len(self._notes) >= MAX_NOTES and not self._client.is_writable:
             self.end()
             self._client.fell_behind()
             return
@@ -169,7 +169,7 @@ class Watch:
         for name in names:
             self.hash.add(name)
         self._notes = deque(
-            Change(
+            TopicsChange(
                 each.topic,
                 tuple(name for name in each.came if name not in names),
                 tuple(name for name in each.went if name in names),
@@ -203,7 +203,7 @@ class Watch:
                     left = names[len(some) :]
                     is_came = names is change.came
                     self._notes.appendleft(
-                        Change(change.topic, left if is_came else (), change.went if is_came else left)
+                        TopicsChange(change.topic, left if is_came else (), change.went if is_came else left)
                     )
                     break
         self._send(came, went)

@@ -32,7 +32,7 @@ ANY_TIME = (-(1 << 63), (1 << 63) - 1)
 _PLACES = ("ledger_id", "entry_id", "batch_index", "publish_time")
 _INFLATED_BYTES = 5 << 20
 _INFLATED_ROOM = _INFLATED_BYTES + (1 << 20)
-_MOST_INFLATED_BYTES = 1 << 30  # of one batch: a broker has looked at it, so it is no bomb
+_MAX_INFLATED_BYTES = 1 << 30  # of one batch: a broker has looked at it, so it is no bomb
 _WORDS = {
     kernel.Fault.CUT_SHORT: "the records are cut short",
     kernel.Fault.BAD_NUMBER: "a number in a record is cut or too long",
@@ -54,7 +54,7 @@ class BatchUnreadable(RecordsError):
 
 
 def schema(columns: Sequence[str]) -> pa.Schema:
-    """Give the Arrow schema of these columns, in this order."""
+    """Return the Arrow schema of these columns, in this order."""
     return pa.schema([pa.field(name, FIELDS[name]) for name in columns])
 
 
@@ -70,7 +70,7 @@ def arrow_batches(
     times_ms: tuple[int, int] | None = None,
     ledger_id: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Give the records of ``batches`` (rows as `kernel.decode_rows` wants them) with offsets in ``[low, high)``.
+    """Yield the records of ``batches`` (rows as `kernel.decode_rows` wants them) with offsets in ``[low, high)``.
 
     ``START`` and ``END`` span each batch's records in ``stored``, compressed or not. What unpacks to much comes in
     several Arrow batches, so that memory stays bounded. ``times_ms`` (both included) leaves out other times. Without
@@ -97,7 +97,9 @@ def arrow_batches(
 def damage_row(
     columns: Sequence[str], *, topic: str, partition: int, offset: int, damage: Mapping[str, object]
 ) -> pa.RecordBatch:
-    """Give the one row that stands for records from ``offset`` on that cannot be read; ``damage`` is as in `DAMAGE`."""
+    """Return the one row that stands for records from ``offset`` on that cannot be read; ``damage`` is as in
+    `DAMAGE`.
+    """
     known = {"topic": topic, "partition": partition, "offset": offset, "damage": damage}
     known |= {name: damage[name] for name in ("ledger_id", "entry_id")}
     return pa.RecordBatch.from_arrays(
@@ -106,7 +108,7 @@ def damage_row(
 
 
 def _inflated(stored: Bytes, batches: Table) -> Iterator[tuple[int, Bytes, Table]]:
-    """Give (number of the first, what was decompressed, the table pointing there) of some batches after the other.
+    """Yield (number of the first, what was decompressed, the table pointing there) of some batches after the other.
 
     What was decompressed is good until the next is asked for.
     """
@@ -145,9 +147,9 @@ def _decompressed(stored: Bytes, row: Table, room: Bytes, number: int) -> int | 
 
 
 def _larger(room: Bytes, number: int) -> Bytes:
-    if len(room) >= _MOST_INFLATED_BYTES:
+    if len(room) >= _MAX_INFLATED_BYTES:
         raise BatchUnreadable(number, f"records decompress to more than {len(room)} bytes")
-    return _room(min(8 * len(room), _MOST_INFLATED_BYTES), np.uint8)
+    return _room(min(8 * len(room), _MAX_INFLATED_BYTES), np.uint8)
 
 
 class _Decoded:
@@ -160,7 +162,7 @@ class _Decoded:
         self.batches = batches
         room = int((batches[:, kernel.END] - batches[:, kernel.START]).sum())
         # The smallest record takes 7 bytes: a count beyond that is a lie, and must not take memory.
-        most_rows = min(int(batches[:, kernel.COUNT].clip(0).sum()), room // 7 + 1)
+        max_rows = min(int(batches[:, kernel.COUNT].clip(0).sum()), room // 7 + 1)
         if room >= 1 << 31:
             raise InvalidRecord(f"{room} bytes of records are too many for one Arrow batch")
         wants = sum(
@@ -172,16 +174,16 @@ class _Decoded:
             )
             if name in columns
         )
-        most_headers = room // 2 if wants & kernel.WANT_HEADERS else 0
+        max_headers = room // 2 if wants & kernel.WANT_HEADERS else 0
         self.totals = np.zeros(kernel.TOTALS, np.int64)
-        self.offsets = _room(most_rows, np.int64)
-        self.times = _room(most_rows, np.int64)
-        self.time_types = _room(most_rows, np.int32)
-        self.key = _Strings(most_rows, room if wants & kernel.WANT_KEY else 0)
-        self.value = _Strings(most_rows, room if wants & kernel.WANT_VALUE else 0)
-        self.header_ends, self.header_bits = np.zeros(most_rows + 1, np.int32), _bits(most_rows)
-        self.names = _Strings(most_headers, room if most_headers else 0)
-        self.contents = _Strings(most_headers, room if most_headers else 0)
+        self.offsets = _room(max_rows, np.int64)
+        self.times = _room(max_rows, np.int64)
+        self.time_types = _room(max_rows, np.int32)
+        self.key = _Strings(max_rows, room if wants & kernel.WANT_KEY else 0)
+        self.value = _Strings(max_rows, room if wants & kernel.WANT_VALUE else 0)
+        self.header_ends, self.header_bits = np.zeros(max_rows + 1, np.int32), _bits(max_rows)
+        self.names = _Strings(max_headers, room if max_headers else 0)
+        self.contents = _Strings(max_headers, room if max_headers else 0)
         kernel.decode_rows(
             stored, inflated, batches, low, high, times_ms[0], times_ms[1], wants, self.totals,
             self.offsets, self.times, self.time_types,
@@ -199,7 +201,7 @@ class _Decoded:
         self.rows = int(self.totals[kernel.ROWS])
 
     def column(self, name: str) -> pa.Array:
-        """Give one column of `FIELDS` that is not the same in every row."""
+        """Return one column of `FIELDS` that is not the same in every row."""
         totals = self.totals
         if name == "key":
             return self.key.array(pa.binary(), self.rows, totals[kernel.KEY_BYTES], totals[kernel.NULL_KEYS])
@@ -242,7 +244,7 @@ class _Decoded:
 
 
 def _room(count: int, kind: Any) -> np.ndarray[Any, Any]:
-    """Give room for so many numbers, with anything in it, from Arrow's own pool.
+    """Return room for so many numbers, with anything in it, from Arrow's own pool.
 
     What a batch gives back there serves the next one; fresh memory would have to be cleared by the system, page by
     page, which is a third of the time that the kernel takes for large records.
@@ -264,7 +266,7 @@ class _Strings:
         self.bits = _bits(most)
 
     def array(self, kind: pa.DataType, count: int, size: int, nulls: int) -> pa.Array:
-        """Give the first ``count`` of them, ``size`` bytes in all."""
+        """Return the first ``count`` of them, ``size`` bytes in all."""
         bits = pa.py_buffer(self.bits) if nulls else None
         ends, data = _without_room(self.ends, count + 1), _without_room(self.data, int(size))
         buffers = [bits, pa.py_buffer(ends), pa.py_buffer(data)]
@@ -272,7 +274,7 @@ class _Strings:
 
 
 def _without_room(taken: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
-    """Give the first ``count``: whoever keeps the column, as a writer of files does, need not keep much more room."""
+    """Return the first ``count``: whoever keeps the column, as a writer of files does, need not keep much more room."""
     return taken[:count].copy() if 4 * count < len(taken) else taken[:count]
 
 

@@ -98,7 +98,7 @@ class Header(NamedTuple):
     value: bytes | None
 
 
-class Record(NamedTuple):
+class PlainRecord(NamedTuple):
     """One record as people think of it: timestamp in ms, offset absolute."""
 
     key: bytes | None
@@ -109,7 +109,7 @@ class Record(NamedTuple):
 
 
 def read_header(data: Buffer, at: int = 0) -> BatchHeader:
-    """Give the header at ``at``; raise ``CorruptBatch`` if it is not all there or not version 2."""
+    """Return the header at ``at``; raise ``CorruptBatch`` if it is not all there or not version 2."""
     try:
         header = BatchHeader._make(_HEADER.unpack_from(data, at))
     except struct.error:
@@ -142,7 +142,7 @@ def batches(data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 
 def encode_batch(
-    records: Sequence[Record],
+    records: Sequence[PlainRecord],
     *,
     base_offset: int = 0,
     codec: Codec = Codec.none,
@@ -175,7 +175,7 @@ def encode_batch(
 
 
 def seal(header: BatchHeader, body: Buffer) -> bytes:
-    """Give the batch of ``header`` and ``body`` with its length and CRC put right."""
+    """Return the batch of ``header`` and ``body`` with its length and CRC put right."""
     draft = bytearray(_HEADER.pack(*header._replace(length=HEADER_BYTES - _LENGTH_OFFSET + len(body))))
     draft += body
     struct.pack_into(">I", draft, 17, crc32c(memoryview(draft)[_CRC_FROM:]))
@@ -183,20 +183,20 @@ def seal(header: BatchHeader, body: Buffer) -> bytes:
 
 
 def with_log_append_time(data: Buffer, header: BatchHeader, now_ms: int) -> bytes:
-    """Give the batch stamped with the broker's clock, as topics with LogAppendTime want it."""
+    """Return the batch stamped with the broker's clock, as topics with LogAppendTime want it."""
     stamped = header._replace(attributes=header.attributes | LOG_APPEND_TIME, max_timestamp=now_ms)
     return seal(stamped, memoryview(data)[HEADER_BYTES:])
 
 
 def recompressed(data: Buffer, header: BatchHeader, codec: Codec, *, level: int | None = None) -> bytes:
-    """Give the same records under another codec."""
+    """Return the same records under another codec."""
     body = decompress(header.codec, memoryview(data)[HEADER_BYTES:])
     return seal(
         header._replace(attributes=header.attributes & ~0x07 | codec), compress(codec, body, level=level)
     )
 
 
-def _encode_record(record: Record, delta: int, base_timestamp: int) -> bytes:
+def _encode_record(record: PlainRecord, delta: int, base_timestamp: int) -> bytes:
     parts = [
         b"\0",
         encode_zigzag(record.timestamp - base_timestamp),
@@ -215,19 +215,19 @@ def _encode_bytes(value: bytes | None) -> bytes:
     return b"\1" if value is None else encode_zigzag(len(value)) + value
 
 
-def decode_records(data: Buffer) -> list[Record]:
-    """Give the records of one whole batch with absolute offsets; for tools and coordinators, not for Fetch."""
+def decode_records(data: Buffer) -> list[PlainRecord]:
+    """Return the records of one whole batch with absolute offsets; for tools and coordinators, not for Fetch."""
     return list(each_record(data))
 
 
-def each_record(data: Buffer) -> Iterator[Record]:
-    """Give the records of `decode_records` one after the other."""
+def each_record(data: Buffer) -> Iterator[PlainRecord]:
+    """Return the records of `decode_records` one after the other."""
     header = read_header(data)
     body = decompress(header.codec, memoryview(data)[HEADER_BYTES : header.size])
     return _decode(body, header)
 
 
-def _decode(body: memoryview, header: BatchHeader) -> Iterator[Record]:
+def _decode(body: memoryview, header: BatchHeader) -> Iterator[PlainRecord]:
     at = 0
     for _ in range(header.records_count):
         length, at = decode_zigzag(body, at)
@@ -240,7 +240,7 @@ def _decode(body: memoryview, header: BatchHeader) -> Iterator[Record]:
         raise InvalidRecord(f"{len(body) - at} bytes follow the last record")
 
 
-def _decode_record(body: memoryview, header: BatchHeader) -> Record:
+def _decode_record(body: memoryview, header: BatchHeader) -> PlainRecord:
     timestamp_delta, at = decode_zigzag(body, 1, most_bytes=10)
     offset_delta, at = decode_zigzag(body, at)
     key, at = _decode_bytes(body, at)
@@ -260,7 +260,7 @@ def _decode_record(body: memoryview, header: BatchHeader) -> Record:
     timestamp = header.base_timestamp + timestamp_delta
     if header.attributes & LOG_APPEND_TIME:
         timestamp = header.max_timestamp
-    return Record(key, value, headers, timestamp, header.base_offset + offset_delta)
+    return PlainRecord(key, value, headers, timestamp, header.base_offset + offset_delta)
 
 
 def _decode_bytes(body: memoryview, at: int) -> tuple[bytes | None, int]:

@@ -36,7 +36,7 @@ def put_zigzag(out: Any, at: Any, value: Any) -> Any:
 
 @compiled(_i8(_i8))
 def varint_bytes(value: Any) -> Any:
-    """Give how many bytes a plain varint takes."""
+    """Return how many bytes a plain varint takes."""
     size, rest = 1, np.uint64(value)
     while rest >= np.uint64(0x80):
         rest >>= np.uint64(7)
@@ -46,7 +46,7 @@ def varint_bytes(value: Any) -> Any:
 
 @compiled(_i8(_i8))
 def zigzag_bytes(value: Any) -> Any:
-    """Give how many bytes Kafka's signed varint takes."""
+    """Return how many bytes Kafka's signed varint takes."""
     return varint_bytes((value << 1) ^ (value >> 63))
 
 
@@ -123,7 +123,7 @@ def put_base64(out: Any, at: Any, data: Any, start: Any, size: Any) -> Any:
 
 @compiled(_i8(BYTES, _i8, _i8))
 def base64_size(data: Any, start: Any, size: Any) -> Any:
-    """Give how many bytes are behind base64 text, or -1 if it is none."""
+    """Return how many bytes are behind base64 text, or -1 if it is none."""
     if size & 3:
         return -1
     if size == 0:
@@ -153,7 +153,7 @@ def put_decoded(out: Any, at: Any, data: Any, start: Any, size: Any) -> None:
 
 @compiled(types.UniTuple(_i8, 4)(BYTES, _i8, _i8))
 def next_field(data: Any, at: Any, end: Any) -> Any:
-    """Give (number, value or start, end of bytes or -1, position after) of a protobuf field; number 0 is a fault."""
+    """Return (number, value or start, end of bytes or -1, position after) of a protobuf field; number 0 is a fault."""
     key, at = unsigned(data, at, end, 10)
     if at > 0 and key > 0 and key & 7 == 0:
         value, at = unsigned(data, at, end, 10)
@@ -168,7 +168,7 @@ def next_field(data: Any, at: Any, end: Any) -> Any:
 
 @compiled(types.UniTuple(_i8, 5)(BYTES, _i8, _i8))
 def pair(data: Any, at: Any, end: Any) -> Any:
-    """Give (name, its end, value, its end, fault) of a KeyValue."""
+    """Return (name, its end, value, its end, fault) of a KeyValue."""
     name = name_end = value = value_end = at
     while at < end:
         number, start, stop, at = next_field(data, at, end)

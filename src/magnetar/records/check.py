@@ -23,7 +23,7 @@ from magnetar.records.batch import (
     read_header,
 )
 from magnetar.records.check_machine import NOT_WELL, Machine
-from magnetar.records.compression import MOST_DECOMPRESSED_BYTES, Codec, decompress
+from magnetar.records.compression import MAX_DECOMPRESSED_BYTES, Codec, decompress
 from magnetar.records.errors import CorruptBatch, InvalidRecord, TooMuchInside
 from magnetar.records.varint import decode_zigzag
 
@@ -36,8 +36,8 @@ _ORDER = bytes(
     ((code >> 1) ^ -(code & 1)) + 64 & 0xFF for code in range(256)
 )  # what codes of one byte say, + 64
 _PARITY = bytes(code & 1 for code in range(256))
-_MOST_WIDTH = 7  # bytes of a timestamp delta: such a one is within 4,000 years
-_MOST_TIME = 1 << 55  # who reckons with later times, or with earlier than the negative of it, may run over
+_MAX_WIDTH = 7  # bytes of a timestamp delta: such a one is within 4,000 years
+_MAX_TIME = 1 << 55  # who reckons with later times, or with earlier than the negative of it, may run over
 _FAR, _NONE_YET = -(1 << 62), 1 << 62
 _NO_RUN = 0, b""
 machine = Machine()
@@ -48,7 +48,7 @@ class TakesLong(Exception):
 
 
 def check_batch(data: memoryview, *, hurried: bool = False) -> BatchHeader:
-    """Give the header of a batch that a producer may store; raise ``RecordsError`` saying what is wrong with it.
+    """Return the header of a batch that a producer may store; raise ``RecordsError`` saying what is wrong with it.
 
     ``hurried`` raises ``TakesLong`` rather than spend more than a few milliseconds.
     """
@@ -80,7 +80,7 @@ def check_and_open(data: memoryview, *, hurried: bool = False) -> tuple[BatchHea
     body = data[HEADER_BYTES:]
     if codec is not Codec.none:
         try:
-            body = decompress(codec, body, most_bytes=_HURRIED_BYTES if hurried else MOST_DECOMPRESSED_BYTES)
+            body = decompress(codec, body, most_bytes=_HURRIED_BYTES if hurried else MAX_DECOMPRESSED_BYTES)
         except TooMuchInside:
             if hurried:
                 raise TakesLong from None
@@ -89,7 +89,7 @@ def check_and_open(data: memoryview, *, hurried: bool = False) -> tuple[BatchHea
     base, latest = header.base_timestamp, header.max_timestamp
     if header.attributes & LOG_APPEND_TIME:
         return header, body, latest
-    if least <= -_MOST_TIME or not -_MOST_TIME < base < _MOST_TIME:
+    if least <= -_MAX_TIME or not -_MAX_TIME < base < _MAX_TIME:
         return header, body, UNKNOWN_TIME
     earliest = base + least
     return header, body, earliest if earliest < latest else latest
@@ -98,10 +98,10 @@ def check_and_open(data: memoryview, *, hurried: bool = False) -> tuple[BatchHea
 def check_records(records: memoryview, count: int) -> int:
     """Raise ``InvalidRecord`` unless ``records`` holds exactly ``count`` well-formed ones with deltas 0, 1, 2 ...
 
-    Gives the least timestamp delta; `_FAR` where one is out of all bounds.
+    Returns the least timestamp delta; `_FAR` where one is out of all bounds.
     """
     body = bytes(records)  # indexing and strided slices of bytes are far quicker than a view's
-    if machine.least_time is not None and (least := machine.least_time(body, count)) != NOT_WELL:
+    if machine.min_time is not None and (least := machine.min_time(body, count)) != NOT_WELL:
         return least
     return plain_least_time(body, count)
 
@@ -122,7 +122,7 @@ def plain_least_time(body: bytes, count: int) -> int:
                 if run:
                     # Nearly always time does not go back in it.
                     if least > 0 or lowest.translate(None, _EVEN):
-                        least = min(least, _least_time(body, at, run, shape))
+                        least = min(least, _min_time(body, at, run, shape))
                     at += run * shape[0]
                     delta += run
                     in_runs += run
@@ -159,7 +159,7 @@ def _check_one(body: bytes, start: int, delta: int) -> tuple[int, int, int, int,
         time, offset_at = (time >> 1) ^ -(time & 1), first + 2
     else:
         time, offset_at = decode_zigzag(body, first + 1, most_bytes=10)
-        if offset_at - first - 1 > _MOST_WIDTH:
+        if offset_at - first - 1 > _MAX_WIDTH:
             time = _FAR
     number = body[offset_at]
     if number < 0x80:
@@ -219,7 +219,7 @@ def _skip_bytes(body: bytes, at: int, end: int) -> int:
 
 
 def _run_of(body: bytes, at: int, delta: int, most: int, shape: tuple[int, ...]) -> tuple[int, bytes]:
-    """Give how many of the next ``most`` records surely have the shape of the one before ``at``.
+    """Return how many of the next ``most`` records surely have the shape of the one before ``at``.
 
     And the lowest bytes of their timestamp deltas, perhaps with some that follow.
     """
@@ -251,7 +251,7 @@ def _run_of(body: bytes, at: int, delta: int, most: int, shape: tuple[int, ...])
 
 
 def _same_width(body: bytes, at: int, stride: int, start: int, end: int, count: int) -> tuple[int, bytes]:
-    """Give for how many records the varint at ``start`` ends right before ``end``, and their first bytes, or more."""
+    """Return for how many records the varint at ``start`` ends right before ``end``, and their first bytes, or more."""
     lowest = b""
     for place in range(start, end):
         column = body[at + place : at + (count - 1) * stride + place + 1 : stride]
@@ -266,7 +266,7 @@ def _same_width(body: bytes, at: int, stride: int, start: int, end: int, count: 
 
 
 def _counts_on(body: bytes, at: int, stride: int, offset_at: int, width: int, delta: int, count: int) -> bool:
-    """Tell whether the offset deltas of so many records go on by one."""
+    """Return whether the offset deltas of so many records go on by one."""
     for place in range(width):
         column = body[at + offset_at + place : at + (count - 1) * stride + offset_at + place + 1 : stride]
         if column != _DELTA_COLUMNS[width][place][delta : delta + count]:
@@ -274,17 +274,17 @@ def _counts_on(body: bytes, at: int, stride: int, offset_at: int, width: int, de
     return True
 
 
-def _least_time(body: bytes, at: int, count: int, shape: tuple[int, ...]) -> int:
-    """Give the least timestamp delta of a run of ``count`` records from ``at`` on; `_FAR` if one has no bounds."""
+def _min_time(body: bytes, at: int, count: int, shape: tuple[int, ...]) -> int:
+    """Return the least timestamp delta of a run of ``count`` records from ``at`` on; `_FAR` if one has no bounds."""
     stride, start = shape[0], at + shape[1] + 1
     reach = (count - 1) * stride + 1
     lowest, width = body[start : start + reach : stride], at + shape[2] - start
     if width == 1:
         return min(lowest.translate(_ORDER)) - 64
-    if width > _MOST_WIDTH:
+    if width > _MAX_WIDTH:
         return _FAR
     # The bytes of each number as they lie there, and above them whether it is negative: the largest of the words that
-    # this makes is the least number if any is negative, else the smallest is. All bits that go on are alike.
+    # this makes is the least number if any is negative, otherwise the smallest is. All bits that go on are alike.
     codes = bytearray(8 * count)
     for place in range(width):
         codes[place::8] = body[start + place : start + place + reach : stride]
@@ -295,7 +295,7 @@ def _least_time(body: bytes, at: int, count: int, shape: tuple[int, ...]) -> int
     word = max(words)
     if not word >> 56:
         word = min(words)
-    return decode_zigzag(word.to_bytes(8, "little"), 0, most_bytes=_MOST_WIDTH)[0]
+    return decode_zigzag(word.to_bytes(8, "little"), 0, most_bytes=_MAX_WIDTH)[0]
 
 
 def _delta_columns() -> dict[int, tuple[bytes, ...]]:

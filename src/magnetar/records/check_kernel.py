@@ -1,6 +1,6 @@
 """The check of a batch's records in machine code, for those that no run of one shape helps with.
 
-`least_time` says "all is well, and this is the least timestamp delta", or `NOT_WELL`; what is wrong, and in which
+`min_time` says "all is well, and this is the least timestamp delta", or `NOT_WELL`; what is wrong, and in which
 words, is `magnetar.records.check`'s to say, which looks again. Every position is checked before it is read; the bytes
 may be anything.
 
@@ -19,14 +19,14 @@ from numba import types
 
 NOT_WELL = (1 << 63) - 1
 _FAR, _NONE_YET = -(1 << 62), 1 << 62  # as in `check`
-_MOST_WIDTH = 7
+_MAX_WIDTH = 7
 _i8 = types.int64
 _BYTES = types.CPointer(types.uint8)
 
 
 @numba.njit(types.UniTuple(_i8, 2)(_BYTES, _i8, _i8), error_model="numpy")  # type: ignore[untyped-decorator]
 def _number(body: Any, at: Any, end: Any) -> Any:
-    """Give a number of five bytes at most and where it ends, or a position below 0."""
+    """Return a number of five bytes at most and where it ends, or a position below 0."""
     code: Any = 0
     for place in range(5):
         if at >= end:
@@ -41,7 +41,7 @@ def _number(body: Any, at: Any, end: Any) -> Any:
 
 @numba.njit(_i8(_BYTES, _i8, _i8, _i8), error_model="numpy")  # type: ignore[untyped-decorator]
 def _skip(body: Any, at: Any, end: Any, shortest: Any) -> Any:
-    """Give the position behind a field of bytes, or one below 0."""
+    """Return the position behind a field of bytes, or one below 0."""
     length, at = _number(body, at, end)
     if at < 0 or length < shortest or length > end - at:
         return -1
@@ -49,8 +49,8 @@ def _skip(body: Any, at: Any, end: Any, shortest: Any) -> Any:
 
 
 @numba.njit(_i8(_BYTES, _i8, _i8), error_model="numpy")  # type: ignore[untyped-decorator]
-def least_time(body: Any, size: Any, count: Any) -> Any:
-    """Give the least timestamp delta of exactly ``count`` well-formed records, or `NOT_WELL`."""
+def min_time(body: Any, size: Any, count: Any) -> Any:
+    """Return the least timestamp delta of exactly ``count`` well-formed records, or `NOT_WELL`."""
     more: Any
     at, least = 0, _NONE_YET
     for delta in range(count):
@@ -64,11 +64,11 @@ def least_time(body: Any, size: Any, count: Any) -> Any:
             if at >= end or at - start >= 10:
                 return NOT_WELL
             byte = np.int64(body[at])
-            if at - start < _MOST_WIDTH:
+            if at - start < _MAX_WIDTH:
                 code |= (byte & 0x7F) << (7 * (at - start))
             more = byte >= 0x80
             at += 1
-        least = min(least, (code >> 1) ^ -(code & 1) if at - start <= _MOST_WIDTH else _FAR)
+        least = min(least, (code >> 1) ^ -(code & 1) if at - start <= _MAX_WIDTH else _FAR)
         number, at = _number(body, at, end)
         if at < 0 or number != delta:
             return NOT_WELL
@@ -94,13 +94,13 @@ def least_time(body: Any, size: Any, count: Any) -> Any:
 
 
 def instructions() -> bytes:
-    """Give the function's instructions, which may lie anywhere; nothing if they refer to something outside.
+    """Return the function's instructions, which may lie anywhere; nothing if they refer to something outside.
 
     As numba lays functions out, it is called as
-    ``int32 least_time(int64 *answer, void *, uint8 *body, int64 size, int64 count)``.
+    ``int32 min_time(int64 *answer, void *, uint8 *body, int64 size, int64 count)``.
     """
-    (made,) = least_time.overloads.values()
-    module = binding.parse_assembly(least_time.inspect_llvm(made.signature.args))
+    (made,) = min_time.overloads.values()
+    module = binding.parse_assembly(min_time.inspect_llvm(made.signature.args))
     name = made.fndesc.llvm_func_name
     for each in (*module.functions, *module.global_variables):
         # What nobody but this function uses becomes a part of it, and what it does not use goes.

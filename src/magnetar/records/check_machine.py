@@ -37,7 +37,7 @@ class Machine:
     """The machine code, once it is there."""
 
     def __init__(self) -> None:
-        self.least_time: LeastTime | None = None
+        self.min_time: LeastTime | None = None
         self._walked = 0
         self._loading: threading.Thread | None = None
 
@@ -49,8 +49,8 @@ class Machine:
             self._loading.start()
 
     def _load(self) -> None:
-        self.least_time = compiled()
-        if self.least_time is not None:
+        self.min_time = compiled()
+        if self.min_time is not None:
             _log.info("batches of records of many shapes are checked in machine code from now on")
 
 
@@ -101,10 +101,10 @@ def _callable(address: int) -> LeastTime:
     held = ctypes.PYFUNCTYPE(ctypes.c_int32, *_ARGUMENTS)(address)
     free = ctypes.CFUNCTYPE(ctypes.c_int32, *_ARGUMENTS)(address)
 
-    def least_time(body: bytes, count: int) -> int:
+    def min_time(body: bytes, count: int) -> int:
         answer = ctypes.c_int64(NOT_WELL)
         call = held if len(body) < _FREE_BYTES else free
         failed = call(ctypes.addressof(answer), None, body, len(body), count)
         return NOT_WELL if failed else answer.value
 
-    return least_time
+    return min_time

@@ -9,7 +9,7 @@ of a piece is decided by the pieces before it alone, so that every reader decide
     any other                               a record of the piece, marked, as `magnetar.records.pulsar_plain` makes it
 
 "Before it" reaches back as far as ``4 * most_bytes`` of stored entries, from the first piece to the last; a message
-whose pieces lie further apart, or that is larger than ``most_bytes``, or of more than `MOST_PIECES`, comes in marked
+whose pieces lie further apart, or that is larger than ``most_bytes``, or of more than `MAX_PIECES`, comes in marked
 pieces. So does one whose first pieces are gone with retention, and the one begun first where too many are under way.
 """
 
@@ -28,18 +28,18 @@ from magnetar.records.pulsar_compression import decompress_payload
 from magnetar.records.pulsar_metadata import MessageMetadata
 from magnetar.records.pulsar_plain import UnreadableBatch, foreign_record, metadata_bytes, record_batch
 
-MOST_BYTES = 16 << 20
+MAX_BYTES = 16 << 20
 """How large a message may be to be put together, unless a setting says otherwise; as stored and as it is inside."""
-MOST_PIECES = 1000
+MAX_PIECES = 1000
 _REACH = 4
-_MOST_UNDER_WAY = 1000
-_MOST_PIECES_UNDER_WAY = 20_000
-_MOST_UUID_BYTES = 256
+_MAX_UNDER_WAY = 1000
+_MAX_PIECES_UNDER_WAY = 20_000
+_MAX_UUID_BYTES = 256
 _PIECES_FIELD = b"\xd8\x01"  # the key of ``num_chunks_from_msg``, number 27
 Place = TypeVar("Place")
 
 
-class Piece(NamedTuple):
+class Chunk(NamedTuple):
     """A piece of a message that may be put together."""
 
     uuid: bytes
@@ -50,7 +50,7 @@ class Piece(NamedTuple):
     message: tuple[int, int, int] = (0, 0, 0)
     """What its producer says of the whole message in each piece: its sequence id, its size, its size uncompressed."""
 
-    def is_like(self, other: Piece) -> bool:
+    def is_like(self, other: Chunk) -> bool:
         """Whether both can be pieces of one message: a uuid may be used again by a producer that was started again."""
         return (self.of, self.message) == (other.of, other.message)
 
@@ -68,7 +68,7 @@ class Gets(Enum):
 @dataclass(slots=True)
 class _UnderWay(Generic[Place]):
     begins: int
-    first: Piece
+    first: Chunk
     size: int
     places: list[Place] = field(default_factory=list)
 
@@ -90,7 +90,7 @@ class Chunks(Generic[Place]):
         return bool(self._under_way)
 
     def copy(self) -> Chunks[Place]:
-        """Give the same knowledge, to go on with apart from this one."""
+        """Return the same knowledge, to go on with apart from this one."""
         new: Chunks[Place] = Chunks(self._most_bytes, looked_back=self.looked_back)
         new._seen, new._pieces = self._seen, self._pieces
         new._under_way = {
@@ -104,7 +104,7 @@ class Chunks(Generic[Place]):
         self._seen += size
         self.looked_back = self.looked_back or self._seen >= self.reach
 
-    def take(self, piece: Piece, place: Place, size: int) -> tuple[Gets, list[Place]]:
+    def take(self, piece: Chunk, place: Place, size: int) -> tuple[Gets, list[Place]]:
         """Take note of a piece in an entry of ``size`` bytes; give what its reader gets, and where the whole lies.
 
         With `Gets.UNKNOWN` no note is taken.
@@ -136,7 +136,7 @@ class Chunks(Generic[Place]):
         self._end(piece.uuid)
         return Gets.WHOLE, known.places
 
-    def _begin(self, piece: Piece, place: Place, begins: int) -> None:
+    def _begin(self, piece: Chunk, place: Place, begins: int) -> None:
         if piece.uuid in self._under_way:
             self._end(piece.uuid)
         self._under_way[piece.uuid] = _UnderWay(begins, piece, piece.size, [place])
@@ -144,33 +144,33 @@ class Chunks(Generic[Place]):
         self._bound()
 
     def _bound(self) -> None:
-        while len(self._under_way) > _MOST_UNDER_WAY or self._pieces > _MOST_PIECES_UNDER_WAY:
+        while len(self._under_way) > _MAX_UNDER_WAY or self._pieces > _MAX_PIECES_UNDER_WAY:
             self._end(next(iter(self._under_way)))
 
     def _end(self, uuid: bytes) -> None:
         self._pieces -= len(self._under_way.pop(uuid).places)
 
 
-def piece_of(metadata: MessageMetadata, payload_bytes: int, most_bytes: int) -> Piece | None:
-    """Give the piece that an entry of these metadata is; None if it is none, or none to be put together."""
+def piece_of(metadata: MessageMetadata, payload_bytes: int, most_bytes: int) -> Chunk | None:
+    """Return the piece that an entry of these metadata is; None if it is none, or none to be put together."""
     m = metadata
     inside = m.uncompressed_size if m.compression else 0
     if (
-        not 1 < m.num_chunks_from_msg <= MOST_PIECES
+        not 1 < m.num_chunks_from_msg <= MAX_PIECES
         or not 0 <= m.chunk_id < m.num_chunks_from_msg
         or m.encryption_keys
         or m.batched
         or m.marker_type is not None
-        or len(m.uuid) > _MOST_UUID_BYTES
+        or len(m.uuid) > _MAX_UUID_BYTES
         or max(m.total_chunk_msg_size, inside, payload_bytes) > most_bytes
     ):
         return None
     message = m.sequence_id, m.total_chunk_msg_size, m.uncompressed_size
-    return Piece(m.uuid, m.chunk_id, m.num_chunks_from_msg, payload_bytes, message)
+    return Chunk(m.uuid, m.chunk_id, m.num_chunks_from_msg, payload_bytes, message)
 
 
-def piece_in(data: Buffer, most_bytes: int) -> Piece | None:
-    """Give the piece that a stored entry is, quickly where it is none."""
+def piece_in(data: Buffer, most_bytes: int) -> Chunk | None:
+    """Return the piece that a stored entry is, quickly where it is none."""
     view = memoryview(data)
     try:
         if kafka_payload_at(view) >= 0 or _PIECES_FIELD not in bytes(view[: payload_at(view)]):
@@ -184,12 +184,12 @@ def piece_in(data: Buffer, most_bytes: int) -> Piece | None:
 
 
 def nothing(data: Buffer) -> bytes:
-    """Give a record batch without records, which keeps the entry's offset."""
+    """Return a record batch without records, which keeps the entry's offset."""
     return record_batch(decode_entry(data), 1, [])
 
 
 def whole(last: Buffer, pieces: Sequence[Buffer]) -> bytes:
-    """Give the record batch of a whole message at the offset of its last piece; both are stored entries."""
+    """Return the record batch of a whole message at the offset of its last piece; both are stored entries."""
     entry = decode_entry(last)
     metadata = entry.message
     payload = b"".join([decode_entry(piece).payload for piece in pieces] + [entry.payload])

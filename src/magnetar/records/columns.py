@@ -13,17 +13,17 @@ import pyarrow as pa
 
 
 def numbers(values: np.ndarray[Any, Any], kind: pa.DataType) -> pa.Array:
-    """Give numbers as a column of a type of the same width, without a copy if they lie one behind the other."""
+    """Return numbers as a column of a type of the same width, without a copy if they lie one behind the other."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))], 0)
 
 
 def same_number(value: int, rows: int, kind: pa.DataType) -> pa.Array:
-    """Give one number in every row."""
+    """Return one number in every row."""
     return numbers(np.full(rows, value, f"i{kind.bit_width // 8}"), kind)
 
 
 def same_text(value: str, rows: int) -> pa.Array:
-    """Give one text in every row."""
+    """Return one text in every row."""
     content = value.encode()
     ends = np.arange(rows + 1, dtype=np.int32) * np.int32(len(content))
     return pa.Array.from_buffers(
@@ -32,14 +32,14 @@ def same_text(value: str, rows: int) -> pa.Array:
 
 
 def same_name(value: str, rows: int) -> pa.DictionaryArray:
-    """Give one text in every row, and store it once."""
+    """Return one text in every row, and store it once."""
     return pa.DictionaryArray.from_arrays(
         same_number(0, rows, pa.int32()), binary([value.encode()], pa.string())
     )
 
 
 def binary(values: list[bytes], kind: pa.DataType) -> pa.Array:
-    """Give a few strings of bytes as a column of a type that stores them so."""
+    """Return a few strings of bytes as a column of a type that stores them so."""
     ends = np.cumsum([0, *map(len, values)], dtype=np.int32)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))]
     return pa.Array.from_buffers(kind, len(values), buffers, 0)

@@ -8,7 +8,7 @@ as Pulsar's does. The key is Pulsar's partition key, decoded, or for messages th
 Some entries are *opaque*, and compaction leaves them as they are: markers; transactions' records, of which the end is
 told elsewhere; batches encrypted by their producer; pieces of chunked messages; and what cannot be read.
 
-Where numba is installed, rows are arrays that `magnetar.records.compaction_kernel` fills and reads, else lists.
+Where numba is installed, rows are arrays that `magnetar.records.compaction_kernel` fills and reads, otherwise lists.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from magnetar.records.entry import Entry, broker_entry_head, decode_entry
 from magnetar.records.errors import EntryCorrupt
 from magnetar.records.mapping import decode_record, partition_key_of
 from magnetar.records.pulsar_compression import compress_payload, decompress_payload
-from magnetar.records.pulsar_metadata import MOST_MESSAGES, MessageMetadata, SingleMessageMetadata, fields
+from magnetar.records.pulsar_metadata import MAX_MESSAGES, MessageMetadata, SingleMessageMetadata, fields
 from magnetar.records.pulsar_plain import (
     COMPACTED_OUT,
     framed_message,
@@ -46,7 +46,7 @@ _BROKER_SIZE = struct.Struct(">I")
 _LEDGER_FIELD, _ENTRY_FIELD, _SINCE_FIELD, _THERE_FIELD = 100, 101, 102, 103
 
 
-class Part(NamedTuple):
+class EntryBatch(NamedTuple):
     """One batch of an entry. ``rows`` tell of each message: see `magnetar.records.compaction_kernel`."""
 
     data: Buffer
@@ -59,11 +59,11 @@ class Part(NamedTuple):
     """As it is stored."""
 
 
-class Opened(NamedTuple):
+class OpenedEntry(NamedTuple):
     """An entry with its messages laid open."""
 
     entry: Entry
-    parts: tuple[Part, ...]
+    parts: tuple[EntryBatch, ...]
 
 
 class Copied(NamedTuple):
@@ -80,7 +80,7 @@ class Copied(NamedTuple):
 
 
 def copied_head(broker_timestamp: int, index: int, copied: Copied) -> bytes:
-    """Give the broker's entry metadata of a copy: Pulsar's two fields, and 100 to 103 for what `Copied` says."""
+    """Return the broker's entry metadata of a copy: Pulsar's two fields, and 100 to 103 for what `Copied` says."""
     head = broker_entry_head(broker_timestamp, index)
     numbers = (
         (_LEDGER_FIELD, copied.ledger_id),
@@ -94,7 +94,7 @@ def copied_head(broker_timestamp: int, index: int, copied: Copied) -> bytes:
 
 
 def copied_from(data: Buffer) -> Copied:
-    """Give whence a copy came; raise ``EntryCorrupt`` if it does not say."""
+    """Return whence a copy came; raise ``EntryCorrupt`` if it does not say."""
     size = _BROKER_SIZE.unpack_from(data, 2)[0]
     numbers, there = {}, b""
     for field, value in fields(data, 6, 6 + size):
@@ -109,27 +109,27 @@ def copied_from(data: Buffer) -> Copied:
 
 
 def behind_broker_head(data: memoryview) -> memoryview:
-    """Give what follows the broker's entry metadata."""
+    """Return what follows the broker's entry metadata."""
     return data[6 + int(_BROKER_SIZE.unpack_from(data, 2)[0]) :]
 
 
 # --- opening ----------------------------------------------------------------------------------------------------
 
 
-def open_entry(data: Buffer, machine: Any = None) -> Opened | None:
+def open_entry(data: Buffer, machine: Any = None) -> OpenedEntry | None:
     """Lay an entry's messages open, or give None for one that compaction leaves alone; raise ``RecordsError``."""
     entry = decode_entry(data)
     if entry.message.entry_format == "pulsar":
         found = _open_pulsar(entry, machine)
-        return None if found is None else Opened(entry, (found,))
+        return None if found is None else OpenedEntry(entry, (found,))
     payload = memoryview(with_offsets(entry.payload, entry.base_offset))
     parts = []
     for header, batch in batches(payload):
         if header.is_control or header.is_transactional:
             return None
         body = decompress(header.codec, batch[HEADER_BYTES:])
-        parts.append(Part(body, _record_rows(body, header, machine), header.base_offset, header, batch))
-    return Opened(entry, tuple(parts)) if parts else None
+        parts.append(EntryBatch(body, _record_rows(body, header, machine), header.base_offset, header, batch))
+    return OpenedEntry(entry, tuple(parts)) if parts else None
 
 
 def _record_rows(body: memoryview, header: BatchHeader, machine: Any) -> Any:
@@ -154,7 +154,7 @@ def _plain_record_rows(body: bytes, header: BatchHeader) -> Iterator[tuple[int, 
         at = end
 
 
-def _open_pulsar(entry: Entry, machine: Any) -> Part | None:
+def _open_pulsar(entry: Entry, machine: Any) -> EntryBatch | None:
     metadata = entry.message
     kept = metadata.kafka_batch
     if metadata.marker_type is not None or metadata.is_chunk or (kept is not None and kept.attributes & 0x30):
@@ -163,19 +163,19 @@ def _open_pulsar(entry: Entry, machine: Any) -> Part | None:
         key = _key_of(metadata)
         size = NULL if metadata.null_value else len(entry.payload)
         row = (0, 0, 0, 0, NULL if key is None else len(key), size, 0)
-        return Part(key or b"", _as_rows([row], machine), entry.base_offset, None, entry.payload)
-    if metadata.encryption_keys or metadata.num_messages_in_batch > MOST_MESSAGES:
+        return EntryBatch(key or b"", _as_rows([row], machine), entry.base_offset, None, entry.payload)
+    if metadata.encryption_keys or metadata.num_messages_in_batch > MAX_MESSAGES:
         return None
     body = decompress_payload(metadata.compression, entry.payload, metadata.uncompressed_size)
     messages = metadata.num_messages_in_batch
     if machine is not None and 0 < messages <= len(body):
         rows = machine.np.empty((messages, machine.ROW_FIELDS), machine.np.int64)
         if machine.single_rows(machine.np.frombuffer(body, machine.np.uint8), rows):
-            return Part(body, rows, entry.base_offset, None, entry.payload)
+            return EntryBatch(body, rows, entry.base_offset, None, entry.payload)
     return _plain_singles(bytes(body), messages, entry, machine)
 
 
-def _plain_singles(body: bytes, messages: int, entry: Entry, machine: Any) -> Part:
+def _plain_singles(body: bytes, messages: int, entry: Entry, machine: Any) -> EntryBatch:
     rows, keys, at, behind = [], [], 0, len(body)
     for number, single, payload in singles(body, messages):
         end = at + 4 + int(_BROKER_SIZE.unpack_from(body, at)[0]) + single.payload_size
@@ -184,7 +184,7 @@ def _plain_singles(body: bytes, messages: int, entry: Entry, machine: Any) -> Pa
         rows.append((at, end, number, behind, NULL if key is None else len(key), size, 0))
         keys.append(key or b"")
         at, behind = end, behind + len(key or b"")
-    return Part(body + b"".join(keys), _as_rows(rows, machine), entry.base_offset, None, entry.payload)
+    return EntryBatch(body + b"".join(keys), _as_rows(rows, machine), entry.base_offset, None, entry.payload)
 
 
 def _key_of(message: MessageMetadata | SingleMessageMetadata) -> bytes | None:
@@ -220,7 +220,7 @@ class KeyMap:
         self._table = np.full((slots, self.machine.MAP_FIELDS), self.machine.EMPTY, np.int64)
         self._salt = np.frombuffer(os.urandom(16), np.int64).copy()
 
-    def note(self, opened: Opened) -> bool:
+    def note(self, opened: OpenedEntry) -> bool:
         """Note the offsets of an entry's messages; tell whether there was room for all of its keys."""
         if self.used + sum(len(part.rows) for part in opened.parts) > self.most:
             return False
@@ -232,17 +232,17 @@ class KeyMap:
             self.used += self.machine.note_rows(data, part.rows, part.base_offset, self._salt, self._table)
         return True
 
-    def _note_plainly(self, part: Part) -> None:
+    def _note_plainly(self, part: EntryBatch) -> None:
         for row in part.rows:
             if row[KEY_SIZE] >= 0 and row[VALUE_SIZE] != GONE:
                 self._last[self._hashed(part, row)] = part.base_offset + row[DELTA]
         self.used = len(self._last)
 
-    def _hashed(self, part: Part, row: Sequence[int]) -> bytes:
+    def _hashed(self, part: EntryBatch, row: Sequence[int]) -> bytes:
         key = part.data[row[KEY_AT] : row[KEY_AT] + row[KEY_SIZE]]
         return blake2b(key, digest_size=16, key=self._secret).digest()
 
-    def superseded(self, part: Part) -> Any:
+    def superseded(self, part: EntryBatch) -> Any:
         """Tell of each message whether a later one has its key."""
         if self.machine is None:
             return [
@@ -267,7 +267,7 @@ class Keeping(NamedTuple):
     empty_deletes: bool
 
 
-def kept_rows(part: Part, keys: KeyMap, keeping: Keeping) -> Any:
+def kept_rows(part: EntryBatch, keys: KeyMap, keeping: Keeping) -> Any:
     """Tell of each message of a batch whether it stays."""
     gone = keys.superseded(part)
     least = 1 if keeping.empty_deletes else 0
@@ -288,8 +288,8 @@ def kept_rows(part: Part, keys: KeyMap, keeping: Keeping) -> Any:
     return keep
 
 
-def bits_of(opened: Opened, keeps: Sequence[Any], machine: Any) -> bytes:
-    """Give what `Copied.there` says when these messages are kept."""
+def bits_of(opened: OpenedEntry, keeps: Sequence[Any], machine: Any) -> bytes:
+    """Return what `Copied.there` says when these messages are kept."""
     base, messages = opened.entry.base_offset, opened.entry.message.num_messages_in_batch
     if machine is not None:
         there = machine.np.zeros(messages, bool)
@@ -303,23 +303,23 @@ def bits_of(opened: Opened, keeps: Sequence[Any], machine: Any) -> bytes:
     return bits.to_bytes(-(-messages // 8), "little")
 
 
-def there_were(part: Part, machine: Any) -> int:
-    """Give how many messages of a batch were there before."""
+def there_were(part: EntryBatch, machine: Any) -> int:
+    """Return how many messages of a batch were there before."""
     if machine is not None:
         return int((part.rows[:, VALUE_SIZE] != GONE).sum())
     return sum(1 for row in part.rows if row[VALUE_SIZE] != GONE)
 
 
 def count_of(keep: Any, machine: Any) -> int:
-    """Give how many messages stay."""
+    """Return how many messages stay."""
     return int(keep.sum()) if machine is not None else sum(map(bool, keep))
 
 
 # --- writing ----------------------------------------------------------------------------------------------------
 
 
-def rewritten(data: memoryview, opened: Opened, keeps: Sequence[Any], machine: Any) -> list[Buffer]:
-    """Give what follows the broker's entry metadata, without the messages that are not kept."""
+def rewritten(data: memoryview, opened: OpenedEntry, keeps: Sequence[Any], machine: Any) -> list[Buffer]:
+    """Return what follows the broker's entry metadata, without the messages that are not kept."""
     entry = opened.entry
     if entry.message.entry_format == "pulsar":
         part, keep = opened.parts[0], keeps[0]
@@ -336,7 +336,7 @@ def rewritten(data: memoryview, opened: Opened, keeps: Sequence[Any], machine: A
     ]
 
 
-def _rewritten_batch(part: Part, keep: Any, machine: Any) -> Buffer:
+def _rewritten_batch(part: EntryBatch, keep: Any, machine: Any) -> Buffer:
     header = part.header
     assert header is not None
     count = count_of(keep, machine)
@@ -349,13 +349,13 @@ def _rewritten_batch(part: Part, keep: Any, machine: Any) -> Buffer:
     return seal(header._replace(records_count=count, max_timestamp=latest), compress(header.codec, body))
 
 
-def _latest(part: Part, keep: Any, machine: Any) -> int:
+def _latest(part: EntryBatch, keep: Any, machine: Any) -> int:
     if machine is not None:
         return int(part.rows[keep, TIME].max())
     return max(int(row[TIME]) for row, stays in zip(part.rows, keep, strict=True) if stays)
 
 
-def _copied_rows(part: Part, keep: Any, gone: bytes, machine: Any) -> Buffer:
+def _copied_rows(part: EntryBatch, keep: Any, gone: bytes, machine: Any) -> Buffer:
     if machine is None:
         view = memoryview(part.data)
         return b"".join(
@@ -398,7 +398,7 @@ _loaded: dict[str, Any] = {}
 
 
 def machine_code() -> Any:
-    """Give the kernels, or None where numba is not installed. They take seconds to load: never on the event loop."""
+    """Return the kernels, or None where numba is not installed. They take seconds to load: never on the event loop."""
     if "code" not in _loaded:
         there = find_spec("numba") is not None and find_spec("numpy") is not None
         _loaded["code"] = import_module("magnetar.records.compaction_kernel") if there else None

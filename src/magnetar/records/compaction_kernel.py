@@ -139,7 +139,7 @@ def _round(a: Any, b: Any, c: Any, d: Any) -> Any:
 
 @compiled(types.UniTuple(_i8, 2)(BYTES, _i8, _i8, OUT_INT64))
 def hashed(data: Any, at: Any, size: Any, secret: Any) -> Any:
-    """Give SipHash-1-3 with 128 bits of ``size`` bytes at ``at`` under the two numbers of ``secret``."""
+    """Return SipHash-1-3 with 128 bits of ``size`` bytes at ``at`` under the two numbers of ``secret``."""
     k0, k1 = np.uint64(secret[0]), np.uint64(secret[1])
     a = k0 ^ np.uint64(0x736F6D6570736575)
     b = k1 ^ np.uint64(0x646F72616E646F6D) ^ np.uint64(0xEE)
@@ -170,7 +170,7 @@ def hashed(data: Any, at: Any, size: Any, secret: Any) -> Any:
 
 @compiled(_i8(TABLE, _i8, _i8))
 def _slot(table: Any, first: Any, second: Any) -> Any:
-    """Give where a hash lies, or the empty place where it belongs; there is always an empty one."""
+    """Return where a hash lies, or the empty place where it belongs; there is always an empty one."""
     mask = np.int64(table.shape[0] - 1)
     at = first & mask
     while table[at, LAST] != EMPTY and (table[at, 0] != first or table[at, 1] != second):
@@ -196,7 +196,7 @@ def note_rows(data: Any, rows: Any, base_offset: Any, secret: Any, table: Any) -
 
 @compiled(types.void(BYTES, TABLE, OUT_INT64, TABLE, OUT_INT64))
 def last_of_rows(data: Any, rows: Any, secret: Any, table: Any, out: Any) -> None:
-    """Give the last offset of every row's key; EMPTY where none was noted."""
+    """Fill in the last offset of every row's key; EMPTY where none was noted."""
     for row in range(rows.shape[0]):
         out[row] = EMPTY
         if rows[row, KEY_SIZE] >= 0:

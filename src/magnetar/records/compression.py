@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-MOST_DECOMPRESSED_BYTES = 64 << 20
+MAX_DECOMPRESSED_BYTES = 64 << 20
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16
 _XERIAL_BLOCK_BYTES = 32 << 10
@@ -39,7 +39,7 @@ class Codec(IntEnum):
 
     @classmethod
     def of(cls, attributes: int) -> Codec:
-        """Give the codec that a batch's attributes name; raise ``UnsupportedCompression`` for 5-7."""
+        """Return the codec that a batch's attributes name; raise ``UnsupportedCompression`` for 5-7."""
         number = attributes & 0x07
         if number >= len(_CODECS):
             raise UnsupportedCompression(f"compression codec {number} does not exist")
@@ -49,8 +49,8 @@ class Codec(IntEnum):
 _CODECS = tuple(Codec)  # asked for every batch; to call the class costs more than all else about it
 
 
-def decompress(codec: Codec, data: Buffer, *, most_bytes: int = MOST_DECOMPRESSED_BYTES) -> memoryview:
-    """Give the bytes behind ``data``; raise on damage, or once they would be more than ``most_bytes``."""
+def decompress(codec: Codec, data: Buffer, *, most_bytes: int = MAX_DECOMPRESSED_BYTES) -> memoryview:
+    """Return the bytes behind ``data``; raise on damage, or once they would be more than ``most_bytes``."""
     if codec is Codec.none:
         return memoryview(data)
     if codec is Codec.snappy:
@@ -59,7 +59,7 @@ def decompress(codec: Codec, data: Buffer, *, most_bytes: int = MOST_DECOMPRESSE
 
 
 def compress(codec: Codec, data: Buffer, *, level: int | None = None) -> bytes:
-    """Give ``data`` compressed as Kafka's own clients would write it."""
+    """Return ``data`` compressed as Kafka's own clients would write it."""
     if codec is Codec.none:
         return bytes(data)
     if codec is Codec.snappy:
@@ -128,7 +128,7 @@ def _decompress_snappy(data: Buffer, most_bytes: int) -> bytes:
 
 
 def _snappy_blocks(data: Buffer) -> Iterator[Buffer]:
-    """Give the plain blocks of either dress."""
+    """Yield the plain blocks of either dress."""
     if bytes(data[:8]) != _XERIAL_MAGIC:
         yield data
         return

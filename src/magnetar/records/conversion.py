@@ -19,7 +19,7 @@ from magnetar.records.crc import crc32c
 from magnetar.records.entry import decode_entry, kafka_payload_at
 from magnetar.records.errors import RecordsError
 from magnetar.records.pulsar_compression import compress_payload, decompress_payload
-from magnetar.records.pulsar_metadata import MOST_MESSAGES, encode_metadata
+from magnetar.records.pulsar_metadata import MAX_MESSAGES, encode_metadata
 from magnetar.records.pulsar_plain import (
     CHECKSUM,
     PulsarMessage,
@@ -47,7 +47,7 @@ class _Machine:
         self._scratch = threading.local()
 
     def get(self) -> Any:
-        """Give the code, or None until it is there; have it loaded if nobody has."""
+        """Return the code, or None until it is there; have it loaded if nobody has."""
         if self.code is None and self._loading is None:
             self._loading = threading.Thread(target=self.load, name="machine-code", daemon=True)
             self._loading.start()
@@ -62,7 +62,7 @@ class _Machine:
         self.asked = True
 
     def scratch(self, size: int) -> Any:
-        """Give a thread's own room of at least ``size`` bytes: fresh pages cost more than what is done on them."""
+        """Return a thread's own room of at least ``size`` bytes: fresh pages cost more than what is done on them."""
         room = getattr(self._scratch, "room", None)
         if room is None or len(room) < size:
             room = self.code.np.empty(max(size, 1 << 20), self.code.np.uint8)
@@ -82,7 +82,7 @@ class Kernels(NamedTuple):
 
 
 def machine_code() -> Kernels | None:
-    """Give the machine code, or None until it is there; have it loaded if nobody has."""
+    """Return the machine code, or None until it is there; have it loaded if nobody has."""
     code = _machine.get()
     return None if code is None else Kernels(code, _machine.many)
 
@@ -98,7 +98,7 @@ def use_machine_code() -> bool:
 
 
 def kafka_batch(data: Buffer) -> bytes | memoryview:
-    """Give the record batches of an entry of any format; raise ``RecordsError``."""
+    """Return the record batches of an entry of any format; raise ``RecordsError``."""
     at = kafka_payload_at(memoryview(data))
     if at >= 0:
         return memoryview(data)[at:]
@@ -109,10 +109,10 @@ def kafka_batch(data: Buffer) -> bytes | memoryview:
     entry = np.frombuffer(data, np.uint8)
     facts = np.empty(code.FACTS, np.int64)
     status = code.open_entry(entry, facts)
-    if status == code.Status.PLAIN or facts[code.MESSAGES] > MOST_MESSAGES:
+    if status == code.KernelStatus.PLAIN or facts[code.MESSAGES] > MAX_MESSAGES:
         return plain_kafka_batch(data)
     body, at = entry, int(facts[code.PAYLOAD_AT])
-    if status == code.Status.COMPRESSED:
+    if status == code.KernelStatus.COMPRESSED:
         size = int(facts[code.UNCOMPRESSED_SIZE])
         try:
             inflated = decompress_payload(int(facts[code.COMPRESSION]), memoryview(data)[at:], size)
@@ -129,7 +129,7 @@ def kafka_batch(data: Buffer) -> bytes | memoryview:
 
 
 def pulsar_message(data: Buffer) -> PulsarMessage:
-    """Give an entry of any format as Pulsar's consumers expect it; raise ``RecordsError``."""
+    """Return an entry of any format as Pulsar's consumers expect it; raise ``RecordsError``."""
     at = kafka_payload_at(memoryview(data))
     if at >= 0 and _machine.get() is not None:
         found = list(batches(memoryview(data)[at:]))
@@ -143,7 +143,7 @@ def pulsar_message(data: Buffer) -> PulsarMessage:
 def framed_batch(
     data: memoryview, header: BatchHeader, append_time: int, codec: Codec, body: memoryview | None = None
 ) -> Buffer:
-    """Give one checked record batch as a Pulsar producer would have sent it, under ``codec``.
+    """Return one checked record batch as a Pulsar producer would have sent it, under ``codec``.
 
     ``body`` is its records, if somebody has decompressed them already.
     """

@@ -12,7 +12,7 @@ from importlib.util import find_spec, module_from_spec
 
 
 def _extension() -> Callable[..., int] | None:
-    """Give the extension's function, or None where the package is laid out in another way."""
+    """Return the extension's function, or None where the package is laid out in another way."""
     package = find_spec("crc32c")
     places = package.submodule_search_locations if package is not None else None
     spec = PathFinder.find_spec("crc32c._crc32c", list(places or ()))

@@ -32,7 +32,7 @@ _HEADER_BYTES = 5 + 5
 
 @compiled(types.int32(BYTES, _i8, _i8))
 def _murmur2(data: Any, start: Any, end: Any) -> Any:
-    """Give Kafka's hash of a key (org.apache.kafka.common.utils.Utils.murmur2)."""
+    """Return Kafka's hash of a key (org.apache.kafka.common.utils.Utils.murmur2)."""
     m = np.uint32(0x5BD1E995)
     length = end - start
     h = np.uint32(0x9747B28C) ^ np.uint32(length)
@@ -66,7 +66,7 @@ def _murmur2(data: Any, start: Any, end: Any) -> Any:
 
 @compiled(types.void(ENDS, BYTES, BYTES, _i8, _i8, OUT_INT32))
 def choose_partitions(ends: Any, keys: Any, nulls: Any, partitions: Any, first: Any, chosen: Any) -> None:
-    """Give each row that has none (-1) its partition: by its key's hash, as Kafka's own producer does.
+    """Choose a partition for each row that has none (-1): by its key's hash, as Kafka's own producer does.
 
     Rows without a key go to all partitions evenly, in runs, from partition ``first`` on.
     """
@@ -90,7 +90,7 @@ def measure(
     rows: Any, first: Any, target: Any,
     key_ends: Any, value_ends: Any, header_ends: Any, name_ends: Any, content_ends: Any, times: Any,
 ) -> Any:  # fmt: skip
-    """Give (row after the last that fits in ``target`` bytes, at least one; room needed at most; latest time)."""
+    """Return (row after the last that fits in ``target`` bytes, at least one; room needed at most; latest time)."""
     room = np.int64(0)
     latest = times[rows[first]]
     at = first

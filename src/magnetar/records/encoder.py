@@ -70,7 +70,9 @@ class Columns:
         self.header_ends, self.names, self.contents = _headers(headers, count)
 
     def partitions(self, asked: Int32s | None, partitions: int, *, first: int = 0) -> Int32s:
-        """Give each row's partition: the one asked for (-1: none), else by its key as Kafka's own producer does."""
+        """Return each row's partition: the one asked for (-1: none), otherwise by its key as Kafka's own producer
+        does.
+        """
         chosen = np.full(self.count, -1, np.int32) if asked is None else np.array(asked, np.int32)
         kernel.choose_partitions(
             self.key.ends, self.key.data, self.key.nulls, partitions, first % partitions, chosen
@@ -78,7 +80,7 @@ class Columns:
         return chosen
 
     def batches_of(self, rows: Int64s, *, target_bytes: int, codec: Codec) -> Iterator[Encoded]:
-        """Give batches of these rows, in order, of up to about ``target_bytes`` before compression."""
+        """Yield batches of these rows, in order, of up to about ``target_bytes`` before compression."""
         rows = np.ascontiguousarray(rows, np.int64)
         first = 0
         while first < len(rows):
@@ -117,7 +119,7 @@ class Columns:
 
 
 def stamped(batch: Buffer, producer_id: int, epoch: int, sequence: int) -> bytes:
-    """Give the batch as this producer's, its checksum put right (KIP-98)."""
+    """Return the batch as this producer's, its checksum put right (KIP-98)."""
     out = bytearray(batch)
     _PRODUCER.pack_into(out, _PRODUCER_AT, producer_id, epoch, sequence)
     _CRC.pack_into(out, _CRC_AT, crc32c(memoryview(out)[_CRC_FROM:]))

@@ -60,20 +60,20 @@ class Entry(NamedTuple):
 
 
 def broker_entry_head(broker_timestamp: int, index: int) -> bytes:
-    """Give what stands before Pulsar's own bytes: magic, size, BrokerEntryMetadata."""
+    """Return what stands before Pulsar's own bytes: magic, size, BrokerEntryMetadata."""
     body = b"\x08" + _encode_time(broker_timestamp) + b"\x10" + encode_unsigned(index)
     return _BROKER_HEAD.pack(BROKER_ENTRY_MAGIC, len(body)) + body
 
 
 def kafka_message_head(publish_time: int, messages: int, *, mixed: bool = False) -> bytes:
-    """Give what stands before a record batch in format ``kafka`` or ``mixed_kafka``: size and MessageMetadata."""
+    """Return what stands before a record batch in format ``kafka`` or ``mixed_kafka``: size and MessageMetadata."""
     marked = _METADATA_MIXED if mixed else _METADATA_FORMAT
     body = _METADATA_HEAD + _encode_time(publish_time) + marked + encode_unsigned(messages)
     return _SIZE.pack(len(body)) + body
 
 
 def payload_at(data: Buffer, at: int = 0) -> int:
-    """Give where the payload begins, reading sizes only; raise ``EntryCorrupt`` where no entry begins."""
+    """Return where the payload begins, reading sizes only; raise ``EntryCorrupt`` where no entry begins."""
     try:
         magic, size = _BROKER_HEAD.unpack_from(data, at)
         if magic != BROKER_ENTRY_MAGIC:
@@ -88,7 +88,7 @@ def payload_at(data: Buffer, at: int = 0) -> int:
 
 
 def index_of(data: Buffer, at: int = 0) -> BrokerEntryMetadata:
-    """Give the broker's metadata alone."""
+    """Return the broker's metadata alone."""
     try:
         magic, size = _BROKER_HEAD.unpack_from(data, at)
     except struct.error:
@@ -103,7 +103,7 @@ def index_of(data: Buffer, at: int = 0) -> BrokerEntryMetadata:
 
 
 def last_offset(data: Buffer) -> int:
-    """Give the offset of an entry's last message. Called for every entry that is read, so the usual form is quick."""
+    """Return the offset of an entry's last message. Called for every entry that is read, so the usual form is quick."""
     try:
         # A timestamp of our century takes six bytes: five that go on, and one that does not.
         if (
@@ -125,7 +125,7 @@ def last_offset(data: Buffer) -> int:
 
 
 def kafka_payload_at(data: memoryview) -> int:
-    """Give where the payload of an entry begins that is in format ``kafka`` as it is written here, else -1.
+    """Return where the payload of an entry begins that is in format ``kafka`` as it is written here, otherwise -1.
 
     Quick, for every entry that is read, and exact: what a Pulsar producer puts into its metadata cannot look like it,
     since `magnetar.records.pulsar_entries.open_send` refuses the property.
@@ -149,7 +149,7 @@ def kafka_payload_at(data: memoryview) -> int:
 
 
 def latest_timestamp(data: memoryview) -> int:
-    """Give the latest timestamp (ms) of an entry's messages; of a batch of Pulsar's, when it was published."""
+    """Return the latest timestamp (ms) of an entry's messages; of a batch of Pulsar's, when it was published."""
     at = kafka_payload_at(data)
     if at >= 0 and at + 43 <= len(data):
         return int.from_bytes(data[at + 35 : at + 43], "big", signed=True)

@@ -19,14 +19,14 @@ from struct import Struct
 from typing import Any, ClassVar
 
 SCRATCH_BYTES = 256 * 1024
-MOST_CUT = 64
+MAX_CUT = 64
 """So many frames are cut ahead of who takes them: each is objects, beside its bytes."""
 FIRST_PIECE_BYTES = 256 * 1024
 _MAPPED_FROM_BYTES = 4 << 20
 
 
 def scratch_buffer() -> bytearray:
-    """Give memory to receive into; all connections of one event loop may share it."""
+    """Return memory to receive into; all connections of one event loop may share it."""
     return bytearray(SCRATCH_BYTES)
 
 
@@ -68,7 +68,7 @@ class SizedFrames(ABC):
 
     @abstractmethod
     def bad_size(self, size: int) -> Exception:
-        """Give what to raise for a frame that says it has so many bytes."""
+        """Return what to raise for a frame that says it has so many bytes."""
 
     def next_frame(self) -> memoryview | None:
         """Take one whole frame without its size, or None until more bytes have come.
@@ -87,7 +87,7 @@ class SizedFrames(ABC):
 
     @property
     def waiting(self) -> int:
-        """How many whole frames can be taken, where there are more than `MOST_CUT` how many there may be at most."""
+        """How many whole frames can be taken, where there are more than `MAX_CUT` how many there may be at most."""
         uncut = len(self._uncut) // (4 + self.least_bytes) if self._uncut else 0
         return len(self._frames) + uncut
 
@@ -164,7 +164,7 @@ class SizedFrames(ABC):
         at, frames, unpack_size = 0, self._frames, self.unpack_size
         self._rest = b""
         while end - at >= 4:
-            if len(frames) >= MOST_CUT:
+            if len(frames) >= MAX_CUT:
                 left = data[at:end]
                 self._uncut = left if data.readonly else memoryview(bytes(left))
                 return

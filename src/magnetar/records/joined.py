@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from magnetar.records.check import TakesLong
-from magnetar.records.compression import MOST_DECOMPRESSED_BYTES, Buffer
+from magnetar.records.compression import MAX_DECOMPRESSED_BYTES, Buffer
 from magnetar.records.conversion import Kernels, machine_code
 from magnetar.records.errors import RecordsError
 from magnetar.records.pulsar_compression import decompress_into
-from magnetar.records.pulsar_metadata import MOST_MESSAGES
+from magnetar.records.pulsar_metadata import MAX_MESSAGES
 
 BATCH_BYTES = 128 << 10
 """About how large a batch of several entries becomes."""
@@ -33,13 +33,13 @@ def joined_batches(
     *,
     places: Sequence[int] = (),
     hurried: bool = False,
-    most_unpacked: int = 1 << 62,
+    max_unpacked: int = 1 << 62,
 ) -> list[Joined] | None:
     """Convert entries in their order, until ``most_bytes`` but one at least; None without machine code.
 
     ``places`` tells where in one and the same object of bytes the entries, views of it, begin. ``hurried`` raises
     ``TakesLong`` where one has to be decompressed or left to the plain form; so is raised where more than
-    ``most_unpacked`` bytes would be decompressed.
+    ``max_unpacked`` bytes would be decompressed.
     """
     kernels = machine_code()
     if kernels is None:
@@ -54,10 +54,10 @@ def joined_batches(
         data = np.frombuffer(b"".join(entries), np.uint8)
         spans[:, 0] = sizes.cumsum() - sizes
     spans[:, 1] = spans[:, 0] + sizes
-    opened = Opened(kernels, data, spans)
+    opened = OpenedEntries(kernels, data, spans)
     if hurried and opened.takes_long:
         raise TakesLong
-    count = opened.inflate(0, most_bytes, most_unpacked)
+    count = opened.inflate(0, most_bytes, max_unpacked)
     out = np.empty(opened.room(0, count), np.uint8)
     made = np.empty((count, many.MADE_FIELDS), np.int64)
     _, done = many.fill_joined(
@@ -72,7 +72,7 @@ def joined_batches(
     ]
 
 
-class Opened:
+class OpenedEntries:
     """The metadata of many entries ``data[start:end]`` of ``spans``, and their payloads decompressed piece by piece."""
 
     def __init__(self, kernels: Kernels, data: Any, spans: Any) -> None:
@@ -81,27 +81,27 @@ class Opened:
         self._spans = spans
         self.facts = code.np.empty((len(spans), code.FACTS), code.np.int64)
         kernels.many.open_entries(data, spans, self.facts)
-        self.facts[self.facts[:, code.MESSAGES] > MOST_MESSAGES, code.STATUS] = code.Status.PLAIN
+        self.facts[self.facts[:, code.MESSAGES] > MAX_MESSAGES, code.STATUS] = code.KernelStatus.PLAIN
         self.sizes = spans[:, 1] - spans[:, 0]
-        self._compressed = self.facts[:, code.STATUS] == code.Status.COMPRESSED
+        self._compressed = self.facts[:, code.STATUS] == code.KernelStatus.COMPRESSED
         self.bodies = code.np.zeros((len(spans), 2), code.np.int64)
         self.inflated = data[:0]
         if self._compressed.any():
             claimed = self.facts[:, code.UNCOMPRESSED_SIZE]
-            wrong = self._compressed & ((claimed < 0) | (claimed > MOST_DECOMPRESSED_BYTES))
-            self.facts[wrong, code.STATUS] = code.Status.PLAIN
+            wrong = self._compressed & ((claimed < 0) | (claimed > MAX_DECOMPRESSED_BYTES))
+            self.facts[wrong, code.STATUS] = code.KernelStatus.PLAIN
             self._compressed &= ~wrong
             self.sizes = code.np.where(self._compressed, claimed, self.sizes)
 
     @property
     def takes_long(self) -> bool:
         """Whether this is more than copying."""
-        return bool((self.facts[:, self._code.STATUS] != self._code.Status.DONE).any())
+        return bool((self.facts[:, self._code.STATUS] != self._code.KernelStatus.DONE).any())
 
-    def inflate(self, first: int, most_bytes: int, most_unpacked: int = 1 << 62) -> int:
+    def inflate(self, first: int, most_bytes: int, max_unpacked: int = 1 << 62) -> int:
         """Decompress from entry ``first`` on, about ``most_bytes`` at once; give how far that goes.
 
-        Raises ``TakesLong`` if an entry has so much inside that it becomes more than ``most_unpacked``.
+        Raises ``TakesLong`` if an entry has so much inside that it becomes more than ``max_unpacked``.
         """
         np, code = self._code.np, self._code
         ends = self.sizes[first:].cumsum()
@@ -111,7 +111,7 @@ class Opened:
             return stop
         ends = self.sizes[here].cumsum()
         self.bodies[here, 1], self.bodies[here, 0] = ends, ends - self.sizes[here]
-        if ends[-1] > most_unpacked:
+        if ends[-1] > max_unpacked:
             raise TakesLong(int(ends[-1]))
         self.inflated = np.empty(int(ends[-1]), np.uint8)
         view = memoryview(self.inflated)
@@ -122,11 +122,11 @@ class Opened:
             try:
                 decompress_into(int(self.facts[row, code.COMPRESSION]), stored[at:end], view[start:stop_at])
             except RecordsError:
-                self.facts[row, code.STATUS] = code.Status.PLAIN  # which has the words for it
+                self.facts[row, code.STATUS] = code.KernelStatus.PLAIN  # which has the words for it
         return stop
 
     def room(self, first: int, stop: int) -> int:
-        """Give how many bytes the records of these entries take at most."""
+        """Return how many bytes the records of these entries take at most."""
         np, code = self._code.np, self._code
         facts, sizes = self.facts[first:stop], self.sizes[first:stop]
         # A single message has its key and its properties beside what was compressed, a batch inside.
@@ -138,7 +138,7 @@ class Opened:
 
 
 def kafka_rows(data: Any, spans: Any, most_bytes: int) -> Iterator[tuple[int, int, Any, Any]]:
-    """Give (first, stop, bytes, table) of some entries after the other, until all of ``spans`` are through.
+    """Yield (first, stop, bytes, table) of some entries after the other, until all of ``spans`` are through.
 
     The table's columns are those of `pulsar_kernel_many.fill_rows`; ``ROW_START`` -1 stands for an entry that
     `kafka_batch` is to be asked for. ``most_bytes`` bounds what is decompressed at once. Only after `use_machine_code`.
@@ -147,7 +147,7 @@ def kafka_rows(data: Any, spans: Any, most_bytes: int) -> Iterator[tuple[int, in
     assert kernels is not None
     np, many = kernels.one.np, kernels.many
     spans = np.ascontiguousarray(spans)
-    opened = Opened(kernels, data, spans)
+    opened = OpenedEntries(kernels, data, spans)
     first = 0
     while first < len(spans):
         stop = opened.inflate(first, most_bytes)

@@ -26,8 +26,8 @@ from magnetar.records.kernel import (
     zigzag,
 )
 from magnetar.records.pulsar_kernel import (
-    MOST_HEADERS,
-    MOST_TIME,
+    MAX_HEADERS,
+    MAX_TIME,
     PREFIX,
 )
 
@@ -44,7 +44,7 @@ def _put_bytes(out: Any, at: Any, tag: Any, data: Any, start: Any, size: Any) ->
 
 @compiled(types.UniTuple(_i8, 2)(BYTES, _i8, _i8))
 def _sized(data: Any, at: Any, end: Any) -> Any:
-    """Give (start, size) of a length-prefixed field; size -1 means null, -2 a fault."""
+    """Return (start, size) of a length-prefixed field; size -1 means null, -2 a fault."""
     size, start = zigzag(data, at, end, 5)
     if start < 0 or size < -1 or size > end - start:
         return np.int64(0), np.int64(-2)
@@ -55,7 +55,7 @@ def _sized(data: Any, at: Any, end: Any) -> Any:
 def _put_properties(data: Any, at: Any, end: Any, out: Any, to: Any) -> Any:
     """Write a record's headers as properties; give where they end, -1 for the plain form."""
     count, at = zigzag(data, at, end, 5)
-    if at < 0 or count < 0 or count > min(MOST_HEADERS, end - at):
+    if at < 0 or count < 0 or count > min(MAX_HEADERS, end - at):
         return np.int64(-1)
     first = at
     for number in range(count):
@@ -94,10 +94,10 @@ def fill_payload(
     """Write the records ``data[at:]`` as the messages of a Pulsar batch from ``out[to]`` on.
 
     ``append_time`` is the time of all of them if it is not negative; ``base_sequence`` -1 means that they have none.
-    Gives where they end, -1 for the plain form.
+    Returns where they end, -1 for the plain form.
     """
     end = np.int64(len(data))
-    if not 0 <= base_time < MOST_TIME:
+    if not 0 <= base_time < MAX_TIME:
         return -1
     for delta in range(count):
         size, first = zigzag(data, at, end, 5)
@@ -105,7 +105,7 @@ def fill_payload(
             return -1
         last = first + size
         time_delta, at = zigzag(data, first + 1, last, 10)
-        if at < 0 or not -MOST_TIME < time_delta < MOST_TIME:
+        if at < 0 or not -MAX_TIME < time_delta < MAX_TIME:
             return -1
         offset_delta, at = zigzag(data, at, last, 5)
         if at < 0 or offset_delta != delta:

@@ -58,7 +58,7 @@ TOTALS = 14
 WANT_KEY, WANT_VALUE, WANT_HEADERS = 1, 2, 4
 
 _LOG_APPEND_TIME = 0x08
-_MOST_MS = (1 << 63) // 1000 - 1
+_MAX_MS = (1 << 63) // 1000 - 1
 
 
 # --- CRC-32C ---------------------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ def _has_crc_instruction() -> bool:
 
 
 def _crc_tables() -> np.ndarray[Any, Any]:
-    """Give the tables of the slicing-by-8 method, for processors without an instruction for it."""
+    """Return the tables of the slicing-by-8 method, for processors without an instruction for it."""
     tables = np.zeros((8, 256), np.uint32)
     for byte in range(256):
         crc = byte
@@ -86,7 +86,7 @@ _LANE = 1024  # bytes
 
 
 def _lane_tables() -> np.ndarray[Any, Any]:
-    """Give the tables that take a CRC on by a lane of zeros: one per byte of the CRC."""
+    """Return the tables that take a CRC on by a lane of zeros: one per byte of the CRC."""
     crcs = np.arange(256, dtype=np.uint32) << np.array([[0], [8], [16], [24]], np.uint32)
     zeros: np.ndarray[Any, Any] = _TABLES[0][crcs & 0xFF] ^ (
         crcs >> 8
@@ -101,7 +101,7 @@ _LANES = _lane_tables()
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _crc_instruction(typing: Any, crc: Any, word: Any) -> Any:
-    """Give ``crc`` taken on by 8 bytes, with the processor's own instruction."""
+    """Return ``crc`` taken on by 8 bytes, with the processor's own instruction."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         word_type = ir.IntType(64)
@@ -115,7 +115,7 @@ def _crc_instruction(typing: Any, crc: Any, word: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _word(typing: Any, data: Any, at: Any) -> Any:
-    """Give the 8 bytes at ``at`` as a number in the machine's own order, by one load."""
+    """Return the 8 bytes at ``at`` as a number in the machine's own order, by one load."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, args[0])
@@ -146,7 +146,7 @@ else:
 
 @compiled(_u8(_u8))
 def _crc_lane(crc: Any) -> Any:
-    """Give ``crc`` taken on by a lane of zeros."""
+    """Return ``crc`` taken on by a lane of zeros."""
     low, byte = np.uint64(0xFF), np.uint64(8)
     out = _LANES[0, crc & low] ^ _LANES[1, (crc >> byte) & low]
     return np.uint64(out ^ _LANES[2, (crc >> (byte + byte)) & low] ^ _LANES[3, crc >> (byte + byte + byte)])
@@ -154,7 +154,7 @@ def _crc_lane(crc: Any) -> Any:
 
 @compiled(_u4(BYTES, _i8, _i8, _u4))
 def crc32c(data: Any, start: Any, end: Any, crc: Any) -> Any:
-    """Give the CRC-32C of ``data[start:end]``, going on from ``crc``.
+    """Return the CRC-32C of ``data[start:end]``, going on from ``crc``.
 
     The processor begins one step each cycle but needs three to finish it: three lanes side by side keep it busy.
     """
@@ -183,7 +183,7 @@ def crc32c(data: Any, start: Any, end: Any, crc: Any) -> Any:
 
 @compiled(_i8(BYTES, _i8, _i8))
 def big_endian(data: Any, at: Any, size: Any) -> Any:
-    """Give the signed number of ``size`` bytes at ``at``."""
+    """Return the signed number of ``size`` bytes at ``at``."""
     value = np.int64(0)
     for i in range(size):
         value = value << 8 | np.int64(data[at + i])
@@ -194,7 +194,7 @@ def big_endian(data: Any, at: Any, size: Any) -> Any:
 
 @compiled(types.UniTuple(_i8, 2)(BYTES, _i8, _i8, _i8))
 def unsigned(data: Any, at: Any, end: Any, most_bytes: Any) -> Any:
-    """Give (value, position after it) of a plain varint; the position is -1 if it is cut, too long or too large."""
+    """Return (value, position after it) of a plain varint; the position is -1 if it is cut, too long or too large."""
     value = np.uint64(0)
     for i in range(min(most_bytes, end - at)):
         byte = np.uint64(data[at + i])
@@ -206,7 +206,7 @@ def unsigned(data: Any, at: Any, end: Any, most_bytes: Any) -> Any:
 
 @compiled(types.UniTuple(_i8, 2)(BYTES, _i8, _i8, _i8))
 def zigzag(data: Any, at: Any, end: Any, most_bytes: Any) -> Any:
-    """Give (value, position after it) of Kafka's signed varint; see `unsigned` for what is wrong."""
+    """Return (value, position after it) of Kafka's signed varint; see `unsigned` for what is wrong."""
     if at < end and data[at] < 0x80:
         small = np.int64(data[at])
         return (small >> 1) ^ -(small & 1), at + 1
@@ -235,7 +235,7 @@ def _set_bit(bits: Any, row: Any) -> None:
 
 @compiled(types.UniTuple(_i8, 3)(BYTES, _i8, _i8))
 def _field(data: Any, at: Any, end: Any) -> Any:
-    """Give (start, size, fault) of a length-prefixed field; size -1 means null."""
+    """Return (start, size, fault) of a length-prefixed field; size -1 means null."""
     size, start = zigzag(data, at, end, 5)
     if start < 0:
         return np.int64(0), np.int64(0), np.int64(_BAD_NUMBER)
@@ -360,7 +360,7 @@ def decode_rows(
             if not wanted:
                 continue
             offsets[row] = offset
-            times[row] = max(min(time, _MOST_MS), -_MOST_MS) * 1000
+            times[row] = max(min(time, _MAX_MS), -_MAX_MS) * 1000
             time_types[row] = append_time
             if wants & WANT_KEY:
                 if key_size < 0:

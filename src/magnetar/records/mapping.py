@@ -1,10 +1,10 @@
 """What a Kafka record and a Pulsar message are to each other, field by field. The plain form of the rules.
 
     Pulsar -> Kafka                                           Kafka -> Pulsar
-    ordering key, else partition key (base64 undone)          key, as ordering key and as partition key: as text if
+    ordering key, or partition key (base64 undone)            key, as ordering key and as partition key: as text if
         -> key; null partition key or neither -> null             it is UTF-8, else in base64 and marked; null -> none
     payload -> value; null_value -> null                      value -> payload; null -> null_value
-    event time, else publish time -> timestamp                timestamp -> event time; 0 or less -> a property
+    event time, or publish time -> timestamp                  timestamp -> event time; 0 or less -> a property
     properties -> headers, in order, as UTF-8                 headers -> properties, in order; a name twice, a null or
                                                                   what is not UTF-8 -> also ``__kafka.headers``
 
@@ -47,7 +47,7 @@ class RawRecord(NamedTuple):
 def record_of(
     message: MessageMetadata | SingleMessageMetadata, payload: bytes, delta: int, publish_time: int
 ) -> RawRecord:
-    """Give the Kafka record of a Pulsar message."""
+    """Return the Kafka record of a Pulsar message."""
     timestamp = message.event_time if message.event_time > 0 else publish_time
     properties, packed = [], None
     for name, value in message.properties:
@@ -62,20 +62,20 @@ def record_of(
 
 
 def _together(packed: list[RawHeader], properties: list[Property]) -> list[RawHeader]:
-    """Give the packed headers, and the properties that are no copies of them: somebody added those on the way."""
+    """Return the packed headers, and the properties that are no copies of them: somebody added those on the way."""
     names = {name for name, _ in packed}
     return packed + [(name, value) for name, value in properties if name not in names]
 
 
 def key_of(message: MessageMetadata | SingleMessageMetadata) -> bytes | None:
-    """Give the Kafka key of a Pulsar message."""
+    """Return the Kafka key of a Pulsar message."""
     if message.ordering_key is not None:
         return message.ordering_key
     return None if message.null_partition_key else partition_key_of(message)
 
 
 def partition_key_of(message: MessageMetadata | SingleMessageMetadata) -> bytes | None:
-    """Give what a Pulsar message has as its key, out of base64 where it says so."""
+    """Return what a Pulsar message has as its key, out of base64 where it says so."""
     key = message.partition_key
     if key is not None and message.partition_key_b64_encoded and _BASE64.fullmatch(key):
         return base64.b64decode(key)
@@ -83,7 +83,7 @@ def partition_key_of(message: MessageMetadata | SingleMessageMetadata) -> bytes 
 
 
 def single_of(record: RawRecord, sequence_id: int | None) -> SingleMessageMetadata:
-    """Give what Pulsar says of a Kafka record in a batch."""
+    """Return what Pulsar says of a Kafka record in a batch."""
     key, text, in_base64 = record.key, record.key, False
     if key is not None and not _is_utf8(key):
         text, in_base64 = base64.b64encode(key), True
@@ -103,7 +103,7 @@ def single_of(record: RawRecord, sequence_id: int | None) -> SingleMessageMetada
 
 
 def properties_of(headers: bytes) -> list[Property]:
-    """Give the properties that stand for headers, laid out as in a record."""
+    """Return the properties that stand for headers, laid out as in a record."""
     pairs = decode_headers(headers)
     plain: list[Property] = []
     exact = True
@@ -151,7 +151,7 @@ def decode_headers(data: Sequence[int] | bytes) -> list[RawHeader]:
 
 
 def encode_record(record: RawRecord, base_timestamp: int) -> bytes:
-    """Give the record as it stands in a batch."""
+    """Return the record as it stands in a batch."""
     body = b"".join(
         (
             b"\0",
@@ -180,7 +180,7 @@ def decode_record(body: bytes, base_timestamp: int) -> RawRecord:
 
 
 def _unpacked(value: bytes) -> list[RawHeader] | None:
-    """Give the headers in a ``__kafka.headers`` property, or None if a stranger wrote something else there."""
+    """Return the headers in a ``__kafka.headers`` property, or None if a stranger wrote something else there."""
     if not _BASE64.fullmatch(value):
         return None
     try:

@@ -16,7 +16,7 @@ from magnetar.records.varint import decode_zigzag
 
 
 def with_relative_offsets(data: memoryview, *, hurried: bool = False) -> tuple[memoryview, BatchHeader, int]:
-    """Give the batch to store, its header and its earliest timestamp, as `check_and_open` does.
+    """Return the batch to store, its header and its earliest timestamp, as `check_and_open` does.
 
     Raises ``RecordsError`` for one that is damaged beyond its counting.
 

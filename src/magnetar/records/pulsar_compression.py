@@ -10,7 +10,7 @@ import zlib
 
 import cramjam
 
-from magnetar.records.compression import MOST_DECOMPRESSED_BYTES, Buffer, Codec
+from magnetar.records.compression import MAX_DECOMPRESSED_BYTES, Buffer, Codec
 from magnetar.records.errors import EntryCorrupt, TooMuchInside, UnsupportedCompression
 from magnetar.records.pulsar_metadata import Compression
 
@@ -25,9 +25,11 @@ OF_KAFKA = {
 
 
 def decompress_payload(
-    compression: int, data: Buffer, size: int, *, most_bytes: int = MOST_DECOMPRESSED_BYTES
+    compression: int, data: Buffer, size: int, *, most_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> Buffer:
-    """Give the ``size`` bytes behind ``data``; raise ``EntryCorrupt``, or another ``RecordsError`` that tells more."""
+    """Return the ``size`` bytes behind ``data``; raise ``EntryCorrupt``, or another ``RecordsError`` that tells
+    more.
+    """
     if compression == Compression.NONE:
         return data
     if compression not in Compression.__members__.values():
@@ -56,7 +58,7 @@ def decompress_into(compression: int, data: Buffer, out: memoryview) -> None:
 
 
 def _decompressed(compression: Compression, data: Buffer, out: memoryview) -> int:
-    """Give how many bytes of ``out`` were filled."""
+    """Return how many bytes of ``out`` were filled."""
     size = len(out)
     if compression is Compression.ZLIB:
         inflater = zlib.decompressobj()
@@ -77,7 +79,7 @@ def _decompressed(compression: Compression, data: Buffer, out: memoryview) -> in
 
 
 def compress_payload(compression: int, data: Buffer) -> Buffer:
-    """Give ``data`` compressed as Pulsar's own producers would write it."""
+    """Return ``data`` compressed as Pulsar's own producers would write it."""
     if compression == Compression.LZ4:
         return bytes(cramjam.lz4.compress_block(data, store_size=False))
     if compression == Compression.ZLIB:

@@ -37,7 +37,7 @@ from magnetar.records.pulsar_metadata import (
 from magnetar.records.pulsar_plain import CHECKSUM, PulsarMessage, count_of
 
 _SIZE = struct.Struct(">I")
-_MOST_TIME = 1 << 55  # who reckons with later times may run over
+_MAX_TIME = 1 << 55  # who reckons with later times may run over
 _RESERVED = (FORMAT_PROPERTY.encode(), BATCH_PROPERTY)
 
 
@@ -79,15 +79,15 @@ def open_send(framed: Buffer, *, num_messages: int | None = None) -> Sent:
 
 
 def _earliest(metadata: MessageMetadata, latest_ms: int) -> int:
-    """Give the time of a message that comes alone; what times a batch has only its payload tells."""
-    alone = not metadata.batched and 0 <= latest_ms < _MOST_TIME
+    """Return the time of a message that comes alone; what times a batch has only its payload tells."""
+    alone = not metadata.batched and 0 <= latest_ms < _MAX_TIME
     if not alone or any(name == TIMESTAMP_PROPERTY for name, _ in metadata.properties):
         return UNKNOWN_TIME
     return latest_ms
 
 
 def _checked(view: memoryview) -> int:
-    """Give where the metadata's size stands, behind a checksum that holds if there is one."""
+    """Return where the metadata's size stands, behind a checksum that holds if there is one."""
     if bytes(view[:2]) != CHECKSUM:
         return 0
     if len(view) < 6:
@@ -98,7 +98,7 @@ def _checked(view: memoryview) -> int:
 
 
 def to_kafka(data: Buffer) -> bytes | memoryview:
-    """Give the record batches of an entry of any format, with its offsets; raise ``RecordsError``.
+    """Return the record batches of an entry of any format, with its offsets; raise ``RecordsError``.
 
     In format ``kafka`` they are a view into the entry.
     """
@@ -106,5 +106,5 @@ def to_kafka(data: Buffer) -> bytes | memoryview:
 
 
 def to_pulsar(data: Buffer) -> PulsarMessage:
-    """Give an entry of any format as Pulsar's consumers expect it; raise ``RecordsError``."""
+    """Return an entry of any format as Pulsar's consumers expect it; raise ``RecordsError``."""
     return pulsar_message(data)

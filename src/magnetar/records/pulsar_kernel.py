@@ -3,8 +3,8 @@
 `magnetar.records.kafka_kernel` is the way back.
 
 Nothing here raises or words a fault. A function either does exactly what the plain form would do, or says that it
-would not (`Status.PLAIN`): for what is damaged, and for the rare cases (a header twice or binary, times before 1970,
-chunks, encryption, markers). Then the plain form is asked, which knows them all.
+would not (`KernelStatus.PLAIN`): for what is damaged, and for the rare cases (a header twice or binary, times before
+1970, chunks, encryption, markers). Then the plain form is asked, which knows them all.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from magnetar.records.kernel import (
 _i8, _u8 = types.int64, types.uint64
 
 
-class Status(IntEnum):
+class KernelStatus(IntEnum):
     """What came of a call."""
 
     DONE = 0
@@ -63,13 +63,13 @@ _BATCH = np.frombuffer(b"__kafka.batch", np.uint8)
 _FORMAT = np.frombuffer(b"entry.format", np.uint8)
 
 _KEPT_ATTRIBUTES = 0x18
-MOST_TIME = 1 << 61
-MOST_HEADERS = 64
+MAX_TIME = 1 << 61
+MAX_HEADERS = 64
 
 
 @compiled(types.UniTuple(_i8, 2)(BYTES, _i8, _i8))
 def _decimal(data: Any, at: Any, end: Any) -> Any:
-    """Give (number, position of what is behind it) of a decimal; -1 as position if there is none."""
+    """Return (number, position of what is behind it) of a decimal; -1 as position if there is none."""
     negative = at < end and data[at] == 0x2D
     at += negative
     start, value = at, np.int64(0)
@@ -163,7 +163,7 @@ def open_entry(data: Any, facts: Any) -> Any:
     room = facts[UNCOMPRESSED_SIZE] if facts[COMPRESSION] else end - stop
     if facts[BATCHED] and not 0 < facts[MESSAGES] <= max(room // 6, 1):
         return _PLAIN
-    if not 0 <= facts[PUBLISH_TIME] < MOST_TIME:
+    if not 0 <= facts[PUBLISH_TIME] < MAX_TIME:
         return _PLAIN
     return _COMPRESSED if facts[COMPRESSION] else _DONE
 
@@ -251,7 +251,7 @@ def _put_record(
         payload_end = payload + size
     if compacted:
         return to, np.int64(-1), payload_end
-    if event_time >= MOST_TIME:
+    if event_time >= MAX_TIME:
         return plain
     time = event_time if event_time > 0 else publish_time
     key_size = np.int64(-1)

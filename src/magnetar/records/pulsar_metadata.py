@@ -28,7 +28,7 @@ FORMAT_PROPERTY = "entry.format"
 HEADERS_PROPERTY = b"__kafka.headers"
 TIMESTAMP_PROPERTY = b"__kafka.timestamp"
 BATCH_PROPERTY = b"__kafka.batch"
-MOST_MESSAGES = 1 << 20
+MAX_MESSAGES = 1 << 20
 """How many messages a batch may have: such a batch is more than 6 MB unpacked, even if all of them are empty."""
 _ENTRY_FORMAT = FORMAT_PROPERTY.encode()
 _INT64 = 1 << 64
@@ -55,7 +55,7 @@ class KafkaBatch(NamedTuple):
     base_sequence: int
 
     def encode(self) -> bytes:
-        """Give the property's value."""
+        """Return the property's value."""
         return b"%d:%d:%d:%d" % self
 
     @classmethod
@@ -202,7 +202,7 @@ def _property(value: int | memoryview) -> Property:
 
 
 def fields(data: Buffer, at: int, end: int) -> Iterator[tuple[int, int | memoryview]]:
-    """Give (number, value) of a protobuf message's fields; raise ``EntryCorrupt``, groups are refused too."""
+    """Yield (number, value) of a protobuf message's fields; raise ``EntryCorrupt``, groups are refused too."""
     view = memoryview(data)
     if at > end or end > len(view):
         raise EntryCorrupt("metadata claims more bytes than the entry holds")

@@ -19,7 +19,7 @@ from magnetar.records.batch import (
     batches,
     seal,
 )
-from magnetar.records.compression import MOST_DECOMPRESSED_BYTES, Buffer, Codec, decompress
+from magnetar.records.compression import MAX_DECOMPRESSED_BYTES, Buffer, Codec, decompress
 from magnetar.records.crc import crc32c
 from magnetar.records.entry import Entry, decode_entry, payload_at
 from magnetar.records.errors import CorruptBatch, EntryCorrupt, InvalidRecord, RecordsError, TooMuchInside
@@ -35,7 +35,7 @@ from magnetar.records.mapping import (
 from magnetar.records.pulsar_compression import OF_KAFKA, compress_payload, decompress_payload
 from magnetar.records.pulsar_metadata import (
     BATCH_PROPERTY,
-    MOST_MESSAGES,
+    MAX_MESSAGES,
     KafkaBatch,
     MessageMetadata,
     SingleMessageMetadata,
@@ -46,7 +46,7 @@ from magnetar.records.pulsar_metadata import (
 from magnetar.records.varint import decode_zigzag
 
 CHECKSUM = b"\x0e\x01"
-LEAST_SINGLE_BYTES = 6
+MIN_SINGLE_BYTES = 6
 """The shortest message in a batch: 4 bytes of size, and the required ``payload_size``."""
 _SIZE = struct.Struct(">I")
 _COMMIT_MARKER, _ABORT_MARKER = 21, 22
@@ -80,14 +80,14 @@ class UnreadableBatch(bytes):
 
 
 def count_of(metadata: MessageMetadata, payload_bytes: int) -> int:
-    """Give how many messages there are; a count that the payload cannot hold must not take offsets."""
+    """Return how many messages there are; a count that the payload cannot hold must not take offsets."""
     messages = metadata.num_messages_in_batch
     if not metadata.batched:
         return 1
     room = metadata.uncompressed_size if metadata.compression else payload_bytes
     if metadata.encryption_keys:  # the cipher adds some; what it hides cannot be looked at
         room = max(room, payload_bytes)
-    if not 0 < messages <= max(room // LEAST_SINGLE_BYTES, 1):
+    if not 0 < messages <= max(room // MIN_SINGLE_BYTES, 1):
         raise InvalidRecord(f"a batch of {messages} messages cannot be in {room} bytes")
     return messages
 
@@ -96,7 +96,7 @@ def count_of(metadata: MessageMetadata, payload_bytes: int) -> int:
 
 
 def plain_kafka_batch(data: Buffer) -> bytes | memoryview:
-    """Give the record batches of an entry of any format, with its offsets; raise ``RecordsError``.
+    """Return the record batches of an entry of any format, with its offsets; raise ``RecordsError``.
 
     In format ``kafka`` they are a view into the entry.
     """
@@ -114,7 +114,7 @@ def _check_format(entry: Entry) -> None:
 
 
 def with_offsets(payload: memoryview, base_offset: int) -> bytes | memoryview:
-    """Give record batches with the offsets of their entry's index, which counts whatever a producer put there."""
+    """Return record batches with the offsets of their entry's index, which counts whatever a producer put there."""
     at, wrong = base_offset, False
     for header, _ in batches(payload):
         wrong |= header.base_offset != at
@@ -129,7 +129,7 @@ def with_offsets(payload: memoryview, base_offset: int) -> bytes | memoryview:
 
 
 def pulsar_to_kafka(data: Buffer, entry: Entry) -> bytes:
-    """Give the one record batch of an entry in format ``pulsar``; ``data`` is all of it.
+    """Return the one record batch of an entry in format ``pulsar``; ``data`` is all of it.
 
     It is an `UnreadableBatch` where the producer's payload is not what its metadata say.
     """
@@ -149,7 +149,7 @@ def pulsar_to_kafka(data: Buffer, entry: Entry) -> bytes:
 
 
 def unpacked_bytes(data: Buffer) -> int:
-    """Give about how much there is to go through in an entry, in bytes: its content unpacked, and its messages.
+    """Return about how much there is to go through in an entry, in bytes: its content unpacked, and its messages.
 
     Nothing is unpacked for that. Raises ``RecordsError``.
     """
@@ -157,15 +157,15 @@ def unpacked_bytes(data: Buffer) -> int:
     metadata, size = entry.message, len(entry.payload)
     if metadata.entry_format != "pulsar":
         packed = any(header.codec for header, _ in batches(entry.payload))
-        size = MOST_DECOMPRESSED_BYTES if packed else size  # no header says how much that will be
+        size = MAX_DECOMPRESSED_BYTES if packed else size  # no header says how much that will be
     elif metadata.compression and not metadata.encryption_keys:
         size = max(size, metadata.uncompressed_size)
     return size + _MESSAGE_COST * metadata.num_messages_in_batch
 
 
 def _opened(metadata: MessageMetadata, payload: Buffer, messages: int) -> Iterable[RawRecord]:
-    if messages > MOST_MESSAGES:
-        raise TooMuchInside(f"a batch of {messages} messages; {MOST_MESSAGES} are allowed")
+    if messages > MAX_MESSAGES:
+        raise TooMuchInside(f"a batch of {messages} messages; {MAX_MESSAGES} are allowed")
     body = decompress_payload(metadata.compression, payload, metadata.uncompressed_size)
     if metadata.batched:
         return _records(metadata, body, messages)
@@ -211,7 +211,7 @@ def _records(metadata: MessageMetadata, body: Buffer, messages: int) -> Iterator
 
 
 def singles(body: Buffer, messages: int) -> Iterator[tuple[int, SingleMessageMetadata, bytes]]:
-    """Give (batch index, metadata, payload) of each message of an uncompressed batch; raise ``EntryCorrupt``."""
+    """Yield (batch index, metadata, payload) of each message of an uncompressed batch; raise ``EntryCorrupt``."""
     view = memoryview(body)
     at = 0
     for number in range(messages):
@@ -233,7 +233,7 @@ def singles(body: Buffer, messages: int) -> Iterator[tuple[int, SingleMessageMet
 
 
 def metadata_bytes(data: Buffer) -> bytes:
-    """Give an entry's MessageMetadata as it was written."""
+    """Return an entry's MessageMetadata as it was written."""
     end = payload_at(data)
     at = 6 + int(_SIZE.unpack_from(data, 2)[0])
     at += 6 if bytes(data[at : at + 2]) == CHECKSUM else 0
@@ -243,7 +243,8 @@ def metadata_bytes(data: Buffer) -> bytes:
 def foreign_record(
     metadata: MessageMetadata, written: bytes, payload: Buffer, *, unreadable: str = ""
 ) -> RawRecord:
-    """Give a record for what the broker cannot take apart: something encrypted, broken, or a piece of a large message.
+    """Return a record for what the broker cannot take apart: something encrypted, broken, or a piece of a large
+    message.
 
     Its value is the payload as it was sent (compressed as ``pulsar.metadata`` says) and has the entry's first offset;
     a batch leaves its further offsets empty. Headers: ``pulsar.encrypted`` with the algorithm, ``pulsar.chunk`` with
@@ -265,7 +266,7 @@ def foreign_record(
 
 
 def plain_pulsar_message(data: Buffer) -> PulsarMessage:
-    """Give an entry of any format as Pulsar's consumers expect it; raise ``RecordsError``."""
+    """Return an entry of any format as Pulsar's consumers expect it; raise ``RecordsError``."""
     entry = decode_entry(data)
     view = memoryview(data)
     messages = entry.message.num_messages_in_batch
@@ -303,7 +304,7 @@ def kafka_to_pulsar(
     messages: int,
     codec: Codec | None = None,
 ) -> tuple[MessageMetadata, Buffer]:
-    """Give metadata and payload of record batches: one Pulsar batch, under ``codec`` or else that of the first."""
+    """Return metadata and payload of record batches: one Pulsar batch, under ``codec`` or else that of the first."""
     header = found[0][0]
     codec = header.codec if codec is None else codec
     if header.is_control:
@@ -322,7 +323,7 @@ def kafka_to_pulsar(
 def batch_metadata(
     header: BatchHeader, messages: int, publish_time: int, codec: Codec, size: int
 ) -> MessageMetadata:
-    """Give the metadata of a batch of messages that Kafka's producer sent, ``size`` bytes uncompressed."""
+    """Return the metadata of a batch of messages that Kafka's producer sent, ``size`` bytes uncompressed."""
     idempotent = header.producer_id >= 0
     name = f"kafka-{header.producer_id}-{header.producer_epoch}" if idempotent else "kafka"
     kept = KafkaBatch(
@@ -344,7 +345,7 @@ def batch_metadata(
 
 
 def _singles_of(header: BatchHeader, batch: memoryview) -> Iterator[bytes]:
-    """Give each record of a batch as a message; offsets without a record become messages compacted out."""
+    """Yield each record of a batch as a message; offsets without a record become messages compacted out."""
     due = 0
     for record in _raw_records(header, batch):
         if not due <= record.delta <= header.last_offset_delta:
@@ -384,7 +385,7 @@ def _raw_records(header: BatchHeader, batch: memoryview) -> Iterator[RawRecord]:
 
 
 def _marker(header: BatchHeader, batch: memoryview, append_time: int, messages: int) -> MessageMetadata:
-    """Give a transaction's end as Pulsar marks it; the producer id and epoch make the transaction's id, as in KoP."""
+    """Return a transaction's end as Pulsar marks it; the producer id and epoch make the transaction's id, as in KoP."""
     kind = _UNKNOWN_MARKER
     for record in _raw_records(header, batch):
         if record.key is not None and len(record.key) >= 4:

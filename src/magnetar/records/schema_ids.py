@@ -24,7 +24,7 @@ _FRAME = struct.Struct(">bI")
 _GROWTH = 5 + 5 + 6  # of one record: two frames, and lengths that take a byte more
 
 
-class Frame(NamedTuple):
+class SchemaPrefix(NamedTuple):
     """What stands before each key and each value; empty for nothing."""
 
     key: bytes
@@ -32,12 +32,12 @@ class Frame(NamedTuple):
 
 
 def frame_of(schema_id: int | None) -> bytes:
-    """Give what stands before data of a schema; nothing for None."""
+    """Return what stands before data of a schema; nothing for None."""
     return b"" if schema_id is None else _FRAME.pack(0, schema_id)
 
 
 def schema_version(entry: Buffer, *, whole: bool = False) -> bytes | None:
-    """Give the version of the topic's schema that a Pulsar producer named for an entry's messages.
+    """Return the version of the topic's schema that a Pulsar producer named for an entry's messages.
 
     None where there is none, or where the payload is no message as such: a chunk, a marker, something encrypted. A
     chunk counts if it stands for the ``whole`` message.
@@ -49,8 +49,8 @@ def schema_version(entry: Buffer, *, whole: bool = False) -> bytes | None:
     return message.schema_version or None
 
 
-def framed(batch: Buffer, frame: Frame) -> bytes:
-    """Give an uncompressed record batch with ``frame`` around its keys and values; raise ``InvalidRecord``."""
+def framed(batch: Buffer, frame: SchemaPrefix) -> bytes:
+    """Return an uncompressed record batch with ``frame`` around its keys and values; raise ``InvalidRecord``."""
     header = read_header(batch)
     body = memoryview(batch)[HEADER_BYTES : header.size]
     code = _machine.get()
@@ -65,7 +65,7 @@ def framed(batch: Buffer, frame: Frame) -> bytes:
     return seal(header, plain(bytes(body), frame, header.records_count))
 
 
-def plain(body: bytes, frame: Frame, records: int) -> bytes:
+def plain(body: bytes, frame: SchemaPrefix, records: int) -> bytes:
     """Do the same to the records of a batch, one by one."""
     parts: list[bytes] = []
     at = 0
@@ -98,7 +98,7 @@ class _Machine:
         self._loading: threading.Thread | None = None
 
     def get(self) -> Any:
-        """Give the code, or None until it is there; have it loaded if nobody has."""
+        """Return the code, or None until it is there; have it loaded if nobody has."""
         if self._code is None and self._loading is None:
             self._loading = threading.Thread(target=self.load, name="machine-code", daemon=True)
             self._loading.start()

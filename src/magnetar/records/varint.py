@@ -8,7 +8,7 @@ from magnetar.records.errors import CorruptBatch
 
 
 def encode_unsigned(value: int) -> bytes:
-    """Give the plain varint of a non-negative integer."""
+    """Return the plain varint of a non-negative integer."""
     if value < 0x80:
         return bytes((value,))
     if value < 0x4000:
@@ -24,12 +24,12 @@ def encode_unsigned(value: int) -> bytes:
 
 
 def encode_zigzag(value: int) -> bytes:
-    """Give Kafka's varint or varlong of a signed integer."""
+    """Return Kafka's varint or varlong of a signed integer."""
     return encode_unsigned(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
 def decode_unsigned(data: Sequence[int], at: int, *, most_bytes: int = 10) -> tuple[int, int]:
-    """Give (value, position after it); raise ``CorruptBatch`` on one that is cut or too long."""
+    """Return (value, position after it); raise ``CorruptBatch`` on one that is cut or too long."""
     try:
         byte = data[at]
         if byte < 0x80:
@@ -47,6 +47,6 @@ def decode_unsigned(data: Sequence[int], at: int, *, most_bytes: int = 10) -> tu
 
 
 def decode_zigzag(data: Sequence[int], at: int, *, most_bytes: int = 5) -> tuple[int, int]:
-    """Give (value, position after it) of Kafka's signed varint (5 bytes at most) or varlong (10)."""
+    """Return (value, position after it) of Kafka's signed varint (5 bytes at most) or varlong (10)."""
     value, at = decode_unsigned(data, at, most_bytes=most_bytes)
     return (value >> 1) ^ -(value & 1), at

@@ -17,10 +17,10 @@ from magnetar.broker.auth.authentication import AuthenticationFailed
 from magnetar.broker.core import Broker
 from magnetar.broker.web import BodyTooLarge, body_of, is_known
 from magnetar.metadata import MetadataError
-from magnetar.schema_registry.ask import Ask, principal_of
-from magnetar.schema_registry.endpoints import ROUTES, Route, Text
+from magnetar.schema_registry.endpoints import ROUTES, RegistryRoute, Text
 from magnetar.schema_registry.errors import InvalidSchema, RegistryError
 from magnetar.schema_registry.registries import Registries
+from magnetar.schema_registry.request import RegistryRequest, principal_of
 from magnetar.schema_registry.work import TooComplex
 from magnetar.schema_registry.workshop import Locks, Workshop
 
@@ -62,7 +62,7 @@ class App:
             raise
         is_known(request.scope)
         route, path = self._find(request)
-        ask = Ask(
+        ask = RegistryRequest(
             path,
             request.query_params,
             b"",
@@ -77,7 +77,7 @@ class App:
         ask.body = await body_of(request)
         return await route.endpoint(ask)
 
-    def _find(self, request: Request) -> tuple[Route, Mapping[str, str]]:
+    def _find(self, request: Request) -> tuple[RegistryRoute, Mapping[str, str]]:
         # A subject may hold slashes, escaped: what counts are the slashes that were sent as such.
         raw = request.scope.get("raw_path") or request.url.path.encode()
         path = raw.decode("ascii", "replace").partition("?")[0]

@@ -22,7 +22,7 @@ _PLAIN: dict[str, Any] = {
 
 
 def avro_as_json(definition: str) -> str:
-    """Give the JSON Schema of an Avro definition; raise ``ValueError`` for what is none."""
+    """Return the JSON Schema of an Avro definition; raise ``ValueError`` for what is none."""
     content = json.loads(definition)
     writer = _Writer()
     root = writer.of(content, "")

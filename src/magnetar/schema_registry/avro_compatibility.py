@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 from magnetar.schema_registry.avro_types import Type, types_of
-from magnetar.schema_registry.pairs import Found, OneOf, Pairs
+from magnetar.schema_registry.pairs import OneOf, PairFinding, Pairs
 from magnetar.schema_registry.work import Work
 
 _PROMOTIONS = {
@@ -56,35 +56,35 @@ class _Comparison:
     def clashes(self, reader: Type, writer: Type) -> list[str]:
         return self._pairs.clashes(reader, writer, "")
 
-    def _look(self, reader: Type, writer: Type, path: str) -> Found:
+    def _look(self, reader: Type, writer: Type, path: str) -> PairFinding:
         at = path or "/"
         if writer.kind == "union":
-            return Found(needs=tuple(self._pairs.need(reader, each, path) for each in writer.parts))
+            return PairFinding(needs=tuple(self._pairs.need(reader, each, path) for each in writer.parts))
         if reader.kind == "union":
             pairs = ((each, writer) for each in self._branches(reader, writer))
             why_not = f"{at}: reader union lacking writer type {writer}"
-            return Found(needs=(self._pairs.need_one(pairs, path, why_not),))
+            return PairFinding(needs=(self._pairs.need_one(pairs, path, why_not),))
         if reader.kind != writer.kind:
             if reader.kind in _PROMOTIONS.get(writer.kind, ()):
-                return Found()
-            return Found((f"{at}: reader type {reader} not compatible with writer type {writer}",))
+                return PairFinding()
+            return PairFinding((f"{at}: reader type {reader} not compatible with writer type {writer}",))
         if reader.name and not self._names_agree(reader, writer):
-            return Found((f"{at}: name {reader.name}, expected {writer.name}",))
+            return PairFinding((f"{at}: name {reader.name}, expected {writer.name}",))
         if reader.kind == "record":
             return self._record(reader, writer, path)
         if reader.kind == "enum":
             self._work.step(len(writer.symbols) + len(reader.symbols))
             missing = sorted(set(writer.symbols).difference(reader.symbols))
             if self._by_name and missing and reader.default is None:
-                return Found((f"{at}: enum {reader.name} lacks {', '.join(missing[:10])}",))
+                return PairFinding((f"{at}: enum {reader.name} lacks {', '.join(missing[:10])}",))
         if reader.kind == "fixed" and reader.size != writer.size:
-            return Found((f"{at}: fixed {reader.name} has {reader.size} bytes, not {writer.size}",))
+            return PairFinding((f"{at}: fixed {reader.name} has {reader.size} bytes, not {writer.size}",))
         inside = f"{path}/{'items' if reader.kind == 'array' else 'values'}"
         both = zip(reader.parts, writer.parts, strict=True)
-        return Found(needs=tuple(self._pairs.need(mine, theirs, inside) for mine, theirs in both))
+        return PairFinding(needs=tuple(self._pairs.need(mine, theirs, inside) for mine, theirs in both))
 
     def _branches(self, reader: Type, writer: Type) -> Iterator[Type]:
-        """Give the types of a reader's union that may fit a writer's."""
+        """Yield the types of a reader's union that may fit a writer's."""
         self._work.step(len(reader.parts))
         if not self._by_name and writer.name:
             named = [each for each in reader.parts if writer.name in (each.name, *each.aliases)]
@@ -104,7 +104,7 @@ class _Comparison:
             return True
         return reader.local_name == writer.local_name or writer.name in reader.aliases
 
-    def _record(self, reader: Type, writer: Type, path: str) -> Found:
+    def _record(self, reader: Type, writer: Type, path: str) -> PairFinding:
         theirs = {each.name: each for each in writer.fields}
         self._work.step(len(theirs))
         wrong: list[str] = []
@@ -119,4 +119,4 @@ class _Comparison:
                 needs.append(self._pairs.need(each.type, wrote[0].type, at))
             elif not each.has_default:
                 wrong.append(f"{at}: reader field missing default value")
-        return Found(tuple(wrong), tuple(needs))
+        return PairFinding(tuple(wrong), tuple(needs))

@@ -49,7 +49,7 @@ class Field:
 
 
 def types_of(contents: Iterable[Any], work: Work) -> Type:
-    """Give the type that the last of some schemas is; it may name types of those before it.
+    """Return the type that the last of some schemas is; it may name types of those before it.
 
     Raises ``ValueError`` for what is no schema, in the words of Avro's own parser where it has some.
     """

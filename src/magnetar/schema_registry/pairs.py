@@ -12,9 +12,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 from magnetar.schema_registry.work import TooComplex, Work
 
-MOST_PAIRS = 50_000
+MAX_PAIRS = 50_000
 """Of one reader and one writer: they are kept until all are looked at, some 20 MB."""
-_MOST_REASONS = 20
+_MAX_REASONS = 20
 P = TypeVar("P")
 
 
@@ -25,7 +25,7 @@ class OneOf(NamedTuple):
     why_not: str = ""
 
 
-class Found(NamedTuple):
+class PairFinding(NamedTuple):
     """What was found out about a pair."""
 
     wrong: tuple[str, ...] = ()
@@ -35,34 +35,36 @@ class Found(NamedTuple):
 class Pairs(Generic[P]):
     """The pairs that a comparison comes across, by number."""
 
-    def __init__(self, look: Callable[[P, P, str], Found], key: Callable[[P], Hashable], work: Work) -> None:
+    def __init__(
+        self, look: Callable[[P, P, str], PairFinding], key: Callable[[P], Hashable], work: Work
+    ) -> None:
         """``look`` finds out about a pair at a path; places with the same ``key`` are the same."""
         self._look = look
         self._key = key
         self._work = work
         self._numbers: dict[Hashable, int] = {}
         self._places: list[tuple[P, P, str]] = []
-        self._found: list[Found] = []
+        self._found: list[PairFinding] = []
         self._fails: list[bool] = []
 
     def of(self, reader: P, writer: P, path: str) -> int:
-        """Give a pair's number; ``path`` is how it was first come across. Raises `TooComplex`."""
+        """Return a pair's number; ``path`` is how it was first come across. Raises `TooComplex`."""
         self._work.step()
         key = self._key(reader), self._key(writer)
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._places)
-            if number == MOST_PAIRS:
-                raise TooComplex(f"more than {MOST_PAIRS} pairs of types are to be compared")
+            if number == MAX_PAIRS:
+                raise TooComplex(f"more than {MAX_PAIRS} pairs of types are to be compared")
             self._places.append((reader, writer, path))
         return number
 
     def need(self, reader: P, writer: P, path: str) -> OneOf:
-        """Give the need of just this pair."""
+        """Return the need of just this pair."""
         return OneOf((self.of(reader, writer, path),))
 
     def need_one(self, pairs: Iterable[tuple[P, P]], path: str, why_not: str) -> OneOf:
-        """Give the need of one of these pairs."""
+        """Return the need of one of these pairs."""
         return OneOf(tuple(self.of(reader, writer, path) for reader, writer in pairs), why_not)
 
     def clashes(self, reader: P, writer: P, path: str) -> list[str]:
@@ -97,7 +99,7 @@ class Pairs(Generic[P]):
         """Say what a pair fails for."""
         told: dict[str, None] = {}
         seen, waiting = {root}, [root] if self._fails[root] else []
-        while waiting and len(told) < _MOST_REASONS:
+        while waiting and len(told) < _MAX_REASONS:
             found = self._found[waiting.pop()]
             told |= dict.fromkeys(found.wrong)
             for need in reversed(found.needs):
@@ -111,4 +113,4 @@ class Pairs(Generic[P]):
                     if other not in seen:
                         seen.add(other)
                         waiting.append(other)
-        return list(told)[:_MOST_REASONS]
+        return list(told)[:_MAX_REASONS]

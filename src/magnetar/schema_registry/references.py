@@ -8,11 +8,11 @@ from typing import NamedTuple, Protocol
 from magnetar.schema_registry.errors import InvalidSchema, RegistryError
 from magnetar.schema_registry.schema import Reference, Schema, Version
 
-MOST_REFERENCES = 1_000
-MOST_REFERRED_BYTES = 4 << 20
+MAX_REFERENCES = 1_000
+MAX_REFERRED_BYTES = 4 << 20
 
 
-class Schemas(Protocol):
+class SchemaLookup(Protocol):
     """Where references lead: a registry."""
 
     def version(self, name: str, number: int, *, deleted: bool = False) -> Version: ...
@@ -27,8 +27,8 @@ class Referred(NamedTuple):
     schema: Schema
 
 
-def walk(registry: Schemas, references: Iterable[Reference]) -> list[Referred]:
-    """Give all that references lead to, those first that others refer to; raise `InvalidSchema`."""
+def walk(registry: SchemaLookup, references: Iterable[Reference]) -> list[Referred]:
+    """Return all that references lead to, those first that others refer to; raise `InvalidSchema`."""
     found: list[Referred] = []
     entered: set[tuple[str, int]] = set()
     seen = size = 0
@@ -43,17 +43,17 @@ def walk(registry: Schemas, references: Iterable[Reference]) -> list[Referred]:
             continue
         seen += 1
         schema = _schema(registry, reference)
-        if seen > MOST_REFERENCES:
-            raise InvalidSchema(f"Invalid schema: it refers to more than {MOST_REFERENCES} others in all")
+        if seen > MAX_REFERENCES:
+            raise InvalidSchema(f"Invalid schema: it refers to more than {MAX_REFERENCES} others in all")
         place = reference.subject, reference.version
         if place in entered:
             found.append(Referred(reference, schema))  # by another name
             continue
         entered.add(place)
         size += len(schema.text)
-        if size > MOST_REFERRED_BYTES:
+        if size > MAX_REFERRED_BYTES:
             raise InvalidSchema(
-                f"Invalid schema: what it refers to is larger than {MOST_REFERRED_BYTES} bytes"
+                f"Invalid schema: what it refers to is larger than {MAX_REFERRED_BYTES} bytes"
             )
         left.append(Referred(reference, schema))
         waiting.append(iter(schema.references))
@@ -61,19 +61,19 @@ def walk(registry: Schemas, references: Iterable[Reference]) -> list[Referred]:
 
 
 def texts(referred: Iterable[Referred]) -> dict[str, str]:
-    """Give the texts by name, in the same order."""
+    """Return the texts by name, in the same order."""
     return {each.reference.name: each.schema.text for each in referred}
 
 
 def none_found(reference: Reference, why: object) -> InvalidSchema:
-    """Give what is said where a reference leads nowhere, or where whoever asks may not know that it does not."""
+    """Return what is said where a reference leads nowhere, or where whoever asks may not know that it does not."""
     return InvalidSchema(
         f"Invalid schema: no schema reference found for subject {reference.subject!r} and version "
         f"{reference.version}: {why}"
     )
 
 
-def _schema(registry: Schemas, reference: Reference) -> Schema:
+def _schema(registry: SchemaLookup, reference: Reference) -> Schema:
     try:
         version = registry.version(reference.subject, reference.version, deleted=True)
         return registry.schema(version.schema_id)

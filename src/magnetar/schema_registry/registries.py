@@ -6,7 +6,7 @@ import asyncio
 
 from magnetar.metadata.cache import MetadataCache
 from magnetar.schema_registry.registry import Registry
-from magnetar.schema_registry.store import Kept
+from magnetar.schema_registry.store import RegistryContents
 
 
 class Registries:
@@ -28,7 +28,7 @@ class Registries:
             return found
         async with self._opening:
             if name not in self._open:
-                kept = Kept(self._cache, name)
+                kept = RegistryContents(self._cache, name)
                 await kept.load()
                 self._open[name] = Registry(kept)
             return self._open[name]

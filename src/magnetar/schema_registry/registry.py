@@ -19,12 +19,12 @@ from magnetar.schema_registry.errors import (
 from magnetar.schema_registry.levels import Level, Mode
 from magnetar.schema_registry.references import none_found, texts, walk
 from magnetar.schema_registry.schema import Reference, Schema, Version
-from magnetar.schema_registry.store import Changes, Kept, Subject
+from magnetar.schema_registry.store import RegistryChanges, RegistryContents, Subject
 from magnetar.schema_registry.work import TooComplex, Work
 
-MOST_SCHEMA_BYTES = 1 << 20
-MOST_SUBJECT_LENGTH = 600
-MOST_PARSED_BYTES = 4 << 20
+MAX_SCHEMA_BYTES = 1 << 20
+MAX_SUBJECT_LENGTH = 600
+MAX_PARSED_BYTES = 4 << 20
 """Of the texts whose meaning is kept at hand; it takes some ten times as much."""
 _LATEST = -1
 _GLOBAL_SUBJECTS = ("__GLOBAL", "__EMPTY")
@@ -34,7 +34,7 @@ class Overtaken(Exception):
     """A subject was changed while somebody found out what may follow in it."""
 
 
-class Understood:
+class ParsedSchema:
     """A schema that may be registered: parsed apart from the event loop, for that may take long."""
 
     def __init__(self, schema: Schema, parsed: kinds.Parsed) -> None:
@@ -45,7 +45,7 @@ class Understood:
 class Registry:
     """The schemas of one tenant. What changes them is stored when the call returns."""
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: RegistryContents) -> None:
         self.kept = kept
         self._parsed: dict[Schema, kinds.Parsed] = {}
         self._parsed_bytes = 0
@@ -54,18 +54,18 @@ class Registry:
     # -- asking ------------------------------------------------------------------------------------------------
 
     def subjects(self, *, deleted: bool = False) -> list[str]:
-        """Give the subjects that have versions; with ``deleted`` those too of which all were deleted."""
+        """Return the subjects that have versions; with ``deleted`` those too of which all were deleted."""
         return sorted(name for name, each in self.kept.subjects.items() if _shown(each, deleted))
 
     def versions(self, name: str, *, deleted: bool = False) -> list[Version]:
-        """Give a subject's versions, oldest first; raise `RegistryError` 40401."""
+        """Return a subject's versions, oldest first; raise `RegistryError` 40401."""
         found = _shown(self.kept.subjects.get(name, Subject()), deleted)
         if not found:
             raise no_subject(name)
         return found
 
     def version(self, name: str, number: int, *, deleted: bool = False) -> Version:
-        """Give one version, -1 for the latest; raise `RegistryError` 40401 or 40402."""
+        """Return one version, -1 for the latest; raise `RegistryError` 40401 or 40402."""
         found = self.versions(name, deleted=deleted)
         if number == _LATEST:
             return found[-1]
@@ -75,14 +75,14 @@ class Registry:
         raise no_version(number)
 
     def schema(self, schema_id: int) -> Schema:
-        """Give a schema by its id; raise `RegistryError` 40403."""
+        """Return a schema by its id; raise `RegistryError` 40403."""
         found = self.kept.schemas.get(schema_id)
         if found is None:
             raise no_schema(schema_id)
         return found
 
     def users(self, schema_id: int, *, deleted: bool = False) -> list[tuple[str, int]]:
-        """Give (subject, version) of all that have this schema."""
+        """Return (subject, version) of all that have this schema."""
         return [
             (name, each.version)
             for name in sorted(self.kept.users.get(schema_id, ()))
@@ -91,13 +91,13 @@ class Registry:
         ]
 
     def referenced_by(self, name: str, number: int) -> list[int]:
-        """Give the ids of schemas that refer to a version of a subject."""
+        """Return the ids of schemas that refer to a version of a subject."""
         return sorted(
             schema_id for schema_id in self.kept.referrers.get((name, number), ()) if self.users(schema_id)
         )
 
     def find(self, name: str, schema: Schema, *, deleted: bool = False) -> Version:
-        """Give the version that a schema has in a subject; raise `RegistryError` 40401 or 40403."""
+        """Return the version that a schema has in a subject; raise `RegistryError` 40401 or 40403."""
         schema_id = self.kept.ids.get(schema)
         for each in reversed(self.versions(name, deleted=deleted)):
             if each.schema_id == schema_id:
@@ -106,19 +106,19 @@ class Registry:
 
     # -- understanding -----------------------------------------------------------------------------------------
 
-    def understand(self, schema: Schema, work: Work) -> Understood:
+    def understand(self, schema: Schema, work: Work) -> ParsedSchema:
         """Check a schema and give it in its one spelling; raise `InvalidSchema`. Call it in a thread."""
-        if len(schema.text.encode("utf-8", "replace")) > MOST_SCHEMA_BYTES:
-            raise InvalidSchema(f"Invalid schema: it is larger than {MOST_SCHEMA_BYTES} bytes")
+        if len(schema.text.encode("utf-8", "replace")) > MAX_SCHEMA_BYTES:
+            raise InvalidSchema(f"Invalid schema: it is larger than {MAX_SCHEMA_BYTES} bytes")
         parsed = kinds.parse(schema.kind, schema.text, self.texts(schema), work)
-        return Understood(schema._replace(text=parsed.text), parsed)
+        return ParsedSchema(schema._replace(text=parsed.text), parsed)
 
     def texts(self, schema: Schema) -> dict[str, str]:
-        """Give the texts that a schema's references lead to, by name, those first that others refer to."""
+        """Return the texts that a schema's references lead to, by name, those first that others refer to."""
         return texts(walk(self, schema.references))
 
     def subjects_behind(self, schema: Schema) -> set[str]:
-        """Give the subjects that a schema's references lead to; raise `InvalidSchema`."""
+        """Return the subjects that a schema's references lead to; raise `InvalidSchema`."""
         return {each.reference.subject for each in walk(self, schema.references)}
 
     def _parse(self, schema: Schema, work: Work) -> kinds.Parsed:
@@ -134,24 +134,24 @@ class Registry:
             if schema not in self._parsed:
                 self._parsed[schema] = parsed
                 self._parsed_bytes += len(schema.text)
-            while self._parsed_bytes > MOST_PARSED_BYTES and len(self._parsed) > 1:
+            while self._parsed_bytes > MAX_PARSED_BYTES and len(self._parsed) > 1:
                 self._parsed_bytes -= len(next(iter(self._parsed)).text)
                 del self._parsed[next(iter(self._parsed))]
 
     # -- compatibility -----------------------------------------------------------------------------------------
 
     def level(self, name: str) -> Level:
-        """Give the compatibility level in force for a subject."""
+        """Return the compatibility level in force for a subject."""
         return self.kept.subjects.get(name, Subject()).compatibility or self.kept.state.compatibility
 
     def mode(self, name: str) -> Mode:
-        """Give the mode in force for a subject."""
+        """Return the mode in force for a subject."""
         if self.kept.state.mode is Mode.READONLY_OVERRIDE:
             return Mode.READONLY_OVERRIDE
         return self.kept.subjects.get(name, Subject()).mode or self.kept.state.mode
 
     def older(self, name: str, number: int | None = None) -> list[tuple[Version, Schema]]:
-        """Give what a new version is compared with, the newest first, or with a number just that version."""
+        """Return what a new version is compared with, the newest first, or with a number just that version."""
         level = self.level(name)
         if level is Level.NONE:
             return []
@@ -165,7 +165,7 @@ class Registry:
     def clashes(
         self,
         level: Level,
-        new: Understood,
+        new: ParsedSchema,
         older: Iterable[tuple[Version, Schema]],
         work: Work,
         unseen: Container[Schema] = (),
@@ -187,7 +187,7 @@ class Registry:
             raise InvalidSchema(f"Invalid schema of type {new.schema.kind}: {error}") from None
         return reasons
 
-    def _clash(self, level: Level, new: Understood, old: Schema, work: Work) -> list[str]:
+    def _clash(self, level: Level, new: ParsedSchema, old: Schema, work: Work) -> list[str]:
         if old.kind != new.schema.kind:
             return [f"the older schema is {old.kind}, the new one {new.schema.kind}"]
         before = self._parse(old, work)
@@ -199,7 +199,7 @@ class Registry:
     async def register(
         self,
         name: str,
-        new: Understood,
+        new: ParsedSchema,
         *,
         as_id: int = -1,
         as_version: int = -1,
@@ -211,14 +211,16 @@ class Registry:
         then, and `Overtaken` is raised if it is another by now.
         """
 
-        def decide(changes: Changes) -> int:
+        def decide(changes: RegistryChanges) -> int:
             if checked is not ... and self.kept.subjects.get(name) != checked:
                 raise Overtaken(name)
             return self._register(changes, name, new, as_id, as_version)
 
         return await self.kept.change(decide)
 
-    def _register(self, changes: Changes, name: str, new: Understood, as_id: int, as_version: int) -> int:
+    def _register(
+        self, changes: RegistryChanges, name: str, new: ParsedSchema, as_id: int, as_version: int
+    ) -> int:
         schema = new.schema
         subject = self.kept.subjects.get(name, Subject())
         known = self.kept.ids.get(schema)
@@ -238,7 +240,7 @@ class Registry:
         """Return the id of a schema that the broker itself has for a subject: modes and levels do not matter."""
         return await self.kept.change(lambda changes: self._provide(changes, name, schema))
 
-    def _provide(self, changes: Changes, name: str, schema: Schema) -> int:
+    def _provide(self, changes: RegistryChanges, name: str, schema: Schema) -> int:
         subject = self.kept.subjects.get(name, Subject())
         known = self.kept.ids.get(schema)
         if known is not None and any(each.schema_id == known for each in subject.live):
@@ -248,7 +250,13 @@ class Registry:
         return schema_id
 
     def _import(
-        self, changes: Changes, name: str, subject: Subject, schema: Schema, schema_id: int, number: int
+        self,
+        changes: RegistryChanges,
+        name: str,
+        subject: Subject,
+        schema: Schema,
+        schema_id: int,
+        number: int,
     ) -> int:
         before = self.kept.schemas.get(schema_id)
         if before is not None and before != schema:
@@ -261,7 +269,13 @@ class Registry:
         return schema_id
 
     def _add(
-        self, changes: Changes, name: str, subject: Subject, schema: Schema, schema_id: int, number: int
+        self,
+        changes: RegistryChanges,
+        name: str,
+        subject: Subject,
+        schema: Schema,
+        schema_id: int,
+        number: int,
     ) -> None:
         for each in schema.references:  # they were there when it was understood
             self._check_there(each)
@@ -290,7 +304,7 @@ class Registry:
         """Delete all versions, and for good those deleted before; return their numbers."""
         return await self.kept.change(lambda changes: self._delete_subject(changes, name, permanent))
 
-    def _delete_subject(self, changes: Changes, name: str, permanent: bool) -> list[int]:
+    def _delete_subject(self, changes: RegistryChanges, name: str, permanent: bool) -> list[int]:
         self._check_writable_for_deletion(name)
         subject = self.kept.subjects.get(name, Subject())
         if not subject.versions:
@@ -312,7 +326,7 @@ class Registry:
         """Delete one version, or for good one that was deleted before; return its number."""
         return await self.kept.change(lambda changes: self._delete_version(changes, name, number, permanent))
 
-    def _delete_version(self, changes: Changes, name: str, number: int, permanent: bool) -> int:
+    def _delete_version(self, changes: RegistryChanges, name: str, number: int, permanent: bool) -> int:
         self._check_writable_for_deletion(name)
         found = self.version(name, number, deleted=number != _LATEST)
         if permanent and not found.deleted:
@@ -345,7 +359,7 @@ class Registry:
 
     def _drop(
         self,
-        changes: Changes,
+        changes: RegistryChanges,
         name: str,
         subject: Subject,
         leaving: tuple[Version, ...],
@@ -368,7 +382,7 @@ class Registry:
     async def set_level(self, name: str | None, level: Level | None) -> None:
         """Set the level of a subject, or with None as its name of all; None as level takes it back."""
 
-        def decide(changes: Changes) -> None:
+        def decide(changes: RegistryChanges) -> None:
             if name is None:
                 changes.state(compatibility=level or Level.BACKWARD)
             else:
@@ -379,7 +393,7 @@ class Registry:
     async def set_mode(self, name: str | None, mode: Mode | None, *, force: bool = False) -> None:
         """Set the mode of a subject, or of all; None takes it back. IMPORT asks for an empty place or ``force``."""
 
-        def decide(changes: Changes) -> None:
+        def decide(changes: RegistryChanges) -> None:
             if mode is Mode.IMPORT and not force:
                 names = (
                     self.subjects() if name is None else [each for each in self.subjects() if each == name]
@@ -393,7 +407,7 @@ class Registry:
 
         await self.kept.change(decide)
 
-    def _configure(self, changes: Changes, name: str, **values: Level | Mode | None) -> None:
+    def _configure(self, changes: RegistryChanges, name: str, **values: Level | Mode | None) -> None:
         _check_name(name)
         made = replace(self.kept.subjects.get(name, Subject()), **values)  # type: ignore[arg-type]
         empty = not made.versions and made.mode is None and made.compatibility is None
@@ -415,6 +429,6 @@ def _next_version(subject: Subject) -> int:
 
 
 def _check_name(name: str) -> None:
-    bad = not name or name in _GLOBAL_SUBJECTS or len(name) > MOST_SUBJECT_LENGTH or not name.isprintable()
+    bad = not name or name in _GLOBAL_SUBJECTS or len(name) > MAX_SUBJECT_LENGTH or not name.isprintable()
     if bad:
         raise RegistryError(42208, f"The specified subject '{name[:100]}' is not a valid.")

@@ -43,7 +43,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class RegistryState:
     """What goes for a whole registry."""
 
     last_id: int = 0
@@ -51,13 +51,13 @@ class State:
     mode: Mode = Mode.READWRITE
 
 
-class Kept:
+class RegistryContents:
     """Everything of one tenant's registry, as it is stored. Read it freely; change it by `change` only."""
 
     def __init__(self, cache: MetadataCache, tenant: str) -> None:
         self.tenant = tenant
         self.root = f"{ROOT}/{tenant}"
-        self.state = State()
+        self.state = RegistryState()
         self.schemas: dict[int, Schema] = {}
         self.subjects: dict[str, Subject] = {}
         self.ids: dict[Schema, int] = {}
@@ -84,7 +84,7 @@ class Kept:
         kind, _, name = path.removeprefix(self.root + "/").partition("/")
         value = None if stored is None else stored.value
         if kind == "state":
-            self.state = State() if value is None else _read(path, value, _state)
+            self.state = RegistryState() if value is None else _read(path, value, _state)
         elif kind == "schemas" and name:
             self._put_schema(int(name), None if value is None else _read(path, value, _schema))
         elif kind == "subjects" and name:
@@ -120,7 +120,7 @@ class Kept:
 
     # Changing what is stored.
 
-    async def change(self, decide: Callable[[Changes], T]) -> T:
+    async def change(self, decide: Callable[[RegistryChanges], T]) -> T:
         """Make all changes that ``decide`` asks for one, and return what it returned.
 
         They are stored together, and seen only then. Where another broker was faster it is called again.
@@ -128,7 +128,7 @@ class Kept:
         decided: list[T] = []
 
         def plan() -> list[Op]:
-            made = Changes(self)
+            made = RegistryChanges(self)
             decided[:] = [decide(made)]
             return made.ops()
 
@@ -137,12 +137,12 @@ class Kept:
         return decided[0]
 
 
-class Changes:
+class RegistryChanges:
     """Changes on their way into a registry."""
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: RegistryContents) -> None:
         self._kept = kept
-        self._state: State | None = None
+        self._state: RegistryState | None = None
         self._schemas: dict[int, Schema | None] = {}
         self._subjects: dict[str, Subject | None] = {}
 
@@ -192,11 +192,11 @@ def _read(path: str, value: bytes, decode: Callable[[Any], T]) -> T:
         raise MetadataCorrupt(path, f"nothing that a schema registry keeps: {error!r}") from error
 
 
-def _state(content: Any) -> State:
-    return State(content["last_id"], Level[content["compatibility"]], Mode[content["mode"]])
+def _state(content: Any) -> RegistryState:
+    return RegistryState(content["last_id"], Level[content["compatibility"]], Mode[content["mode"]])
 
 
-def _state_bytes(state: State) -> bytes:
+def _state_bytes(state: RegistryState) -> bytes:
     return json.dumps(
         {"last_id": state.last_id, "compatibility": state.compatibility.name, "mode": state.mode.name}
     ).encode()

@@ -27,7 +27,7 @@ from magnetar.ledger.port import StoredEntry
 from magnetar.metadata import MetadataStore
 from magnetar.metadata.parts import get_value
 from magnetar.records.errors import RecordsError
-from magnetar.records.schema_ids import Frame, frame_of, schema_version
+from magnetar.records.schema_ids import SchemaPrefix, frame_of, schema_version
 from magnetar.schema_registry.avro_as_json import avro_as_json
 from magnetar.schema_registry.avro_types import types_of
 from magnetar.schema_registry.errors import RegistryError
@@ -37,10 +37,10 @@ from magnetar.schema_registry.schema import Schema
 from magnetar.schema_registry.work import TooComplex, Work
 
 _SIZE = struct.Struct(">i")
-_MOST_STEPS = 20_000
-_MOST_JSON_BYTES = 256 << 10
-_MOST_KNOWN = 10_000
-_MOST_ROWS = 64
+_MAX_STEPS = 20_000
+_MAX_JSON_BYTES = 256 << 10
+_MAX_KNOWN = 10_000
+_MAX_ROWS = 64
 _log = logging.getLogger("magnetar.schema_registry")
 
 
@@ -59,10 +59,10 @@ class TopicFrames:
         self._store = broker.store
         self._namespace = broker.naming.namespace
         self._registries = registries
-        self._known: dict[tuple[bytes, bytes], Frame | None] = {}
+        self._known: dict[tuple[bytes, bytes], SchemaPrefix | None] = {}
 
-    async def of(self, topic: Topic, entry: StoredEntry, *, whole: bool = False) -> Frame | None:
-        """Give the frame of an entry's records, or None if they are to stay as they are.
+    async def of(self, topic: Topic, entry: StoredEntry, *, whole: bool = False) -> SchemaPrefix | None:
+        """Return the frame of an entry's records, or None if they are to stay as they are.
 
         A piece of a larger message has one only where it stands for the ``whole``.
         """
@@ -74,13 +74,13 @@ class TopicFrames:
             return None
         key = topic.topic_id, version
         if key not in self._known:
-            if len(self._known) >= _MOST_KNOWN:
+            if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
             found = self._known[key] = await self._made(topic, version)
             return found
         return self._known[key]
 
-    async def _made(self, topic: Topic, version: bytes) -> Frame | None:
+    async def _made(self, topic: Topic, version: bytes) -> SchemaPrefix | None:
         found = await read_schema(self._store, topic, int.from_bytes(version, "big", signed=True))
         if found is None:
             return None
@@ -97,7 +97,7 @@ class TopicFrames:
 
 
 async def read_schema(store: MetadataStore, topic: Topic, version: int) -> TopicSchema | None:
-    """Give one version of a topic's schema; None if there is none."""
+    """Return one version of a topic's schema; None if there is none."""
     stored = await get_value(store, f"/schemas/{topic.name.namespace_name}/{topic.name.metadata_name}")
     rows: list[dict[str, Any]] = [] if stored is None else _rows(stored.value)
     if not 0 <= version < len(rows) or rows[version]["deleted"]:
@@ -106,24 +106,24 @@ async def read_schema(store: MetadataStore, topic: Topic, version: int) -> Topic
     return TopicSchema(row["type"], base64.b64decode(row["data"]), row["properties"])
 
 
-@lru_cache(_MOST_ROWS)
+@lru_cache(_MAX_ROWS)
 def _rows(stored: bytes) -> list[dict[str, Any]]:
-    """Give the versions that are stored; messages may name many that are not there, one after another."""
+    """Return the versions that are stored; messages may name many that are not there, one after another."""
     rows: list[dict[str, Any]] = json.loads(stored)["versions"]
     return rows
 
 
-async def _frame(registry: Registry, subject: str, schema: TopicSchema) -> Frame | None:
+async def _frame(registry: Registry, subject: str, schema: TopicSchema) -> SchemaPrefix | None:
     if schema.kind != "KeyValue":
         schema_id = await _id(registry, f"{subject}-value", schema.kind, schema.definition)
-        return None if schema_id is None else Frame(b"", frame_of(schema_id))
+        return None if schema_id is None else SchemaPrefix(b"", frame_of(schema_id))
     if schema.properties.get("kv.encoding.type", "INLINE") != "SEPARATED":
         return None
     parts = []
     for part, definition in zip(("key", "value"), _two(schema.definition), strict=True):
         kind = schema.properties.get(f"{part}.schema.type", "").capitalize()
         parts.append(frame_of(await _id(registry, f"{subject}-{part}", kind, definition)))
-    return Frame(*parts) if any(parts) else None
+    return SchemaPrefix(*parts) if any(parts) else None
 
 
 def _two(definition: bytes) -> list[bytes]:
@@ -137,15 +137,15 @@ def _two(definition: bytes) -> list[bytes]:
 
 
 async def _id(registry: Registry, subject: str, kind: str, definition: bytes) -> int | None:
-    """Give the id of a definition, which Pulsar's side has checked: this is the event loop."""
+    """Return the id of a definition, which Pulsar's side has checked: this is the event loop."""
     if kind == "Avro":
         content = json.loads(definition)
         with suppress(TooComplex):
-            types_of([content], Work(_MOST_STEPS))
+            types_of([content], Work(_MAX_STEPS))
         schema = Schema("AVRO", json.dumps(content, separators=(",", ":"), ensure_ascii=False))
     elif kind == "Json":
-        if len(definition) > _MOST_JSON_BYTES:
-            raise ValueError(f"a JSON schema of {len(definition)} bytes; {_MOST_JSON_BYTES} may be")
+        if len(definition) > _MAX_JSON_BYTES:
+            raise ValueError(f"a JSON schema of {len(definition)} bytes; {_MAX_JSON_BYTES} may be")
         schema = Schema("JSON", avro_as_json(definition.decode()))
     else:
         return None

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-MOST_STEPS = 2_000_000
+MAX_STEPS = 2_000_000
 """For one request. A field compared with one of an older version is a step or two."""
-MOST_S = 10.0
-MOST_DEPTH = 200
+MAX_S = 10.0
+MAX_DEPTH = 200
 """How deep brackets may lie in each other."""
 _BETWEEN_LOOKS = 256
 _NAP_S = 20e-6
@@ -30,18 +30,18 @@ class TooComplex(ValueError):
 class Work:
     """The steps of one request. ``step`` raises `TooComplex` once there are too many, it took too long, or all is over.
 
-    In a thread beside the event loop (``nap``) the loop gets its turn every so often: it would else wait for the
+    In a thread beside the event loop (``nap``) the loop gets its turn every so often: it would otherwise wait for the
     interpreter's switch, five milliseconds, each time that it wakes.
     """
 
     __slots__ = ("_is_over", "_look_at", "_most", "_nap", "_until", "steps")
 
     def __init__(
-        self, most: int = MOST_STEPS, *, is_over: Callable[[], bool] = lambda: False, nap: bool = False
+        self, most: int = MAX_STEPS, *, is_over: Callable[[], bool] = lambda: False, nap: bool = False
     ) -> None:
         self.steps = 0
         self._most = most
-        self._until = time.monotonic() + MOST_S
+        self._until = time.monotonic() + MAX_S
         self._is_over = is_over
         self._nap = nap
         self._look_at = min(_BETWEEN_LOOKS, most + 1)
@@ -65,22 +65,22 @@ class Work:
         if self._is_over():
             raise TooComplex("the broker ends before it is understood")
         if time.monotonic() > self._until:
-            raise TooComplex(f"it takes more than {MOST_S:.0f} seconds")
+            raise TooComplex(f"it takes more than {MAX_S:.0f} seconds")
 
 
 def read_json(text: str | bytes, work: Work) -> Any:
-    """Give what a text holds; raise ``ValueError`` for no JSON, `TooComplex` for what is nested too deeply."""
+    """Return what a text holds; raise ``ValueError`` for no JSON, `TooComplex` for what is nested too deeply."""
     try:
         content = json.loads(text)
     except RecursionError:
-        raise TooComplex(f"it is nested more than {MOST_DEPTH} deep") from None
+        raise TooComplex(f"it is nested more than {MAX_DEPTH} deep") from None
     level: list[Any] = [content]
-    for _ in range(MOST_DEPTH + 1):
+    for _ in range(MAX_DEPTH + 1):
         work.step(len(level))
         level = [each for node in level for each in _inside(node) if isinstance(each, dict | list)]
         if not level:
             return content
-    raise TooComplex(f"it is nested more than {MOST_DEPTH} deep")
+    raise TooComplex(f"it is nested more than {MAX_DEPTH} deep")
 
 
 def _inside(node: Any) -> Iterable[Any]:

@@ -27,7 +27,7 @@ class Workshop:
         self._is_closed = False
 
     async def do(self, work: Callable[[Work], T]) -> T:
-        """Give what a function gives that is called with its `Work` in a thread; raise `TooComplex`."""
+        """Return what a function gives that is called with its `Work` in a thread; raise `TooComplex`."""
         if self._is_closed:
             raise TooComplex("the broker ends before it is understood")
         if self._pool is None:

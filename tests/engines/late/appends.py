@@ -58,7 +58,7 @@ class Appends:
         """What is to be kept when all of which it speaks is."""
 
     def place(self, message: Sequence[Buffer], messages: int, timestamp_ms: int, earliest_ms: int) -> Pending:
-        """Give an entry its offsets."""
+        """Return an entry its offsets."""
         assert messages > 0
         log = self._log
         for interceptor in log.engine.interceptors:

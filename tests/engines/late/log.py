@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from magnetar.ledger.compaction import Source
+from magnetar.ledger.compaction import EntrySource
 from magnetar.ledger.compactor import CompactableLog, Compactor
 from magnetar.ledger.cursors import CursorStore
 from magnetar.ledger.errors import (
@@ -64,7 +64,7 @@ class LateLog(CompactableLog):
         kept = engine.store.snapshots.get(name)
         if kept is not None and kept.offset <= self.log_end_offset:
             self.snapshot = kept
-        self.on_visible = None
+        self.on_moved = None
         self.on_taken_back = []
         self.watchers = []
         self.on_closed = []
@@ -100,8 +100,8 @@ class LateLog(CompactableLog):
         return self.appends.place(message, messages, timestamp_ms, earliest_ms)
 
     def tell_moved(self) -> None:
-        if self.on_visible is not None:
-            self.on_visible()
+        if self.on_moved is not None:
+            self.on_moved()
         for watcher in self.watchers:
             watcher()
 
@@ -282,7 +282,7 @@ class LateLog(CompactableLog):
     async def make_durable(self) -> None:
         """What is visible is kept."""
 
-    def entries_of(self, dirty: list[LedgerSummary], from_offset: int) -> Source:
+    def entries_of(self, dirty: list[LedgerSummary], from_offset: int) -> EntrySource:
         copies = None if self.compacted is None else self.compacted.ledger
         return LateSource(self.store, list(dirty), copies, from_offset, self.check_open)
 

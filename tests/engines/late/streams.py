@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-from magnetar.ledger.compaction import Chunks, Source
+from magnetar.ledger.compaction import Chunks, EntrySource
 from magnetar.ledger.cursors import CursorLedgers
 from magnetar.ledger.errors import LedgerNotFound, StorageFailed, StorageFull
 from magnetar.ledger.port import LedgerSummary, LedgerWriter, NewEntry, StoredEntry
@@ -45,7 +45,7 @@ class LateWriter(LedgerWriter):
         await self._store.remove([self.ledger_id])
 
 
-class LateSource(Source):
+class LateSource(EntrySource):
     """Entries as a compaction reads them, some at a time."""
 
     def __init__(

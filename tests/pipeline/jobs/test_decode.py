@@ -18,7 +18,7 @@ from fastavro import schemaless_writer
 from magnetar.pipeline.jobs.decode.decoder import Decoder, SchemaGrew, plan
 from magnetar.pipeline.jobs.decode.json import columns_of
 from magnetar.pipeline.jobs.decode.protobuf import of_file
-from magnetar.pipeline.jobs.decode.registry import Registry, RegistryError
+from magnetar.pipeline.jobs.decode.registry import RegistryClient, RegistryUnavailable
 from magnetar.pipeline.jobs.spec import ProjectSpec, RegistrySpec, SpecError, TopicSpec
 from tests.pipeline.jobs.schema_registry import SchemaRegistry
 
@@ -124,11 +124,11 @@ def test_a_registry_that_is_down_stops_the_run(registry: SchemaRegistry) -> None
     by = decoder(registry)
     other = registry.register("other", FLIGHT)
     registry.failing = True
-    with pytest.raises(RegistryError, match=f"{registry.url} does not answer: it answers 500"):
+    with pytest.raises(RegistryUnavailable, match=f"{registry.url} does not answer: it answers 500"):
         by.decode(pa.array([framed(other, avro(FLIGHT, ROW))], pa.binary()))
     registry.close()
-    with pytest.raises(RegistryError, match="does not answer"):
-        Registry(RegistrySpec(registry.url)).schema(schema_id)
+    with pytest.raises(RegistryUnavailable, match="does not answer"):
+        RegistryClient(RegistrySpec(registry.url)).schema(schema_id)
     registry._server.server_close = lambda: None  # type: ignore[method-assign]
     registry._server.shutdown = lambda: None  # type: ignore[method-assign]
 

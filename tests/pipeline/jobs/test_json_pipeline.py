@@ -30,7 +30,7 @@ def magnetar(*arguments: str | Path, status: int = 0) -> Any:
 
 
 def rows(project: Path, table: str) -> list[dict[str, Any]]:
-    """Give a Parquet table's rows, as one who knows nothing of Spark sees them."""
+    """Return a Parquet table's rows, as one who knows nothing of Spark sees them."""
     paths = sorted((project / "tables" / table).glob("*.parquet"))
     return [row for path in paths for row in pq.ParquetFile(path).read().to_pylist()]
 

@@ -18,7 +18,7 @@ def project(place: Path, **options: str) -> ProjectSpec:
 
 
 def by_magnetar(spec: ProjectSpec) -> set[str]:
-    """Give the tables that the project's file makes sinks of."""
+    """Return the tables that the project's file makes sinks of."""
     code = (spec.directory / "transformations" / "t.py").read_text()
     compile(code, "t.py", "exec")
     return {name for name in spec.topic("t").tables if f'create_sink("{name}"' in code}

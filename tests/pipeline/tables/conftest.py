@@ -54,7 +54,7 @@ class TopicOnDisk:
 
 
 def rows_of(table: pa.Table) -> list[tuple[object, ...]]:
-    """Give a table's rows, sorted by place."""
+    """Return a table's rows, sorted by place."""
     names = ("partition", "offset", "key", "value", "timestamp", "timestampType", "headers")
     columns = [
         table[name].cast(pa.int64()).to_numpy() // 1000 if name == "timestamp" else table[name].to_pylist()

@@ -17,7 +17,7 @@ from magnetar.pipeline.options import parse_options
 from magnetar.pipeline.plan import Plan, ask_of
 from magnetar.pipeline.tables.engine import Task
 from magnetar.pipeline.tables.files import DataFile
-from magnetar.records.batch import Record
+from magnetar.records.batch import PlainRecord
 from tests.pipeline.writer import NOW_MS, Writer
 
 pytestmark = [
@@ -74,7 +74,7 @@ def test_batches_that_wait_for_their_row_group_keep_little_spare_room(tmp_path: 
 
 
 def _peak_of(place: Path, *, ledgers: int) -> int:
-    """Give the most memory of a worker that writes a topic of so many ledgers, one task after the other."""
+    """Return the most memory of a worker that writes a topic of so many ledgers, one task after the other."""
     worker = OneWorker()
     table = tables.open(place / f"table-{ledgers}", "parquet", layout=tables.Layout(flush=False))
     report = tables.sync("t", table, options={"path": str(_topic(place, ledgers))}, engine=worker)
@@ -90,7 +90,7 @@ def _topic(place: Path, ledgers: int) -> Path:
     (partition,) = writer.topic("t")
     for _ in range(ledgers):
         for _ in range(BATCHES):
-            partition.append([Record(None, value, (), NOW_MS) for value in VALUES])
+            partition.append([PlainRecord(None, value, (), NOW_MS) for value in VALUES])
         partition.expected.clear()
         partition.close_ledger()
     return writer.finish()

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as f
 
 from magnetar.pipeline import tables
-from magnetar.pipeline.audit import Question, audit
+from magnetar.pipeline.audit import AuditRequest, audit
 from magnetar.pipeline.options import TopicPartition
 from magnetar.pipeline.tables import Layout, OffsetRange, Upkeep
 from magnetar.pipeline.tables.engine import SparkEngine
@@ -29,7 +29,7 @@ def test_spark_tasks_write_what_the_topic_holds(
         assert done.rows > 0
         topic.grow(40)
     tables.sync("t", table, options=topic.options, engine=engine)
-    found = audit(spark, Question("t", table.place.url, topic.data, kind))
+    found = audit(spark, AuditRequest("t", table.place.url, topic.data, kind))
     assert (found.is_equal, found.table_records) == (True, len(topic.rows()))
     assert table.to_spark(spark).count() == len(topic.rows())
 

@@ -50,7 +50,7 @@ class Files:
 
 
 def leftovers(table: tables.Table) -> set[str]:
-    """Give files that are not in the table, and notes."""
+    """Return files that are not in the table, and notes."""
     table.refresh()
     listed = {each.path for each in table.files()}
     notes = {name for name in table.place.child("_magnetar").names() if name.startswith(("attempt", "dead"))}
@@ -103,7 +103,7 @@ def test_the_rows_of_a_table_come_once_whatever_is_joined(
 
 
 def changes(*rows: tuple[str, str | None, int, int, int]) -> Iterator[pa.RecordBatch]:
-    """Give changes (key, value, partition, offset, time); their places are their own."""
+    """Yield changes (key, value, partition, offset, time); their places are their own."""
     yield pa.RecordBatch.from_pylist(
         [
             {

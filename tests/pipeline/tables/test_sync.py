@@ -9,7 +9,7 @@ import pytest
 from magnetar.pipeline import tables
 from magnetar.pipeline.options import TopicPartition
 from magnetar.pipeline.tables import Table
-from magnetar.pipeline.tables.place import Place
+from magnetar.pipeline.tables.directory import TableDirectory
 from tests.pipeline.tables.conftest import TopicOnDisk, rows_of
 
 
@@ -46,13 +46,13 @@ def test_files_are_on_disk_before_the_commit_unless_told_otherwise(
 ) -> None:
     table = tables.open(tmp_path / "t", "parquet", layout=tables.Layout(flush=flush))
     flushed: list[str] = []
-    sync = Place.sync
+    sync = TableDirectory.sync
 
-    def noted(place: Place, names: list[str]) -> None:
+    def noted(place: TableDirectory, names: list[str]) -> None:
         flushed.extend(names)
         sync(place, names)
 
-    monkeypatch.setattr(Place, "sync", noted)
+    monkeypatch.setattr(TableDirectory, "sync", noted)
     told: dict[str, list[str]] = {}
     table.on_step = lambda step: told.update({step: list(flushed)})
     tables.sync("t", table, options=topic.options)

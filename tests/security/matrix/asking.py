@@ -1,9 +1,9 @@
 """What a cell of the matrix is, and how one is filled in: somebody asks, and it is looked at what came of it.
 
-.   not let in: no answer at all, or that the asker must say who he is
--   refused: told that he may not, or that there is no such thing
+.   not let in: no answer at all, or that the asker must say who it is
+-   refused: told that it may not, or that there is no such thing
 a   answered, with nothing of red's
-s   answered, and shown something of red's that he did not name
+s   answered, and shown something of red's that it did not name
 c   answered, and something of red's was changed
 b   both shown and changed
 """
@@ -44,7 +44,7 @@ class Asked:
         return self._house
 
     async def cell(self, ask: Ask, asker: Asker) -> str:
-        """Give the cell of one asker, and hold it against what must never be."""
+        """Return the cell of one asker, and hold it against what must never be."""
         house = await self._furnished()
         before = house.state_of_red()
         outcome, answer = await ask(house, asker)

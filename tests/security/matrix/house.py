@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from magnetar.broker.auth import Action
+from magnetar.broker.auth import AuthAction
 from magnetar.broker.core import Broker
 from magnetar.broker.listeners import Listener
 from magnetar.broker.names import TopicName
@@ -53,7 +53,7 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class Asker:
-    """Somebody: what he shows, and the tenant that he calls home."""
+    """Somebody: what it shows, and the tenant that is its home."""
 
     name: str
     role: str
@@ -208,7 +208,7 @@ class House:
         ruby = TopicName("red", "default", "ruby")
         for role, actions in (("pete", ["produce"]), ("pia", ["produce"]), ("carl", ["consume"])):
             await permissions.grant("red/default", role, actions, ruby)
-        await permissions.grant("red/default", "garnet-reader", [Action.CONSUME])
+        await permissions.grant("red/default", "garnet-reader", [AuthAction.CONSUME])
         await permissions.grant("blue/default", "pia", ["consume"])
         topics = self.pulsar.services.topics
         for name in ("ruby", "garnet-of-red"):
@@ -219,7 +219,7 @@ class House:
         return (topic for topic in self.broker.topics() if topic.name.tenant == "red")
 
     def state_of_red(self) -> object:
-        """Give what there is of red's, so that two looks differ if anything was changed."""
+        """Return what there is of red's, so that two looks differ if anything was changed."""
         kept = tuple((path, node) for path, node in self.store.blocking.scan("/") if "red" in path)
         partitions = self.kafka.services.partitions
         logs = tuple(

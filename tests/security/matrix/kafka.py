@@ -11,7 +11,7 @@ from typing import Any
 
 from magnetar.broker.names import TopicName
 from magnetar.kafka.handlers import ROUTES, Route
-from magnetar.records.batch import Record as KafkaRecord
+from magnetar.records.batch import PlainRecord as KafkaRecord
 from magnetar.records.batch import encode_batch
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.header import RequestHeader, decode_response_header, encode_request_header
@@ -37,7 +37,7 @@ _TOPIC, _BROKER, _GROUP = 2, 4, 32
 
 
 def asked(route: Route) -> Iterator[tuple[str, Ask]]:
-    """Give all ways to ask for one API, each with a word for it."""
+    """Yield all ways to ask for one API, each with a word for it."""
     cls, _ = route.load()
     types = SimpleNamespace(**vars(import_module(cls.__module__)))
     make = _MAKERS.get(route.handler) or partial(_by_definition, route)
@@ -83,7 +83,7 @@ async def _ask(
 
 
 async def log_in(client: Client, asker: Asker) -> bool:
-    """Say who somebody is by SASL PLAIN; tell whether he was let in."""
+    """Say who somebody is by SASL PLAIN; return whether it was let in."""
     from magnetar.wire.kafka.messages.sasl_authenticate_request import SaslAuthenticateRequest
     from magnetar.wire.kafka.messages.sasl_handshake_request import SaslHandshakeRequest
 
@@ -136,7 +136,7 @@ def _decoded(request: Message, version: int, frame: bytes) -> Any:
 
 
 def _codes(node: Any) -> Iterator[int]:
-    """Give all error codes of an answer."""
+    """Yield all error codes of an answer."""
     if isinstance(node, list | tuple):
         for each in node:
             yield from _codes(each)

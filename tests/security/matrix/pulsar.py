@@ -27,7 +27,7 @@ _LAST_WORDS = 60  # turns of the loop in which what is brought about is waited f
 
 
 def commands() -> Iterator[tuple[str, Ask]]:
-    """Give all ways to ask for every command."""
+    """Yield all ways to ask for every command."""
     for kind in ROUTES:
         for way in _WAYS.get(kind, ("",)):
             yield BaseCommand.Type.Name(kind) + (f", {way}" if way else ""), partial(_ask, kind, way)
@@ -57,7 +57,7 @@ async def _ask(kind: BaseCommand.Type, way: str, house: House, asker: Asker) -> 
 
 
 async def _answers(client: Client, command: BaseCommand) -> list[bytes]:
-    """Give what comes back: of a silent command what comes until it would have."""
+    """Return what comes back: of a silent command what comes until it would have."""
     if command.type in _SILENT:
         await _turns(_LAST_WORDS)
         client.send(frame(ping()))
@@ -113,7 +113,7 @@ _AS_CONSUMER = {
 
 
 def _steps(kind: BaseCommand.Type, way: str, asker: Asker) -> Iterator[tuple[BaseCommand, bytes]]:
-    """Give the command, after those without which it means nothing."""
+    """Yield the command, after those without which it means nothing."""
     if kind in _AS_PRODUCER:
         yield producer(RUBY), b""
     if kind in _AS_CONSUMER:
@@ -136,7 +136,7 @@ def _steps(kind: BaseCommand.Type, way: str, asker: Asker) -> Iterator[tuple[Bas
 
 
 def _plain(kind: BaseCommand.Type, way: str, asker: Asker) -> BaseCommand:
-    """Give a command with all that its fields must say, and the topic wherever one is asked for."""
+    """Return a command with all that its fields must say, and the topic wherever one is asked for."""
     command = BaseCommand(type=kind)
     inner = getattr(command, ROUTES[kind].field)
     inner.SetInParent()

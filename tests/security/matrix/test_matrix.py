@@ -134,7 +134,7 @@ async def _furnish(house: House) -> None:
 
 
 def _as_text(rows: dict[str, dict[str, str]], askers: Sequence[Asker]) -> str:
-    """Give a table as it is kept: a line for each asker, slanting to his column, then one for each way to ask."""
+    """Return a table as it is kept: a line for each asker, slanting to its column, then one for each way to ask."""
     head = [f"# {'|' * number}{asker.name}" for number, asker in enumerate(askers)]
     lines = [f"  {''.join(row[asker.name] for asker in askers)}  {way}" for way, row in rows.items()]
     return "\n".join([*head, *lines, ""])

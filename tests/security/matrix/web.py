@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from magnetar.pulsar.rest.app import make_app
-from magnetar.pulsar.rest.ask import Address
+from magnetar.pulsar.rest.request import Address
 from magnetar.pulsar.rest.routes import ROUTES
 from magnetar.schema_registry import endpoints
 from magnetar.schema_registry.app import App
@@ -56,7 +56,7 @@ _HERE = Address("pulsar://127.0.0.1:6650", "", "http://127.0.0.1:8080", "")
 
 
 def rest_paths() -> Iterator[tuple[str, Ask, Ask]]:
-    """Give every route of the admin REST with a way to ask it about red's things, and one about blue's namesakes."""
+    """Yield every route of the admin REST with a way to ask it about red's things, and one about blue's namesakes."""
     for route in ROUTES:
         body = b""
         if route.method in ("PUT", "POST"):
@@ -92,7 +92,7 @@ def _rest_app() -> Any:
 
 
 def registry_paths() -> Iterator[tuple[str, Ask]]:
-    """Give every route of the schema registry, by the subject's short name and by its full one."""
+    """Yield every route of the schema registry, by the subject's short name and by its full one."""
     for route in endpoints.ROUTES:
         named = "{subject" in route.path
         for way in ("short", "full") if named else ("",):

@@ -11,7 +11,7 @@ from magnetar.broker.errors import BrokerError
 from magnetar.broker.topic import Topic
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced, OffsetOutOfRange
-from magnetar.records.batch import Record, each_record, read_header
+from magnetar.records.batch import PlainRecord, each_record, read_header
 
 _READ_BYTES = 256 << 10
 _log = logging.getLogger("magnetar.mqtt")
@@ -22,7 +22,7 @@ class Receiver(Protocol):
 
     async def room(self, *, acknowledged: bool) -> None: ...
 
-    def deliver(self, topic: Topic, record: Record, *, acknowledged: bool) -> None: ...
+    def deliver(self, topic: Topic, record: PlainRecord, *, acknowledged: bool) -> None: ...
 
 
 class Delivery:

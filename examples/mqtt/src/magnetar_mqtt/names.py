@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 _LEVEL = re.compile(r"[A-Za-z0-9_-]*")
-_MOST_LETTERS = 249  # Kafka's own bound
+_MAX_LETTERS = 249  # Kafka's own bound
 
 
 class NoTopic(ValueError):
@@ -23,8 +23,8 @@ def to_magnetar(topic: str) -> str:
     if not all(_LEVEL.fullmatch(each) for each in levels):
         raise NoTopic(f"{topic!r}: levels are made of letters, digits, _ and - here")
     name = ".".join(levels)
-    if not name.strip(".") or len(name) > _MOST_LETTERS:
-        raise NoTopic(f"{topic!r} is empty or longer than {_MOST_LETTERS} letters")
+    if not name.strip(".") or len(name) > _MAX_LETTERS:
+        raise NoTopic(f"{topic!r} is empty or longer than {_MAX_LETTERS} letters")
     return name
 
 
@@ -44,7 +44,7 @@ def check_filter(pattern: str) -> None:
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Tell whether a topic of MQTT is among those that a filter means."""
+    """Return whether a topic of MQTT is among those that a filter means."""
     return _matches(pattern.split("/"), topic.split("/"))
 
 

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 
 import mqtt5
 
-from magnetar.records.batch import Header, Record
+from magnetar.records.batch import Header, PlainRecord
 
 _CONTENT_TYPE = "mqtt.content-type"
 _RESPONSE_TOPIC = "mqtt.response-topic"
 _CORRELATION = "mqtt.correlation-data"
 _OWN = (_CONTENT_TYPE, _RESPONSE_TOPIC, _CORRELATION)
 """Properties of MQTT that are headers of these names in a record."""
-_MOST_LENGTH_BYTES = 4
+_MAX_LENGTH_BYTES = 4
 _CONNECT = 0x10
 
 
@@ -71,11 +71,11 @@ class Packets:
             del self._buffer[:at]
 
     def begins_with_connect(self) -> bool:
-        """Tell whether what lies here may be the beginning of a CONNECT."""
+        """Return whether what lies here may be the beginning of a CONNECT."""
         return not self._buffer or self._buffer[0] == _CONNECT
 
     def old_version(self) -> bool:
-        """Tell whether what lies here begins a CONNECT of MQTT 3.1 or 3.1.1, which `mqtt5` does not read."""
+        """Return whether what lies here begins a CONNECT of MQTT 3.1 or 3.1.1, which `mqtt5` does not read."""
         head = bytes(self._buffer[:16])
         return head[:1] == b"\x10" and (b"\0\4MQTT\4" in head or b"\0\6MQIsdp\3" in head)
 
@@ -83,17 +83,17 @@ class Packets:
 def _size(buffer: bytearray, at: int) -> int | None:
     """Return how long the packet that begins here is, all in all; None while that has not come."""
     length, shift = 0, 0
-    for number, byte in enumerate(buffer[at + 1 : at + 1 + _MOST_LENGTH_BYTES], start=1):
+    for number, byte in enumerate(buffer[at + 1 : at + 1 + _MAX_LENGTH_BYTES], start=1):
         length |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:
             return 1 + number + length
-    if len(buffer) - at > _MOST_LENGTH_BYTES:
+    if len(buffer) - at > _MAX_LENGTH_BYTES:
         raise ValueError("a packet's length takes more than four bytes")
     return None
 
 
-def to_record(packet: mqtt5.PublishPacket, now_ms: int) -> Record:
+def to_record(packet: mqtt5.PublishPacket, now_ms: int) -> PlainRecord:
     """Return what is stored of a message: its payload, and its properties as headers."""
     headers = [Header(name, text.encode()) for name, text in packet.user_properties]
     if packet.content_type is not None:
@@ -102,10 +102,10 @@ def to_record(packet: mqtt5.PublishPacket, now_ms: int) -> Record:
         headers.append(Header(_RESPONSE_TOPIC, packet.response_topic.encode()))
     if packet.correlation_data is not None:
         headers.append(Header(_CORRELATION, packet.correlation_data))
-    return Record(None, packet.payload, headers, now_ms)
+    return PlainRecord(None, packet.payload, headers, now_ms)
 
 
-def to_publish(topic: str, record: Record, packet_id: int | None) -> bytes:
+def to_publish(topic: str, record: PlainRecord, packet_id: int | None) -> bytes:
     """Return the message that a client is sent of a record, whoever wrote it: with QoS 1 if it has an id.
 
     Headers that MQTT cannot say (a text with a NUL, of 64 KB or more) are left out, all of them.
@@ -116,7 +116,7 @@ def to_publish(topic: str, record: Record, packet_id: int | None) -> bytes:
         return _publish(topic, record, (), packet_id)
 
 
-def _publish(topic: str, record: Record, headers: Sequence[Header], packet_id: int | None) -> bytes:
+def _publish(topic: str, record: PlainRecord, headers: Sequence[Header], packet_id: int | None) -> bytes:
     own = {each.key: each.value for each in headers if each.key in _OWN and each.value is not None}
     return mqtt5.PublishPacket(
         topic,

@@ -19,10 +19,10 @@ from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.topic import Topic
 from magnetar.kafka.partitions.partition import Partition, RecordsRejected
-from magnetar.kafka.services import Services
+from magnetar.kafka.services import KafkaServices
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import wall_clock_ms
-from magnetar.records.batch import Record, encode_batch
+from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.records.errors import RecordsError
 from magnetar_mqtt.delivery import Delivery
 from magnetar_mqtt.names import NoTopic, check_filter, matches, to_magnetar, to_mqtt
@@ -31,7 +31,7 @@ from magnetar_mqtt.packets import Refused, to_publish, to_record
 _Publishes = Sequence[mqtt5.PublishPacket]
 _Disconnect = mqtt5.DisconnectReasonCode
 _SubAck, _PubAck, _UnsubAck = mqtt5.SubAckReasonCode, mqtt5.PubAckReasonCode, mqtt5.UnsubAckReasonCode
-_MOST_PACKET_ID = 65535
+_MAX_PACKET_ID = 65535
 _RECORD_BYTES = 256  # more than a record has beside payload and properties of the user's
 _FAILURES = (NoTopic, PermissionError, BrokerError, LedgerError, RecordsError)
 
@@ -51,7 +51,7 @@ class Session:
     ) -> None:
         """``settled`` is called when some of what it published was stored, or was not."""
         self._broker = broker
-        self._partitions = broker.offers.get(Services).partitions
+        self._partitions = broker.offers.get(KafkaServices).partitions
         self._connect = connect
         self._client_id = client_id
         self._access = access
@@ -250,7 +250,7 @@ class Session:
             self._has_room.clear()
             await self._has_room.wait()
 
-    def deliver(self, topic: Topic, record: Record, *, acknowledged: bool) -> None:
+    def deliver(self, topic: Topic, record: PlainRecord, *, acknowledged: bool) -> None:
         """Send one message, unless it is larger than the client takes: MQTT has it left out then."""
         packet_id = self._next_id() if acknowledged else None
         packet = to_publish(to_mqtt(topic.kafka_name), record, packet_id)
@@ -262,7 +262,7 @@ class Session:
 
     def _next_id(self) -> int:
         while True:
-            self._last_id = self._last_id % _MOST_PACKET_ID + 1
+            self._last_id = self._last_id % _MAX_PACKET_ID + 1
             if self._last_id not in self._unacknowledged:
                 return self._last_id
 

@@ -21,11 +21,11 @@ from magnetar.broker.auth.authorization import (
     Tenant,
     may,
 )
-from magnetar.broker.grants import Action, AuthPolicies
+from magnetar.broker.grants import AuthAction, AuthPolicies
 
 __all__ = [
     "Access",
-    "Action",
+    "AuthAction",
     "AuthPolicies",
     "Authentication",
     "AuthenticationFailed",

@@ -73,7 +73,7 @@ class Authentication:
     def authenticate(
         self, method: str, data: str | bytes, certificate: Mapping[str, Any] | None = None
     ) -> Principal:
-        """Give who the client is, or raise `AuthenticationFailed`.
+        """Return who the client is, or raise `AuthenticationFailed`.
 
         ``method`` and ``data`` are those of Pulsar's CONNECT (``token``: the token; ``tls``: nothing; ``basic``:
         ``user:password``, which may take long: see `prove`).
@@ -102,7 +102,7 @@ class Authentication:
         *,
         address: str = "",
     ) -> Principal:
-        """Give who the client is, or raise `AuthenticationFailed`; nobody else waits meanwhile.
+        """Return who the client is, or raise `AuthenticationFailed`; nobody else waits meanwhile.
 
         ``address`` is the host that the client speaks from: of what takes long each host has its share.
         """
@@ -122,7 +122,7 @@ class Authentication:
         method: str = "",
         address: str = "",
     ) -> Principal:
-        """Give who asks over HTTP, by the Authorization header or a verified certificate.
+        """Return who asks over HTTP, by the Authorization header or a verified certificate.
 
         Where the client names its ``method``, one that is not served is refused, as for the binary protocol.
         """
@@ -149,7 +149,7 @@ class Authentication:
             raise _wrong(error) from None
 
     def by_certificate(self, certificate: Mapping[str, Any] | None) -> Principal:
-        """Give whom a verified client certificate names: its common name is the role, as in Pulsar."""
+        """Return whom a verified client certificate names: its common name is the role, as in Pulsar."""
         if not self.takes_certificates:
             raise AuthenticationFailed("client certificates are not among authentication.providers")
         role = role_of(certificate) if certificate else None
@@ -168,7 +168,7 @@ class Authentication:
         return bool(self._anonymous)
 
     def anonymous(self) -> Principal:
-        """Give who clients are that show nothing, or raise `AuthenticationFailed` if they are not let in."""
+        """Return who clients are that show nothing, or raise `AuthenticationFailed` if they are not let in."""
         if self.enabled and not self._anonymous:
             raise AuthenticationFailed("the client does not say who it is")
         return Principal(self._anonymous, "")

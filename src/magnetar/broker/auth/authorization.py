@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
 from magnetar.broker.errors import InvalidConfig, NamespaceNotFound
-from magnetar.broker.grants import Action, Grants
+from magnetar.broker.grants import AuthAction, Grants
 from magnetar.broker.names import TopicName
 from magnetar.broker.security_settings import SecuritySettings
 
@@ -67,12 +67,12 @@ def may(access: Access | None, right: Right, of: Resource = None) -> bool:
     return access is None or access.may(right, of)
 
 
-_MOST_REMEMBERED = 10_000
+_MAX_REMEMBERED = 10_000
 _ACTIONS = {
-    Right.see: frozenset({Action.PRODUCE, Action.CONSUME}),
-    Right.produce: frozenset({Action.PRODUCE}),
-    Right.consume: frozenset({Action.CONSUME}),
-    Right.enter: frozenset(Action),
+    Right.see: frozenset({AuthAction.PRODUCE, AuthAction.CONSUME}),
+    Right.produce: frozenset({AuthAction.PRODUCE}),
+    Right.consume: frozenset({AuthAction.CONSUME}),
+    Right.enter: frozenset(AuthAction),
 }
 """What gives a right to who was granted any of it."""
 _OF_TOPICS = frozenset({Right.see, Right.produce, Right.consume})
@@ -94,7 +94,7 @@ class Authorization:
         namespaces.changed.append(self.forget)
 
     def access(self, role: str) -> Access | None:
-        """Give the remembered decisions of a role, shared by all its connections; None if nobody is refused."""
+        """Return the remembered decisions of a role, shared by all its connections; None if nobody is refused."""
         if not self.enabled:
             return None
         found = self._accesses.get(role)
@@ -144,7 +144,7 @@ class Authorization:
             role, group.home, group.name
         )
 
-    def _has_somewhere(self, role: str, actions: frozenset[Action], tenant: str | None) -> bool:
+    def _has_somewhere(self, role: str, actions: frozenset[AuthAction], tenant: str | None) -> bool:
         """Whether a role was granted any of these on any topic, there or not, of a tenant or of all."""
         if tenant is not None and self._administers(role, tenant):
             return True
@@ -161,7 +161,7 @@ class Authorization:
                 return True
         return False
 
-    def _granted(self, role: str, namespace: str, actions: frozenset[Action], topic: TopicName) -> bool:
+    def _granted(self, role: str, namespace: str, actions: frozenset[AuthAction], topic: TopicName) -> bool:
         try:
             grants = self._namespaces.policies(namespace).auth
         except NamespaceNotFound:
@@ -178,7 +178,7 @@ class Authorization:
             return True
         return not roles or role in roles
 
-    def _matches(self, rows: Grants, role: str, actions: Iterable[Action]) -> bool:
+    def _matches(self, rows: Grants, role: str, actions: Iterable[AuthAction]) -> bool:
         if not rows:
             return False
         own = rows.get(role)
@@ -224,7 +224,7 @@ class Access:
         return self.may(Right.see, topic)
 
     def _keep(self, key: object, decision: bool) -> bool:
-        if len(self._remembered) >= _MOST_REMEMBERED:
+        if len(self._remembered) >= _MAX_REMEMBERED:
             self._remembered.clear()
         self._remembered[key] = decision
         return decision

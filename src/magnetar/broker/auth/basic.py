@@ -19,7 +19,7 @@ from functools import partial
 from time import perf_counter
 
 from magnetar.broker.auth.keys import file_of, read_location
-from magnetar.broker.auth.turns import TooManyWait, Turns
+from magnetar.broker.auth.turns import PasswordTurns, TooManyWait
 from magnetar.broker.errors import InvalidConfig
 
 SCHEMES = ("bcrypt", "apr_md5_crypt", "sha512_crypt", "sha256_crypt", "ldap_sha1", "des_crypt")
@@ -28,7 +28,7 @@ _log = logging.getLogger("magnetar.auth")
 
 
 class WrongPassword(Exception):
-    """The user is unknown, or the password is not his; which of both is for the log alone."""
+    """The user is unknown, or the password is wrong; which of the two is for the log alone."""
 
 
 class Passwords:
@@ -42,15 +42,15 @@ class Passwords:
         self._location = location
         self._key = os.urandom(32)
         self._right: dict[str, bytes] = {}
-        """By user: what his last right password looked like."""
+        """By user: what the last right password looked like."""
         self._stamp = self._look()
         self._users = self._read()
-        self._turns = Turns()
+        self._turns = PasswordTurns()
         self._check_s = 0.0
         """How long a check took last."""
 
     async def prove(self, said: str, address: str = "") -> str:
-        """Give the user of ``user:password``, or raise `WrongPassword`; nobody else waits for it.
+        """Return the user of ``user:password``, or raise `WrongPassword`; nobody else waits for it.
 
         ``address`` is where the client is: each gets its turn.
         """
@@ -76,7 +76,7 @@ class Passwords:
                 self.check(said)
 
     def check(self, said: str) -> str:
-        """Give the user of ``user:password``, or raise `WrongPassword`. This may take long."""
+        """Return the user of ``user:password``, or raise `WrongPassword`. This may take long."""
         user, colon, password = said.partition(":")
         if not colon or not user:
             raise WrongPassword("expected user:password")
@@ -98,7 +98,7 @@ class Passwords:
         return user
 
     def remembered(self, said: str) -> str | None:
-        """Give the user of ``user:password`` if that was right a while ago; None says nothing."""
+        """Return the user of ``user:password`` if that was right a while ago; None says nothing."""
         user, _, password = said.partition(":")
         self._read_again()
         stored, right = self._users.get(user), self._right.get(user)

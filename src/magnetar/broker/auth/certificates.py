@@ -7,7 +7,7 @@ from typing import Any
 
 
 def role_of(certificate: Mapping[str, Any]) -> str | None:
-    """Give the common name of a verified certificate, as ``getpeercert()`` gave it; None if it has none."""
+    """Return the common name of a verified certificate, as ``getpeercert()`` gave it; None if it has none."""
     for part in certificate.get("subject", ()):
         for name, value in part:
             if name == "commonName" and value:

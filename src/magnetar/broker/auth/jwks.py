@@ -18,7 +18,7 @@ from magnetar.broker.auth.keys import VerificationKey, algorithms_of, file_of, r
 from magnetar.broker.errors import InvalidConfig
 
 _SETTING = "token.jwks"
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _TIMEOUT_S = 10.0
 _UNKNOWN_KEY_S = 30.0  # a stranger's made-up key ids must not have the provider asked all the time
 _log = logging.getLogger("magnetar.auth")
@@ -44,7 +44,7 @@ class KeySet:
             self._keys = parse_keys(read_location(location, _SETTING))
 
     def candidates(self, key_id: str | None) -> Sequence[VerificationKey]:
-        """Give the keys that may have signed a token; without a key id, all of them."""
+        """Return the keys that may have signed a token; without a key id, all of them."""
         self._look_again()
         found = self._named(key_id)
         if not found and self._is_remote and self._clock() - self._asked >= _UNKNOWN_KEY_S:
@@ -83,16 +83,16 @@ class KeySet:
 
         try:
             with urllib.request.urlopen(self._location, timeout=_TIMEOUT_S) as answer:
-                content = answer.read(_MOST_BYTES + 1)
-            if len(content) > _MOST_BYTES:
-                raise InvalidConfig(f"more than {_MOST_BYTES} bytes")
+                content = answer.read(_MAX_BYTES + 1)
+            if len(content) > _MAX_BYTES:
+                raise InvalidConfig(f"more than {_MAX_BYTES} bytes")
             self._keys = parse_keys(content)
         except (OSError, ValueError, InvalidConfig) as error:
             _log.error("the key set at %s is not taken: %s", self._location, error)
 
 
 def parse_keys(content: bytes) -> tuple[VerificationKey, ...]:
-    """Give the set's signing keys; kinds that are unknown are left out, secrets are refused (`InvalidConfig`)."""
+    """Return the set's signing keys; kinds that are unknown are left out, secrets are refused (`InvalidConfig`)."""
     import jwt
 
     try:

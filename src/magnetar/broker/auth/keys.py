@@ -25,7 +25,7 @@ SECRET_BITS = {"HS256": 256, "HS384": 384, "HS512": 512}
 """The shortest secret of each algorithm (RFC 7518, 3.2)."""
 RSA_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 CURVE_ALGORITHM = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
-_LEAST_RSA_BITS = 2048
+_MIN_RSA_BITS = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class VerificationKey:
 
 
 def read_location(location: str, setting: str) -> bytes:
-    """Give what lies at ``file:``, ``data:``, a path, or in base64; `InvalidConfig` names the setting."""
+    """Return what lies at ``file:``, ``data:``, a path, or in base64; `InvalidConfig` names the setting."""
     try:
         if location.startswith("file:"):
             return Path(unquote(urlsplit(location).path)).read_bytes()
@@ -56,7 +56,7 @@ def read_location(location: str, setting: str) -> bytes:
 
 
 def file_of(location: str) -> Path | None:
-    """Give the file that a location means, if it means one that is there."""
+    """Return the file that a location means, if it means one that is there."""
     if location.startswith("file:"):
         return Path(unquote(urlsplit(location).path))
     try:
@@ -67,7 +67,7 @@ def file_of(location: str) -> Path | None:
 
 
 def secret_key(secret: bytes, setting: str) -> VerificationKey:
-    """Give the key that ``secret`` is; `InvalidConfig` if it could be guessed."""
+    """Return the key that ``secret`` is; `InvalidConfig` if it could be guessed."""
     algorithms = tuple(name for name, bits in SECRET_BITS.items() if len(secret) * 8 >= bits)
     if not algorithms:
         raise InvalidConfig(
@@ -82,7 +82,7 @@ def secret_key(secret: bytes, setting: str) -> VerificationKey:
 
 
 def public_key(content: bytes, setting: str) -> VerificationKey:
-    """Give the public key that PEM or DER holds; `InvalidConfig` if it is none, or of a kind that cannot be."""
+    """Return the public key that PEM or DER holds; `InvalidConfig` if it is none, or of a kind that cannot be."""
     from cryptography.hazmat.primitives import serialization
 
     try:
@@ -96,7 +96,7 @@ def public_key(content: bytes, setting: str) -> VerificationKey:
 
 
 def private_key(content: bytes, password: bytes | None = None) -> PrivateKeyTypes:
-    """Give the private key that PEM or DER (PKCS 8) holds; raise `InvalidConfig`."""
+    """Return the private key that PEM or DER (PKCS 8) holds; raise `InvalidConfig`."""
     from cryptography.hazmat.primitives import serialization
 
     try:
@@ -108,12 +108,12 @@ def private_key(content: bytes, password: bytes | None = None) -> PrivateKeyType
 
 
 def algorithms_of(key: Any, setting: str) -> tuple[str, ...]:
-    """Give the algorithms that a public or private key of cryptography's can be used for."""
+    """Return the algorithms that a public or private key of cryptography's can be used for."""
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
     if isinstance(key, rsa.RSAPublicKey | rsa.RSAPrivateKey):
-        if key.key_size < _LEAST_RSA_BITS:
-            raise InvalidConfig(f"configuration {setting}: an RSA key has at least {_LEAST_RSA_BITS} bits")
+        if key.key_size < _MIN_RSA_BITS:
+            raise InvalidConfig(f"configuration {setting}: an RSA key has at least {_MIN_RSA_BITS} bits")
         return RSA_ALGORITHMS
     if isinstance(key, ec.EllipticCurvePublicKey | ec.EllipticCurvePrivateKey):
         algorithm = CURVE_ALGORITHM.get(key.curve.name)

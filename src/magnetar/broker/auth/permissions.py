@@ -20,11 +20,11 @@ class Permissions:
         self._namespaces = namespaces
 
     def of_namespace(self, namespace: str) -> AuthPolicies:
-        """Give all grants of a namespace."""
+        """Return all grants of a namespace."""
         return self._namespaces.policies(namespace).auth
 
     def of_topic(self, topic: TopicName) -> Grants:
-        """Give what roles may do with a topic: its own grants and those of its namespace."""
+        """Return what roles may do with a topic: its own grants and those of its namespace."""
         policies = self.of_namespace(topic.namespace_name)
         together = dict(policies.namespace)
         for role, actions in policies.topics.get(str(topic), {}).items():
@@ -34,7 +34,7 @@ class Permissions:
     async def grant(
         self, namespace: str, role: str, actions: Iterable[str], topic: TopicName | None = None
     ) -> None:
-        """Give a role exactly these actions on a namespace, or on one topic of it."""
+        """Grant a role exactly these actions on a namespace, or on one topic of it."""
         parsed = parse_actions(actions)
         if not role or not parsed:
             raise InvalidPolicy("a grant names a role and at least one action")

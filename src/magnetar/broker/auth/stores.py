@@ -14,7 +14,7 @@ _JKS_MAGIC = b"\xfe\xed\xfe\xed"
 
 
 def read_identity(path: Path, password: str, setting: str, form: str | None = None) -> bytes:
-    """Give the private key, its certificate and the chain of one file; raise `InvalidConfig`.
+    """Return the private key, its certificate and the chain of one file; raise `InvalidConfig`.
 
     ``form`` is what the file must be: PEM, PKCS12, or JKS, which Java has PKCS 12 stores go by as well.
     """
@@ -23,7 +23,7 @@ def read_identity(path: Path, password: str, setting: str, form: str | None = No
 
 
 def read_trust(path: Path, password: str, setting: str, form: str | None = None) -> bytes:
-    """Give the certificates of one file, which must have that form; raise `InvalidConfig`."""
+    """Return the certificates of one file, which must have that form; raise `InvalidConfig`."""
     content = _read(path, setting, form)
     return content if is_pem(content) else _trust(content, path, password, setting)
 
@@ -38,7 +38,7 @@ def _read(path: Path, setting: str, form: str | None) -> bytes:
 
 
 def read_file(path: Path, setting: str) -> bytes:
-    """Give a file's content; `InvalidConfig` names the setting and the file."""
+    """Return a file's content; `InvalidConfig` names the setting and the file."""
     try:
         return path.read_bytes()
     except OSError as error:

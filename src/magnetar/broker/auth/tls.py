@@ -82,7 +82,7 @@ class ServerContext(ssl.SSLContext):
 
 
 def kafka_tls(settings: SecuritySettings, client_auth: str) -> ServerContext:
-    """Give the TLS of one of Kafka's listeners: by ``ssl.*``, else by ``tls.*``; raise `InvalidConfig`."""
+    """Return the TLS of one of Kafka's listeners: by ``ssl.*``, otherwise by ``tls.*``; raise `InvalidConfig`."""
     return ServerContext(_source(settings, client_auth))
 
 
@@ -94,7 +94,7 @@ def kafka_client_auth(settings: SecuritySettings) -> str:
 
 
 def pulsar_tls(settings: SecuritySettings) -> ServerContext:
-    """Give the TLS of pulsar+ssl and https: by ``tls.*``, else by ``ssl.*``; raise `InvalidConfig`.
+    """Return the TLS of pulsar+ssl and https: by ``tls.*``, otherwise by ``ssl.*``; raise `InvalidConfig`.
 
     Where authorities are trusted, a client may show a certificate, and then must show a good one.
     """
@@ -192,7 +192,7 @@ def _has_trust(settings: SecuritySettings) -> bool:
 
 
 def _inline(text: str) -> bytes:
-    """Give PEM text that stands in a properties file on one line, with line breaks written as ``\\n``."""
+    """Return PEM text that stands in a properties file on one line, with line breaks written as ``\\n``."""
     return text.replace("\\n", "\n").encode()
 
 

@@ -11,7 +11,7 @@ from magnetar.broker.auth.keys import VerificationKey, public_key, read_location
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.security_settings import SecuritySettings
 
-MOST_TOKEN_CHARACTERS = 64 << 10
+MAX_TOKEN_CHARACTERS = 64 << 10
 _LAST_S = 253_402_300_800  # the year 10000
 
 
@@ -55,10 +55,10 @@ class TokenVerifier:
         return bool(self._keys) or self._set is not None
 
     def verify(self, text: str) -> Token:
-        """Give what a token says once its signature and times hold, or raise `TokenInvalid`."""
+        """Return what a token says once its signature and times hold, or raise `TokenInvalid`."""
         import jwt
 
-        if len(text) > MOST_TOKEN_CHARACTERS:
+        if len(text) > MAX_TOKEN_CHARACTERS:
             raise TokenInvalid(f"a token of {len(text)} characters is too long")
         try:
             header = jwt.get_unverified_header(text)
@@ -85,7 +85,7 @@ class TokenVerifier:
         raise TokenInvalid(str(refusal) if refusal else "no key for it is known")
 
     def _candidates(self, header: dict[str, Any]) -> Sequence[VerificationKey]:
-        """Give the keys that may verify the token's algorithm; an algorithm that none has is refused."""
+        """Return the keys that may verify the token's algorithm; an algorithm that none has is refused."""
         algorithm, key_id = header.get("alg"), header.get("kid")
         keys = list(self._keys)
         if self._set is not None:
@@ -105,7 +105,9 @@ class TokenVerifier:
         return Token(role, self._end(claims.get("exp")), claims)
 
     def _end(self, expires: Any) -> float | None:
-        """Give when a token ends. After the calendar's last year it never does: no clock and no field counts so far."""
+        """Return when a token ends. After the calendar's last year it never does: no clock and no field counts so
+        far.
+        """
         if expires is None or int(expires) >= _LAST_S:
             return None
         return float(expires) + self._settings.token_allowed_clock_skew_seconds

@@ -1,7 +1,7 @@
 """Slow work for strangers, in turns: one at a time for each user, and of a user's askers each after the other.
 
-So who guesses at one user's password holds up that user from his own address only, and nobody else; and no more than
-two threads are ever busy with it, whatever is asked.
+So whoever guesses at one user's password holds up that user from the guesser's address only, and nobody else; and no
+more than two threads are ever busy with it, whatever is asked.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TypeVar
 
 THREADS = 2
-MOST_WAITING = 8
+MAX_WAITING = 8
 """Of one address for one user."""
-MOST_ADDRESSES = 1000
+MAX_ADDRESSES = 1000
 """That wait for one user."""
 
 T = TypeVar("T")
@@ -25,8 +25,8 @@ class TooManyWait(Exception):
     """So many are waiting already that one more would not be answered in time."""
 
 
-class Turns:
-    """Gives each user a turn, and in it the next address that asks for him."""
+class PasswordTurns:
+    """Gives each user a turn, and in it the next address that asks for that user."""
 
     def __init__(self, threads: Executor | None = None) -> None:
         self._threads = threads or ThreadPoolExecutor(THREADS, "passwords")
@@ -47,7 +47,7 @@ class Turns:
         addresses = self._waiting.setdefault(user, {})
         queue = addresses.setdefault(address, deque())
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if len(queue) >= MOST_WAITING or len(addresses) > MOST_ADDRESSES:
+        if len(queue) >= MAX_WAITING or len(addresses) > MAX_ADDRESSES:
             self._tidy(user, address)
             raise TooManyWait
         queue.append(turn)

@@ -38,7 +38,7 @@ class Checks:
         self._context = context
 
     def named(self, name: str | None, topic_id: bytes = ZERO_UUID) -> TopicName | None:
-        """Give the topic that is meant, there or not; None if that cannot be told."""
+        """Return the topic that is meant, there or not; None if that cannot be told."""
         broker = self._context.kafka.broker
         try:
             found = broker.get(name) if name else broker.get_by_id(topic_id)

@@ -10,7 +10,7 @@ from magnetar.kafka.authorization.checks import Checks, GuardFunction
 from magnetar.kafka.authorization.groups import DENIED as GROUP_DENIED
 from magnetar.kafka.authorization.topics import DENIED as TOPIC_DENIED
 from magnetar.kafka.authorization.topics import split
-from magnetar.kafka.configs.entries import Resource
+from magnetar.kafka.configs.entries import ConfigResourceType
 from magnetar.kafka.operations import NOT_ASKED
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
@@ -50,7 +50,7 @@ async def init_producer_id(request: Any, context: RequestContext, checks: Checks
 
 
 def _for_operators(refused: Callable[[], Any]) -> GuardFunction:
-    """Give the guard of what operators alone may ask; ``refused`` makes everybody else's answer."""
+    """Return the guard of what operators alone may ask; ``refused`` makes everybody else's answer."""
 
     async def guard(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
         return await answer(request, context) if checks.operates() else refused()
@@ -114,10 +114,10 @@ async def _alter(row: type, request: Any, context: RequestContext, checks: Check
 
 
 def _refusal(resource: Any, checks: Checks, of_topic: Callable[[str], bool]) -> ErrorCode:
-    """Give the code for a resource that the asker may not touch, or NONE."""
-    if resource.resource_type == Resource.TOPIC:
+    """Return the code for a resource that the asker may not touch, or NONE."""
+    if resource.resource_type == ConfigResourceType.TOPIC:
         return ErrorCode.NONE if of_topic(resource.resource_name) else TOPIC_DENIED
-    if resource.resource_type == Resource.GROUP:
+    if resource.resource_type == ConfigResourceType.GROUP:
         return ErrorCode.NONE if checks.uses(resource.resource_name) else GROUP_DENIED
     return ErrorCode.NONE if checks.operates() else DENIED
 

@@ -9,7 +9,7 @@ _READ, _WRITE, _DESCRIBE, _DESCRIBE_CONFIGS, _IDEMPOTENT_WRITE = 3, 4, 8, 10, 12
 
 
 def of_topic(checks: Checks, name: str | None) -> int:
-    """Give what may be done with a topic."""
+    """Return what may be done with a topic."""
     if checks.named(name) is None:
         return 0
     if checks.manages(name):
@@ -22,7 +22,7 @@ def of_topic(checks: Checks, name: str | None) -> int:
 
 
 def of_cluster(checks: Checks) -> int:
-    """Give what may be done with the cluster."""
+    """Return what may be done with the cluster."""
     if checks.operates():
         return CLUSTER_OPERATIONS
     return _bits({_IDEMPOTENT_WRITE} if checks.produces_somewhere() else set())

@@ -49,7 +49,7 @@ MESSAGE = "Topic authorization failed."
 
 
 async def split(rows: Iterable[T], allowed: Callable[[T], bool]) -> tuple[list[T], list[T]]:
-    """Give the rows that are allowed, and the others."""
+    """Return the rows that are allowed, and the others."""
     yes: list[T] = []
     no: list[T] = []
     async for row in paced(rows):
@@ -58,7 +58,7 @@ async def split(rows: Iterable[T], allowed: Callable[[T], bool]) -> tuple[list[T
 
 
 async def refused(topics: Iterable[Any], kind: Callable[..., T], row: Callable[..., Any]) -> list[T]:
-    """Give an answer for each topic that was asked about in vain: of this ``kind``, with a ``row`` a partition."""
+    """Return an answer for each topic that was asked about in vain: of this ``kind``, with a ``row`` a partition."""
     return [
         kind(
             name=topic.name,
@@ -150,7 +150,7 @@ async def metadata(request: Any, context: RequestContext, checks: Checks, answer
 
 
 def _answered(topic: Any) -> tuple[str | None, bytes]:
-    """Give name and id of the topic that the answer is about: where both are given, the id alone counts."""
+    """Return name and id of the topic that the answer is about: where both are given, the id alone counts."""
     return (None if topic.topic_id != ZERO_UUID else topic.name), topic.topic_id
 
 

@@ -23,7 +23,7 @@ class Op(IntEnum):
     SUBTRACT = 3
 
 
-class Change(NamedTuple):
+class ConfigChange(NamedTuple):
     """One operation on one configuration."""
 
     name: str
@@ -39,16 +39,16 @@ class Known(NamedTuple):
 
 
 def replaced(wanted: Iterable[tuple[str, str | None]]) -> dict[str, str]:
-    """Give what AlterConfigs (full replacement) asks for; raise `InvalidChange`."""
-    changes = [Change(name, Op.SET, value) for name, value in wanted]
+    """Return what AlterConfigs (full replacement) asks for; raise `InvalidChange`."""
+    changes = [ConfigChange(name, Op.SET, value) for name, value in wanted]
     check(changes)
     return {change.name: change.value for change in changes if change.value is not None}
 
 
 def changed(
-    own: Mapping[str, str], changes: Iterable[Change], known: Callable[[str], Known]
+    own: Mapping[str, str], changes: Iterable[ConfigChange], known: Callable[[str], Known]
 ) -> dict[str, str]:
-    """Give a resource's own configurations after the changes; ``known`` raises `InvalidConfig` for unknown names."""
+    """Return a resource's own configurations after the changes; ``known`` raises `InvalidConfig` for unknown names."""
     changes = list(changes)
     check(changes)
     after = dict(own)
@@ -62,7 +62,7 @@ def changed(
     return after
 
 
-def check(changes: list[Change]) -> None:
+def check(changes: list[ConfigChange]) -> None:
     """Raise `InvalidChange` for names that come twice, missing values and unknown operations."""
     if len({change.name for change in changes}) != len(changes):
         raise InvalidChange("Error due to duplicate config keys")
@@ -73,7 +73,7 @@ def check(changes: list[Change]) -> None:
             raise InvalidChange(f"Null value not supported for : {change.name}")
 
 
-def _list_change(change: Change, known: Known) -> str:
+def _list_change(change: ConfigChange, known: Known) -> str:
     if known.kind is not Kind.LIST:
         raise InvalidConfig(f"Can't {Op(change.op).name} to key {change.name} because its type is not LIST.")
     items = _items(known.value or "")

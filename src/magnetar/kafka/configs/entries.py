@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Generic, NamedTuple, TypeVar
 
 from magnetar.broker.core import Broker
-from magnetar.broker.effective import Origin, Source
+from magnetar.broker.effective import ConfigSource, Origin
 from magnetar.broker.kafka_dynamic_settings import WITHOUT_EFFECT
 from magnetar.broker.setting import SettingDef
 from magnetar.broker.settings import Settings
@@ -21,7 +21,7 @@ ADMIN_URL = "magnetar.admin.url"
 Row = TypeVar("Row")
 
 
-class Resource(IntEnum):
+class ConfigResourceType(IntEnum):
     """What may have configurations, by Kafka's numbers."""
 
     TOPIC = 2
@@ -31,7 +31,7 @@ class Resource(IntEnum):
     GROUP = 32
 
 
-class Entry(NamedTuple):
+class ConfigEntry(NamedTuple):
     """One configuration; ``origins`` are all places that have a value, the one in force first."""
 
     name: str
@@ -51,11 +51,11 @@ class Entry(NamedTuple):
         return self.kind is Kind.PASSWORD
 
 
-def topic_entries(broker: Broker, topic: Topic) -> list[Entry]:
-    """Give all that can be configured for a topic."""
+def topic_entries(broker: Broker, topic: Topic) -> list[ConfigEntry]:
+    """Return all that can be configured for a topic."""
     policies = broker.topic_policies(topic)
     return [
-        Entry(
+        ConfigEntry(
             config.name,
             broker.authority.topic_origins(config, topic, policies),
             config.kind,
@@ -70,13 +70,13 @@ class TopicRows(Generic[Row]):
     """What answers tell of topics' configurations, by ``tell``; topics that say nothing themselves share what
     is told of their namespace's, which makes an answer about many topics small and quick."""
 
-    def __init__(self, broker: Broker, tell: Callable[[Entry], Row]) -> None:
+    def __init__(self, broker: Broker, tell: Callable[[ConfigEntry], Row]) -> None:
         self._broker = broker
         self._tell = tell
         self._shared: dict[str, list[Row]] = {}
 
     def of(self, topic: Topic) -> list[Row]:
-        """Give the rows of a topic, which must not be changed."""
+        """Return the rows of a topic, which must not be changed."""
         namespace = topic.name.namespace_name
         if topic.overrides or namespace not in self._shared:
             rows = [self._tell(entry) for entry in topic_entries(self._broker, topic)]
@@ -86,35 +86,38 @@ class TopicRows(Generic[Row]):
         return self._shared[namespace]
 
 
-def broker_entries(broker: Broker) -> list[Entry]:
-    """Give all settings of this broker, and what Kafka's tools look for besides."""
+def broker_entries(broker: Broker) -> list[ConfigEntry]:
+    """Return all settings of this broker, and what Kafka's tools look for besides."""
     known = (*broker.settings.declared.definitions.values(), *WITHOUT_EFFECT.values())
     entries = [_entry(setting, broker.authority.setting_origins(setting)) for setting in known]
     return sorted(entries + _fixed_entries(broker.settings) + [_admin_entry(broker)])
 
 
-def _admin_entry(broker: Broker) -> Entry:
+def _admin_entry(broker: Broker) -> ConfigEntry:
     """What no setting says, for a port may have been chosen late: where operators' tools ask this broker."""
     ownership = broker.ownership
     endpoints = next(each.endpoints for each in ownership.brokers() if each.node_id == ownership.node_id)
     urls = [f"{scheme}://{endpoints[name]}" for scheme, name in HTTP.items() if name in endpoints]
-    origin = Origin(ADMIN_URL, ",".join(urls), Source.STATIC_BROKER)
-    return Entry(ADMIN_URL, [origin], Kind.LIST, True, "Where the admin REST is served; nowhere if empty.")
+    origin = Origin(ADMIN_URL, ",".join(urls), ConfigSource.STATIC_BROKER)
+    return ConfigEntry(
+        ADMIN_URL, [origin], Kind.LIST, True, "Where the admin REST is served; nowhere if empty."
+    )
 
 
-def default_entries(broker: Broker) -> list[Entry]:
-    """Give only what was set for all brokers while they ran."""
+def default_entries(broker: Broker) -> list[ConfigEntry]:
+    """Return only what was set for all brokers while they ran."""
     stored = sorted(broker.authority.dynamic.default.items())
     settings = broker.settings.declared.definitions.values()
     by_name = {setting.name: setting for setting in settings} | WITHOUT_EFFECT
     return [
-        _entry(by_name[name], [Origin(name, text, Source.DYNAMIC_DEFAULT_BROKER)]) for name, text in stored
+        _entry(by_name[name], [Origin(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)])
+        for name, text in stored
     ]
 
 
-def _entry(setting: SettingDef, origins: list[Origin]) -> Entry:
+def _entry(setting: SettingDef, origins: list[Origin]) -> ConfigEntry:
     doc = f"{setting.doc} ({setting.unit})" if setting.unit else setting.doc
-    return Entry(setting.name, origins, setting.kind, not setting.dynamic, doc)
+    return ConfigEntry(setting.name, origins, setting.kind, not setting.dynamic, doc)
 
 
 # What follows from the design or from other settings, under the names that Kafka's tools look for.
@@ -166,16 +169,18 @@ _FIXED: tuple[tuple[str, Kind, Callable[[Settings], str | None], str], ...] = (
 )
 
 
-def _fixed_entries(settings: Settings) -> list[Entry]:
+def _fixed_entries(settings: Settings) -> list[ConfigEntry]:
     return [
-        Entry(name, [Origin(name, value(settings), _fixed_source(name, settings))], kind, True, doc)
+        ConfigEntry(name, [Origin(name, value(settings), _fixed_source(name, settings))], kind, True, doc)
         for name, kind, value, doc in _FIXED
     ]
 
 
-def _fixed_source(name: str, settings: Settings) -> Source:
+def _fixed_source(name: str, settings: Settings) -> ConfigSource:
     setting = settings.declared.find(name)
-    return Source.STATIC_BROKER if setting and setting[0].field in settings.given else Source.DEFAULT
+    return (
+        ConfigSource.STATIC_BROKER if setting and setting[0].field in settings.given else ConfigSource.DEFAULT
+    )
 
 
 def _part(milliseconds: int, unit: int) -> str | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from magnetar.broker.effective import Origin, Source
+from magnetar.broker.effective import ConfigSource, Origin
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.values import Kind
-from magnetar.kafka.configs.entries import Entry
+from magnetar.kafka.configs.entries import ConfigEntry
 
 ROOT = "root"
 _OURS = "magnetar"
@@ -22,10 +22,16 @@ _LEVELS = {
 }
 
 
-def logger_entries() -> list[Entry]:
-    """Give every logger with the level in force."""
+def logger_entries() -> list[ConfigEntry]:
+    """Return every logger with the level in force."""
     return [
-        Entry(name, [Origin(name, _level_name(_logger(name)), Source.BROKER_LOGGER)], Kind.STRING, False, "")
+        ConfigEntry(
+            name,
+            [Origin(name, _level_name(_logger(name)), ConfigSource.BROKER_LOGGER)],
+            Kind.STRING,
+            False,
+            "",
+        )
         for name in _names()
     ]
 

@@ -10,13 +10,13 @@ from magnetar.broker.errors import InvalidConfig, TopicNotFound
 from magnetar.broker.topic import Topic
 from magnetar.broker.topic_config import definition
 from magnetar.kafka.configs.changes import InvalidChange, Known
-from magnetar.kafka.configs.entries import Resource
+from magnetar.kafka.configs.entries import ConfigResourceType
 
 Own = dict[str, str]
 
 
 def find_topic(broker: Broker, name: str) -> Topic:
-    """Give the topic; raise `InvalidTopic` or `TopicNotFound`."""
+    """Return the topic; raise `InvalidTopic` or `TopicNotFound`."""
     topic = broker.get(name)
     if topic is None:
         broker.naming.parse(name)
@@ -47,11 +47,11 @@ async def alter(
     *,
     validate_only: bool,
 ) -> None:
-    """Give a topic, this broker, or all brokers, what ``change`` makes of their own configurations.
+    """Set a topic's, this broker's or all brokers' own configurations to what ``change`` makes of them.
 
     ``change`` gets what is set now, and what is known of a configuration by its name. Raises `InvalidConfig`.
     """
-    if resource_type == Resource.TOPIC:
+    if resource_type == ConfigResourceType.TOPIC:
         if not name:
             raise InvalidChange("Default topic resources are not allowed.")
         topic = find_topic(broker, name)
@@ -60,7 +60,7 @@ async def alter(
             lambda topic: change(topic.overrides, lambda key: _known_of_topic(broker, topic, key)),
             validate_only=validate_only,
         )
-    elif resource_type == Resource.BROKER:
+    elif resource_type == ConfigResourceType.BROKER:
         check_broker_name(broker, name)
         refused: InvalidConfig | None = None
 

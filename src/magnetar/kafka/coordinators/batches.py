@@ -12,7 +12,7 @@ from magnetar.records.batch import (
     NO_PRODUCER,
     TRANSACTIONAL,
     BatchHeader,
-    Record,
+    PlainRecord,
     decode_records,
     encode_batch,
 )
@@ -32,7 +32,7 @@ def encode_stated(stated: Sequence[Stated], timestamp: int) -> Iterator[tuple[by
 
     Facts of a transaction have no sequences, as with Kafka: it is their coordinator that repeats nothing.
     """
-    chunk: list[Record] = []
+    chunk: list[PlainRecord] = []
     room, owner = 0, _NOBODY
     for each in stated:
         size = 0 if isinstance(each, Marker) else len(each.key) + len(each.value or b"") + 16
@@ -45,7 +45,7 @@ def encode_stated(stated: Sequence[Stated], timestamp: int) -> Iterator[tuple[by
             continue
         if not chunk:
             room, owner = BATCH_BYTES, whose
-        chunk.append(Record(each.key, each.value, (), timestamp))
+        chunk.append(PlainRecord(each.key, each.value, (), timestamp))
         room -= size
     if chunk:
         yield _batch(chunk, owner), len(chunk)
@@ -62,7 +62,7 @@ def stated_in(header: BatchHeader, batch: bytes | memoryview) -> Iterator[Stated
             yield from _read_marker(transaction, record.key, record.value or b"")
 
 
-def _batch(records: Sequence[Record], owner: Transaction) -> bytes:
+def _batch(records: Sequence[PlainRecord], owner: Transaction) -> bytes:
     return encode_batch(
         records,
         attributes=0 if owner is _NOBODY else TRANSACTIONAL,
@@ -75,7 +75,7 @@ def _marker(marker: Marker, timestamp: int) -> bytes:
     kind = _COMMIT if marker.committed else _ABORT
     key, value = _MARKER_KEY.pack(0, kind), _MARKER_VALUE.pack(0, marker.coordinator_epoch)
     return encode_batch(
-        [Record(key, value, (), timestamp)],
+        [PlainRecord(key, value, (), timestamp)],
         attributes=TRANSACTIONAL | CONTROL,
         producer_id=marker.transaction.producer_id,
         producer_epoch=marker.transaction.producer_epoch,

@@ -1,6 +1,6 @@
 """What members of classic groups do: join, sync, beat, leave, or fall silent. Pure decisions.
 
-Each method gives a `Decision`, or raises `Refused` and then has changed nothing. ``now_ms`` is handed in.
+Each method gives a `Decision`, or raises `CoordinatorRefused` and then has changed nothing. ``now_ms`` is handed in.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from magnetar.kafka.coordinators.decision import Assigned, Decision, Token
-from magnetar.kafka.coordinators.group import ClassicGroup, Member, Protocols, State
+from magnetar.kafka.coordinators.group import ClassicGroup, GroupState, Member, Protocols
 from magnetar.kafka.coordinators.rebalance import Rebalancer, joined, refused_join, refused_sync, synced
-from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.timers import TimerKey, Timers
 from magnetar.wire.kafka.errors import ErrorCode
@@ -66,13 +66,13 @@ class ClassicGroups:
         """Let a member into the group's next generation; the answer comes when that begins."""
         settings = self.settings
         if not request.group_id:
-            raise Refused(ErrorCode.INVALID_GROUP_ID)
+            raise CoordinatorRefused(ErrorCode.INVALID_GROUP_ID)
         longest = settings.group_max_session_timeout_ms
         if not settings.group_min_session_timeout_ms <= request.session_timeout_ms <= longest:
-            raise Refused(ErrorCode.INVALID_SESSION_TIMEOUT)
+            raise CoordinatorRefused(ErrorCode.INVALID_SESSION_TIMEOUT)
         known = self.groups.get(request.group_id)
         if known is None and request.member_id:
-            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+            raise CoordinatorRefused(ErrorCode.UNKNOWN_MEMBER_ID)
         group = known or ClassicGroup(request.group_id, since_ms=now_ms)
         if not self._has_room(group, request.member_id):
             return self._turn_away(group, request.member_id, now_ms)
@@ -90,24 +90,24 @@ class ClassicGroups:
 
     def _check_join(self, group: ClassicGroup, request: JoinGroupRequest) -> None:
         if not group.supports(request.protocol_type, (protocol.name for protocol in request.protocols)):
-            raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            raise CoordinatorRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if not request.member_id:
             return
         if request.member_id in group.pending:
             if request.group_instance_id is not None:
                 # Ids are only reserved for dynamic members; a static one was never told this id.
-                raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+                raise CoordinatorRefused(ErrorCode.UNKNOWN_MEMBER_ID)
             return
         group.check_member(request.member_id, request.group_instance_id)
-        if group.state is State.EMPTY:
-            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+        if group.state is GroupState.EMPTY:
+            raise CoordinatorRefused(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         most = self.settings.group_max_size
         member = group.members.get(member_id)
-        if group.state is State.EMPTY:
+        if group.state is GroupState.EMPTY:
             return True
-        if group.state is State.PREPARING_REBALANCE:
+        if group.state is GroupState.PREPARING_REBALANCE:
             # If the limit was lowered, it is the last to rejoin who have to go.
             return (member is not None and member.joining is not None) or group.joining_count < most
         return member is not None or len(group.members) < most
@@ -158,7 +158,7 @@ class ClassicGroups:
             joining=token,
             is_new=True,
         )
-        if group.state is State.PREPARING_REBALANCE and group.previous is State.EMPTY:
+        if group.state is GroupState.PREPARING_REBALANCE and group.previous is GroupState.EMPTY:
             group.grew = True
         group.add(member)
         self._moves.renew(group, member, now_ms, NEW_MEMBER_JOIN_TIMEOUT_MS)
@@ -184,7 +184,7 @@ class ClassicGroups:
         self._update(member, request)
         member.is_new = False
         self._moves.renew(group, member, now_ms)
-        if group.state is State.STABLE and group.choose_protocol() == group.protocol:
+        if group.state is GroupState.STABLE and group.choose_protocol() == group.protocol:
             # Nothing changes for the others, so they are left in peace.
             self._moves.store(group)
             skips = caller.api_version >= _SKIP_ASSIGNMENT_SINCE
@@ -196,7 +196,7 @@ class ClassicGroups:
             return answer
         member.joining = token
         reason = f"static member {new_id} took over from {old_id}{_because(request.reason)}"
-        if group.state is State.PREPARING_REBALANCE:
+        if group.state is GroupState.PREPARING_REBALANCE:
             self._moves.complete_if_all_joined(group, now_ms)
         else:
             # While the leader assigns, it may assign to the old id; then the new one would go without.
@@ -208,7 +208,9 @@ class ClassicGroups:
     ) -> JoinGroupResponse | None:
         unchanged = member.protocols == _protocols(request)
         leads = group.leader == member.member_id
-        answered = group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and not leads)
+        answered = group.state is GroupState.COMPLETING_REBALANCE or (
+            group.state is GroupState.STABLE and not leads
+        )
         if answered and unchanged:
             # It may have missed our answer; the generation is still the right one.
             return joined(group, member)
@@ -227,21 +229,21 @@ class ClassicGroups:
     # SyncGroup.
 
     def sync(self, request: SyncGroupRequest, token: Token, now_ms: int) -> Decision[SyncGroupResponse]:
-        """Give a member its part; it waits for the leader, whose request brings all parts."""
+        """Assign a member its part; it waits for the leader, whose request brings all parts."""
         group = self._find(request.group_id)
-        if group.state is State.EMPTY:
-            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+        if group.state is GroupState.EMPTY:
+            raise CoordinatorRefused(ErrorCode.UNKNOWN_MEMBER_ID)
         member = group.check_member(request.member_id, request.group_instance_id)
         if request.generation_id != group.generation:
-            raise Refused(ErrorCode.ILLEGAL_GENERATION)
+            raise CoordinatorRefused(ErrorCode.ILLEGAL_GENERATION)
         if _differs(request.protocol_type, group.protocol_type) or _differs(
             request.protocol_name, group.protocol
         ):
-            raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if group.state is State.PREPARING_REBALANCE:
-            raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
+            raise CoordinatorRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            raise CoordinatorRefused(ErrorCode.REBALANCE_IN_PROGRESS)
         self._moves.synced(group, member.member_id)
-        if group.state is State.STABLE:
+        if group.state is GroupState.STABLE:
             return self._decide(synced(group, member))
         self._moves.answer_sync(member, refused_sync(ErrorCode.REBALANCE_IN_PROGRESS))
         member.syncing = token
@@ -264,16 +266,16 @@ class ClassicGroups:
         group = self._find(request.group_id)
         member = group.check_member(request.member_id, request.group_instance_id)
         if request.generation_id != group.generation:
-            raise Refused(ErrorCode.ILLEGAL_GENERATION)
+            raise CoordinatorRefused(ErrorCode.ILLEGAL_GENERATION)
         self._moves.renew(group, member, now_ms)
-        rebalancing = group.state is State.PREPARING_REBALANCE
+        rebalancing = group.state is GroupState.PREPARING_REBALANCE
         code = ErrorCode.REBALANCE_IN_PROGRESS if rebalancing else ErrorCode.NONE
         return self._decide(HeartbeatResponse(error_code=code))
 
     def touch(self, group: ClassicGroup, member_id: str, now_ms: int) -> None:
         """Count a commit as a sign of life, where Kafka does."""
         member = group.members.get(member_id)
-        if member is not None and group.state in (State.STABLE, State.PREPARING_REBALANCE):
+        if member is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
             self._moves.renew(group, member, now_ms)
 
     # LeaveGroup.
@@ -281,14 +283,14 @@ class ClassicGroups:
     def leave(self, request: LeaveGroupRequest, now_ms: int) -> Decision[LeaveGroupResponse]:
         """Take members out, each answered for itself; by instance id alone, an operator may (KIP-345)."""
         if not request.group_id:
-            raise Refused(ErrorCode.INVALID_GROUP_ID)
+            raise CoordinatorRefused(ErrorCode.INVALID_GROUP_ID)
         group = self.groups.get(request.group_id)
         answers = [self._leave_one(group, member) for member in request.members]
         left = [answer for answer in answers if answer.error_code == ErrorCode.NONE]
         if group is not None and left:
             names = ", ".join(answer.member_id or answer.group_instance_id or "" for answer in left)
             reason = f"{names} left{_because(request.members[0].reason)}"
-            if group.state is not State.EMPTY:
+            if group.state is not GroupState.EMPTY:
                 self._moves.changed(group, reason, now_ms)
         return self._decide(LeaveGroupResponse(members=answers))
 
@@ -296,14 +298,14 @@ class ClassicGroups:
         answer = MemberResponse(member_id=who.member_id, group_instance_id=who.group_instance_id)
         try:
             if group is None:
-                raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+                raise CoordinatorRefused(ErrorCode.UNKNOWN_MEMBER_ID)
             member_id = who.member_id
             if not member_id:
                 member_id = group.static.get(who.group_instance_id or "", "")
             if member_id not in group.pending:
                 group.check_member(member_id, who.group_instance_id)
             self._moves.remove(group, member_id)
-        except Refused as refused:
+        except CoordinatorRefused as refused:
             answer.error_code = refused.code
         return answer
 
@@ -330,7 +332,7 @@ class ClassicGroups:
         if member is not None and member.may_be_silent:
             return
         self._moves.remove(group, member_id)
-        if group.state is State.PREPARING_REBALANCE:
+        if group.state is GroupState.PREPARING_REBALANCE:
             if group.has_all_joined:
                 self._moves.complete(group, now_ms)
         elif member is not None:
@@ -355,10 +357,10 @@ class ClassicGroups:
 
     def _find(self, group_id: str) -> ClassicGroup:
         if not group_id:
-            raise Refused(ErrorCode.INVALID_GROUP_ID)
+            raise CoordinatorRefused(ErrorCode.INVALID_GROUP_ID)
         group = self.groups.get(group_id)
         if group is None:
-            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+            raise CoordinatorRefused(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
 
 

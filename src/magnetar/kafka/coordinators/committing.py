@@ -9,8 +9,8 @@ from itertools import chain
 from magnetar.broker.background import Background
 from magnetar.broker.slices import batched, sliced
 from magnetar.kafka.coordinators.decider import GroupsDecider
-from magnetar.kafka.coordinators.offsets import Commit, Committer
-from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.shard import Shard
 from magnetar.wire.kafka.errors import ErrorCode
 
@@ -34,18 +34,23 @@ class Committing:
         self._api_version = api_version
         self._clock = clock
 
-    def begin(self, commits: Sequence[Commit], background: Background) -> asyncio.Future[list[ErrorCode]]:
-        """Return one code per commit, when all are durable. Raises `Refused`, now or then.
+    def begin(
+        self, commits: Sequence[OffsetCommit], background: Background
+    ) -> asyncio.Future[list[ErrorCode]]:
+        """Return one code per commit, when all are durable. Raises `CoordinatorRefused`, now or then.
 
         What has begun goes on though nobody waits for it any more.
         """
         if len(commits) <= COMMITS_AT_ONCE:
             return self._decided(commits)
         return background.once(
-            "committing many offsets", self._in_parts(commits), about=self._group_id, answers=(Refused,)
+            "committing many offsets",
+            self._in_parts(commits),
+            about=self._group_id,
+            answers=(CoordinatorRefused,),
         )
 
-    def _decided(self, commits: Sequence[Commit]) -> asyncio.Future[list[ErrorCode]]:
+    def _decided(self, commits: Sequence[OffsetCommit]) -> asyncio.Future[list[ErrorCode]]:
         now_ms = self._clock()
         return self._shard.ask(
             lambda decider, token: decider.offsets.commit(
@@ -53,13 +58,13 @@ class Committing:
             )
         )
 
-    async def _in_parts(self, commits: Sequence[Commit]) -> list[ErrorCode]:
+    async def _in_parts(self, commits: Sequence[OffsetCommit]) -> list[ErrorCode]:
         parts: list[asyncio.Future[list[ErrorCode]]] = []
         code_of_the_rest = ErrorCode.NONE
         async for some in sliced(batched(commits, COMMITS_AT_ONCE)):
             try:
                 parts.append(self._decided(some))
-            except Refused as refused:
+            except CoordinatorRefused as refused:
                 if not parts:
                     raise
                 code_of_the_rest = refused.code

@@ -65,7 +65,7 @@ class GroupFact(NamedTuple):
 
 
 def offset_fact(group_id: str, topic: str, partition: int, committed: Committed | None) -> Fact:
-    """Give the record of a commit, or of its end."""
+    """Return the record of a commit, or of its end."""
     key = b"".join((_OFFSET_KEY, _text(group_id), _text(topic), partition.to_bytes(4, "big")))
     return Fact(key, None if committed is None else _offset_value(committed))
 
@@ -76,7 +76,7 @@ def _text(value: str) -> bytes:
 
 
 def _offset_value(committed: Committed) -> bytes:
-    """Give the value; most are laid out right here, as a client may commit a thousand partitions at once."""
+    """Return the value; most are laid out right here, as a client may commit a thousand partitions at once."""
     metadata = committed.metadata.encode()
     if committed.expire_timestamp == NO_TIMESTAMP and len(metadata) < _SHORT and any(committed.topic_id):
         return b"".join(
@@ -104,7 +104,7 @@ def _other_offset_value(committed: Committed) -> bytes:
 
 
 def group_fact(group_id: str, value: GroupMetadataValue | None) -> Fact:
-    """Give the record of a group as it is now, or of its end."""
+    """Return the record of a group as it is now, or of its end."""
     key = _GROUP_KEY + GroupMetadataKey(group=group_id).encode(0)
     return Fact(key, None if value is None else _versioned(value, _GROUP_VALUE))
 
@@ -114,7 +114,7 @@ def _versioned(value: Message, version: int) -> bytes:
 
 
 def read_fact(key: bytes, value: bytes | None) -> OffsetFact | GroupFact | None:
-    """Give what a record says, or None for one of another kind of group; raises ``WireError`` for damaged ones."""
+    """Return what a record says, or None for one of another kind of group; raises ``WireError`` for damaged ones."""
     kind = key[:2]
     if kind in _OFFSET_KEYS:
         name = OffsetCommitKey.decode(key[2:], 0)

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from magnetar.kafka.coordinators.decision import Token
 from magnetar.kafka.coordinators.facts import Committed
-from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.malformed import WireError
 from magnetar.wire.kafka.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -19,7 +19,7 @@ CONSUMER = "consumer"
 """The protocol type of consumers, the only one whose metadata the coordinator looks into."""
 
 
-class State(StrEnum):
+class GroupState(StrEnum):
     """How far a group is; the names are Kafka's."""
 
     EMPTY = "Empty"
@@ -62,7 +62,7 @@ class Member:
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Give what it said under a protocol; nothing if it does not know it."""
+        """Return what it said under a protocol; nothing if it does not know it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
 
@@ -79,8 +79,8 @@ class ClassicGroup:
     """One group; members and topics keep the order in which they came."""
 
     group_id: str
-    state: State = State.EMPTY
-    previous: State = State.EMPTY
+    state: GroupState = GroupState.EMPTY
+    previous: GroupState = GroupState.EMPTY
     since_ms: int = -1
     generation: int = 0
     protocol_type: str | None = None
@@ -135,7 +135,7 @@ class ClassicGroup:
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
         """Whether somebody with these protocols could join without leaving all others without a common one."""
         wanted = set(names)
-        if self.state is State.EMPTY:
+        if self.state is GroupState.EMPTY:
             return bool(protocol_type and wanted)
         return self.protocol_type == protocol_type and not wanted.isdisjoint(self._common(wanted))
 
@@ -146,7 +146,7 @@ class ClassicGroup:
         return common
 
     def choose_protocol(self) -> str:
-        """Give the common protocol that most members like best."""
+        """Return the common protocol that most members like best."""
         first = next(iter(self.members.values()))
         common = self._common(name for name, _ in first.protocols)
         assert common, f"group {self.group_id} took in members without a common protocol"
@@ -156,21 +156,21 @@ class ClassicGroup:
         return votes.most_common(1)[0][0]
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """Give the member that a request speaks for; refuse strangers and those whose place was taken."""
+        """Return the member that a request speaks for; refuse strangers and those whose place was taken."""
         if instance_id is not None:
             current = self.static.get(instance_id)
             if current is None:
-                raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+                raise CoordinatorRefused(ErrorCode.UNKNOWN_MEMBER_ID)
             if current != member_id:
-                raise Refused(ErrorCode.FENCED_INSTANCE_ID)
+                raise CoordinatorRefused(ErrorCode.FENCED_INSTANCE_ID)
         member = self.members.get(member_id)
         if member is None:
-            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+            raise CoordinatorRefused(ErrorCode.UNKNOWN_MEMBER_ID)
         return member
 
     # Changing.
 
-    def become(self, state: State, now_ms: int) -> None:
+    def become(self, state: GroupState, now_ms: int) -> None:
         """Go to the next state."""
         self.previous, self.state, self.since_ms = self.state, state, now_ms
 
@@ -197,7 +197,7 @@ class ClassicGroup:
         self.unsynced.pop(member_id, None)
 
     def replace(self, old: Member, member_id: str) -> Member:
-        """Give a static member a new id; its place, its assignment and its lead go with it."""
+        """Return a static member a new id; its place, its assignment and its lead go with it."""
         assert old.instance_id is not None
         self.members = {
             (member_id if known is old else known.member_id): known for known in self.members.values()
@@ -224,7 +224,7 @@ class ClassicGroup:
         self.protocol = self.choose_protocol() if self.members else None
         self.subscribed = self.find_subscribed()
         self.unsynced.clear()
-        self.become(State.COMPLETING_REBALANCE if self.members else State.EMPTY, now_ms)
+        self.become(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now_ms)
 
     def find_subscribed(self) -> frozenset[str] | None:
         """Read the topics from the members' metadata, or give None where it cannot be read."""
@@ -245,7 +245,7 @@ class ClassicGroup:
     def value(
         self, assignments: dict[str, bytes] | None = None, since_ms: int | None = None
     ) -> GroupMetadataValue:
-        """Give the group as a fact keeps it, or as it will be with other assignments."""
+        """Return the group as a fact keeps it, or as it will be with other assignments."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -274,8 +274,8 @@ class ClassicGroup:
 
 
 def from_value(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """Give the group that a fact tells of; its members have yet to be heard."""
-    state = State.STABLE if value.members else State.EMPTY
+    """Return the group that a fact tells of; its members have yet to be heard."""
+    state = GroupState.STABLE if value.members else GroupState.EMPTY
     group = ClassicGroup(
         group_id,
         state=state,

@@ -18,8 +18,8 @@ from magnetar.kafka.coordinators.decider import GroupsDecider
 from magnetar.kafka.coordinators.decision import Decision, Token
 from magnetar.kafka.coordinators.facts import Committed
 from magnetar.kafka.coordinators.log import OffsetsLog
-from magnetar.kafka.coordinators.offsets import Commit, Committer, TopicPartition
-from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit, TopicPartition
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.shard import Shard
 from magnetar.kafka.coordinators.telling import Telling
@@ -44,12 +44,14 @@ Offsets = Mapping[str, Mapping[int, Committed]]
 
 
 def steady_clock_ms() -> int:
-    """Give the time of day, ms, as it runs since the process began: sessions outlive changes of the system's clock."""
+    """Return the time of day, ms, as it runs since the process began: sessions outlive changes of the system's
+    clock.
+    """
     return (_STARTED_NS + time.monotonic_ns()) // 1_000_000
 
 
 def partition_of(group_id: str, partitions: int) -> int:
-    """Give the partition of ``__consumer_offsets`` that Kafka keeps a group in (Java's string hash)."""
+    """Return the partition of ``__consumer_offsets`` that Kafka keeps a group in (Java's string hash)."""
     code = 0
     units = group_id.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -62,7 +64,8 @@ def partition_of(group_id: str, partitions: int) -> int:
 class GroupCoordinator:
     """All groups. ``await start()`` returns at once; groups of partitions not loaded yet are refused until they are.
 
-    Methods raise `Refused` where a request as a whole is refused and its answer has no field of its own for that.
+    Methods raise `CoordinatorRefused` where a request as a whole is refused and its answer has no field of its own for
+    that.
     """
 
     def __init__(
@@ -157,7 +160,7 @@ class GroupCoordinator:
             return await self._ask(
                 request.group_id, lambda decider, token: decider.classic.join(request, caller, token, now_ms)
             )
-        except Refused as refused:
+        except CoordinatorRefused as refused:
             return JoinGroupResponse(error_code=refused.code, member_id=request.member_id)
 
     async def sync(self, request: SyncGroupRequest) -> SyncGroupResponse:
@@ -167,7 +170,7 @@ class GroupCoordinator:
             return await self._ask(
                 request.group_id, lambda decider, token: decider.classic.sync(request, token, now_ms)
             )
-        except Refused as refused:
+        except CoordinatorRefused as refused:
             return SyncGroupResponse(error_code=refused.code)
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
@@ -177,7 +180,7 @@ class GroupCoordinator:
             return await self._ask(
                 request.group_id, lambda decider, token: decider.classic.heartbeat(request, now_ms)
             )
-        except Refused as refused:
+        except CoordinatorRefused as refused:
             # While we load, the member is as good as any; Kafka says so too.
             loading = refused.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return HeartbeatResponse(error_code=ErrorCode.NONE if loading else refused.code)
@@ -189,15 +192,21 @@ class GroupCoordinator:
             return await self._ask(
                 request.group_id, lambda decider, token: decider.classic.leave(request, now_ms)
             )
-        except Refused as refused:
+        except CoordinatorRefused as refused:
             return LeaveGroupResponse(error_code=refused.code)
 
     # Offsets.
 
     async def commit(
-        self, group_id: str, who: Committer, commits: list[Commit], api_version: int, *, tell: bool = True
+        self,
+        group_id: str,
+        who: Committer,
+        commits: list[OffsetCommit],
+        api_version: int,
+        *,
+        tell: bool = True,
     ) -> list[ErrorCode]:
-        """Keep offsets, durable on return; one code per commit. Raises `Refused`.
+        """Keep offsets, durable on return; one code per commit. Raises `CoordinatorRefused`.
 
         ``tell`` is for whoever else keeps this progress; who has it from there does not want it back.
         What is not durable within ``offsets.commit.timeout.ms`` is refused as Kafka does, with a code after which
@@ -211,10 +220,10 @@ class GroupCoordinator:
             async with asyncio.timeout(self.settings.offsets_commit_timeout_ms / 1000):
                 return await asyncio.shield(kept)
         except TimeoutError:
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE) from None
+            raise CoordinatorRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE) from None
 
     def _tell_committed(
-        self, group_id: str, commits: Sequence[Commit], kept: asyncio.Future[list[ErrorCode]]
+        self, group_id: str, commits: Sequence[OffsetCommit], kept: asyncio.Future[list[ErrorCode]]
     ) -> None:
         if kept.cancelled() or kept.exception() is not None:
             return
@@ -223,7 +232,8 @@ class GroupCoordinator:
         self.telling.tell(group_id, rows, len(commits))
 
     async def fetch(self, group_id: str, read: Callable[[Offsets], T]) -> T:
-        """Give what ``read`` makes of the group's offsets, once none of them can be lost. Raises `Refused`.
+        """Return what ``read`` makes of the group's offsets, once none of them can be lost. Raises
+        `CoordinatorRefused`.
 
         ``read`` is called before this waits for anything, and must not give None.
         """
@@ -234,7 +244,7 @@ class GroupCoordinator:
     async def delete_offsets(
         self, group_id: str, partitions: list[TopicPartition], *, tell: bool = True
     ) -> list[ErrorCode]:
-        """Forget offsets; one code per partition. Raises `Refused`."""
+        """Forget offsets; one code per partition. Raises `CoordinatorRefused`."""
         codes = await self._ask(group_id, lambda decider, token: decider.offsets.delete(group_id, partitions))
         if tell:
             told = zip(partitions, codes, strict=True)
@@ -243,7 +253,7 @@ class GroupCoordinator:
         return codes
 
     async def delete_group(self, group_id: str) -> None:
-        """Forget a group and its offsets. Raises `Refused`."""
+        """Forget a group and its offsets. Raises `CoordinatorRefused`."""
         committed = self.committed(group_id)
         await self._ask(group_id, lambda decider, token: decider.offsets.delete_group(group_id))
         for topic, partitions in committed.items():
@@ -258,7 +268,9 @@ class GroupCoordinator:
     # For operators.
 
     def list_groups(self) -> list[GroupView]:
-        """Return the groups that this broker coordinates. Raises `Refused` while some of these are not loaded."""
+        """Return the groups that this broker coordinates. Raises `CoordinatorRefused` while some of these are not
+        loaded.
+        """
         now_ms = self._clock()
         mine = [shard.check_loaded() for shard in self._shards if shard.is_mine]
         return [
@@ -268,20 +280,20 @@ class GroupCoordinator:
         ]
 
     def describe(self, group_id: str) -> GroupView:
-        """Give a group. Raises `Refused`."""
+        """Return a group. Raises `CoordinatorRefused`."""
         decider = self._shard(group_id).check_loaded()
         group = decider.groups.get(group_id)
         if group is None:
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+            raise CoordinatorRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return view(group, decider.classic.timers, self._clock())
 
     def committed(self, group_id: str) -> dict[str, dict[int, Committed]]:
-        """Give a copy of what a group committed. Raises `Refused`."""
+        """Return a copy of what a group committed. Raises `CoordinatorRefused`."""
         offsets = self._shard(group_id).check_loaded().offsets.fetch(group_id)
         return {topic: dict(partitions) for topic, partitions in offsets.items()}
 
     def partition_of(self, group_id: str) -> int:
-        """Give the partition of ``__consumer_offsets`` that the group is kept in."""
+        """Return the partition of ``__consumer_offsets`` that the group is kept in."""
         return partition_of(group_id, len(self._shards))
 
     def owner_of(self, group_id: str) -> Owned | None:

@@ -37,7 +37,7 @@ class OffsetsLog(Protocol):
         ...
 
     def replay(self, partition: int) -> AsyncIterator[bytes | memoryview]:
-        """Give the whole record batches of a partition in order."""
+        """Return the whole record batches of a partition in order."""
         ...
 
     async def trim(self, partition: int, before_offset: int) -> None:
@@ -73,7 +73,7 @@ class MemoryOffsetsLog:
         return base_offset
 
     async def replay(self, partition: int) -> AsyncIterator[bytes]:
-        """Give the record batches of a partition in order."""
+        """Yield the record batches of a partition in order."""
         for _, batch in list(self._batches.get(partition, ())):
             yield batch
 

@@ -1,7 +1,7 @@
 """What becomes of committed offsets: commit, fetch, delete, expire. Pure decisions.
 
-Each method gives a `Decision`, or raises `Refused` and then has changed nothing. Topics come under their one name;
-what does not exist was answered before.
+Each method gives a `Decision`, or raises `CoordinatorRefused` and then has changed nothing. Topics come under their one
+name; what does not exist was answered before.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import NamedTuple
 from magnetar.kafka.coordinators.classic import ClassicGroups
 from magnetar.kafka.coordinators.decision import Decision, Fact, Marker, Transaction
 from magnetar.kafka.coordinators.facts import NO_TIMESTAMP, Committed, group_fact, offset_fact
-from magnetar.kafka.coordinators.group import ClassicGroup, State
+from magnetar.kafka.coordinators.group import ClassicGroup, GroupState
 from magnetar.kafka.coordinators.pending import Name, PendingOffsets
-from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
 
 _GROUP_NOT_FOUND_SINCE = 9
@@ -22,7 +22,7 @@ _GROUP_NOT_FOUND_SINCE = 9
 TopicPartition = tuple[str, int]
 
 
-class Commit(NamedTuple):
+class OffsetCommit(NamedTuple):
     """One offset to be committed."""
 
     topic: str
@@ -34,7 +34,7 @@ class Commit(NamedTuple):
 
 
 class Committer(NamedTuple):
-    """Who commits: a member of a generation, or (-1, no member) somebody who manages partitions by himself."""
+    """Who commits: a member of a generation, or (-1, no member) a client that manages partitions by itself."""
 
     member_id: str = ""
     instance_id: str | None = None
@@ -57,7 +57,7 @@ class GroupOffsets:
         self,
         group_id: str,
         who: Committer,
-        commits: Sequence[Commit],
+        commits: Sequence[OffsetCommit],
         api_version: int,
         now_ms: int,
         *,
@@ -68,7 +68,9 @@ class GroupOffsets:
         if group is None:
             if who.generation >= 0:
                 late = api_version >= _GROUP_NOT_FOUND_SINCE
-                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND if late else ErrorCode.ILLEGAL_GENERATION)
+                raise CoordinatorRefused(
+                    ErrorCode.GROUP_ID_NOT_FOUND if late else ErrorCode.ILLEGAL_GENERATION
+                )
             group = ClassicGroup(group_id, since_ms=now_ms)
         _check_committer(group, who)
         self._classic.touch(group, who.member_id, now_ms)
@@ -112,15 +114,15 @@ class GroupOffsets:
         group.offsets.setdefault(topic, {})[partition] = committed
 
     def fetch(self, group_id: str) -> Mapping[str, Mapping[int, Committed]]:
-        """Give what a group committed, by topic and partition; nothing for an unknown group. Not to be changed."""
+        """Return what a group committed, by topic and partition; nothing for an unknown group. Not to be changed."""
         group = self._classic.groups.get(group_id)
         return {} if group is None else group.offsets
 
     def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> Decision[list[ErrorCode]]:
         """Forget offsets of topics that no member reads; the answer has one code per partition."""
         group = self._find(group_id)
-        if group.state is not State.EMPTY and not group.is_consumer:
-            raise Refused(ErrorCode.NON_EMPTY_GROUP)
+        if group.state is not GroupState.EMPTY and not group.is_consumer:
+            raise CoordinatorRefused(ErrorCode.NON_EMPTY_GROUP)
         codes = []
         facts: list[Fact] = []
         for topic, partition in partitions:
@@ -134,8 +136,8 @@ class GroupOffsets:
     def delete_group(self, group_id: str) -> Decision[ErrorCode]:
         """Forget a group without members, and all it committed."""
         group = self._find(group_id)
-        if group.state is not State.EMPTY:
-            raise Refused(ErrorCode.NON_EMPTY_GROUP)
+        if group.state is not GroupState.EMPTY:
+            raise CoordinatorRefused(ErrorCode.NON_EMPTY_GROUP)
         return Decision(tuple(self._drop_group(group)), ErrorCode.NONE)
 
     def delete_topic(self, topic: str) -> Decision[None]:
@@ -158,7 +160,7 @@ class GroupOffsets:
                 ]
                 facts += self._drop(group, topic, gone)
             waits = group.pending or self.pending.of_group(group.group_id)
-            if group.state is State.EMPTY and not group.offsets and not waits:
+            if group.state is GroupState.EMPTY and not group.offsets and not waits:
                 facts += self._drop_group(group)
         return Decision(tuple(facts), None)
 
@@ -167,9 +169,9 @@ class GroupOffsets:
             return False
         if group.protocol_type is None:
             since_ms = kept.commit_timestamp
-        elif group.state is State.EMPTY:
+        elif group.state is GroupState.EMPTY:
             since_ms = group.since_ms if group.since_ms >= 0 else kept.commit_timestamp
-        elif group.state is State.STABLE and group.subscribed is not None:
+        elif group.state is GroupState.STABLE and group.subscribed is not None:
             since_ms = kept.commit_timestamp
         else:
             return False
@@ -202,18 +204,18 @@ class GroupOffsets:
     def _find(self, group_id: str) -> ClassicGroup:
         group = self._classic.groups.get(group_id)
         if group is None:
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+            raise CoordinatorRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return group
 
 
 def _check_committer(group: ClassicGroup, who: Committer) -> None:
-    if who.is_broker or (who.generation < 0 and group.state is State.EMPTY):
+    if who.is_broker or (who.generation < 0 and group.state is GroupState.EMPTY):
         # Admin clients, consumers that assign partitions themselves, and the broker.
         return
     if who.generation < 0 and not who.member_id and who.instance_id is None:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+        raise CoordinatorRefused(ErrorCode.UNKNOWN_MEMBER_ID)
     group.check_member(who.member_id, who.instance_id)
     if who.generation != group.generation:
-        raise Refused(ErrorCode.ILLEGAL_GENERATION)
-    if group.state is State.COMPLETING_REBALANCE:
-        raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
+        raise CoordinatorRefused(ErrorCode.ILLEGAL_GENERATION)
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        raise CoordinatorRefused(ErrorCode.REBALANCE_IN_PROGRESS)

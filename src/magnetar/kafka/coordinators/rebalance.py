@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from magnetar.kafka.coordinators.decision import Action, Assigned, Fact, Release, Token
 from magnetar.kafka.coordinators.facts import group_fact
-from magnetar.kafka.coordinators.group import ClassicGroup, InitialDelay, Member, State
+from magnetar.kafka.coordinators.group import ClassicGroup, GroupState, InitialDelay, Member
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.timers import TimerKey, Timers
 from magnetar.wire.kafka.errors import ErrorCode
@@ -73,23 +73,23 @@ class Rebalancer:
 
     def changed(self, group: ClassicGroup, reason: str, now_ms: int) -> None:
         """Rebalance because of a change; if that is under way already, see whether it can be completed."""
-        if group.state is not State.PREPARING_REBALANCE:
+        if group.state is not GroupState.PREPARING_REBALANCE:
             self.prepare(group, reason, now_ms)
         else:
             self.complete_if_all_joined(group, now_ms)
 
     def prepare(self, group: ClassicGroup, reason: str, now_ms: int) -> None:
         """Begin a rebalance: everybody has to join again."""
-        if group.state is State.COMPLETING_REBALANCE:
+        if group.state is GroupState.COMPLETING_REBALANCE:
             for member in group.members.values():
                 member.assignment = b""
                 self._give_assignment(group, member, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
         group.unsynced.clear()
         group.assigning = None
         self.timers.cancel(sync_key(group))
-        was_empty = group.state is State.EMPTY
+        was_empty = group.state is GroupState.EMPTY
         group.reason = reason
-        group.become(State.PREPARING_REBALANCE, now_ms)
+        group.become(GroupState.PREPARING_REBALANCE, now_ms)
         if was_empty:
             self._wait_for_more(group, now_ms)
         elif group.has_all_joined:
@@ -116,13 +116,13 @@ class Rebalancer:
 
     def complete_if_all_joined(self, group: ClassicGroup, now_ms: int) -> None:
         """Complete the rebalance under way if nobody is missing; a group that was empty sits out its delay."""
-        rebalancing = group.state is State.PREPARING_REBALANCE
-        if rebalancing and group.previous is not State.EMPTY and group.has_all_joined:
+        rebalancing = group.state is GroupState.PREPARING_REBALANCE
+        if rebalancing and group.previous is not GroupState.EMPTY and group.has_all_joined:
             self.complete(group, now_ms)
 
     def complete(self, group: ClassicGroup, now_ms: int) -> None:
         """End the joining: drop who has not rejoined, and answer the others with the new generation."""
-        assert group.state is State.PREPARING_REBALANCE
+        assert group.state is GroupState.PREPARING_REBALANCE
         group.awaited = None
         self.timers.cancel(join_key(group))
         for member in list(group.members.values()):
@@ -161,7 +161,7 @@ class Rebalancer:
         group.assigning = None
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
-        group.become(State.STABLE, said.current_state_timestamp)
+        group.become(GroupState.STABLE, said.current_state_timestamp)
         for member in group.members.values():
             self._give_assignment(group, member, ErrorCode.NONE, now_ms)
 
@@ -180,7 +180,7 @@ class Rebalancer:
 
     def sync_time_is_up(self, group: ClassicGroup, now_ms: int) -> None:
         """Drop members that joined and then never asked for their assignment."""
-        if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.unsynced:
+        if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.unsynced:
             return
         missing = list(group.unsynced)
         for member_id in missing:

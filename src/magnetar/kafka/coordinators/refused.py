@@ -5,7 +5,7 @@ from __future__ import annotations
 from magnetar.wire.kafka.errors import ErrorCode
 
 
-class Refused(Exception):
+class CoordinatorRefused(Exception):
     """A request cannot be granted, for the reason that ``code`` names; nothing has changed."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:

@@ -16,7 +16,7 @@ from magnetar.broker.background import Background
 from magnetar.kafka.coordinators.batches import encode_stated, stated_in
 from magnetar.kafka.coordinators.decision import Action, Decider, Decision, Release, Stated, Token
 from magnetar.kafka.coordinators.log import OffsetsLog
-from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.records.batch import batches
 from magnetar.wire.kafka.errors import ErrorCode
 
@@ -79,7 +79,7 @@ class Shard(Generic[D]):
     # Asking.
 
     def ask(self, decide: Callable[[D, Token], Decision[T]]) -> asyncio.Future[T]:
-        """Decide now; the future gives the answer when it is due. Raises `Refused`."""
+        """Decide now; the future gives the answer when it is due. Raises `CoordinatorRefused`."""
         self.check_loaded()
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         decision = self._decide(lambda decider: decide(decider, future))
@@ -100,20 +100,20 @@ class Shard(Generic[D]):
             self._when_loaded.append(decide)
 
     def check_loaded(self) -> D:
-        """Return what decides here; raise `Refused` while nothing may, or another broker has to."""
+        """Return what decides here; raise `CoordinatorRefused` while nothing may, or another broker has to."""
         if self._closed:
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            raise CoordinatorRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if not self.is_mine:
-            raise Refused(ErrorCode.NOT_COORDINATOR)
+            raise CoordinatorRefused(ErrorCode.NOT_COORDINATOR)
         if self.decider is None:
-            raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            raise CoordinatorRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return self.decider
 
     def _decide(self, decide: Callable[[D], Decision[T]]) -> Decision[T]:
         assert self.decider is not None
         try:
             return decide(self.decider)
-        except Refused:
+        except CoordinatorRefused:
             raise
         except Exception:
             # A fault of ours: how far it got is unknown, so back to what the facts say.
@@ -317,7 +317,7 @@ class Shard(Generic[D]):
             self._alarm = None
         for future in list(self._waiting):
             if not future.done():
-                future.set_exception(Refused(code))
+                future.set_exception(CoordinatorRefused(code))
         self._waiting.clear()
 
     async def close(self) -> None:

@@ -27,7 +27,7 @@ class Timers:
         return key in self._deadlines
 
     def deadline(self, key: TimerKey) -> int | None:
-        """Give when the key is due, ms, or None if it is not set."""
+        """Return when the key is due, ms, or None if it is not set."""
         return self._deadlines.get(key)
 
     def schedule(self, key: TimerKey, deadline_ms: int) -> None:
@@ -41,7 +41,7 @@ class Timers:
         self._deadlines.pop(key, None)
 
     def wake_ms(self) -> int | None:
-        """Give when to look again at the latest; sometimes too early, never too late."""
+        """Return when to look again at the latest; sometimes too early, never too late."""
         while self._heap:
             queued_ms, key = self._heap[0]
             if self._queued.get(key) == queued_ms and key in self._deadlines:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magnetar.kafka.coordinators.group import ClassicGroup, Member, State
+from magnetar.kafka.coordinators.group import ClassicGroup, GroupState, Member
 from magnetar.kafka.coordinators.rebalance import join_key, session_key, sync_key
 from magnetar.kafka.coordinators.timers import Timers
 
@@ -34,7 +34,7 @@ class GroupView:
     """One group, and what it waits for."""
 
     group_id: str
-    state: State
+    state: GroupState
     since_ms: int
     generation: int
     protocol_type: str
@@ -59,22 +59,22 @@ class GroupView:
         """Say in one sentence why the group does not move, or nothing if it does."""
         names = ", ".join(self.missing)
         left = f"; at most {self.time_left_ms} ms more" if self.time_left_ms is not None else ""
-        if self.state is State.EMPTY:
+        if self.state is GroupState.EMPTY:
             return "nobody is in the group"
-        if self.state is State.PREPARING_REBALANCE:
+        if self.state is GroupState.PREPARING_REBALANCE:
             return f"rebalancing because of {self.reason}; " + (
                 f"waits for {names} to rejoin{left}" if names else f"waits for more members{left}"
             )
         if self.storing:
             return f"rebalancing because of {self.reason}; the assignment is being stored"
-        if self.state is State.COMPLETING_REBALANCE:
+        if self.state is GroupState.COMPLETING_REBALANCE:
             return f"rebalancing because of {self.reason}; waits for {names or self.leader} to sync{left}"
         return ""
 
 
 def view(group: ClassicGroup, timers: Timers, now_ms: int) -> GroupView:
-    """Give a group as it is now."""
-    rebalancing = group.state is State.PREPARING_REBALANCE
+    """Return a group as it is now."""
+    rebalancing = group.state is GroupState.PREPARING_REBALANCE
     deadline_ms = timers.deadline(join_key(group) if rebalancing else sync_key(group))
     return GroupView(
         group_id=group.group_id,
@@ -95,7 +95,7 @@ def view(group: ClassicGroup, timers: Timers, now_ms: int) -> GroupView:
 
 
 def _missing(group: ClassicGroup) -> tuple[str, ...]:
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is GroupState.PREPARING_REBALANCE:
         late = [member.member_id for member in group.members.values() if member.joining is None]
         return (*late, *group.pending)
     return tuple(group.unsynced)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
-from magnetar.kafka.handlers.assignments import Refused, check_assignment
+from magnetar.kafka.handlers.assignments import PartRefused, check_assignment
 from magnetar.kafka.handlers.named_topic import named_topic
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
@@ -50,7 +50,7 @@ def _judged(broker: Broker, name: str, asked: ReassignablePartition) -> Reassign
             answer.error_code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         else:
             check_assignment(asked.replicas, broker.ownership)
-    except Refused as refused:
+    except PartRefused as refused:
         answer.error_code, answer.error_message = refused.code, str(refused)
     return answer
 
@@ -58,6 +58,6 @@ def _judged(broker: Broker, name: str, asked: ReassignablePartition) -> Reassign
 def _check_partition(broker: Broker, name: str, index: int) -> None:
     topic = named_topic(broker, name)
     if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+        raise PartRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
     if not 0 <= index < topic.partitions:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
+        raise PartRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")

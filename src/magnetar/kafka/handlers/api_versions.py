@@ -58,7 +58,7 @@ def unsupported_version() -> ApiVersionsResponse:
 
 
 def served() -> list[ApiVersion]:
-    """Give every route's key and versions."""
+    """Return every route's key and versions."""
     from magnetar.kafka.handlers import ROUTES
 
     return [

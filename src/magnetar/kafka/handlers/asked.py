@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def find_partition(context: RequestContext, name: str, topic_id: bytes, index: int) -> Partition:
-    """Give the partition by its topic's id, or by any form of its name; raise ``TopicNotFound`` or ``NotOwned``."""
+    """Return the partition by its topic's id, or by any form of its name; raise ``TopicNotFound`` or ``NotOwned``."""
     broker = context.kafka.broker
     if not name and topic_id != ZERO_UUID:
         topic = broker.get_by_id(topic_id)

@@ -8,7 +8,7 @@ from magnetar.broker.ownership import Ownership
 from magnetar.wire.kafka.errors import ErrorCode
 
 
-class Refused(Exception):
+class PartRefused(Exception):
     """A part of a request that gets an error of its own."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
@@ -17,10 +17,10 @@ class Refused(Exception):
 
 
 def check_assignment(broker_ids: Sequence[int], ownership: Ownership) -> None:
-    """Raise `Refused` unless the replicas are exactly one broker that lives."""
+    """Raise `PartRefused` unless the replicas are exactly one broker that lives."""
     wrong = _wrong(list(broker_ids), {each.node_id for each in ownership.brokers()})
     if wrong is not None:
-        raise Refused(
+        raise PartRefused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment includes {wrong}"
         )
 

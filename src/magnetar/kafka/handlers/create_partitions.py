@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
 from magnetar.broker.ownership import Ownership
-from magnetar.broker.topic import MOST_NEW_PARTITIONS
+from magnetar.broker.topic import MAX_NEW_PARTITIONS
 from magnetar.kafka.errors import REFUSALS, code_for
-from magnetar.kafka.handlers.assignments import Refused, check_assignment
+from magnetar.kafka.handlers.assignments import PartRefused, check_assignment
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.create_partitions_request import (
@@ -47,14 +47,16 @@ async def _grown(
     answer = CreatePartitionsTopicResult(name=topic.name)
     try:
         if twice:
-            raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            raise PartRefused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         more = topic.count - broker.growable_topic(topic.name, topic.count).partitions
-        if more > MOST_NEW_PARTITIONS:
-            raise Refused(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+        if more > MAX_NEW_PARTITIONS:
+            raise PartRefused(
+                ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
+            )
         _check_assignments(topic, more, broker.ownership)
         if not validate_only:
             await broker.grow_topic(topic.name, topic.count)
-    except Refused as refused:
+    except PartRefused as refused:
         answer.error_code, answer.error_message = refused.code, str(refused)
     except REFUSALS as error:
         answer.error_code, answer.error_message = code_for(error), str(error)
@@ -69,6 +71,6 @@ def _check_assignments(topic: CreatePartitionsTopic, more: int, ownership: Owner
         message = (
             f"Attempted to add {more} additional partition(s), but only {given} assignment(s) were specified."
         )
-        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        raise PartRefused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     for row in topic.assignments:
         check_assignment(row.broker_ids, ownership)

@@ -6,10 +6,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker, NewTopic
-from magnetar.broker.topic import MOST_NEW_PARTITIONS, Topic
-from magnetar.kafka.configs.entries import Entry, TopicRows
+from magnetar.broker.topic import MAX_NEW_PARTITIONS, Topic
+from magnetar.kafka.configs.entries import ConfigEntry, TopicRows
 from magnetar.kafka.errors import REFUSALS, code_for
-from magnetar.kafka.handlers.assignments import Refused, check_assignment
+from magnetar.kafka.handlers.assignments import PartRefused, check_assignment
 from magnetar.kafka.pace import drained, paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -29,7 +29,7 @@ _DEFAULT = -1
 
 async def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Create, or with ``validate_only`` say what would be."""
-    if len(request.topics) > MOST_NEW_PARTITIONS:
+    if len(request.topics) > MAX_NEW_PARTITIONS:
         return CreateTopicsResponse(
             topics=[
                 _error(each.name, ErrorCode.POLICY_VIOLATION, _TOO_MANY)
@@ -46,14 +46,14 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
     async for topic in paced(request.topics):
         try:
             if times[topic.name] > 1:
-                raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                raise PartRefused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             new = wanted[topic.name] = _checked(broker, topic)
             partitions += new.partitions or 1
-        except Refused as refused:
+        except PartRefused as refused:
             answers[topic.name] = _error(topic.name, refused.code, str(refused))
         except REFUSALS as error:
             answers[topic.name] = _error(topic.name, code_for(error), str(error))
-    if partitions > MOST_NEW_PARTITIONS:
+    if partitions > MAX_NEW_PARTITIONS:
         async for name in paced(wanted):
             answers[name] = _error(name, ErrorCode.POLICY_VIOLATION, _TOO_MANY)
     else:
@@ -89,16 +89,20 @@ def _planned(
 
 
 def _checked(broker: Broker, topic: CreatableTopic) -> NewTopic:
-    """Give what is to be made; raise `Refused` for replicas and partitions that one broker cannot give."""
+    """Return what is to be made; raise `PartRefused` for replicas and partitions that one broker cannot give."""
     name = broker.naming.parse(topic.name)
     if broker.get(topic.name) is None and not broker.allows(name):
-        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"namespace {name.namespace_name} is not allowed")
+        raise PartRefused(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"namespace {name.namespace_name} is not allowed"
+        )
     configs = {config.name: config.value for config in topic.configs}
     if topic.assignments:
         return NewTopic(name, _assigned(broker, topic), configs)
     if topic.replication_factor not in (_DEFAULT, _REPLICAS) and broker.get(topic.name) is None:
         brokers = len(broker.ownership.brokers())
-        raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, _no_replicas(topic.replication_factor, brokers))
+        raise PartRefused(
+            ErrorCode.INVALID_REPLICATION_FACTOR, _no_replicas(topic.replication_factor, brokers)
+        )
     return NewTopic(name, None if topic.num_partitions == _DEFAULT else topic.num_partitions, configs)
 
 
@@ -109,12 +113,12 @@ def _assigned(broker: Broker, topic: CreatableTopic) -> int:
     ):
         if given != _DEFAULT:
             message = f"A manual partition assignment was specified, but {what} was not set to -1."
-            raise Refused(ErrorCode.INVALID_REQUEST, message)
-    if len(topic.assignments) > MOST_NEW_PARTITIONS:
-        raise Refused(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
+            raise PartRefused(ErrorCode.INVALID_REQUEST, message)
+    if len(topic.assignments) > MAX_NEW_PARTITIONS:
+        raise PartRefused(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
     if sorted(row.partition_index for row in topic.assignments) != list(range(len(topic.assignments))):
         message = "partitions should be a consecutive 0-based integer sequence"
-        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        raise PartRefused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     for row in topic.assignments:
         check_assignment(row.broker_ids, broker.ownership)
     return len(topic.assignments)
@@ -140,7 +144,7 @@ def _told(name: str, topic: Topic, configs: TopicRows[CreatableTopicConfigs]) ->
     )
 
 
-def _config(entry: Entry) -> CreatableTopicConfigs:
+def _config(entry: ConfigEntry) -> CreatableTopicConfigs:
     return CreatableTopicConfigs(
         name=entry.name,
         value=entry.value,

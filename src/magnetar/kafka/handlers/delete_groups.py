@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.messages.delete_groups_request import DeleteGroupsRequest
 from magnetar.wire.kafka.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
@@ -20,7 +20,7 @@ async def delete_groups(request: DeleteGroupsRequest, context: RequestContext) -
         result = DeletableGroupResult(group_id=group_id)
         try:
             await context.kafka.groups.delete_group(group_id)
-        except Refused as refused:
+        except CoordinatorRefused as refused:
             result.error_code = refused.code
         results.append(result)
     return DeleteGroupsResponse(results=results)

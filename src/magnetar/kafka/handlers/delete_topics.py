@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from magnetar.broker.core import Broker
 from magnetar.broker.topic import Topic
 from magnetar.kafka.errors import REFUSALS, code_for
-from magnetar.kafka.handlers.assignments import Refused
+from magnetar.kafka.handlers.assignments import PartRefused
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.delete_topics_request import DeleteTopicsRequest
@@ -57,13 +57,15 @@ async def _delete(
     answer = DeletableTopicResult(name=name, topic_id=topic_id)
     try:
         if twice:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"Duplicate topic {'id' if name is None else 'name'}.")
+            raise PartRefused(
+                ErrorCode.INVALID_REQUEST, f"Duplicate topic {'id' if name is None else 'name'}."
+            )
         answer.name, answer.topic_id = _found(broker, name, topic_id)
         if answer.topic_id in both:
             message = "The provided topic name maps to an ID that was already supplied."
-            raise Refused(ErrorCode.INVALID_REQUEST, message)
+            raise PartRefused(ErrorCode.INVALID_REQUEST, message)
         await broker.delete_topic(answer.name)
-    except Refused as refused:
+    except PartRefused as refused:
         answer.error_code, answer.error_message = refused.code, str(refused)
     except REFUSALS as error:
         answer.error_code, answer.error_message = code_for(error), str(error)
@@ -71,20 +73,20 @@ async def _delete(
 
 
 def _found(broker: Broker, name: str | None, topic_id: bytes) -> tuple[str, bytes]:
-    """Give the name (as asked for) and the id of what is to be deleted; raise `Refused`."""
+    """Return the name (as asked for) and the id of what is to be deleted; raise `PartRefused`."""
     if name is not None and topic_id != ZERO_UUID:
-        raise Refused(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+        raise PartRefused(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
     if name is None and topic_id == ZERO_UUID:
-        raise Refused(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+        raise PartRefused(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
     topic = broker.get_by_id(topic_id) if name is None else _by_name(broker, name)
     if topic is None or not broker.visible(topic):
         code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        raise Refused(code, "This server does not host this topic.")
+        raise PartRefused(code, "This server does not host this topic.")
     if not broker.settings.topics.delete_topic_enable:
-        raise Refused(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+        raise PartRefused(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
     if topic.internal:
         # The coordinators' memory would go with it.
-        raise Refused(ErrorCode.POLICY_VIOLATION, f"{topic.kafka_name} is the coordinators' own.")
+        raise PartRefused(ErrorCode.POLICY_VIOLATION, f"{topic.kafka_name} is the coordinators' own.")
     return name or topic.kafka_name, topic.topic_id
 
 

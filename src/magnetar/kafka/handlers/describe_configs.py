@@ -7,11 +7,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
-from magnetar.kafka.configs.entries import Entry, Resource, TopicRows, broker_entries, default_entries
+from magnetar.kafka.configs.entries import (
+    ConfigEntry,
+    ConfigResourceType,
+    TopicRows,
+    broker_entries,
+    default_entries,
+)
 from magnetar.kafka.configs.loggers import logger_entries
 from magnetar.kafka.configs.resources import check_broker_name, find_topic
 from magnetar.kafka.errors import REFUSALS, code_for
-from magnetar.kafka.handlers.assignments import Refused
+from magnetar.kafka.handlers.assignments import PartRefused
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.describe_configs_request import (
@@ -45,36 +51,36 @@ def _answer(
     broker: Broker,
     resource: DescribeConfigsResource,
     of_topics: TopicRows[DescribeConfigsResourceResult],
-    tell: Callable[[Entry], DescribeConfigsResourceResult],
+    tell: Callable[[ConfigEntry], DescribeConfigsResourceResult],
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[]
     )
     try:
-        if resource.resource_type == Resource.TOPIC:
+        if resource.resource_type == ConfigResourceType.TOPIC:
             rows = of_topics.of(find_topic(broker, resource.resource_name))
         else:
             rows = [tell(entry) for entry in _entries(broker, resource.resource_type, resource.resource_name)]
         keys = resource.configuration_keys
         result.configs = [row for row in rows if row.name in keys] if keys else rows
-    except Refused as refused:
+    except PartRefused as refused:
         result.error_code, result.error_message = refused.code, str(refused)
     except REFUSALS as error:
         result.error_code, result.error_message = code_for(error), str(error)
     return result
 
 
-def _entries(broker: Broker, resource_type: int, name: str) -> list[Entry]:
-    if resource_type == Resource.BROKER:
+def _entries(broker: Broker, resource_type: int, name: str) -> list[ConfigEntry]:
+    if resource_type == ConfigResourceType.BROKER:
         check_broker_name(broker, name)
         return broker_entries(broker) if name else default_entries(broker)
-    if resource_type == Resource.BROKER_LOGGER:
+    if resource_type == ConfigResourceType.BROKER_LOGGER:
         check_broker_name(broker, name, or_all=False)
         return logger_entries()
-    raise Refused(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
+    raise PartRefused(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
 
 
-def _told(entry: Entry, *, synonyms: bool, doc: bool) -> DescribeConfigsResourceResult:
+def _told(entry: ConfigEntry, *, synonyms: bool, doc: bool) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,

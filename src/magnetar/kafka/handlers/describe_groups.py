@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.coordinators.group import State
-from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.group import GroupState
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.views import GroupView
 from magnetar.kafka.operations import NOT_ASKED
 from magnetar.kafka.pace import paced
@@ -40,12 +40,12 @@ async def describe_groups(request: DescribeGroupsRequest, context: RequestContex
 def _described(group_id: str, context: RequestContext) -> DescribedGroup:
     try:
         group = context.kafka.groups.describe(group_id)
-    except Refused as refused:
+    except CoordinatorRefused as refused:
         absent = DescribedGroup(group_id=group_id, authorized_operations=NOT_ASKED)
         if refused.code != ErrorCode.GROUP_ID_NOT_FOUND:
             absent.error_code = refused.code
             return absent
-        absent.group_state = State.DEAD
+        absent.group_state = GroupState.DEAD
         if context.api_version >= _FIRST_WITH_NOT_FOUND:
             absent.error_code, absent.error_message = refused.code, str(refused)
         return absent
@@ -53,7 +53,7 @@ def _described(group_id: str, context: RequestContext) -> DescribedGroup:
 
 
 def _told(group: GroupView) -> DescribedGroup:
-    stable = group.state is State.STABLE
+    stable = group.state is GroupState.STABLE
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state,

@@ -25,7 +25,7 @@ _NONE = -1
 async def describe_producers(
     request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse:
-    """Give each partition's producers: id, epoch, last sequence, and the timestamp (ms) of the last batch.
+    """Return each partition's producers: id, epoch, last sequence, and the timestamp (ms) of the last batch.
 
     A partition is told of once, however often it is asked for: small requests must not get endless answers.
     """

@@ -24,7 +24,7 @@ from magnetar.wire.kafka.messages.describe_topic_partitions_response import (
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
 
-MOST_PARTITIONS = 2000
+MAX_PARTITIONS = 2000
 """Of one answer, whatever the client asks for (Kafka's max.request.partition.size.limit)."""
 
 
@@ -47,7 +47,7 @@ async def describe_topic_partitions(
         topic.kafka_name for topic in broker.topics() if broker.visible(topic) and context.shows(topic.name)
     }
     start = ("", 0) if cursor is None else (cursor.topic_name, cursor.partition_index)
-    limit = max(1, min(request.response_partition_limit, MOST_PARTITIONS))
+    limit = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
     return await _page(broker, sorted(name for name in wanted if name >= start[0]), start, limit)
 
 

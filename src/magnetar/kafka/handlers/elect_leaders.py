@@ -50,7 +50,7 @@ async def guard(request: Any, context: RequestContext, checks: Checks, answer: H
 def _refused(
     request: ElectLeadersRequest, code: ErrorCode, message: str, version: int
 ) -> ElectLeadersResponse:
-    """Give the same error for the request, which version 0 cannot tell, and for each of its partitions."""
+    """Return the same error for the request, which version 0 cannot tell, and for each of its partitions."""
     return ElectLeadersResponse(
         error_code=code if version else ErrorCode.NONE,
         replica_election_results=[

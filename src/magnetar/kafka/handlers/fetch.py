@@ -6,12 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.kafka.errors import TopicDenied, code_for
-from magnetar.kafka.fetch_sessions import INVALID_SESSION, Ask, FetchSession, asks_of
+from magnetar.kafka.fetch_sessions import INVALID_SESSION, FetchedPartition, FetchSession, asks_of
 from magnetar.kafka.handlers.asked import check_epoch, find_partition, may_read
 from magnetar.kafka.handlers.leaders import TELLS_LEADER, Misled, tell_leaders
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.settings import KafkaSettings
-from magnetar.kafka.wakeups import Bell
+from magnetar.kafka.wakeups import Wakeup
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.fetch_request import FetchRequest
 from magnetar.wire.kafka.messages.fetch_response import (
@@ -30,13 +30,13 @@ READ_COMMITTED = 1
 _FIRST_WITH_LEADERS = 16
 # Larger answers are slower: they leave the processors' caches, on both sides; and each lies in memory until it is sent.
 # The Java client takes longer for each answer than for what it holds, and is faster with what it asks for by default.
-_MOST_PARTITION_BYTES = 512 << 10
-_MOST_PARTITION_BYTES_OF = {"apache-kafka-java": 1 << 20}
-_MOST_ANSWER_BYTES = 4 << 20
+_MAX_PARTITION_BYTES = 512 << 10
+_MAX_PARTITION_BYTES_OF = {"apache-kafka-java": 1 << 20}
+_MAX_ANSWER_BYTES = 4 << 20
 # After so many, others have their turn. To look at the clock, as `pace` does, costs more than the usual few rows may.
 _ROWS_AT_A_STRETCH = 256
-_LEAST_ROOM = 64 << 10  # with less left, the next partition waits for the next answer
-MOST_WAIT_MS = 60_000
+_MIN_ROOM = 64 << 10  # with less left, the next partition waits for the next answer
+MAX_WAIT_MS = 60_000
 """A fetch is answered by then whatever it asks for: only who is written to can be noticed to have vanished."""
 _LOOK_FOR_ROOM_S = 0.05
 
@@ -51,7 +51,7 @@ class _Limits(NamedTuple):
 
 async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse:
     """Answer with what is readable, or wait for ``min_bytes`` until ``max_wait_ms``."""
-    named: list[Ask] = []
+    named: list[FetchedPartition] = []
     for ask in asks_of(request):
         named.append(ask)
         if len(named) % _ROWS_AT_A_STRETCH == 0:
@@ -63,13 +63,13 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     while memory.is_full:  # noqa: ASYNC110 - others do not take their answers; one more would be kept as well
         await asyncio.sleep(_LOOK_FOR_ROOM_S)
     settings = context.kafka.broker.settings.of(KafkaSettings)
-    most = min(request.max_bytes, settings.fetch_max_bytes, _MOST_ANSWER_BYTES)
+    most = min(request.max_bytes, settings.fetch_max_bytes, _MAX_ANSWER_BYTES)
     limits = _Limits(
-        min(most, max(memory.room_bytes, _LEAST_ROOM)),
-        _MOST_PARTITION_BYTES_OF.get(context.software.name, _MOST_PARTITION_BYTES),
+        min(most, max(memory.room_bytes, _MIN_ROOM)),
+        _MAX_PARTITION_BYTES_OF.get(context.software.name, _MAX_PARTITION_BYTES),
         request.isolation_level,
     )
-    enough = min(request.min_bytes, _MOST_PARTITION_BYTES // 2)
+    enough = min(request.min_bytes, _MAX_PARTITION_BYTES // 2)
     found = await _find(asks, context)
     ends = _ends(found, limits)
     rows, size, failed = await _read_all(asks, found, limits)
@@ -80,8 +80,8 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     )
 
 
-async def _find(asks: list[Ask], context: RequestContext) -> list[Partition | ErrorCode]:
-    """Give each ask's partition, or why there is none."""
+async def _find(asks: list[FetchedPartition], context: RequestContext) -> list[Partition | ErrorCode]:
+    """Return each ask's partition, or why there is none."""
     found: list[Partition | ErrorCode] = []
     opened = context.kafka.partitions.opened
     access = context.access
@@ -112,7 +112,7 @@ def _ends(found: list[Partition | ErrorCode], limits: _Limits) -> list[int]:
 async def _until_enough(
     request: FetchRequest,
     context: RequestContext,
-    asks: list[Ask],
+    asks: list[FetchedPartition],
     found: list[Partition | ErrorCode],
     limits: _Limits,
     enough: int,
@@ -127,26 +127,26 @@ async def _until_enough(
     wakeups = context.kafka.wakeups
     loop = asyncio.get_running_loop()
     partitions = [partition for partition in found if isinstance(partition, Partition)]
-    bell = Bell(wakeups)
+    wakeup = Wakeup(wakeups)
     time_is_up = False
 
-    def ring() -> None:
-        bell.ring()
+    def wake() -> None:
+        wakeup.wake()
 
     def stop() -> None:
         nonlocal time_is_up
         time_is_up = True
-        ring()
+        wake()
 
-    timer = loop.call_later(min(request.max_wait_ms, MOST_WAIT_MS) / 1000, stop)
+    timer = loop.call_later(min(request.max_wait_ms, MAX_WAIT_MS) / 1000, stop)
     for partition in partitions:
-        partition.wait(ring)
+        partition.wait(wake)
     if _ends(found, limits) != ends:  # a read that waited for the disk may have missed what came meanwhile
-        ring()
+        wake()
     try:
         while True:
-            await bell
-            bell = Bell(wakeups)
+            await wakeup
+            wakeup = Wakeup(wakeups)
             if context.login is not None:
                 context.login.check(request.API_KEY)
             if context.access is not None:
@@ -157,13 +157,13 @@ async def _until_enough(
     finally:
         timer.cancel()
         for partition in partitions:
-            partition.leave(ring)
+            partition.leave(wake)
 
 
 async def _read_all(
-    asks: list[Ask], found: list[Partition | ErrorCode], limits: _Limits
+    asks: list[FetchedPartition], found: list[Partition | ErrorCode], limits: _Limits
 ) -> tuple[list[PartitionData], int, bool]:
-    """Give a row per ask, how many bytes they hold, and whether one failed."""
+    """Return a row per ask, how many bytes they hold, and whether one failed."""
     rows: list[PartitionData] = []
     size, failed = 0, False
     for ask, partition in zip(asks, found, strict=True):
@@ -181,7 +181,7 @@ async def _read_all(
 
 
 async def _read_one(
-    ask: Ask, partition: Partition, limits: _Limits, room: int, is_first: bool
+    ask: FetchedPartition, partition: Partition, limits: _Limits, room: int, is_first: bool
 ) -> tuple[PartitionData, int]:
     asked, log = ask.partition, partition.log
     if partition.closed is not None:
@@ -204,7 +204,7 @@ async def _read_one(
         if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
             row.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
             return row, 0
-    if room < min(asked.partition_max_bytes, _LEAST_ROOM) and not is_first:
+    if room < min(asked.partition_max_bytes, _MIN_ROOM) and not is_first:
         return row, 0
     try:
         most = min(asked.partition_max_bytes, max(room, 1), limits.partition_bytes)
@@ -219,7 +219,7 @@ async def _read_one(
     return row, size
 
 
-def _failed(ask: Ask, code: ErrorCode) -> PartitionData:
+def _failed(ask: FetchedPartition, code: ErrorCode) -> PartitionData:
     return PartitionData(
         partition_index=ask.partition.partition,
         error_code=code,
@@ -233,7 +233,7 @@ def _failed(ask: Ask, code: ErrorCode) -> PartitionData:
 async def _answer(
     context: RequestContext,
     session: FetchSession | None,
-    asks: list[Ask],
+    asks: list[FetchedPartition],
     rows: list[PartitionData],
     *,
     answer_all: bool,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
-from magnetar.kafka.configs.changes import Change, InvalidChange, Op, changed, check
-from magnetar.kafka.configs.entries import Resource
+from magnetar.kafka.configs.changes import ConfigChange, InvalidChange, Op, changed, check
+from magnetar.kafka.configs.entries import ConfigResourceType
 from magnetar.kafka.configs.loggers import ROOT, set_level, unset_level
 from magnetar.kafka.configs.resources import alter, check_broker_name
 from magnetar.kafka.errors import REFUSALS, code_for
@@ -46,11 +46,13 @@ async def _answer(
 ) -> AlterConfigsResourceResponse:
     kind, name = resource.resource_type, resource.resource_name
     answer = AlterConfigsResourceResponse(resource_type=kind, resource_name=name, error_message=None)
-    changes = [Change(config.name, config.config_operation, config.value) for config in resource.configs]
+    changes = [
+        ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs
+    ]
     try:
         if twice:
             raise InvalidChange("Each resource must appear at most once.")
-        if kind == Resource.BROKER_LOGGER:
+        if kind == ConfigResourceType.BROKER_LOGGER:
             _alter_loggers(broker, name, changes, validate_only=validate_only)
         else:
             await alter(
@@ -65,7 +67,9 @@ async def _answer(
     return answer
 
 
-def _alter_loggers(broker: Broker, name: str, changes: Sequence[Change], *, validate_only: bool) -> None:
+def _alter_loggers(
+    broker: Broker, name: str, changes: Sequence[ConfigChange], *, validate_only: bool
+) -> None:
     check_broker_name(broker, name, or_all=False)
     check(list(changes))
     for change in changes:

@@ -16,7 +16,8 @@ _NONE = -1
 
 
 async def init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
-    """Give a new id, whatever id the producer has: only those with a transactional id may go on with theirs (KIP-360).
+    """Return a new id, whatever id the producer has: only those with a transactional id may go on with theirs
+    (KIP-360).
 
     Idempotent producers count their epochs by themselves, and an id that was not given may be given to others later.
     """

@@ -18,7 +18,7 @@ TELLS_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEA
 
 
 def brokers(context: RequestContext) -> Iterator[tuple[BrokerInfo, Endpoint]]:
-    """Give the brokers that clients of the asking listener can reach, and where."""
+    """Yield the brokers that clients of the asking listener can reach, and where."""
     ownership = context.kafka.broker.ownership
     for each in ownership.brokers():
         endpoint = _endpoint(context, each)

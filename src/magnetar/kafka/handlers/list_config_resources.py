@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.configs.entries import Resource
+from magnetar.kafka.configs.entries import ConfigResourceType
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.list_config_resources_request import ListConfigResourcesRequest
 from magnetar.wire.kafka.messages.list_config_resources_response import (
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 async def list_config_resources(
     request: ListConfigResourcesRequest, context: RequestContext
 ) -> ListConfigResourcesResponse:
-    """Give topics, the broker and its loggers; version 0 asks for client metrics alone, of which there are none."""
+    """Return topics, the broker and its loggers; version 0 asks for client metrics alone, of which there are none."""
     if context.api_version == 0:
         return ListConfigResourcesResponse(config_resources=[])
-    kinds = set(request.resource_types) or set(Resource)
-    if not kinds <= set(Resource):
+    kinds = set(request.resource_types) or set(ConfigResourceType)
+    if not kinds <= set(ConfigResourceType):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
     broker = context.kafka.broker
     node = str(broker.identity.node_id)
     names = {
-        Resource.TOPIC: [topic.kafka_name for topic in broker.topics() if broker.visible(topic)],
-        Resource.BROKER: [node],
-        Resource.BROKER_LOGGER: [node],
+        ConfigResourceType.TOPIC: [topic.kafka_name for topic in broker.topics() if broker.visible(topic)],
+        ConfigResourceType.BROKER: [node],
+        ConfigResourceType.BROKER_LOGGER: [node],
     }
     return ListConfigResourcesResponse(
         config_resources=[

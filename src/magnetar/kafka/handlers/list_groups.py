@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.wire.kafka.messages.list_groups_request import ListGroupsRequest
 from magnetar.wire.kafka.messages.list_groups_response import ListedGroup, ListGroupsResponse
 
@@ -20,7 +20,7 @@ async def list_groups(request: ListGroupsRequest, context: RequestContext) -> Li
     types = {kind.lower() for kind in request.types_filter}
     try:
         groups = context.kafka.groups.list_groups()
-    except Refused as refused:
+    except CoordinatorRefused as refused:
         return ListGroupsResponse(error_code=refused.code)
     if types and _TYPE not in types:
         return ListGroupsResponse()

@@ -11,7 +11,7 @@ from magnetar.kafka.pace import paced
 from magnetar.kafka.partitions.conversions import batch_of
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.ledger.port import StoredEntry
-from magnetar.records.batch import Record, each_record
+from magnetar.records.batch import PlainRecord, each_record
 from magnetar.records.pulsar_plain import unpacked_bytes
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
@@ -114,8 +114,8 @@ async def _fill(
         entry = next(iter(await log.read(following, max_bytes=1)), None) if timestamp is not None else None
 
 
-def _wanted(entry: StoredEntry, first_offset: int, timestamp: int | None) -> Record | None:
-    """Give the first record of that time or later or, without one, the latest of all; None for none."""
+def _wanted(entry: StoredEntry, first_offset: int, timestamp: int | None) -> PlainRecord | None:
+    """Return the first record of that time or later or, without one, the latest of all; None for none."""
     records = (record for record in each_record(batch_of(entry)) if record.offset >= first_offset)
     if timestamp is None:
         return max(records, key=lambda record: record.timestamp, default=None)

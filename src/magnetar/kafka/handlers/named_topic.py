@@ -9,7 +9,7 @@ from magnetar.wire.kafka.errors import ErrorCode
 
 
 def named_topic(broker: Broker, name: str, topic_id: bytes = b"") -> Topic | None:
-    """Give the topic, or None if there is none or the client may not see it; the id counts where there is no name."""
+    """Return the topic, or None if there is none or the client may not see it; the id counts where there is no name."""
     try:
         topic = broker.get(name) if name else broker.get_by_id(topic_id)
     except REFUSALS:
@@ -18,5 +18,5 @@ def named_topic(broker: Broker, name: str, topic_id: bytes = b"") -> Topic | Non
 
 
 def not_found(name: str) -> ErrorCode:
-    """Give the code for a topic that was asked for by this name, or by id if it is empty."""
+    """Return the code for a topic that was asked for by this name, or by id if it is empty."""
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name else ErrorCode.UNKNOWN_TOPIC_ID

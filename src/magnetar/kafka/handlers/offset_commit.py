@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
-from magnetar.kafka.coordinators.offsets import Commit, Committer
-from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.named_topic import named_topic, not_found
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 async def offset_commit(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     """Answer when the offsets are durable; those of unknown topics and partitions are refused one by one."""
     rows: list[OffsetCommitResponsePartition] = []
-    commits: list[Commit] = []
+    commits: list[OffsetCommit] = []
     answers = [
         await _topic(context.kafka.broker, topic, rows, commits) async for topic in paced(request.topics)
     ]
@@ -37,7 +37,7 @@ async def offset_commit(request: OffsetCommitRequest, context: RequestContext) -
         )
         try:
             codes = await context.kafka.groups.commit(request.group_id, who, commits, context.api_version)
-        except Refused as refused:
+        except CoordinatorRefused as refused:
             codes = [refused.code] * len(rows)
         for row, code in zip(rows, codes, strict=True):
             row.error_code = code
@@ -48,9 +48,9 @@ async def _topic(
     broker: Broker,
     asked: OffsetCommitRequestTopic,
     rows: list[OffsetCommitResponsePartition],
-    commits: list[Commit],
+    commits: list[OffsetCommit],
 ) -> OffsetCommitResponseTopic:
-    """Give the answer's topic; rows that the coordinator has to fill in are noted beside their commits."""
+    """Return the answer's topic; rows that the coordinator has to fill in are noted beside their commits."""
     topic = named_topic(broker, asked.name, asked.topic_id)
     answer = OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id)
     async for wanted in paced(asked.partitions):
@@ -64,7 +64,7 @@ async def _topic(
         else:
             rows.append(row)
             commits.append(
-                Commit(
+                OffsetCommit(
                     topic.kafka_name,
                     topic.topic_id,
                     partition,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.coordinators.offsets import TopicPartition
-from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.named_topic import named_topic
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
@@ -42,7 +42,7 @@ async def offset_delete(request: OffsetDeleteRequest, context: RequestContext) -
     if wanted:
         try:
             codes = await context.kafka.groups.delete_offsets(request.group_id, wanted)
-        except Refused as refused:
+        except CoordinatorRefused as refused:
             return OffsetDeleteResponse(error_code=refused.code)
         for row, code in zip(rows, codes, strict=True):
             row.error_code = code

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from magnetar.broker.core import Broker
 from magnetar.kafka.coordinators.facts import Committed
 from magnetar.kafka.coordinators.groups import Offsets
-from magnetar.kafka.coordinators.refused import Refused
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.named_topic import named_topic
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
@@ -54,7 +54,7 @@ async def _group(asked: OffsetFetchRequestGroup, context: RequestContext) -> Off
 
     try:
         topics = await context.kafka.groups.fetch(asked.group_id, read)
-    except Refused as refused:
+    except CoordinatorRefused as refused:
         return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=refused.code)
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import find_partition
 from magnetar.kafka.handlers.leaders import TELLS_LEADER, Misled, tell_leaders
-from magnetar.kafka.pace import MOST_SECONDS, drained
-from magnetar.kafka.partitions.partition import Draft, Partition, RecordsRejected
+from magnetar.kafka.pace import MAX_SECONDS, drained
+from magnetar.kafka.partitions.partition import Partition, PreparedBatch, RecordsRejected
 from magnetar.kafka.partitions.producers import ProducerRefused
 from magnetar.records.batch import TRANSACTIONAL
 from magnetar.records.errors import InvalidRecord, UnsupportedCompression
@@ -35,7 +35,7 @@ _ALL = -1
 _ZSTD = 4
 _FIRST_WITH_ZSTD = 7
 _FIRST_WITH_LEADERS = 10
-_MOST_EXPLAINED = 1000
+_MAX_EXPLAINED = 1000
 """So many rows that failed are told why in words; after that the code has to do."""
 _NO_ERRORS: list[BatchIndexAndErrorMessage] = []  # of all rows without, together
 _ATTRIBUTES_LOW = 22  # the byte of a batch that holds codec and transactional bit
@@ -66,13 +66,13 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
     failed = 0
     unexplained: dict[tuple[int, int], PartitionProduceResponse] = {}
     misled: list[Misled] = []
-    yields_at = perf_counter() + MOST_SECONDS
+    yields_at = perf_counter() + MAX_SECONDS
     for topic in drained(request.topic_data):
         rows = []
         for asked in drained(topic.partition_data):
             if perf_counter() > yields_at:
                 await asyncio.sleep(0)
-                yields_at = perf_counter() + MOST_SECONDS
+                yields_at = perf_counter() + MAX_SECONDS
             row = PartitionProduceResponse(index=asked.index, record_errors=_NO_ERRORS)
             rows.append(row)
             partition: Partition | None = None
@@ -83,15 +83,15 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
                 if context.kafka.broker.topic_policies(partition.topic).requires_encryption:
                     raise EncryptionRequired(f"Encryption is required in {partition.topic.kafka_name}")
                 draft = partition.check(_records(asked, partition, context.api_version))
-                produced = partition.produce(draft if isinstance(draft, Draft) else await draft)
+                produced = partition.produce(draft if isinstance(draft, PreparedBatch) else await draft)
             except Exception as error:
                 _fail(row, error, partition)
                 failed += 1
-                if failed > _MOST_EXPLAINED:
+                if failed > _MAX_EXPLAINED:
                     row.error_message = None
                 if row.error_code in TELLS_LEADER:
                     misled.append(Misled(topic.name, topic.topic_id, asked.index, row))
-                elif failed > _MOST_EXPLAINED and partition is None:  # then no two of them differ but in this
+                elif failed > _MAX_EXPLAINED and partition is None:  # then no two of them differ but in this
                     rows[-1] = unexplained.setdefault((row.index, row.error_code), row)
                 continue
             row.base_offset, row.log_append_time_ms, done = produced

@@ -11,16 +11,16 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from magnetar.kafka.partitions.conversions import FrameOf, Part
+from magnetar.kafka.partitions.conversions import ConvertedPart, FrameOf
 from magnetar.kafka.partitions.formats import Batch
 from magnetar.ledger.errors import OffsetOutOfRange
 from magnetar.ledger.port import ManagedLedger, StoredEntry
 from magnetar.records.batch import read_header
-from magnetar.records.chunks import Chunks, Gets, Piece, piece_in, whole
+from magnetar.records.chunks import Chunk, Chunks, Gets, piece_in, whole
 from magnetar.records.pulsar_plain import UnreadableBatch, plain_kafka_batch
 
 if TYPE_CHECKING:
-    from magnetar.records.schema_ids import Frame
+    from magnetar.records.schema_ids import SchemaPrefix
 
 _READERS = 16
 _FIRST_STEP = 8
@@ -33,7 +33,7 @@ class _Seen(NamedTuple):
 
     offset: int
     stored: int
-    piece: Piece | None
+    piece: Chunk | None
 
 
 class _LookedBack(NamedTuple):
@@ -53,13 +53,13 @@ class ChunkedMessages:
         self._known: OrderedDict[int, Chunks[int]] = OrderedDict()
 
     def follows(self, offset: int) -> bool:
-        """Tell whether a fetch from here goes on behind pieces."""
+        """Return whether a fetch from here goes on behind pieces."""
         return offset in self._known
 
     async def batches(
-        self, offset: int, entries: Sequence[StoredEntry], parts: Sequence[Part], max_bytes: int
+        self, offset: int, entries: Sequence[StoredEntry], parts: Sequence[ConvertedPart], max_bytes: int
     ) -> list[Batch]:
-        """Give the batches of ``parts``, which are ``entries`` from ``offset`` on, with messages put together."""
+        """Return the batches of ``parts``, which are ``entries`` from ``offset`` on, with messages put together."""
         # What is known here, and what was met since: from these is told again what was known before a part too many.
         # A copy before each part would cost as much as there are messages under way, for each of them.
         known = self._known.get(offset)
@@ -101,9 +101,9 @@ class ChunkedMessages:
             self._known.popitem(last=False)
 
     async def _resolved(
-        self, entry: StoredEntry, part: Part, chunks: Chunks[int]
+        self, entry: StoredEntry, part: ConvertedPart, chunks: Chunks[int]
     ) -> tuple[Batch, _LookedBack | None]:
-        """Give what a consumer gets at a piece, and what was found out for it, if one had to look back."""
+        """Return what a consumer gets at a piece, and what was found out for it, if one had to look back."""
         assert part.piece is not None
         found = None
         assert part.stored == len(entry.data)
@@ -123,14 +123,14 @@ class ChunkedMessages:
         return await loop.run_in_executor(None, plain_kafka_batch, entry.data), found
 
     async def _pieces(self, offsets: Sequence[int]) -> list[memoryview] | None:
-        """Give the entries of these offsets; None if retention has taken one."""
+        """Return the entries of these offsets; None if retention has taken one."""
         try:
             return [(await self._log.read(offset, max_bytes=1))[0].data for offset in offsets]
         except OffsetOutOfRange:
             return None
 
     async def _looked_back(self, offset: int) -> Chunks[int]:
-        """Give what a consumer knows that comes to ``offset`` from as far before as counts."""
+        """Return what a consumer knows that comes to ``offset`` from as far before as counts."""
         log, chunks = self._log, Chunks[int](self._most_bytes, looked_back=True)
         blocks: list[list[_Seen]] = []
         start, size, step = offset, 0, _FIRST_STEP
@@ -148,7 +148,7 @@ class ChunkedMessages:
         return chunks
 
     async def _between(self, low: int, high: int) -> list[_Seen]:
-        """Give what matters of the entries that end in ``[low, high)``, as far as retention has left them."""
+        """Return what matters of the entries that end in ``[low, high)``, as far as retention has left them."""
         found: list[_Seen] = []
         while low < high:
             try:
@@ -175,7 +175,7 @@ def _tell(chunks: Chunks[int], met: Sequence[_Seen]) -> None:
             chunks.take(seen.piece, seen.offset, seen.stored)
 
 
-def _whole(last: memoryview, pieces: Sequence[memoryview], frame: Frame | None) -> Batch:
+def _whole(last: memoryview, pieces: Sequence[memoryview], frame: SchemaPrefix | None) -> Batch:
     batch = whole(last, pieces)
     if frame is None or isinstance(batch, UnreadableBatch):
         return batch

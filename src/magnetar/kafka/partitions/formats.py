@@ -18,7 +18,7 @@ _INLINE_BYTES = 64 << 10  # more than this is converted in a thread, while the e
 _INLINE_RECORDS = 1000
 
 
-class Checked(NamedTuple):
+class CheckedBatch(NamedTuple):
     """A producer's batch that may be stored, its header, the earliest timestamp (ms) of its records, and these.
 
     ``body`` has them decompressed, if that may be of use.
@@ -30,19 +30,19 @@ class Checked(NamedTuple):
     body: memoryview | None = None
 
 
-def checked(data: memoryview, entry_format: str, *, hurried: bool = False) -> Checked:
+def checked(data: memoryview, entry_format: str, *, hurried: bool = False) -> CheckedBatch:
     """Check a producer's batch for a topic of this format; raise ``RecordsError``.
 
     ``hurried`` raises ``TakesLong`` rather than spend more than a few milliseconds.
     """
     if entry_format == MIXED_KAFKA:
-        return Checked(*with_relative_offsets(data, hurried=hurried))
+        return CheckedBatch(*with_relative_offsets(data, hurried=hurried))
     header, body, earliest_ms = check_and_open(data, hurried=hurried)
-    return Checked(data, header, earliest_ms, body if entry_format == PULSAR else None)
+    return CheckedBatch(data, header, earliest_ms, body if entry_format == PULSAR else None)
 
 
-async def pulsar_framed(batch: Checked, now_ms: int, codec: Codec) -> Buffer:
-    """Give what a batch is stored as in format ``pulsar``, behind the broker's entry metadata."""
+async def pulsar_framed(batch: CheckedBatch, now_ms: int, codec: Codec) -> Buffer:
+    """Return what a batch is stored as in format ``pulsar``, behind the broker's entry metadata."""
     from magnetar.records.conversion import framed_batch  # most brokers never convert anything
 
     data, header, _, body = batch
@@ -55,7 +55,7 @@ async def pulsar_framed(batch: Checked, now_ms: int, codec: Codec) -> Buffer:
 
 
 def producer_header(entry: StoredEntry) -> BatchHeader | None:
-    """Give the header of the batch that a Kafka producer sent, or None if it was another's. No record is read."""
+    """Return the header of the batch that a Kafka producer sent, or None if it was another's. No record is read."""
     at = kafka_payload_at(entry.data)
     if at >= 0:
         return read_header(entry.data, at)

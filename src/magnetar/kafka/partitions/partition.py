@@ -1,4 +1,4 @@
-"""One partition: batches in, entries out, and a bell that rings when there is more to read."""
+"""One partition: batches in, entries out, and a wake-up when there is more to read."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from magnetar.broker.leader_epochs import NEVER_MOVED, LeaderEpochs
 from magnetar.broker.open_logs import Reason
 from magnetar.broker.topic import Topic
 from magnetar.kafka.partitions.chunked import ChunkedMessages
-from magnetar.kafka.partitions.conversions import Conversions, FrameOf, as_stored
+from magnetar.kafka.partitions.conversions import BatchConversions, FrameOf, as_stored
 from magnetar.kafka.partitions.formats import (
     KAFKA,
     MIXED_KAFKA,
     PULSAR,
     Batch,
-    Checked,
+    CheckedBatch,
     checked,
     producer_header,
     pulsar_framed,
 )
-from magnetar.kafka.partitions.producer_snapshot import Kept, SnapshotUnreadable
+from magnetar.kafka.partitions.producer_snapshot import BatchMetadata, SnapshotUnreadable
 from magnetar.kafka.partitions.producers import ProducerStates
-from magnetar.kafka.partitions.read_ahead import LEAST_BYTES, ReadAhead
+from magnetar.kafka.partitions.read_ahead import MIN_BYTES, ReadAhead
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import ManagedLedger, TakenBack
 from magnetar.records.batch import (
@@ -45,7 +45,7 @@ from magnetar.records.compaction import keyless_records
 from magnetar.records.compression import Buffer, Codec
 from magnetar.records.entry import kafka_message_head
 from magnetar.records.errors import InvalidRecord, RecordsError
-from magnetar.records.pulsar_metadata import MOST_MESSAGES
+from magnetar.records.pulsar_metadata import MAX_MESSAGES
 
 _log = logging.getLogger("magnetar.kafka")
 _NOBODY: set[Callable[[], None]] = set()
@@ -55,7 +55,7 @@ _T = TypeVar("_T")
 _OWNED = struct.Struct(">qii")
 _NO_BOUND_MS = (1 << 63) - 1
 _FEW_RECORDS = 1000  # so many are looked at one by one without leaving the event loop
-_MOST_NAMED = 10_000
+_MAX_NAMED = 10_000
 
 
 class BatchTooLarge(RecordsError):
@@ -65,7 +65,7 @@ class BatchTooLarge(RecordsError):
 class RecordsRejected(InvalidRecord):
     """Some records of a batch may not be stored, so none is (KIP-467).
 
-    ``records`` are the numbers of the first `_MOST_NAMED` of them, and why: a small batch may hold millions.
+    ``records`` are the numbers of the first `_MAX_NAMED` of them, and why: a small batch may hold millions.
     """
 
     def __init__(self, message: str, records: list[tuple[int, str]]) -> None:
@@ -83,7 +83,7 @@ class KeylessRecords(RecordsRejected):
             f"One or more records have been rejected due to {len(numbers)} record errors in total, "
             f"and only showing the first three errors at most: [{first}]"
         )
-        super().__init__(message, [(number, why) for number in numbers[:_MOST_NAMED]])
+        super().__init__(message, [(number, why) for number in numbers[:_MAX_NAMED]])
 
 
 class InvalidTimestamp(RecordsRejected):
@@ -93,7 +93,7 @@ class InvalidTimestamp(RecordsRejected):
         super().__init__("One or more records have been rejected due to invalid timestamp", records)
 
 
-class Produced(NamedTuple):
+class PlacedBatch(NamedTuple):
     """Where a batch has its place, and what tells that it may be acknowledged: None if that is so at once."""
 
     base_offset: int
@@ -101,7 +101,7 @@ class Produced(NamedTuple):
     done: asyncio.Future[None] | None
 
 
-class Draft(NamedTuple):
+class PreparedBatch(NamedTuple):
     """A producer's batch, checked: as it will be stored or, for format ``pulsar``, with ``framed`` to be stored.
 
     ``earliest_ms`` is the earliest timestamp of its records as they were sent.
@@ -114,7 +114,7 @@ class Draft(NamedTuple):
     earliest_ms: int = UNKNOWN_TIME
 
 
-class Refusal(NamedTuple):
+class AppendRefusal(NamedTuple):
     """What storage said to the last producer."""
 
     at_ms: int
@@ -152,7 +152,7 @@ class Partition:
         log: ManagedLedger,
         clock: Callable[[], int],
         ahead: ReadAhead | None = None,
-        conversions: Conversions | None = None,
+        conversions: BatchConversions | None = None,
         frame_of: FrameOf | None = None,
         epochs: LeaderEpochs = NEVER_MOVED,
     ) -> None:
@@ -165,20 +165,20 @@ class Partition:
         self.log = log
         self.producers = ProducerStates()
         self._clock = clock
-        self._conversions = conversions or Conversions()
+        self._conversions = conversions or BatchConversions()
         self._frame_of = frame_of
         self._chunked: ChunkedMessages | None = None
         self._waiting = _NOBODY
         self._last_done: asyncio.Future[None] | None = None
         self._appended_ms = 0
-        self._refusal: Refusal | None = None
+        self._refusal: AppendRefusal | None = None
         self.closed: Reason | None = None
         """Why its log has closed; whoever holds the partition looks for it again."""
         self.on_closed: Callable[[Partition], None] = lambda partition: None
         """Called when that is so, before whoever waits is told."""
         self.touched = True
         """Whether somebody asked for it lately; see ``Partitions.let_go``."""
-        log.on_visible = self._ring
+        log.on_moved = self._ring
         log.on_taken_back.append(self._taken_back)
 
     async def load(self) -> None:
@@ -214,7 +214,7 @@ class Partition:
         self.closed = reason
         self.on_closed(self)
         # What storage takes back is heard of until the end, or it would be kept in the producers' states.
-        self.log.on_visible = None
+        self.log.on_moved = None
         self._ring()
 
     @property
@@ -233,7 +233,7 @@ class Partition:
         )
 
     def producers_snapshot(self) -> bytes:
-        """Give the bytes that the log keeps beside its checkpoints."""
+        """Return the bytes that the log keeps beside its checkpoints."""
         return self.producers.encode()
 
     # -- writing -----------------------------------------------------------------------------------------------
@@ -243,8 +243,8 @@ class Partition:
         """What producers' batches are stored as from now on; the coordinators' own topics keep to ``kafka``."""
         return KAFKA if self.topic.internal else self.topic.config.entry_format
 
-    def check(self, data: memoryview) -> Draft | Coroutine[Any, Any, Draft]:
-        """Give what may be stored here of a producer's batch; raise ``RecordsError``.
+    def check(self, data: memoryview) -> PreparedBatch | Coroutine[Any, Any, PreparedBatch]:
+        """Return what may be stored here of a producer's batch; raise ``RecordsError``.
 
         Where that takes more than a look in passing, what to await for it: most batches are not worth a coroutine.
         """
@@ -257,13 +257,13 @@ class Partition:
             return self._check_apart(data, entry_format)
         if entry_format == PULSAR or config.compacted or self._may_be_untimely(batch):
             return self._look_closer(batch, entry_format)
-        return Draft(batch.data, batch.header, entry_format, earliest_ms=batch.earliest_ms)
+        return PreparedBatch(batch.data, batch.header, entry_format, earliest_ms=batch.earliest_ms)
 
-    async def _check_apart(self, data: memoryview, entry_format: str) -> Draft:
+    async def _check_apart(self, data: memoryview, entry_format: str) -> PreparedBatch:
         batch = await asyncio.get_running_loop().run_in_executor(None, checked, data, entry_format)
         return await self._look_closer(batch, entry_format)
 
-    async def _look_closer(self, batch: Checked, entry_format: str) -> Draft:
+    async def _look_closer(self, batch: CheckedBatch, entry_format: str) -> PreparedBatch:
         """Do what takes a look at each record."""
         config = self.topic.config
         if config.compacted:
@@ -272,19 +272,19 @@ class Partition:
             await self._refuse_untimely(batch)
         if entry_format == PULSAR and batch.header.is_transactional:
             entry_format = KAFKA  # who reads committed records only must see what belongs together
-        if entry_format == PULSAR and batch.header.records_count > MOST_MESSAGES:
+        if entry_format == PULSAR and batch.header.records_count > MAX_MESSAGES:
             entry_format = KAFKA  # no batch of Pulsar's has so many
         if entry_format != PULSAR:
-            return Draft(batch.data, batch.header, entry_format, earliest_ms=batch.earliest_ms)
+            return PreparedBatch(batch.data, batch.header, entry_format, earliest_ms=batch.earliest_ms)
         now_ms, header = self._clock(), batch.header
         if config.log_append_time:
             data = memoryview(with_log_append_time(batch.data, header, now_ms))
             batch = batch._replace(data=data, header=read_header(data), earliest_ms=now_ms)
         codec = header.codec if config.compression_type == "producer" else self._codec()
         framed = await pulsar_framed(batch, now_ms, codec)
-        return Draft(batch.data, batch.header, entry_format, framed, batch.earliest_ms)
+        return PreparedBatch(batch.data, batch.header, entry_format, framed, batch.earliest_ms)
 
-    def produce(self, draft: Draft) -> Produced:
+    def produce(self, draft: PreparedBatch) -> PlacedBatch:
         """Append one checked batch of a producer; raise ``RecordsError``, ``ProducerRefused`` or ``LedgerError``."""
         config, header = self.topic.config, draft.header
         if header.producer_id >= 0:
@@ -310,7 +310,7 @@ class Partition:
             )
         if header.producer_id >= 0:
             self.producers.add(header, base_offset)
-        return Produced(base_offset, append_time, done)
+        return PlacedBatch(base_offset, append_time, done)
 
     def append(
         self,
@@ -339,7 +339,7 @@ class Partition:
                 earliest_ms=earliest_ms,
             )
         except LedgerError as error:
-            self._refusal = Refusal(now_ms, error)
+            self._refusal = AppendRefusal(now_ms, error)
             if header.producer_id >= 0:
                 self.producers.not_kept(header)
             raise
@@ -349,32 +349,32 @@ class Partition:
         return pending.base_offset, pending.done
 
     @property
-    def refusal(self) -> Refusal | None:
+    def refusal(self) -> AppendRefusal | None:
         """What storage said to the last producer; None if it took what it was given."""
         last = self._last_done
         if self._refusal is None and last is not None and last.done() and not last.cancelled():
             error = last.exception()
-            return None if error is None else Refusal(self._appended_ms, error)
+            return None if error is None else AppendRefusal(self._appended_ms, error)
         return self._refusal
 
     def _taken_back(self, what: TakenBack) -> None:
         """Storage did not keep batches after all."""
         self.producers.take_back(what.offset)
-        self._refusal = Refusal(self._clock(), what.error)
+        self._refusal = AppendRefusal(self._clock(), what.error)
 
     def let_go_of_log(self) -> None:
         """Hear of the log no more: it is closed, or another partition holds it."""
-        self.log.on_visible = None
+        self.log.on_moved = None
         with contextlib.suppress(ValueError):
             self.log.on_taken_back.remove(self._taken_back)
 
-    def _repeated(self, header: BatchHeader, kept: Kept) -> Produced:
+    def _repeated(self, header: BatchHeader, kept: BatchMetadata) -> PlacedBatch:
         """A batch sent twice is acknowledged as the first one was, and not before it."""
         waits = kept.base_offset + header.last_offset_delta >= self.log.high_watermark
         append_time = kept.timestamp if self.topic.config.log_append_time else NO_TIMESTAMP
-        return Produced(kept.base_offset, append_time, self._last_done if waits else None)
+        return PlacedBatch(kept.base_offset, append_time, self._last_done if waits else None)
 
-    def _may_be_untimely(self, batch: Checked) -> bool:
+    def _may_be_untimely(self, batch: CheckedBatch) -> bool:
         config, header, now_ms = self.topic.config, batch.header, self._clock()
         if config.log_append_time:
             return header.attributes & LOG_APPEND_TIME != 0
@@ -383,23 +383,21 @@ class Partition:
             before_ms < _NO_BOUND_MS and now_ms - batch.earliest_ms > before_ms
         )
 
-    async def _refuse_untimely(self, batch: Checked) -> None:
+    async def _refuse_untimely(self, batch: CheckedBatch) -> None:
         """Look at every record, and raise ``InvalidTimestamp`` if one may not be stored: those without a time may."""
         config, header, now_ms = self.topic.config, batch.header, self._clock()
         if config.log_append_time:
             why = (
                 "Invalid timestamp type in message. Producer should not set timestamp type to LogAppendTime."
             )
-            raise InvalidTimestamp(
-                [(number, why) for number in range(min(header.records_count, _MOST_NAMED))]
-            )
+            raise InvalidTimestamp([(number, why) for number in range(min(header.records_count, _MAX_NAMED))])
         least = now_ms - config.message_timestamp_before_max_ms
         most = now_ms + config.message_timestamp_after_max_ms
         found = await _looked_at(header, _untimely, batch.data, least, most)
         if found:
             raise InvalidTimestamp(found)
 
-    async def _check_keys(self, batch: Checked) -> None:
+    async def _check_keys(self, batch: CheckedBatch) -> None:
         keyless = await _looked_at(batch.header, keyless_records, batch.data)
         if keyless:
             raise KeylessRecords(f"{self.topic.kafka_name}-{self.index}", keyless)
@@ -418,14 +416,14 @@ class Partition:
     # -- reading -----------------------------------------------------------------------------------------------
 
     async def read(self, offset: int, max_bytes: int, *, committed: bool = False) -> tuple[list[Batch], int]:
-        """Give the batches from the one that holds ``offset`` on, and how many bytes they are.
+        """Return the batches from the one that holds ``offset`` on, and how many bytes they are.
 
         ``committed`` wants none from the last stable offset on.
         """
         ahead, log = self._ahead, self.log
         if committed and log.last_stable_offset < log.high_watermark:
             return await self._read(offset, max_bytes, log.last_stable_offset)
-        if ahead is None or max_bytes < LEAST_BYTES or offset < log.log_start_offset:
+        if ahead is None or max_bytes < MIN_BYTES or offset < log.log_start_offset:
             return await self._read(offset, max_bytes)
         batches, size = ahead.take(self, offset, max_bytes) or await self._read(offset, max_bytes)
         if size >= max_bytes // 2:
@@ -449,15 +447,15 @@ class Partition:
                 batches = await chunked.batches(offset, entries, parts, max_bytes)
         return batches, sum(map(len, batches))
 
-    def wait(self, ring: Callable[[], None]) -> None:
-        """Have ``ring`` called each time more may be read, until ``leave``."""
+    def wait(self, wake: Callable[[], None]) -> None:
+        """Have ``wake`` called each time more may be read, until ``leave``."""
         if self._waiting is _NOBODY:
             self._waiting = set()
-        self._waiting.add(ring)
+        self._waiting.add(wake)
 
-    def leave(self, ring: Callable[[], None]) -> None:
+    def leave(self, wake: Callable[[], None]) -> None:
         if self._waiting is not _NOBODY:
-            self._waiting.discard(ring)
+            self._waiting.discard(wake)
             self._waiting = self._waiting or _NOBODY
 
     @property
@@ -467,19 +465,19 @@ class Partition:
 
     def _ring(self) -> None:
         if self._waiting:
-            for ring in tuple(self._waiting):
-                ring()
+            for wake in tuple(self._waiting):
+                wake()
 
 
 async def _looked_at(header: BatchHeader, look: Callable[..., _T], *asked: object) -> _T:
-    """Give what a look at each record finds; at many of them a thread looks, and the event loop goes on."""
+    """Return what a look at each record finds; at many of them a thread looks, and the event loop goes on."""
     if header.records_count <= _FEW_RECORDS:
         return look(*asked)
     return await asyncio.get_running_loop().run_in_executor(None, look, *asked)
 
 
 def _untimely(data: memoryview, least: int, most: int) -> list[tuple[int, str]]:
-    """Give the first `_MOST_NAMED` records with a timestamp out of ``[least, most]``, and what Kafka says of each."""
+    """Return the first `_MAX_NAMED` records with a timestamp out of ``[least, most]``, and what Kafka says of each."""
     untimely = (
         (
             number,
@@ -489,4 +487,4 @@ def _untimely(data: memoryview, least: int, most: int) -> list[tuple[int, str]]:
         for number, record in enumerate(each_record(data))
         if record.timestamp != NO_TIMESTAMP and not least <= record.timestamp <= most
     )
-    return list(islice(untimely, _MOST_NAMED))
+    return list(islice(untimely, _MAX_NAMED))

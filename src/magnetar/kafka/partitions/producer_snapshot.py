@@ -43,7 +43,7 @@ class SnapshotUnreadable(Exception):
     """A snapshot that is damaged, or of a later version: what it says has to be read from the log."""
 
 
-class Kept(NamedTuple):
+class BatchMetadata(NamedTuple):
     """One batch that is already in the log."""
 
     first_sequence: int
@@ -57,7 +57,7 @@ class Row(NamedTuple):
 
     producer_id: int
     epoch: int
-    batches: Sequence[Kept]
+    batches: Sequence[BatchMetadata]
 
 
 def encode(rows: Iterable[Row]) -> bytes:
@@ -107,5 +107,5 @@ def _row(data: bytes, at: int) -> tuple[Row, int]:
     producer_id, epoch, count = _PRODUCER.unpack_from(data, at)
     at += _PRODUCER.size
     end = at + count * _BATCH.size
-    batches = [Kept._make(_BATCH.unpack_from(data, each)) for each in range(at, end, _BATCH.size)]
+    batches = [BatchMetadata._make(_BATCH.unpack_from(data, each)) for each in range(at, end, _BATCH.size)]
     return Row(producer_id, epoch, batches), end

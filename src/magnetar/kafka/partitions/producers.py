@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from magnetar.kafka.partitions import producer_snapshot
-from magnetar.kafka.partitions.producer_snapshot import Kept, Row
+from magnetar.kafka.partitions.producer_snapshot import BatchMetadata, Row
 from magnetar.records.batch import BatchHeader
 
 KEPT_BATCHES = 5
@@ -23,11 +23,11 @@ class OutOfOrderSequence(ProducerRefused):
     """A batch before this one never arrived."""
 
 
-class ProducerFenced(ProducerRefused):
+class InvalidProducerEpoch(ProducerRefused):
     """A newer instance of the same producer has written here."""
 
 
-class Producer:
+class ProducerStateEntry:
     """One producer id in one partition."""
 
     __slots__ = ("batches", "epoch", "first_due")
@@ -35,7 +35,7 @@ class Producer:
     def __init__(self, epoch: int, first_due: int = 0) -> None:
         self.epoch = epoch
         self.first_due = first_due
-        self.batches: deque[Kept] = deque(maxlen=KEPT_BATCHES)
+        self.batches: deque[BatchMetadata] = deque(maxlen=KEPT_BATCHES)
 
 
 class ProducerStates:
@@ -44,27 +44,27 @@ class ProducerStates:
     __slots__ = ("_producers",)
 
     def __init__(self) -> None:
-        self._producers: dict[int, Producer] = {}
+        self._producers: dict[int, ProducerStateEntry] = {}
 
     def __len__(self) -> int:
         return len(self._producers)
 
-    def active(self) -> Iterator[tuple[int, Producer, Kept]]:
-        """Give each producer that has batches in the log: its id, itself, its last batch."""
+    def active(self) -> Iterator[tuple[int, ProducerStateEntry, BatchMetadata]]:
+        """Yield each producer that has batches in the log: its id, itself, its last batch."""
         for producer_id, producer in self._producers.items():
             if producer.batches:
                 yield producer_id, producer, producer.batches[-1]
 
-    def check(self, batch: BatchHeader) -> Kept | None:
-        """Give the batch in the log that this one repeats, or None if it is the next one.
+    def check(self, batch: BatchHeader) -> BatchMetadata | None:
+        """Return the batch in the log that this one repeats, or None if it is the next one.
 
-        Raises ``OutOfOrderSequence`` or ``ProducerFenced``.
+        Raises ``OutOfOrderSequence`` or ``InvalidProducerEpoch``.
         """
         known = self._producers.get(batch.producer_id)
         if known is None:
             return None  # nothing is known (any more): any first sequence will do
         if batch.producer_epoch < known.epoch:
-            raise ProducerFenced(
+            raise InvalidProducerEpoch(
                 f"producer {batch.producer_id} is at epoch {known.epoch}, not {batch.producer_epoch}"
             )
         if batch.producer_epoch > known.epoch:
@@ -85,13 +85,15 @@ class ProducerStates:
         """Note a batch that went into the log."""
         known = self._producers.get(batch.producer_id)
         if known is None or known.epoch != batch.producer_epoch:
-            known = self._producers[batch.producer_id] = Producer(batch.producer_epoch)
-        known.batches.append(Kept(batch.base_sequence, batch.last_sequence, base_offset, batch.max_timestamp))
+            known = self._producers[batch.producer_id] = ProducerStateEntry(batch.producer_epoch)
+        known.batches.append(
+            BatchMetadata(batch.base_sequence, batch.last_sequence, base_offset, batch.max_timestamp)
+        )
 
     def not_kept(self, batch: BatchHeader) -> None:
         """Note a batch that storage refused: if it is its producer's first, those sent behind it must not go in."""
         if batch.producer_id not in self._producers:
-            self._producers[batch.producer_id] = Producer(batch.producer_epoch, batch.base_sequence)
+            self._producers[batch.producer_id] = ProducerStateEntry(batch.producer_epoch, batch.base_sequence)
 
     def take_back(self, offset: int) -> None:
         """Forget the batches from ``offset`` on: they did not go in, and those sent behind them must not, either."""
@@ -117,6 +119,6 @@ class ProducerStates:
         """Return the states of a snapshot; raise ``SnapshotUnreadable``."""
         states = cls()
         for producer_id, epoch, batches in producer_snapshot.decode(data):
-            producer = states._producers[producer_id] = Producer(epoch)
+            producer = states._producers[producer_id] = ProducerStateEntry(epoch)
             producer.batches.extend(batches)
         return states

@@ -17,8 +17,8 @@ from magnetar.kafka.partitions.formats import Batch
 
 Batches: TypeAlias = tuple[list[Batch], int]
 Read: TypeAlias = Callable[[], Coroutine[Any, Any, Batches]]
-MOST_BYTES = 16 << 20
-LEAST_BYTES = 256 << 10  # smaller reads are quick enough without
+MAX_BYTES = 16 << 20
+MIN_BYTES = 256 << 10  # smaller reads are quick enough without
 SOON_SECONDS = 0.0002  # after the answer before has been written
 KEPT_SECONDS = 2.0
 
@@ -41,7 +41,7 @@ class ReadAhead:
         self._letting_go = False
 
     def take(self, owner: object, offset: int, max_bytes: int) -> Batches | None:
-        """Give what is ready for this read, and forget it."""
+        """Return what is ready for this read, and forget it."""
         found = self._ready.pop(_Key(owner, offset, max_bytes), None)
         if found is None:
             return None
@@ -66,7 +66,7 @@ class ReadAhead:
         loop = asyncio.get_running_loop()
         self._ready[key] = found, loop.time() + KEPT_SECONDS
         self._bytes += found[1]
-        while self._bytes > MOST_BYTES:
+        while self._bytes > MAX_BYTES:
             self._drop_oldest()
         if not self._letting_go:
             self._letting_go = True

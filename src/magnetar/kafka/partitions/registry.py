@@ -12,7 +12,7 @@ from magnetar.broker.core import Broker
 from magnetar.broker.once import Once
 from magnetar.broker.slices import sliced
 from magnetar.broker.topic import Topic
-from magnetar.kafka.partitions.conversions import Conversions, FrameOf
+from magnetar.kafka.partitions.conversions import BatchConversions, FrameOf
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.partitions.read_ahead import ReadAhead
 from magnetar.kafka.settings import KafkaSettings
@@ -37,7 +37,7 @@ class Partitions:
         self._opening: Once[tuple[str, int], Partition] = Once()
         self._ahead = ReadAhead()
         memory = broker.memory.account(lambda: None, known=True)
-        self._conversions = Conversions(
+        self._conversions = BatchConversions(
             chunked_bytes=broker.settings.of(KafkaSettings).chunked_message_max_bytes, charge=memory.charge
         )
         self._frames: TopicFrames | None = None
@@ -126,7 +126,7 @@ class Partitions:
         return None if frames is None else partial(frames.of, topic)
 
     async def size_of(self, topic: Topic, index: int) -> int:
-        """Give the bytes that a partition takes on disk."""
+        """Return the bytes that a partition takes on disk."""
         ledgers = await self._broker.engine.summaries(topic.name.ledger_name(index))
         return sum(ledger.size for ledger in ledgers)
 

@@ -19,7 +19,7 @@ from magnetar.ledger.files.checkpoints import Checkpoints
 from magnetar.ledger.files.layout import ledger_path
 from magnetar.ledger.files.lazy import LazyAppends
 from magnetar.ledger.files.ledger_file import LedgerFile, as_storage_error
-from magnetar.ledger.files.shared import Shared
+from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.sparse import Mark
 from magnetar.ledger.files.state import LogState
 from magnetar.ledger.info import ManagedLedgerInfo
@@ -59,7 +59,7 @@ class Queued(NamedTuple):
 class Appender:
     """The one that writes to one log. Its methods run on the event loop; only making ledgers leaves it."""
 
-    def __init__(self, shared: Shared, state: LogState) -> None:
+    def __init__(self, shared: EngineParts, state: LogState) -> None:
         self.lazy = LazyAppends(shared, state)
         self.checkpoints = Checkpoints(shared, state, self.lazy, lambda: bool(self._queue))
         self._is_ready = False

@@ -18,7 +18,7 @@ from magnetar.ledger.files.lazy import LazyAppends
 from magnetar.ledger.files.ledger_file import LedgerFile
 from magnetar.ledger.files.ledger_list import changed
 from magnetar.ledger.files.recovery import describe
-from magnetar.ledger.files.shared import Shared
+from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.state import LogState
 from magnetar.ledger.info import ManagedLedgerInfo
 from magnetar.ledger.port import Flush, Snapshot
@@ -32,7 +32,7 @@ class Checkpoints:
     """Those of one log."""
 
     def __init__(
-        self, shared: Shared, state: LogState, lazy: LazyAppends, has_queue: Callable[[], bool]
+        self, shared: EngineParts, state: LogState, lazy: LazyAppends, has_queue: Callable[[], bool]
     ) -> None:
         """``has_queue`` tells whether something that was placed waits for a ledger."""
         self.keeping = asyncio.Lock()

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from magnetar.ledger.compaction import Source
+from magnetar.ledger.compaction import EntrySource
 from magnetar.ledger.files.checkpoints import Checkpoints
 from magnetar.ledger.files.lazy import LazyAppends
-from magnetar.ledger.files.reading import TRIMMED, Reader
-from magnetar.ledger.files.shared import Shared
+from magnetar.ledger.files.reading import TRIMMED, LogReader
+from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.state import LogState
-from magnetar.ledger.files.streams import FilesSource, FilesWriter
+from magnetar.ledger.files.streams import FilesSource, LedgerFileWriter
 from magnetar.ledger.info import ManagedLedgerInfo
 from magnetar.ledger.port import Compacted, LedgerSummary, LedgerWriter
 
@@ -29,7 +29,12 @@ class CompactedLedgers:
     """What a compactor needs of one log. Its verbs are those of `CompactableLog`."""
 
     def __init__(
-        self, shared: Shared, state: LogState, reader: Reader, lazy: LazyAppends, checkpoints: Checkpoints
+        self,
+        shared: EngineParts,
+        state: LogState,
+        reader: LogReader,
+        lazy: LazyAppends,
+        checkpoints: Checkpoints,
     ) -> None:
         self._shared = shared
         self._state = state
@@ -46,7 +51,7 @@ class CompactedLedgers:
         """Do as `CompactableLog.make_durable`."""
         await self._lazy.flush()
 
-    def entries_of(self, dirty: list[LedgerSummary], from_offset: int) -> Source:
+    def entries_of(self, dirty: list[LedgerSummary], from_offset: int) -> EntrySource:
         """Do as `CompactableLog.entries_of`."""
         state, reader = self._state, self._reader
         compacted = state.ledger_list.info.compacted
@@ -60,7 +65,7 @@ class CompactedLedgers:
 
     async def new_compacted(self, first_offset: int) -> LedgerWriter:
         """Do as `CompactableLog.new_compacted`."""
-        writer = FilesWriter(self._shared, await self._shared.ids.new(), first_offset)
+        writer = LedgerFileWriter(self._shared, await self._shared.ids.new(), first_offset)
 
         def name_it(info: ManagedLedgerInfo) -> bool:
             info.properties[COMPACTING] = str(writer.ledger_id)

@@ -16,8 +16,8 @@ from magnetar.ledger.disk import Disk
 from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
 from magnetar.ledger.files.layout import HEADER_BYTES, check_header, ledger_path
 from magnetar.ledger.files.ledger_file import as_storage_error
-from magnetar.ledger.files.shared import Shared
-from magnetar.ledger.files.streams import FilesWriter
+from magnetar.ledger.files.shared import EngineParts
+from magnetar.ledger.files.streams import LedgerFileWriter
 from magnetar.ledger.files.walk import walk
 from magnetar.ledger.port import NewEntry
 from magnetar.records.compaction import behind_broker_head
@@ -31,11 +31,11 @@ _log = logging.getLogger("magnetar.ledger")
 class FilesCursorLedgers(CursorLedgers):
     """Those of one engine."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: EngineParts) -> None:
         self._shared = shared
 
     async def write(self, state: bytes) -> int:
-        writer = FilesWriter(self._shared, await self._shared.ids.new(), 0)
+        writer = LedgerFileWriter(self._shared, await self._shared.ids.new(), 0)
         now_ms = self._shared.clock()
         pieces = [state[at : at + _ENTRY_BYTES] for at in range(0, len(state), _ENTRY_BYTES)]
         try:

@@ -23,7 +23,7 @@ from magnetar.ledger.files.layout import HEADER_BYTES, encode_header, is_header,
 from magnetar.ledger.files.ledger_file import LedgerFile
 from magnetar.ledger.files.managed import FilesManagedLedger
 from magnetar.ledger.files.recovery import Recovery
-from magnetar.ledger.files.shared import Shared
+from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.swap import SWAP, finish_swap
 from magnetar.ledger.info import (
     ROOT,
@@ -53,7 +53,7 @@ _log = logging.getLogger("magnetar.ledger")
 
 
 def clean_use_of(metadata: BlockingStore) -> int:
-    """Give up to which use nothing of the journal is needed any more."""
+    """Return up to which use nothing of the journal is needed any more."""
     return _clean_use(metadata.get(_STATE))
 
 
@@ -92,7 +92,7 @@ class FilesEngine(LedgerEngine):
         super().__init__()
         self.root = root
         self.metadata = metadata
-        self.shared = Shared(
+        self.shared = EngineParts(
             root,
             metadata,
             disk,

@@ -12,7 +12,7 @@ from magnetar.ledger.disk import Disk
 from magnetar.ledger.files.journal import Journal
 from magnetar.ledger.files.ledger_file import as_storage_error
 from magnetar.ledger.files.sparse import SparseIndex
-from magnetar.ledger.files.work import Work
+from magnetar.ledger.files.work import EngineWork
 
 
 class Checkpoint(NamedTuple):
@@ -34,7 +34,7 @@ class Flushing:
     """That of one engine. After one failure nobody can tell any more what the disk kept: durable appends end."""
 
     def __init__(
-        self, disk: Disk, work: Work, journal: Callable[[], Journal], boot: str, interval_ms: int
+        self, disk: Disk, work: EngineWork, journal: Callable[[], Journal], boot: str, interval_ms: int
     ) -> None:
         self._disk = disk
         self._work = work

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from operator import le
 
 from magnetar.ledger.errors import LedgerCorrupt
-from magnetar.ledger.files.layout import FRAME, FRAME_BYTES, HEADER_BYTES, Frame, is_header, read_frame
+from magnetar.ledger.files.layout import FRAME, FRAME_BYTES, HEADER_BYTES, LedgerFrame, is_header, read_frame
 from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.records.entry import decode_entry, latest_timestamp
 from magnetar.records.errors import RecordsError
@@ -39,7 +39,7 @@ class Run:
             self.limits[-1] = latest_ms
 
     def bears_out(self, index: SparseIndex) -> bool:
-        """Tell whether the earliest times of an index with the same points can be right."""
+        """Return whether the earliest times of an index with the same points can be right."""
         whole = len(index.positions) - (
             index.end < self.index.end
         )  # something may lie behind its last point since
@@ -109,8 +109,8 @@ def inspect(data: memoryview, ledger_id: int, first_offset: int) -> Inspection:
         run.add(FRAME_BYTES + len(frame.entry), last + 1 - run.index.next_offset, latest)
 
 
-def frames(data: memoryview, ledger_id: int, start: int, entry_id: int, until: int) -> Iterator[Frame]:
-    """Give the whole frames of a run."""
+def frames(data: memoryview, ledger_id: int, start: int, entry_id: int, until: int) -> Iterator[LedgerFrame]:
+    """Yield the whole frames of a run."""
     while start < until:
         frame = read_frame(data, start, ledger_id, entry_id)
         if frame is None:
@@ -128,8 +128,8 @@ def _begin(found: Inspection, ledger_id: int, at: int, entry_id: int, offset: in
     return run
 
 
-def _facts(frame: Frame) -> tuple[int, int, int]:
-    """Give last offset, number of messages and latest timestamp; a frame that is whole holds an entry."""
+def _facts(frame: LedgerFrame) -> tuple[int, int, int]:
+    """Return last offset, number of messages and latest timestamp; a frame that is whole holds an entry."""
     if frame.entry[:2] != _ENTRY_MAGIC[:2]:
         raise LedgerCorrupt(
             f"entry {frame.entry_id} at byte {frame.at} has no index: it was written before KoP 2.8",
@@ -139,14 +139,14 @@ def _facts(frame: Frame) -> tuple[int, int, int]:
     return entry.broker.index, entry.message.num_messages_in_batch, latest_timestamp(frame.entry)
 
 
-def _whole_frame_after(data: memoryview, at: int, ledger_id: int, least_entry: int) -> Frame | None:
-    """Give the nearest whole frame of a later entry behind ``at``."""
+def _whole_frame_after(data: memoryview, at: int, ledger_id: int, min_entry: int) -> LedgerFrame | None:
+    """Return the nearest whole frame of a later entry behind ``at``."""
     window = bytes(data[at:])
     found = window.find(_ENTRY_MAGIC, FRAME_BYTES)
     while found >= 0:
         start = at + found - FRAME_BYTES
         entry_id = FRAME.unpack_from(data, start)[2]
-        if start > at and least_entry <= entry_id < 1 << 62:
+        if start > at and min_entry <= entry_id < 1 << 62:
             frame = read_frame(data, start, ledger_id, entry_id)
             if frame is not None and _is_entry(frame):
                 return frame
@@ -154,7 +154,7 @@ def _whole_frame_after(data: memoryview, at: int, ledger_id: int, least_entry: i
     return None
 
 
-def _is_entry(frame: Frame) -> bool:
+def _is_entry(frame: LedgerFrame) -> bool:
     try:
         _facts(frame)
     except RecordsError:

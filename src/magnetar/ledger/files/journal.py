@@ -5,8 +5,8 @@ A few pre-written segments are used in turn; each round is one synchronous write
 do: most often that are the other appends of a request, too. The frames were already written to their ledgers' files,
 but only into the page cache. A segment is reused when those files have been flushed; until then, what it holds can be
 written again after a power loss. A very large round, or one for which there is no segment because the disk is full, is
-made durable by flushing its ledgers' files. Where the system can, it writes rounds by itself (`KernelWrites`); else a
-thread does.
+made durable by flushing its ledgers' files. Where the system can, it writes rounds by itself (`KernelWrites`);
+otherwise a thread does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from magnetar.ledger.port import Done
 from magnetar.records.compression import Buffer
 
 SEGMENT_BYTES = 16 << 20
-MOST_BUSY = 16
+MAX_BUSY = 16
 ROUND_BYTES = 4 << 20
 RETRY_S = 1.0
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, *NO_DESCRIPTOR)
@@ -139,12 +139,12 @@ class Journal:
             self._flush_round(self._waiting.popleft())
         elif self._segment_for(size):
             self._write(self._waiting.popleft())
-        elif len(self._busy) < MOST_BUSY:
+        elif len(self._busy) < MAX_BUSY:
             if self._loop.time() < self._no_room_until:
                 self._flush_round(self._waiting.popleft())
             else:
                 self._create()
-        # else the disk is far behind: go on when a segment comes free
+        # otherwise the disk is far behind: go on when a segment comes free
 
     def _segment_for(self, size: int) -> bool:
         """Have a segment in use with so much room, if that takes no new one; the full one's ledgers are flushed."""
@@ -196,7 +196,7 @@ class Journal:
         return True
 
     def _open_segment(self, segment: Segment) -> memoryview:
-        """Give an empty round to begin with: one block cannot tear, so a torn first round is told from an old use."""
+        """Return an empty round to begin with: one block cannot tear, so a torn first round is told from an old use."""
         opening = Round(self._opening, self._loop)
         segment.rounds, segment.at = 1, BLOCK_BYTES
         return opening.seal(segment.use, 0)

@@ -81,7 +81,7 @@ class Round:
 
 
 def journaled(data: memoryview, path: Path, *, clean_use: int) -> tuple[int, list[memoryview]]:
-    """Give a segment's use and the records of its rounds, in order.
+    """Return a segment's use and the records of its rounds, in order.
 
     A torn last round is left out: nobody was told that it is durable. A round that is damaged although a later
     one is whole raises ``LedgerCorrupt``, unless it belongs to a use up to ``clean_use``, which nobody needs any more.
@@ -104,7 +104,7 @@ def journaled(data: memoryview, path: Path, *, clean_use: int) -> tuple[int, lis
 
 
 def records_of(rounds: Sequence[memoryview], path: Path) -> Iterator[Journaled]:
-    """Give what ``rounds`` hold, in the order in which it was appended."""
+    """Yield what ``rounds`` hold, in the order in which it was appended."""
     for records in rounds:
         at = 0
         while at < len(records):
@@ -129,7 +129,7 @@ def _round_at(data: memoryview, at: int) -> tuple[int, int, memoryview, int] | N
 
 
 def _later_round(data: memoryview, at: int, use: int, number: int, clean_use: int) -> int | None:
-    """Give where a whole round that should have followed begins behind ``at``, if there is one."""
+    """Return where a whole round that should have followed begins behind ``at``, if there is one."""
     for place in range(whole_blocks(at), len(data) - _ROUND.size, BLOCK_BYTES):
         if data[place : place + 4] != _MAGIC:
             continue
@@ -142,5 +142,5 @@ def _later_round(data: memoryview, at: int, use: int, number: int, clean_use: in
 
 
 def whole_blocks(size: int) -> int:
-    """Give how many bytes ``size`` takes in whole blocks."""
+    """Return how many bytes ``size`` takes in whole blocks."""
     return -(-size // BLOCK_BYTES) * BLOCK_BYTES

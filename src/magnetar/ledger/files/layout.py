@@ -29,7 +29,7 @@ _CRC = struct.Struct(">I")
 _PLACE = struct.Struct(">QQI")
 
 
-class Frame(NamedTuple):
+class LedgerFrame(NamedTuple):
     """One frame found in a file: where it begins and what it holds. ``entry`` is a view."""
 
     at: int
@@ -38,17 +38,17 @@ class Frame(NamedTuple):
 
 
 def ledger_path(root: Path, ledger_id: int) -> Path:
-    """Give where a ledger's file lies below the data directory."""
+    """Return where a ledger's file lies below the data directory."""
     return root / "ledgers" / f"{ledger_id >> 10:06x}" / f"{ledger_id:016x}.ledger"
 
 
 def index_path(root: Path, ledger_id: int) -> Path:
-    """Give where a ledger's index lies: beside its file."""
+    """Return where a ledger's index lies: beside its file."""
     return ledger_path(root, ledger_id).with_suffix(".index")
 
 
 def encode_header(ledger_id: int, created_ms: int) -> bytes:
-    """Give the first ``HEADER_BYTES`` of a ledger's file."""
+    """Return the first ``HEADER_BYTES`` of a ledger's file."""
     head = _HEADER.pack(MAGIC, ledger_id, created_ms, 0)
     return head + _CRC.pack(crc32c(head))
 
@@ -63,7 +63,7 @@ def check_header(data: bytes, ledger_id: int, path: Path) -> None:
 
 
 def is_header(data: bytes, ledger_id: int) -> bool:
-    """Tell whether ``data`` is the whole header of this ledger."""
+    """Return whether ``data`` is the whole header of this ledger."""
     try:
         check_header(data, ledger_id, Path())
     except LedgerCorrupt:
@@ -72,7 +72,7 @@ def is_header(data: bytes, ledger_id: int) -> bool:
 
 
 def frame_head(ledger_id: int, entry_id: int, head: bytes, rest: list[Buffer], length: int) -> bytes:
-    """Give a frame's first 16 bytes and ``head``; the caller writes ``rest`` behind it."""
+    """Return a frame's first 16 bytes and ``head``; the caller writes ``rest`` behind it."""
     crc = crc32c(_PLACE.pack(ledger_id, entry_id, length) + head)
     for part in rest:
         crc = crc32c(part, crc)
@@ -80,12 +80,12 @@ def frame_head(ledger_id: int, entry_id: int, head: bytes, rest: list[Buffer], l
 
 
 def frame_crc(ledger_id: int, entry_id: int, entry: Buffer) -> int:
-    """Give the CRC that the frame of this entry must carry."""
+    """Return the CRC that the frame of this entry must carry."""
     return int(crc32c(entry, crc32c(_PLACE.pack(ledger_id, entry_id, len(entry)))))
 
 
-def read_frame(data: memoryview, at: int, ledger_id: int, entry_id: int) -> Frame | None:
-    """Give the frame at ``at`` if it is all there and holds this entry, undamaged; else None."""
+def read_frame(data: memoryview, at: int, ledger_id: int, entry_id: int) -> LedgerFrame | None:
+    """Return the frame at ``at`` if it is all there and holds this entry, undamaged; otherwise None."""
     if len(data) - at < FRAME_BYTES:
         return None
     length, crc, found = FRAME.unpack_from(data, at)
@@ -95,4 +95,4 @@ def read_frame(data: memoryview, at: int, ledger_id: int, entry_id: int) -> Fram
     entry = data[at + FRAME_BYTES : end]
     if crc32c(entry, crc32c(_PLACE.pack(ledger_id, entry_id, length))) != crc:
         return None
-    return Frame(at, entry_id, entry)
+    return LedgerFrame(at, entry_id, entry)

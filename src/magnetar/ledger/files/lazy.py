@@ -10,7 +10,7 @@ from pathlib import Path
 
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.files.ledger_file import LedgerFile
-from magnetar.ledger.files.shared import Shared
+from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.state import LogState
 from magnetar.ledger.port import Done, DoneTogether
 
@@ -20,7 +20,7 @@ class LazyAppends:
 
     __slots__ = ("_flushing", "_is_catching_up", "_state", "_waiting", "_work", "files")
 
-    def __init__(self, shared: Shared, state: LogState) -> None:
+    def __init__(self, shared: EngineParts, state: LogState) -> None:
         self.files: set[LedgerFile] = set()
         self._flushing = shared.flushing
         self._work = shared.work

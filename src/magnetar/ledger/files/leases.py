@@ -26,7 +26,7 @@ T = TypeVar("T")
 FOLDER = "pins"
 EVERYTHING = -1
 _UNKNOWN: Mapping[str, int] = {"": EVERYTHING}
-_MOST_TOLD = 1000
+_MAX_TOLD = 1000
 _told: set[str] = set()
 _log = logging.getLogger("magnetar.ledger")
 
@@ -170,7 +170,7 @@ def _needs(path: Path, now_ms: int) -> Mapping[str, int]:
 
 def _tell_once(what: str) -> None:
     """Log it the first time: every partition asks, in every round."""
-    if what not in _told and len(_told) < _MOST_TOLD:
+    if what not in _told and len(_told) < _MAX_TOLD:
         _told.add(what)
         _log.warning("%s", what)
 

@@ -20,7 +20,7 @@ from magnetar.records.compression import Buffer
 _FRAMES_BYTES = 1 << 10  # about what the frames of entries that take max_bytes have beside these
 INLINE_BYTES = 2 << 20  # a copy of this much out of the page cache takes well under a millisecond
 _NO_END = 1 << 62
-_MOST_HINTS = 32
+_MAX_HINTS = 32
 
 
 class OpenFiles:
@@ -89,7 +89,7 @@ class LedgerFile:
     def add(
         self, head: bytes, rest: list[Buffer], *, messages: int, timestamp_ms: int, earliest_ms: int
     ) -> list[Buffer]:
-        """Give one more entry (``head`` then ``rest``) its place at the end, and give what must be written there."""
+        """Place one more entry (``head`` then ``rest``) at the end, and return what must be written there."""
         index = self.index
         length = len(head) + sum(map(len, rest))
         parts: list[Buffer] = [frame_head(self.ledger_id, index.entries, head, rest, length), *rest]
@@ -115,7 +115,7 @@ class LedgerFile:
             self._has_rest = True
 
     async def read(self, offset: int, *, max_bytes: int, up_to: int = _NO_END) -> list[StoredEntry]:
-        """Give the entries from the one that holds ``offset``; see ``ManagedLedger.read``."""
+        """Return the entries from the one that holds ``offset``; see ``ManagedLedger.read``."""
         hint = self._hints.get(offset)
         at, entry_id = hint or self.index.before_offset(offset)
         before = 0 if hint else POINT_EVERY_BYTES
@@ -127,7 +127,7 @@ class LedgerFile:
         return walked.entries
 
     async def read_entry(self, entry_id: int) -> StoredEntry:
-        """Give one entry by its id."""
+        """Return one entry by its id."""
         at, first = self.index.before_entry(entry_id)
         while at < self.index.end:
             walked = await self._walk(at, first, offset=-1, max_bytes=POINT_EVERY_BYTES, up_to=_NO_END)
@@ -138,7 +138,7 @@ class LedgerFile:
         raise LedgerNotFound(f"ledger {self.ledger_id} has no entry {entry_id}")
 
     async def find(self, at: int, entry_id: int, wanted: Callable[[StoredEntry], bool]) -> StoredEntry | None:
-        """Give the first entry from position ``at`` on for which ``wanted`` holds."""
+        """Return the first entry from position ``at`` on for which ``wanted`` holds."""
         while at < self.index.end:
             walked = await self._walk(at, entry_id, offset=-1, max_bytes=4 * POINT_EVERY_BYTES, up_to=_NO_END)
             found = next((entry for entry in walked.entries if wanted(entry)), None)
@@ -150,7 +150,7 @@ class LedgerFile:
     def _remember(self, walked: Walked) -> None:
         """Readers mostly go straight on: note where the next offset begins."""
         hints = self._hints
-        if len(hints) >= _MOST_HINTS:
+        if len(hints) >= _MAX_HINTS:
             hints.pop(next(iter(hints)))
         hints[walked.entries[-1].last_offset + 1] = walked.at, walked.entry_id
 

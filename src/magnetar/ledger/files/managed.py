@@ -1,8 +1,8 @@
 """A managed ledger of the files engine: the ledgers of one partition, the last of them open for appends.
 
-It is made of parts that know what all logs of the engine share (`Shared`) and the state of this one (`LogState`), and
-none of which knows the log itself: the `Appender` and its `Checkpoints`, the `Reader`, the `Trimmer`, and what the
-`Compactor` needs (`CompactedLedgers`). The list of ledgers is a `LedgerList`.
+It is made of parts that know what all logs of the engine share (`EngineParts`) and the state of this one (`LogState`),
+and none of which knows the log itself: the `Appender` and its `Checkpoints`, the `LogReader`, the `Trimmer`, and what
+the `Compactor` needs (`CompactedLedgers`). The list of ledgers is a `LedgerList`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
-from magnetar.ledger.compaction import Source
+from magnetar.ledger.compaction import EntrySource
 from magnetar.ledger.compactor import CompactableLog, Compactor
 from magnetar.ledger.cursor_keeper import CursorKeeper
 from magnetar.ledger.cursors import CursorStore
@@ -21,9 +21,9 @@ from magnetar.ledger.files.compacting import COMPACTING, CompactedLedgers
 from magnetar.ledger.files.flushing import Checkpoint
 from magnetar.ledger.files.ledger_file import LedgerFile
 from magnetar.ledger.files.ledger_list import FIRST, NEXT, LedgerList
-from magnetar.ledger.files.reading import Reader
+from magnetar.ledger.files.reading import LogReader
 from magnetar.ledger.files.recovery import Recovery
-from magnetar.ledger.files.shared import Shared
+from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.state import LogState
 from magnetar.ledger.files.trimming import Trimmer
 from magnetar.ledger.info import ManagedLedgerInfo
@@ -45,7 +45,7 @@ from magnetar.records.compression import Buffer
 _log = logging.getLogger("magnetar.ledger")
 
 
-class Holder(Protocol):
+class LogHolder(Protocol):
     """Who holds the logs that are open: the engine."""
 
     async def close_some(self, some: Sequence[FilesManagedLedger], /) -> bool:
@@ -62,8 +62,8 @@ class FilesManagedLedger(CompactableLog):
 
     def __init__(
         self,
-        shared: Shared,
-        holder: Holder,
+        shared: EngineParts,
+        holder: LogHolder,
         keeper: CursorKeeper,
         name: str,
         policy: LedgerPolicy,
@@ -74,11 +74,11 @@ class FilesManagedLedger(CompactableLog):
         self.name = name
         self.policy = policy
         self.snapshot = None
-        self.on_visible = None
+        self.on_moved = None
         self.on_taken_back = []
         self.watchers = []
         self.on_closed = []
-        self.letting_go = []
+        self.before_compaction = []
         self.take_snapshot = None
         self.log_start_offset = self.log_end_offset = self.high_watermark = 0
         self.ledger_list = LedgerList(shared.metadata, name, shared.boot, info, version, self._lost)
@@ -90,7 +90,7 @@ class FilesManagedLedger(CompactableLog):
         self._is_ending = False
         self._appender = Appender(shared, self.state)
         self.checkpoints = self._appender.checkpoints
-        self.reader = Reader(shared, self.state, self._appender.write_gathered)
+        self.reader = LogReader(shared, self.state, self._appender.write_gathered)
         self._trimmer = Trimmer(shared, self.state, self._appender)
         self._ledgers = CompactedLedgers(
             shared, self.state, self.reader, self._appender.lazy, self.checkpoints
@@ -234,7 +234,7 @@ class FilesManagedLedger(CompactableLog):
     async def make_durable(self) -> None:
         await self._ledgers.make_durable()
 
-    def entries_of(self, dirty: list[LedgerSummary], from_offset: int) -> Source:
+    def entries_of(self, dirty: list[LedgerSummary], from_offset: int) -> EntrySource:
         return self._ledgers.entries_of(dirty, from_offset)
 
     async def new_compacted(self, first_offset: int) -> LedgerWriter:
@@ -296,7 +296,7 @@ class FilesManagedLedger(CompactableLog):
         return (
             self.state.closed is None
             and not self.watchers
-            and self.on_visible is None
+            and self.on_moved is None
             and not self._compactor.running.locked()
             and not self.ledger_list.changing.locked()
             and self.high_watermark == self.log_end_offset

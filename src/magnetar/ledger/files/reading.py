@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from magnetar.ledger.errors import LedgerNotFound, OffsetOutOfRange
 from magnetar.ledger.files.ledger_file import LedgerFile
-from magnetar.ledger.files.shared import Shared
+from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.state import LogState
 from magnetar.ledger.info import ManagedLedgerInfo
 from magnetar.ledger.port import Compacted, LedgerSummary, Position, StoredEntry
@@ -20,10 +20,10 @@ from magnetar.records.entry import decode_entry, latest_timestamp
 TRIMMED = "compacted_from"
 
 
-class Reader:
+class LogReader:
     """Reads one log. Its verbs are those of `ManagedLedger`."""
 
-    def __init__(self, shared: Shared, state: LogState, write_gathered: Callable[[], None]) -> None:
+    def __init__(self, shared: EngineParts, state: LogState, write_gathered: Callable[[], None]) -> None:
         """``write_gathered`` has what was appended within a gathering be in its file."""
         self._shared = shared
         self._state = state
@@ -65,7 +65,7 @@ class Reader:
         return []
 
     def _holding(self, offset: int) -> LedgerSummary | None:
-        """Give the ledger that holds an offset or, where a repair has left a gap, the one behind it."""
+        """Return the ledger that holds an offset or, where a repair has left a gap, the one behind it."""
         ledgers = self._info.ledgers
         which = bisect_right(ledgers, offset, key=lambda ledger: ledger.first_offset) - 1
         if which >= 0 and ledgers[which].sealed and ledgers[which].last_offset < offset:
@@ -152,7 +152,7 @@ class Reader:
         return best
 
     async def _base_of(self, entry: StoredEntry) -> int:
-        """Give the offset of an entry's first message: one behind the entry before it."""
+        """Return the offset of an entry's first message: one behind the entry before it."""
         if entry.copy >= 0:
             return decode_entry(entry.data).base_offset
         if entry.entry_id == 0:
@@ -178,7 +178,7 @@ class Reader:
     async def read_copies(
         self, offset: int, *, max_bytes: int, up_to: int | None = None
     ) -> list[StoredEntry]:
-        """Give the copies from ``offset`` on, below ``up_to``; none if there are none."""
+        """Return the copies from ``offset`` on, below ``up_to``; none if there are none."""
         compacted = self._info.compacted
         if compacted is None or offset > compacted.ledger.last_offset:
             return []
@@ -204,7 +204,7 @@ class Reader:
         return found
 
     async def _copy_at_or_behind(self, summary: LedgerSummary, entry_id: int) -> StoredEntry | None:
-        """Give the first copy from this ledger with that entry id or a higher one."""
+        """Return the first copy from this ledger with that entry id or a higher one."""
         low, high, best = summary.first_offset, summary.last_offset + 1, None
         while low < high:
             middle = (low + high) // 2
@@ -234,7 +234,7 @@ class Reader:
         return (await self.entry(position)).last_offset + 1
 
     async def _copy_by_time(self, timestamp_ms: int) -> StoredEntry | None:
-        """Give the first copy of that time or later, where copies replace history."""
+        """Return the first copy of that time or later, where copies replace history."""
         compacted = self._info.compacted
         if compacted is None or not self._info.ledgers[0].compacted:
             return None
@@ -246,6 +246,6 @@ class Reader:
 
 
 def as_original(entry: StoredEntry) -> StoredEntry:
-    """Give a copy under the position of what it is a copy of."""
+    """Return a copy under the position of what it is a copy of."""
     came = copied_from(entry.data)
     return entry._replace(ledger_id=came.ledger_id, entry_id=came.entry_id, copy=entry.ledger_id)

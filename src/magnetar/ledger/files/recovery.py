@@ -21,7 +21,7 @@ from magnetar.ledger.info import ManagedLedgerInfo
 from magnetar.ledger.port import LedgerSummary
 
 _log = logging.getLogger("magnetar.ledger")
-_MOST_INDEXES = 3  # so many of the newest ledgers are asked for the owner's snapshot
+_MAX_INDEXES = 3  # so many of the newest ledgers are asked for the owner's snapshot
 
 
 class Recovery:
@@ -161,7 +161,7 @@ class Recovery:
 
     def _find_snapshot(self) -> None:
         """Have the newest snapshot that is left."""
-        for summary in reversed(self._info.ledgers[-_MOST_INDEXES:]):
+        for summary in reversed(self._info.ledgers[-_MAX_INDEXES:]):
             if self.kept is not None and self.kept[0] == summary.ledger_id:
                 return
             index, snapshot = kept_index(self._disk, self._root, summary, self._boot)
@@ -171,14 +171,14 @@ class Recovery:
 
 
 def _is_part_of(found: bytes, due: bytes) -> bool:
-    """Tell whether only zeros stand where ``found`` is not as it should be: bytes that were never written."""
+    """Return whether only zeros stand where ``found`` is not as it should be: bytes that were never written."""
     return all(byte in (0, right) for byte, right in zip(found, due, strict=True))
 
 
 def kept_index(
     disk: Disk, root: Path, summary: LedgerSummary, boot: str | None = None
 ) -> tuple[SparseIndex, bytes | None]:
-    """Give a ledger's index and snapshot, as far as they count in ``boot`` (None: this machine's).
+    """Return a ledger's index and snapshot, as far as they count in ``boot`` (None: this machine's).
 
     It is an empty one, and None, where it is missing or damaged.
     """
@@ -200,7 +200,7 @@ def kept_index(
 
 
 def sealed_index(disk: Disk, root: Path, summary: LedgerSummary) -> SparseIndex:
-    """Give the index of a sealed ledger; read it anew from the ledger where it is missing or damaged, and keep it."""
+    """Return the index of a sealed ledger; read it anew from the ledger where it is missing or damaged, and keep it."""
     index, snapshot = kept_index(disk, root, summary)
     if (index.end, index.entries, index.next_offset) == (
         summary.size,
@@ -241,6 +241,6 @@ def describe(summary: LedgerSummary, index: SparseIndex) -> None:
 
 
 def closed_at(info: ManagedLedgerInfo, ledger_id: int) -> int:
-    """Give up to where this ledger's file was whole at the last clean close (0: not known)."""
+    """Return up to where this ledger's file was whole at the last clean close (0: not known)."""
     ledger, _, end = info.properties.get("closed_at", "").partition(":")
     return int(end) if ledger == str(ledger_id) and end.isdecimal() else 0

@@ -20,16 +20,16 @@ from magnetar.ledger.files.leases import FileLeases
 from magnetar.ledger.files.ledger_file import LedgerFile, OpenFiles
 from magnetar.ledger.files.recovery import sealed_index
 from magnetar.ledger.files.sparse import SparseIndex
-from magnetar.ledger.files.work import Work
+from magnetar.ledger.files.work import EngineWork
 from magnetar.ledger.leases import Leases
 from magnetar.ledger.port import AppendInterceptor, LedgerSummary
 from magnetar.metadata.port import MetadataStore
 
-_MOST_OPEN_FILES = 1000
+_MAX_OPEN_FILES = 1000
 _log = logging.getLogger("magnetar.ledger")
 
 
-class Shared:
+class EngineParts:
     """Everything that is there once for each engine; it knows none of the logs."""
 
     def __init__(
@@ -54,8 +54,8 @@ class Shared:
         self.boot = boot
         self.interceptors = tuple(interceptors)
         self.ids = LedgerIds(metadata)
-        self.files = OpenFiles(disk, most=_MOST_OPEN_FILES)
-        self.work = Work(executor)
+        self.files = OpenFiles(disk, most=_MAX_OPEN_FILES)
+        self.work = EngineWork(executor)
         self.flushing = Flushing(disk, self.work, lambda: self.journal, boot, flush_interval_ms)
         self.gathering = Gathering()
         self.leases = leases or FileLeases(root, self.work.in_thread, clock)

@@ -117,7 +117,7 @@ class SparseIndex:
             self.max_timestamp = timestamp_ms
 
     def mark(self) -> Mark:
-        """Give the present end."""
+        """Return the present end."""
         return Mark(self.end, self.entries, self.next_offset, self.max_timestamp)
 
     def back_to(self, mark: Mark) -> None:
@@ -128,15 +128,15 @@ class SparseIndex:
         self.end, self.entries, self.next_offset, self.max_timestamp = mark
 
     def before_offset(self, offset: int) -> tuple[int, int]:
-        """Give (position, entry id) of the nearest point whose entry begins at or before ``offset``."""
+        """Return (position, entry id) of the nearest point whose entry begins at or before ``offset``."""
         return self._point(bisect_right(self.offsets, offset) - 1)
 
     def before_entry(self, entry_id: int) -> tuple[int, int]:
-        """Give (position, entry id) of the nearest point at or before ``entry_id``."""
+        """Return (position, entry id) of the nearest point at or before ``entry_id``."""
         return self._point(bisect_right(self.entry_ids, entry_id) - 1)
 
     def before_time(self, timestamp_ms: int) -> tuple[int, int]:
-        """Give (position, entry id) of the last point before which all is earlier than ``timestamp_ms``."""
+        """Return (position, entry id) of the last point before which all is earlier than ``timestamp_ms``."""
         # ``times`` never falls, so the first point that has seen the time lies behind the entry we want.
         low, high = 0, len(self.times)
         while low < high:
@@ -153,7 +153,7 @@ class SparseIndex:
         return self.positions[which], self.entry_ids[which]
 
     def encode(self, snapshot: bytes = b"", *, boot: str = "") -> bytes:
-        """Give the bytes of the index file of a flushed ledger, or of one that was not in this ``boot``."""
+        """Return the bytes of the index file of a flushed ledger, or of one that was not in this ``boot``."""
         columns = (self.positions, self.entry_ids, self.offsets, self.times, self.earliest)
         points = array("q", [0]) * (len(columns) * len(self.positions))
         for place, column in enumerate(columns):
@@ -170,7 +170,7 @@ class SparseIndex:
 
     @classmethod
     def decode(cls, data: bytes, path: Path, boot: str | None = None) -> tuple[SparseIndex, bytes | None]:
-        """Give the index and its snapshot as far as they count in ``boot``: by default, in this one of this machine.
+        """Return the index and its snapshot as far as they count in ``boot``: by default, in this one of this machine.
 
         There is none where the snapshot does not count. Raises ``LedgerCorrupt`` for damaged bytes.
         """
@@ -201,7 +201,7 @@ class SparseIndex:
 
 
 def _flushed_in(data: bytes, path: Path) -> tuple[Mark, str, int]:
-    """Give what is durable, the boot in which the rest counts, too, and where the points begin."""
+    """Return what is durable, the boot in which the rest counts, too, and where the points begin."""
     try:
         *mark, size = _FLUSHED.unpack_from(data, _HEAD.size)
     except struct.error:

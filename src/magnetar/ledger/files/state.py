@@ -47,8 +47,8 @@ class LogState:
     def tell_moved(self) -> None:
         """Tell whoever holds the log that one of its bounds has moved."""
         log = self.log
-        if log.on_visible is not None:
-            log.on_visible()
+        if log.on_moved is not None:
+            log.on_moved()
         for watcher in log.watchers:
             watcher()
 

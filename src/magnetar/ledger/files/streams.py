@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from magnetar.ledger.compaction import Chunks, Source
+from magnetar.ledger.compaction import Chunks, EntrySource
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.files.layout import (
     FRAME_BYTES,
@@ -17,7 +17,7 @@ from magnetar.ledger.files.layout import (
 )
 from magnetar.ledger.files.ledger_file import LedgerFile, as_storage_error
 from magnetar.ledger.files.recovery import describe
-from magnetar.ledger.files.shared import Shared
+from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.ledger.files.walk import Walked, walk
 from magnetar.ledger.port import LedgerSummary, LedgerWriter, NewEntry
@@ -29,12 +29,12 @@ WRITE_BYTES = 1 << 20
 _NO_END = 1 << 62
 
 
-class FilesWriter(LedgerWriter):
+class LedgerFileWriter(LedgerWriter):
     """Writes a ledger's file in large pieces; its index comes with the end."""
 
     frame_bytes = FRAME_BYTES
 
-    def __init__(self, shared: Shared, ledger_id: int, first_offset: int) -> None:
+    def __init__(self, shared: EngineParts, ledger_id: int, first_offset: int) -> None:
         self.ledger_id = ledger_id
         self.index = SparseIndex(self.ledger_id, first_offset)
         self._shared = shared
@@ -83,7 +83,7 @@ class FilesWriter(LedgerWriter):
         self._shared.remove_later([self.ledger_id])
 
 
-class FilesSource(Source):
+class FilesSource(EntrySource):
     """Entries as they lie in the files of ledgers, read in large pieces.
 
     ``dirty`` are how to get at the ledgers that were not compacted yet, ``clean`` at the compacted one.
@@ -91,7 +91,7 @@ class FilesSource(Source):
 
     def __init__(
         self,
-        shared: Shared,
+        shared: EngineParts,
         dirty: Sequence[Callable[[], Awaitable[LedgerFile]]],
         clean: Callable[[], Awaitable[LedgerFile]] | None,
         from_offset: int,
@@ -154,7 +154,7 @@ class FilesSource(Source):
         return await _in_thread(self._shared, work)
 
 
-async def _in_thread(shared: Shared, work: Callable[[], T]) -> T:
+async def _in_thread(shared: EngineParts, work: Callable[[], T]) -> T:
     try:
         return await shared.work.in_thread(work)
     except OSError as error:

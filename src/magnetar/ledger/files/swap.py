@@ -24,12 +24,12 @@ FOLDER = "packed-offsets"
 
 
 def draft_path(root: Path, ledger_id: int) -> Path:
-    """Give where a ledger's new file waits."""
+    """Return where a ledger's new file waits."""
     return root / FOLDER / "new" / ledger_path(root, ledger_id).name
 
 
 def kept_path(root: Path, ledger_id: int) -> Path:
-    """Give where a ledger's old file is kept."""
+    """Return where a ledger's old file is kept."""
     return root / FOLDER / "old" / ledger_path(root, ledger_id).name
 
 
@@ -85,6 +85,6 @@ def _put_in_place(root: Path, ledger_id: int) -> None:
     if not draft.exists():
         return
     place.parent.mkdir(parents=True, exist_ok=True)
-    if draft.with_suffix(".index").exists():  # else a crash came between the two
+    if draft.with_suffix(".index").exists():  # otherwise a crash came between the two
         os.replace(draft.with_suffix(".index"), index_path(root, ledger_id))
     os.replace(draft, place)

@@ -8,7 +8,7 @@ from magnetar.ledger.errors import OffsetOutOfRange, StorageFull
 from magnetar.ledger.files.appending import Appender
 from magnetar.ledger.files.ledger_list import FIRST
 from magnetar.ledger.files.reading import TRIMMED
-from magnetar.ledger.files.shared import Shared
+from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.state import LogState
 from magnetar.ledger.info import ManagedLedgerInfo
 from magnetar.ledger.port import LedgerSummary
@@ -17,7 +17,7 @@ from magnetar.ledger.port import LedgerSummary
 class Trimmer:
     """That of one log. Its verbs are those of `ManagedLedger`."""
 
-    def __init__(self, shared: Shared, state: LogState, appender: Appender) -> None:
+    def __init__(self, shared: EngineParts, state: LogState, appender: Appender) -> None:
         self._shared = shared
         self._state = state
         self._log = state.log

@@ -16,7 +16,7 @@ from magnetar.records.entry import last_offset, latest_timestamp
 from magnetar.records.errors import RecordsError
 
 SCAN_BYTES = 4 << 20
-MOST_ENTRIES = 4096
+MAX_ENTRIES = 4096
 """That one walk brings: a megabyte may hold 15,000, and nobody else is heard meanwhile."""
 _PLACE = struct.Struct(">QQI")
 _ENTRY_MAGIC = b"\x0e\x02\x00\x00"
@@ -42,13 +42,13 @@ def walk(
     up_to: int,
     path: Path,
 ) -> Walked:
-    """Give the entries in ``data`` (the file's bytes from ``start``) that hold ``offset`` and later, below ``up_to``.
+    """Return the entries in ``data`` (the file's bytes from ``start``) that hold ``offset`` and later, below ``up_to``.
 
-    They take at most ``max_bytes``, or there is one; and they are at most `MOST_ENTRIES`. Raises ``LedgerCorrupt`` for
+    They take at most ``max_bytes``, or there is one; and they are at most `MAX_ENTRIES`. Raises ``LedgerCorrupt`` for
     a frame that is not what it must be.
     """
     entries: list[StoredEntry] = []
-    at, size, room, left = 0, len(data), max_bytes, MOST_ENTRIES
+    at, size, room, left = 0, len(data), max_bytes, MAX_ENTRIES
     place, unpack = _PLACE.pack, FRAME.unpack_from
     while at + FRAME_BYTES <= size:
         length, crc, found = unpack(data, at)
@@ -131,7 +131,7 @@ def _claimed(data: memoryview) -> int:
 
 
 def _whole_frame_after(file: File, index: SparseIndex, size: int) -> int | None:
-    """Give the id of a whole entry behind the place where the walk ended, if there is one."""
+    """Return the id of a whole entry behind the place where the walk ended, if there is one."""
     start = index.end + 1
     while start < size:
         data = file.read(min(SCAN_BYTES, size - start), start)

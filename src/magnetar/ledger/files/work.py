@@ -15,7 +15,7 @@ T = TypeVar("T")
 _log = logging.getLogger("magnetar.ledger")
 
 
-class Work:
+class EngineWork:
     """That of one engine."""
 
     def __init__(self, executor: Executor) -> None:

@@ -45,7 +45,7 @@ def $function():
 
 
 def code_of(project: ProjectSpec, topic: TopicSpec) -> str:
-    """Give the file's text."""
+    """Return the file's text."""
     direct_bronze, decoded_by_spark = project.is_direct(topic.bronze), not project.is_direct(topic.decoded)
     bronze = "topic.bronze(spark)" if direct_bronze else f'spark.readStream.table("{topic.bronze}")'
     decoded = f'spark.readStream.table("{topic.decoded}")' if decoded_by_spark else f"topic.decode({bronze})"

@@ -30,7 +30,7 @@ class Pass:
     anew: Collection[str] = ()
 
     def has(self, table: str) -> bool:
-        """Tell whether a table belongs to this pass."""
+        """Return whether a table belongs to this pass."""
         name = table.rsplit(".", 1)[-1].strip("`")
         return name not in self.without if self.tables is None else name in self.tables
 
@@ -38,7 +38,7 @@ class Pass:
 def passes(
     project: ProjectSpec, refresh: Sequence[str], full_refresh: Sequence[str], full_refresh_all: bool, *, dry: bool
 ) -> Iterator[Pass]:  # fmt: skip
-    """Give the passes of a run; with a selection only what was selected."""
+    """Yield the passes of a run; with a selection only what was selected."""
     chosen = [*refresh, *full_refresh]
     if dry:
         yield Pass()
@@ -60,10 +60,10 @@ def passes(
 
 
 def registry_of(spark: SparkSession, graph: str, which: Pass) -> Any:
-    """Give where the project's files register what they define; what does not belong to the pass is passed over."""
+    """Return where the project's files register what they define; what does not belong to the pass is passed over."""
     from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
 
-    class Registry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
+    class PassRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
         def register_output(self, output: Any) -> None:
             if which.has(output.name):
                 super().register_output(output)
@@ -76,7 +76,7 @@ def registry_of(spark: SparkSession, graph: str, which: Pass) -> Any:
             if which.tables is None:
                 super().register_sql(sql_text, file_path)
 
-    return Registry(spark, graph)
+    return PassRegistry(spark, graph)
 
 
 def empty(project: ProjectSpec, tables: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from magnetar.pipeline.jobs.outcome import FlowEvent, RunReport
 
 BLUE, RED, INK, GREY, PALE = "#2f6db3", "#c0392b", "#24292f", "#6b7480", "#dfe5ec"
-_MOST_PARTITIONS = 16
+_MAX_PARTITIONS = 16
 
 
 def draw(report: RunReport, events: Sequence[FlowEvent], path: Path) -> bool:
@@ -20,7 +20,7 @@ def draw(report: RunReport, events: Sequence[FlowEvent], path: Path) -> bool:
         from matplotlib.figure import Figure
     except ImportError:
         return False
-    lines = max(len(report.tables), min(_partitions(report), _MOST_PARTITIONS))
+    lines = max(len(report.tables), min(_partitions(report), _MAX_PARTITIONS))
     figure = Figure(figsize=(11, 1.5 + 0.34 * lines), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     figure.suptitle(headline(report), x=0.012, ha="left", fontsize=12, fontweight="bold", color=INK)
@@ -38,7 +38,7 @@ def draw(report: RunReport, events: Sequence[FlowEvent], path: Path) -> bool:
 
 
 def headline(report: RunReport) -> str:
-    """Give the run in a line."""
+    """Return the run in a line."""
     letters = f"{report.dead_letters:,} dead letter{'' if report.dead_letters == 1 else 's'}"
     behind = f"{report.lag:,} behind" if report.lag else "nothing left to read"
     return f"{report.records:,} records in {report.seconds:.1f} s  ·  {letters}  ·  {behind}"
@@ -73,7 +73,7 @@ def _times(axes: Any, report: RunReport, events: Sequence[FlowEvent]) -> None:
 
 def _read(axes: Any, report: RunReport) -> None:
     every = [(f"{t.topic}-{p.partition}", p) for t in report.topics for p in t.partitions]
-    shown = sorted(sorted(every, key=lambda each: -each[1].lag)[:_MOST_PARTITIONS], key=every.index)
+    shown = sorted(sorted(every, key=lambda each: -each[1].lag)[:_MAX_PARTITIONS], key=every.index)
     more = f", {len(shown)} of {len(every)} partitions" if len(shown) < len(every) else ""
     _title(axes, f"read of what is there{more}")
     for number, (_, each) in enumerate(shown):

@@ -35,7 +35,7 @@ class Planned:
 
 
 def plan(project: ProjectSpec) -> Planned:
-    """Give the next run; raise `SpecError`, or ``RegistryError`` where the registry is silent."""
+    """Return the next run; raise `SpecError`, or ``RegistryError`` where the registry is silent."""
     topics = tuple(progress(project, topic) for topic in project.topics.values())
     tables = tuple(table for topic in project.topics.values() for table in _tables(project, topic))
     return Planned(sum(each.lag for each in topics), topics, tables)
@@ -54,7 +54,7 @@ def _tables(project: ProjectSpec, topic: TopicSpec) -> list[PlannedTable]:
 
 
 def columns_of(project: ProjectSpec, topic: TopicSpec) -> str:
-    """Give the columns that a record's fields become, as DDL."""
+    """Return the columns that a record's fields become, as DDL."""
     if topic.format == "bytes":
         return "value binary"
     if topic.format == "json":

@@ -40,7 +40,7 @@ class TopicProgress:
 
 
 def storage_of(project: ProjectSpec) -> Path:
-    """Give where Spark keeps the checkpoints; raise `SpecError` for what is no local directory."""
+    """Return where Spark keeps the checkpoints; raise `SpecError` for what is no local directory."""
     path, url = project.directory / SPARK_SPEC_FILE, _storage(project)
     found = _local(url)
     if found is None:
@@ -49,7 +49,7 @@ def storage_of(project: ProjectSpec) -> Path:
 
 
 def local_storage_of(project: ProjectSpec) -> Path | None:
-    """Give the same, or None for what is no local directory; raise `SpecError` where Spark's file does not say."""
+    """Return the same, or None for what is no local directory; raise `SpecError` where Spark's file does not say."""
     return _local(_storage(project))
 
 
@@ -72,7 +72,7 @@ def _local(url: str) -> Path | None:
 
 
 def committed(project: ProjectSpec, topic: TopicSpec) -> dict[int, int] | None:
-    """Give the next offset per partition that bronze needs, or None before the first run."""
+    """Return the next offset per partition that bronze needs, or None before the first run."""
     if project.is_direct(topic.bronze):
         from magnetar.pipeline.jobs.tables import direct_table
 
@@ -95,7 +95,7 @@ def _offsets(path: Path, topic: str) -> dict[int, int]:
 
 
 def progress(project: ProjectSpec, topic: TopicSpec) -> TopicProgress:
-    """Give how far one topic's bronze table is; raise `SpecError` if there is no such topic."""
+    """Return how far one topic's bronze table is; raise `SpecError` if there is no such topic."""
     from magnetar.pipeline.options import parse_options
     from magnetar.pipeline.plan import Plan
 
@@ -121,7 +121,7 @@ def progress(project: ProjectSpec, topic: TopicSpec) -> TopicProgress:
 
 
 def source_options(project: ProjectSpec, topic: TopicSpec) -> dict[str, str]:
-    """Give the options by which the topic is read."""
+    """Return the options by which the topic is read."""
     options = {"subscribe": topic.topic, "startingOffsets": topic.starting_offsets, "includeHeaders": "true"}
     if project.data is not None:
         options["path"] = str(project.data)

@@ -143,7 +143,7 @@ class Notes:
 
 
 def dead_letters(project: ProjectSpec, topic: TopicSpec, error: str = "") -> Iterator[Letter]:
-    """Give a topic's dead letters in the order of their offsets; raise `SpecError` before the first run."""
+    """Yield a topic's dead letters in the order of their offsets; raise `SpecError` before the first run."""
     from magnetar.pipeline.jobs.tables import read_rows
 
     columns = ["partition", "offset", "timestamp", "key", "value", "headers", "error"]
@@ -253,7 +253,7 @@ def _finish_attempt(address: str, notes: Notes) -> None:
 
 
 def _letter(headers: Any) -> str | None:
-    """Give the place of the dead letter that a record was sent for."""
+    """Return the place of the dead letter that a record was sent for."""
     found = next((value for name, value in headers or () if name == _LETTER), None)
     return None if found is None else bytes(found).decode("ascii", "replace")
 
@@ -274,7 +274,7 @@ def _consumer(address: str) -> Consumer:
 
 
 def _ends(consumer: Consumer, topic: str) -> dict[int, int]:
-    """Give each partition's end; raise `SpecError` if there is no such topic, `ReplayFailed` if nobody answers."""
+    """Return each partition's end; raise `SpecError` if there is no such topic, `ReplayFailed` if nobody answers."""
     from confluent_kafka import KafkaException, TopicPartition
 
     try:

@@ -39,7 +39,7 @@ def write_report(report: RunReport, events: Sequence[FlowEvent], place: Path) ->
 
 
 def reports(directory: Path) -> list[dict[str, Any]]:
-    """Give the reports that a project's runs left, the newest last."""
+    """Return the reports that a project's runs left, the newest last."""
     found = []
     for path in sorted(directory.glob("*/report.json")):
         try:

@@ -152,7 +152,7 @@ def _event(message: str, seconds: float) -> FlowEvent:
 
 
 def _cause(text: str) -> str:
-    """Give Spark's words without the stack: an error raised in Python on a worker says most in its last line."""
+    """Return Spark's words without the stack: an error raised in Python on a worker says most in its last line."""
     lines = [line for line in text.splitlines() if line.strip() and not _OF_STACK.match(line)]
     python = [line for line in lines if re.match(r"\s*[\w.]*magnetar[\w.]*\.\w+: ", line)]
     return (python[-1].strip() if python else "\n".join(lines[:6])).strip()
@@ -207,6 +207,6 @@ def _tidy(project: ProjectSpec, names: Sequence[str], started: float) -> None:
 
 
 def _moved(before: TopicProgress, after: TopicProgress) -> int:
-    """Give how many offsets were read; those of transactions' marks and other gaps count too."""
+    """Return how many offsets were read; those of transactions' marks and other gaps count too."""
     start = {each.partition: each.next_offset for each in before.partitions}
     return sum(max(each.next_offset - start.get(each.partition, each.first), 0) for each in after.partitions)

@@ -24,7 +24,7 @@ _MODE = "SPARK_CONNECT_MODE_ENABLED"
 
 @contextmanager
 def spark_session(project: ProjectSpec, log: Path | None = None) -> Iterator[SparkSession]:
-    """Give a Connect session, which declarative pipelines need, and end it; what Spark logs goes to ``log``."""
+    """Return a Connect session, which declarative pipelines need, and end it; what Spark logs goes to ``log``."""
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
     remote = os.environ.get("SPARK_REMOTE") or project.spark.remote

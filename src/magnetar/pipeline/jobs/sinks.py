@@ -19,7 +19,7 @@ class TableSink(TypedDict):
 
 
 def sink_of(project: ProjectSpec, topic: TopicSpec, table: str) -> TableSink:
-    """Give the sink of one of a topic's tables; raise ``ValueError`` for a table that there is not."""
+    """Return the sink of one of a topic's tables; raise ``ValueError`` for a table that there is not."""
     from magnetar.pipeline.jobs.tables import place_of
 
     names = {

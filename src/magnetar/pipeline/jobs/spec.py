@@ -13,7 +13,7 @@
         format: json                 json, avro, protobuf or bytes
         schema: "id long, name string"     Spark DDL, for json
         schema_file: schemas/flight.avsc   or .proto, .desc (protobuf), .json (JSON Schema), .ddl
-        message: shop.Order          which message of a .proto file; its first one else
+        message: shop.Order          which message of a .proto file; otherwise its first one
         subjects: [flights-value]    of the registry, when neither schema nor schema_file is given
         envelope: none               none or debezium
         current: rebuild             rebuild, upsert or none; upsert where Spark does not write the table
@@ -44,7 +44,7 @@ ENVELOPES = ("none", "debezium")
 CURRENT = ("rebuild", "upsert", "none")
 STARTING = ("earliest", "latest")
 DEFAULT_MASTER = "local[*]"
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 2, 80, 80
 SCHEMA_ENDINGS = {"json": (".json", ".ddl"), "avro": (".avsc",), "protobuf": (".proto", ".desc")}
@@ -139,7 +139,7 @@ class ProjectSpec:
     registry: RegistrySpec | None = None
 
     def is_direct(self, table: str) -> bool:
-        """Tell whether Magnetar writes this table, and not Spark."""
+        """Return whether Magnetar writes this table, and not Spark."""
         if self.writer != "direct":
             return False
         upserted = (each.current_table for each in self.topics.values() if each.current == "upsert")
@@ -147,7 +147,7 @@ class ProjectSpec:
         return self.table_format != "parquet" or table in (*bronze, *upserted)
 
     def topic(self, name: str) -> TopicSpec:
-        """Give one topic's part; raise `SpecError` naming those that there are."""
+        """Return one topic's part; raise `SpecError` naming those that there are."""
         if name not in self.topics:
             raise SpecError(
                 f"{self.directory / SPEC_FILE}: topics has no {name!r}; it has {_listed(self.topics)}"
@@ -156,7 +156,7 @@ class ProjectSpec:
 
 
 def table_name(topic: str) -> str:
-    """Give a topic's name as a table's: lower case, words joined by underscores."""
+    """Return a topic's name as a table's: lower case, words joined by underscores."""
     name = re.sub(r"[^0-9a-z]+", "_", topic.lower()).strip("_")
     return name if name and not name[0].isdigit() else f"t_{name}"
 
@@ -170,12 +170,12 @@ def load_spec(directory: Path) -> ProjectSpec:
 
 
 def read_yaml(path: Path) -> object:
-    """Give what a file of the project holds; raise `SpecError` if it cannot be read."""
+    """Return what a file of the project holds; raise `SpecError` if it cannot be read."""
     import yaml
 
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise SpecError(f"{path} has more than {_MOST_BYTES} bytes; what people write by hand has less")
+        if path.stat().st_size > _MAX_BYTES:
+            raise SpecError(f"{path} has more than {_MAX_BYTES} bytes; what people write by hand has less")
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SpecError(f"{path} cannot be read: {error.strerror}") from None
@@ -327,7 +327,7 @@ class _Reader:
         return tuple(found)
 
     def one_of(self, name: str, words: tuple[str, ...]) -> str:
-        """Give a word; the first is the default."""
+        """Return a word; the first is the default."""
         found = self.content.get(name, words[0])
         if found not in words:
             raise self.wrong(name, f"must be one of {_listed(words)}, not {_shown(found)}")
@@ -345,7 +345,7 @@ class _Reader:
 
 
 def _shown(value: object) -> str:
-    """Give a value for an error, short: YAML's aliases can make a small file's value endless."""
+    """Return a value for an error, short: YAML's aliases can make a small file's value endless."""
     return _SHORT.repr(value)
 
 

@@ -10,7 +10,7 @@ from magnetar.pipeline.jobs.report import reports
 from magnetar.pipeline.jobs.run import RUNS
 from magnetar.pipeline.jobs.spec import ProjectSpec
 
-_MOST_RUNS = 10
+_MAX_RUNS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class PastRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class ProjectStatus:
     """A project now."""
 
     directory: str
@@ -34,14 +34,14 @@ class Status:
     runs: tuple[PastRun, ...]
 
 
-def status(project: ProjectSpec) -> Status:
-    """Give how far the tables are; raise `SpecError` if a topic is gone."""
+def status(project: ProjectSpec) -> ProjectStatus:
+    """Return how far the tables are; raise `SpecError` if a topic is gone."""
     topics = tuple(progress(project, topic) for topic in project.topics.values())
     runs = [
         PastRun(
             time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(each["started_ms"] / 1000)),
             each["seconds"], each["records"], each["dead_letters"], each["lag"],
         )
-        for each in reports(project.directory / RUNS)[-_MOST_RUNS:]
+        for each in reports(project.directory / RUNS)[-_MAX_RUNS:]
     ]  # fmt: skip
-    return Status(str(project.directory), sum(each.lag for each in topics), topics, tuple(runs))
+    return ProjectStatus(str(project.directory), sum(each.lag for each in topics), topics, tuple(runs))

@@ -17,7 +17,7 @@ _WAREHOUSE = "spark.sql.warehouse.dir"
 
 
 def place_of(project: ProjectSpec, table: str) -> str:
-    """Give where a table is: a directory or URL."""
+    """Return where a table is: a directory or URL."""
     path = project.directory / CONF / "spark-defaults.conf"
     for line in path.read_text().splitlines() if path.exists() else ():
         words = line.split(None, 1)
@@ -41,7 +41,7 @@ def direct_table(project: ProjectSpec, table: str) -> Table | None:
 
 
 def read_rows(project: ProjectSpec, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Give some columns of a whole table; raise `SpecError` before the first run."""
+    """Return some columns of a whole table; raise `SpecError` before the first run."""
     from magnetar.pipeline.tables.listing import dataset_of
 
     place = place_of(project, table)

@@ -44,13 +44,13 @@ _CORRUPT = "_corrupt_record"
 
 
 def load_topic(name: str, directory: str | Path | None = None) -> TopicTables:
-    """Give the tables of a topic of the project in ``directory``, or the one around the current directory."""
+    """Return the tables of a topic of the project in ``directory``, or the one around the current directory."""
     spec = load_spec(find_project(directory))
     return TopicTables(spec, spec.topic(name))
 
 
 def find_project(directory: str | Path | None = None) -> Path:
-    """Give the directory of the project; raise `NoProject` if there is none there or above."""
+    """Return the directory of the project; raise `NoProject` if there is none there or above."""
     start = Path(directory or ".").absolute()
     for each in (start, *(start.parents if directory is None else ())):
         if (each / SPEC_FILE).is_file():
@@ -91,7 +91,9 @@ class TopicTables:
         return spark.readStream.format(SINK).options(**options).load()
 
     def sink(self, table: str) -> TableSink:
-        """Give what ``dp.create_sink`` needs for the table ``bronze``, ``decoded``, ``dead_letters`` or ``current``."""
+        """Return what ``dp.create_sink`` needs for the table ``bronze``, ``decoded``, ``dead_letters`` or
+        ``current``.
+        """
         return sink_of(self.project, self.spec, table)
 
     def decode(self, bronze: DataFrame) -> DataFrame:
@@ -113,7 +115,7 @@ class TopicTables:
         return frame.select("_d_row.*", *(column.alias(name) for name, column in meta.items()))
 
     def dead_letters(self, decoded: DataFrame) -> DataFrame:
-        """Give the rows that could not be decoded."""
+        """Return the rows that could not be decoded."""
         from pyspark.sql import functions as f
 
         names = {
@@ -124,7 +126,7 @@ class TopicTables:
         return decoded.where(f.col("_error").isNotNull()).select(*columns)
 
     def changes(self, decoded: DataFrame) -> DataFrame:
-        """Give what current state by upsert is made of (`magnetar.pipeline.tables.current`)."""
+        """Return what current state by upsert is made of (`magnetar.pipeline.tables.current`)."""
         from pyspark.sql import functions as f
 
         rows = _first_places(decoded.where("_error is null and _key is not null"))
@@ -139,12 +141,12 @@ class TopicTables:
         )  # fmt: skip
 
     def current(self, decoded: DataFrame) -> DataFrame:
-        """Give the row of each key with the highest offset, without the keys whose last record is a deletion."""
+        """Return the row of each key with the highest offset, without the keys whose last record is a deletion."""
         return current_state(decoded)
 
 
 def current_state(decoded: DataFrame) -> DataFrame:
-    """Give current state of decoded rows.
+    """Return current state of decoded rows.
 
     A key's records are ordered by offset within their partition; where a topic got more partitions, a key may have
     some in two, and then the later timestamp wins.
@@ -177,7 +179,7 @@ def _first_places(rows: DataFrame) -> DataFrame:
 
 
 def _values(project: ProjectSpec, topic: TopicSpec) -> Any:
-    """Give the function that adds ``_d_row``, ``_d_schema_id``, ``_d_error`` and ``_d_op`` to bronze."""
+    """Return the function that adds ``_d_row``, ``_d_schema_id``, ``_d_error`` and ``_d_op`` to bronze."""
     if topic.format == "bytes":
         return _bytes
     if topic.format == "json":
@@ -282,7 +284,7 @@ class _ByArrow:
 
 
 def _decoding(decoder: Any) -> Any:
-    """Give the function that workers call; it pickles with its decoder."""
+    """Return the function that workers call; it pickles with its decoder."""
     import pyarrow as pa
 
     def decode(values: Any) -> Any:

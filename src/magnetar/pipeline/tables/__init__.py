@@ -12,6 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from magnetar.pipeline.tables.directory import TableDirectory
 from magnetar.pipeline.tables.errors import (
     OffsetsCommitted,
     TableConflict,
@@ -21,9 +22,8 @@ from magnetar.pipeline.tables.errors import (
 from magnetar.pipeline.tables.files import DataFile, Layout
 from magnetar.pipeline.tables.frames import append, schema_of
 from magnetar.pipeline.tables.maintenance import Upkeep, compact
-from magnetar.pipeline.tables.place import Place
 from magnetar.pipeline.tables.ranges import OffsetRange
-from magnetar.pipeline.tables.table import Commit, Table
+from magnetar.pipeline.tables.table import Table, TableCommit
 from magnetar.pipeline.tables.upsert import apply_changes
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 FORMATS = ("parquet", "delta", "iceberg")
 
 __all__ = [
-    "FORMATS", "Commit", "DataFile", "Layout", "OffsetRange", "OffsetsCommitted", "SyncReport", "Table",
+    "FORMATS", "TableCommit", "DataFile", "Layout", "OffsetRange", "OffsetsCommitted", "SyncReport", "Table",
     "TableConflict", "TableError", "TopicReplaced", "Upkeep", "append", "apply_changes", "compact", "format_of",
     "missing", "open", "schema_of", "sync",
 ]  # fmt: skip
@@ -53,7 +53,7 @@ def open(
     url: str | Path, format: str | None = None, *, schema: pa.Schema | None = None, layout: Layout | None = None,
     create: bool = True, **settings: Any,
 ) -> Table:  # fmt: skip
-    """Give a table, made with ``schema`` (default: the bronze columns) if it is not there yet and ``create`` says so.
+    """Return a table, made with ``schema`` (default: the bronze columns) if it is not there yet and ``create`` says so.
 
     ``format`` is one of `FORMATS`; a table that is there knows its own, a new one is parquet unless told otherwise.
     ``settings`` are the format's: ``storage_options`` for delta; ``catalog`` for iceberg, a catalog's name in
@@ -80,8 +80,8 @@ def open(
 
 
 def format_of(url: str | Path) -> str | None:
-    """Give the format of the table in a directory of this machine; None if there is none, or nobody can tell."""
-    place = Place(url)
+    """Return the format of the table in a directory of this machine; None if there is none, or nobody can tell."""
+    place = TableDirectory(url)
     if not place.is_local:
         return None
     marks = (("_delta_log", "delta"), ("_spark_metadata", "parquet"), ("metadata", "iceberg"))

@@ -28,7 +28,7 @@ _EXTRA = ("_at_partition", "_at_offset", "_replayed", "_deleted")
 
 
 def state_schema(changes: pa.Schema) -> pa.Schema:
-    """Give the columns that the table has."""
+    """Return the columns that the table has."""
     return pa.schema([each for each in changes if each.name not in _EXTRA])
 
 
@@ -72,7 +72,7 @@ def _overtaken(changes: pa.Table, bronze: str | None, dead_letters: str | None) 
 
 
 def _records_of(bronze: str, keys: Any) -> set[tuple[bytes, int, int]]:
-    """Give key, partition and offset of these keys' records, without those that were sent again."""
+    """Return key, partition and offset of these keys' records, without those that were sent again."""
     columns = ["key", "partition", "offset", "headers"]
     found = dataset_of(Path(bronze)).to_table(columns=columns, filter=pc.field("key").isin(keys))
     return {

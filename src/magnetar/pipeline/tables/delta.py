@@ -24,12 +24,12 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from magnetar.pipeline.options import Offsets, TopicPartition
+from magnetar.pipeline.tables.directory import TableDirectory
 from magnetar.pipeline.tables.errors import TableError
 from magnetar.pipeline.tables.files import DataFile, Layout
-from magnetar.pipeline.tables.place import Place
 from magnetar.pipeline.tables.ranges import ranges_to_json
 from magnetar.pipeline.tables.schema import plain_schema
-from magnetar.pipeline.tables.table import Commit, CommitInfo, Table, lost_race
+from magnetar.pipeline.tables.table import CommitInfo, Table, TableCommit, lost_race
 
 _TOPICS = "magnetar.topics"
 _RANGES = "magnetar.ranges"
@@ -45,7 +45,7 @@ class DeltaLakeTable(Table):
         self, url: str | Path, schema: pa.Schema | None, layout: Layout, *,
         storage_options: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        place = Place(url)
+        place = TableDirectory(url)
         super().__init__(place, place, layout)
         self._options = dict(storage_options or {}) or None
         try:
@@ -127,7 +127,7 @@ class DeltaLakeTable(Table):
             raise lost_race(self, error) from None
         self.refresh()
 
-    def _commit(self, commit: Commit, position: Offsets) -> None:
+    def _commit(self, commit: TableCommit, position: Offsets) -> None:
         self._follow(commit.topics)
         actions = [_add(each, data_change=commit.operation != "compact") for each in commit.add]
         removals = [_remove(each, data_change=commit.operation != "compact") for each in commit.remove]
@@ -179,7 +179,7 @@ def _application(topic: str, partition: int) -> str:
 
 
 def _transactions(topics: Iterable[str], position: Offsets) -> list[Transaction]:
-    """Give one for every partition up to the last that has something, so that looking for them finds all."""
+    """Return one for every partition up to the last that has something, so that looking for them finds all."""
     found = []
     for topic in topics:
         count = max((which.partition for which in position if which.topic == topic), default=-1) + 1
@@ -202,7 +202,7 @@ def _remove(file: DataFile, *, data_change: bool) -> RemoveAction:
 
 
 def _stats(file: DataFile) -> dict[str, Any]:
-    """Give Delta's statistics, by which readers skip files."""
+    """Return Delta's statistics, by which readers skip files."""
     return {
         "numRecords": file.rows,
         "minValues": {name: _json(low) for name, (low, _, _) in file.stats.items()},
@@ -212,7 +212,7 @@ def _stats(file: DataFile) -> dict[str, Any]:
 
 
 def _json(value: Any, *, up: bool = False) -> Any:
-    """Give a bound as Delta writes it: times have milliseconds, the upper ones rounded up."""
+    """Return a bound as Delta writes it: times have milliseconds, the upper ones rounded up."""
     if isinstance(value, datetime):
         micros = value.microsecond % 1000
         text = value.replace(microsecond=value.microsecond - micros)

@@ -28,7 +28,7 @@ class Engine(Protocol):
     parallelism: int
 
     def run(self, tasks: Sequence[Task]) -> Iterator[list[DataFile]]:
-        """Give what the tasks wrote, in any order, as they end; the first error of a task is raised."""
+        """Return what the tasks wrote, in any order, as they end; the first error of a task is raised."""
         ...
 
 
@@ -71,7 +71,7 @@ def answers(frame: Any) -> Iterator[list[DataFile]]:
 
 
 def answer(files: list[DataFile]) -> pa.RecordBatch:
-    """Give a task's answer as Spark wants it."""
+    """Return a task's answer as Spark wants it."""
     import pyarrow as pa
 
     from magnetar.records.columns import binary

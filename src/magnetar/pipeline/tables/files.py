@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from magnetar.pipeline.tables.place import Place
+from magnetar.pipeline.tables.directory import TableDirectory
 
 _POSITIONS = frozenset(
     (
@@ -78,12 +78,12 @@ class DataFile:
 
 
 def new_attempt() -> str:
-    """Give a name for one try to commit; every file written for it carries it."""
+    """Return a name for one try to commit; every file written for it carries it."""
     return uuid.uuid4().hex[:12]
 
 
 def attempt_of(path: str) -> str | None:
-    """Give the attempt that a file was written for, or None if it is not one of ours."""
+    """Return the attempt that a file was written for, or None if it is not one of ours."""
     match = _NAME.fullmatch(path)
     return match["attempt"] if match else None
 
@@ -91,7 +91,7 @@ def attempt_of(path: str) -> str | None:
 class FileWriter:
     """Writes batches of one order into files of about the wanted size."""
 
-    def __init__(self, place: Place, schema: pa.Schema, layout: Layout, attempt: str) -> None:
+    def __init__(self, place: TableDirectory, schema: pa.Schema, layout: Layout, attempt: str) -> None:
         self._place = place
         self._schema = schema
         self._layout = layout
@@ -143,7 +143,7 @@ class FileWriter:
 
 
 class _OpenFile:
-    def __init__(self, place: Place, name: str, options: dict[str, Any]) -> None:
+    def __init__(self, place: TableDirectory, name: str, options: dict[str, Any]) -> None:
         self.name = name
         self._sink = place.create(name)
         self._options = options
@@ -172,7 +172,7 @@ class _OpenFile:
 
 
 def writer_options(schema: pa.Schema, compression: str) -> dict[str, Any]:
-    """Give what `pyarrow.parquet.ParquetWriter` is told about these columns."""
+    """Return what `pyarrow.parquet.ParquetWriter` is told about these columns."""
     packed = [f.name for f in schema if f.name in _POSITIONS and _is_packable(f.type)]
     raw = [f.name for f in schema if pa.types.is_binary(f.type) or pa.types.is_large_binary(f.type)]
     plain = set(packed) | set(raw)
@@ -189,7 +189,7 @@ def writer_options(schema: pa.Schema, compression: str) -> dict[str, Any]:
 
 
 def column_stats(footer: Any) -> dict[str, Any]:
-    """Give ``{column: [least, greatest, nulls]}`` over all row groups of a file."""
+    """Return ``{column: [least, greatest, nulls]}`` over all row groups of a file."""
     found: dict[str, Any] = {}
     broken = set()
     for group in range(footer.num_row_groups):
@@ -211,7 +211,7 @@ def column_stats(footer: Any) -> dict[str, Any]:
 
 
 def _bounds(stats: Any) -> tuple[Any, Any]:
-    """Give the least and the greatest of a column's values, as Python has them."""
+    """Return the least and the greatest of a column's values, as Python has them."""
     kind = str(stats.logical_type)
     if kind.startswith("Timestamp(isAdjustedToUTC=true, timeUnit=microseconds"):
         # What pyarrow would make of these imports pandas where it is installed.
@@ -220,7 +220,7 @@ def _bounds(stats: Any) -> tuple[Any, Any]:
 
 
 def write_files(
-    place: Place,
+    place: TableDirectory,
     schema: pa.Schema,
     layout: Layout,
     attempt: str,
@@ -236,9 +236,9 @@ def write_files(
 
 
 def read_in_order(
-    place: Place, files: Iterable[DataFile], schema: pa.Schema
+    place: TableDirectory, files: Iterable[DataFile], schema: pa.Schema
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Give the (order, batch) pairs of files one after the other, in the table's schema."""
+    """Yield the (order, batch) pairs of files one after the other, in the table's schema."""
     for each in files:
         with place.open(each.path) as source:
             file = pq.ParquetFile(source)
@@ -247,7 +247,7 @@ def read_in_order(
 
 
 def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Give a batch the table's columns: in its order and types, null where it has none."""
+    """Return a batch the table's columns: in its order and types, null where it has none."""
     names = batch.schema.names
     columns = [
         batch.column(f.name).cast(f.type) if f.name in names else pa.nulls(batch.num_rows, f.type)
@@ -257,7 +257,7 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def no_rows(schema: pa.Schema) -> pa.Table:
-    """Give a table of these columns that is empty.
+    """Return a table of these columns that is empty.
 
     ``schema.empty_table()`` would import pandas where it is installed: 40 MB in each of Spark's workers.
     """
@@ -265,7 +265,7 @@ def no_rows(schema: pa.Schema) -> pa.Table:
 
 
 def order_of(topic: str, partition: int, offset: int) -> str:
-    """Give what a file's name begins with, so that names sort by offset."""
+    """Return what a file's name begins with, so that names sort by offset."""
     return f"part-{re.sub(r'[^A-Za-z0-9_.]', '_', topic)}-{partition:05d}-{offset:019d}"
 
 
@@ -274,7 +274,7 @@ def _is_packable(kind: pa.DataType) -> bool:
 
 
 def _leaves(schema: pa.Schema) -> list[str]:
-    """Give the paths of all leaves as Parquet names them."""
+    """Return the paths of all leaves as Parquet names them."""
     sample = pq.ParquetFile(_empty_file(schema)).schema
     return [sample.column(number).path for number in range(len(sample))]
 

@@ -18,7 +18,7 @@ from magnetar.pipeline.tables.engine import Engine, LocalEngine
 from magnetar.pipeline.tables.files import DataFile
 from magnetar.pipeline.tables.maintenance import Upkeep, tidy
 from magnetar.pipeline.tables.ranges import OffsetRange, ranges_between, ranges_to_json
-from magnetar.pipeline.tables.records import Topic, tasks_of
+from magnetar.pipeline.tables.records import TopicView, tasks_of
 from magnetar.pipeline.tables.table import Table
 
 Progress = Callable[[int, int], object]
@@ -62,7 +62,7 @@ def sync(
     """
     began = time.monotonic()
     with table.writing():
-        with Topic({**options, "subscribe": topic}) as look:
+        with TopicView({**options, "subscribe": topic}) as look:
             run = _Run(look, table, engine or LocalEngine(), progress)
             run.to_the_end(max_offsets_per_commit)
         compacted, expired = tidy(table, engine or LocalEngine(), upkeep or Upkeep())
@@ -78,8 +78,8 @@ def sync(
 def missing(
     topic: str, table: Table, *, options: Mapping[str, str]
 ) -> tuple[list[OffsetRange], dict[str, str]]:
-    """Give what ``table`` lacks of ``topic`` now, and the topic's id: what `append` wants beside rows made of it."""
-    with Topic({**options, "subscribe": topic}) as look:
+    """Return what ``table`` lacks of ``topic`` now, and the topic's id: what `append` wants beside rows made of it."""
+    with TopicView({**options, "subscribe": topic}) as look:
         table.check_topics(look.ids)
         starts = _starts(look, table)
         ends = {which: max(end, starts[which]) for which, end in look.ends().items()}
@@ -89,7 +89,7 @@ def missing(
 class _Run:
     """One run: where it began, where it will end, and what it did so far."""
 
-    def __init__(self, topic: Topic, table: Table, engine: Engine, progress: Progress) -> None:
+    def __init__(self, topic: TopicView, table: Table, engine: Engine, progress: Progress) -> None:
         table.check_topics(topic.ids)
         self._topic = topic
         self._table = table
@@ -137,6 +137,6 @@ class _Run:
             yield from files
 
 
-def _starts(look: Topic, table: Table) -> Offsets:
-    """Give where the table goes on: behind what it has, or where the options say for what it has nothing of."""
+def _starts(look: TopicView, table: Table) -> Offsets:
+    """Return where the table goes on: behind what it has, or where the options say for what it has nothing of."""
     return look.starts() | {which: at for which, at in table.position().items() if which in look.starts()}

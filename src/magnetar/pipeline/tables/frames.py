@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from magnetar.pipeline.tables.directory import TableDirectory
 from magnetar.pipeline.tables.engine import ANSWER, answer, answers
 from magnetar.pipeline.tables.errors import TableError
 from magnetar.pipeline.tables.files import DataFile, Layout, fit, order_of, write_files
-from magnetar.pipeline.tables.place import Place
 from magnetar.pipeline.tables.ranges import OffsetRange
 from magnetar.pipeline.tables.schema import PLACE, plain_schema
 from magnetar.pipeline.tables.table import Table
@@ -47,7 +47,7 @@ def written(table: Table, rows: Any, attempt: str) -> Iterator[DataFile]:
 
 
 def evolve(table: Table, schema: pa.Schema) -> None:
-    """Give the table the columns of ``schema`` that it lacks; rows it has are null there.
+    """Add the columns of ``schema`` that the table lacks; rows it has are null there.
 
     Raises `TableError` where a column is there with another type: types never change.
     """
@@ -61,7 +61,7 @@ def evolve(table: Table, schema: pa.Schema) -> None:
 
 
 def schema_of(rows: Any) -> pa.Schema:
-    """Give the Arrow schema that rows have in a table."""
+    """Return the Arrow schema that rows have in a table."""
     if isinstance(rows, pa.Table | pa.RecordBatchReader):
         return plain_schema(rows.schema)
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -70,13 +70,13 @@ def schema_of(rows: Any) -> pa.Schema:
 
 
 def _write_partition(
-    place: Place, schema: pa.Schema, layout: Layout, attempt: str, batches: Iterable[pa.RecordBatch]
+    place: TableDirectory, schema: pa.Schema, layout: Layout, attempt: str, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     yield answer(_write(place, schema, layout, attempt, batches))
 
 
 def _write(
-    place: Place, schema: pa.Schema, layout: Layout, attempt: str, batches: Iterable[pa.RecordBatch]
+    place: TableDirectory, schema: pa.Schema, layout: Layout, attempt: str, batches: Iterable[pa.RecordBatch]
 ) -> list[DataFile]:
     has_place = set(PLACE) <= set(schema.names)
 

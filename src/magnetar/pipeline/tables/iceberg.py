@@ -29,12 +29,12 @@ from pyiceberg.exceptions import (
 from pyiceberg.io.pyarrow import parquet_file_to_data_file, schema_to_pyarrow
 
 from magnetar.pipeline.options import Offsets
+from magnetar.pipeline.tables.directory import TableDirectory
 from magnetar.pipeline.tables.errors import TableError
 from magnetar.pipeline.tables.files import DataFile, Layout
-from magnetar.pipeline.tables.place import Place
 from magnetar.pipeline.tables.ranges import ranges_to_json
 from magnetar.pipeline.tables.schema import plain_schema
-from magnetar.pipeline.tables.table import Commit, CommitInfo, Table, lost_race, positions_of
+from magnetar.pipeline.tables.table import CommitInfo, Table, TableCommit, lost_race, positions_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as CatalogTable
@@ -69,7 +69,7 @@ class IcebergTable(Table):
             self._table.transaction().set_properties(_PROPERTIES).commit_transaction()
         if not self._table.spec().is_unpartitioned():
             raise TableError(f"Iceberg table {'.'.join(self._name)} is partitioned; choose one that is not")
-        place = Place(self._table.location())
+        place = TableDirectory(self._table.location())
         super().__init__(place, place.child("data"), layout)
 
     @property
@@ -140,7 +140,7 @@ class IcebergTable(Table):
             raise lost_race(self, error) from None
         self.refresh()
 
-    def _commit(self, commit: Commit, position: Offsets) -> None:
+    def _commit(self, commit: TableCommit, position: Offsets) -> None:
         topics = self.topics() | dict(commit.topics)
         told = {
             _RANGES: json.dumps(ranges_to_json(commit.ranges)),
@@ -167,7 +167,7 @@ class IcebergTable(Table):
             raise lost_race(self, error) from None
 
     def _described(self, file: DataFile, metadata: Any) -> Any:
-        """Give Iceberg's description of a file: its sizes, counts and bounds, from its own footer."""
+        """Return Iceberg's description of a file: its sizes, counts and bounds, from its own footer."""
         return parquet_file_to_data_file(self._table.io, metadata, self.data.url_of(file.path))
 
     def _paths_of(self, snapshot: Any) -> set[str]:
@@ -204,12 +204,12 @@ def _columns_properties(schema: Any) -> dict[str, str]:
 def _catalog(
     url: str | Path, catalog: str | Mapping[str, str] | None
 ) -> tuple[Catalog, tuple[str, ...], str | None]:
-    """Give the catalog, the table's name in it, and where a new table goes (None: the catalog decides)."""
+    """Return the catalog, the table's name in it, and where a new table goes (None: the catalog decides)."""
     if catalog is not None:
         found = load_catalog(catalog) if isinstance(catalog, str) else load_catalog("magnetar", **catalog)
         name = tuple(str(url).split("."))
         return found, name if len(name) > 1 else (_NAMESPACE, *name), None
-    place = Place(url)
+    place = TableDirectory(url)
     if not place.is_local:
         raise TableError(
             f"{url}: the embedded catalog is for directories; name a catalog of PyIceberg's for others"

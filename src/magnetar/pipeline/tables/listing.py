@@ -15,7 +15,7 @@ _SPARK_S = re.compile(r"part-\d{5,}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-c\
 
 
 def dataset_of(place: Path) -> ds.Dataset:
-    """Give a table's rows, as of its newest commit."""
+    """Return a table's rows, as of its newest commit."""
     import pyarrow.dataset as ds
 
     from magnetar.pipeline import tables
@@ -35,7 +35,7 @@ def dataset_of(place: Path) -> ds.Dataset:
 
 
 def parquet_files(place: Path) -> list[str]:
-    """Give a Parquet table's files: those that Spark's file sink committed, where it wrote the table."""
+    """Return a Parquet table's files: those that Spark's file sink committed, where it wrote the table."""
     log = place / "_spark_metadata"
     if not log.is_dir():
         return [str(each) for each in sorted(place.glob("*.parquet"))]

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from magnetar.pipeline.held_file import FileHeld, HeldFile
+from magnetar.pipeline.tables.directory import TableDirectory
 from magnetar.pipeline.tables.errors import TableConflict
-from magnetar.pipeline.tables.place import Place
 
 _NAME = "_magnetar/writer.lock"
 
 
 @contextmanager
-def writer_lock(place: Place) -> Iterator[None]:
+def writer_lock(place: TableDirectory) -> Iterator[None]:
     """Be the only writer; raise `TableConflict` naming who is. Does nothing on object stores."""
     if not place.is_local:
         yield

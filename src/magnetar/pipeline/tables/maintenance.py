@@ -13,11 +13,11 @@ from itertools import groupby
 
 import pyarrow as pa
 
+from magnetar.pipeline.tables.directory import TableDirectory
 from magnetar.pipeline.tables.engine import Engine
 from magnetar.pipeline.tables.files import DataFile, Layout, read_in_order, write_files
-from magnetar.pipeline.tables.place import Place
 from magnetar.pipeline.tables.schema import PLACE
-from magnetar.pipeline.tables.table import Commit, Table
+from magnetar.pipeline.tables.table import Table, TableCommit
 
 FEWEST = 8
 _TIER = 8
@@ -39,7 +39,7 @@ class Upkeep:
 class RewriteFiles:
     """Write the rows of some files into one, or few: what one task does."""
 
-    place: Place
+    place: TableDirectory
     schema: pa.Schema
     layout: Layout
     attempt: str
@@ -65,7 +65,7 @@ class RewriteFiles:
 def small_files(
     files: Sequence[DataFile], target_bytes: int, *, fewest: int = FEWEST
 ) -> list[list[DataFile]]:
-    """Give groups of neighbours to join, each of at most about ``target_bytes``."""
+    """Return groups of neighbours to join, each of at most about ``target_bytes``."""
     found: list[list[DataFile]] = []
     ours = sorted((each for each in files if each.order and not each.deletes), key=lambda each: each.path)
     for _, of_partition in groupby(ours, _partition):
@@ -87,13 +87,13 @@ def compact(table: Table, engine: Engine, *, fewest: int = FEWEST) -> int:
         before, after = (sum(each.rows for each in some) for some in (removed, added))
         assert before == after, f"{before} rows became {after}"
         table.on_step("rewritten")
-        table.commit(Commit("compact", attempt, add=added, remove=removed))
+        table.commit(TableCommit("compact", attempt, add=added, remove=removed))
         table.on_step("compacted")
     return len(removed)
 
 
 def tidy(table: Table, engine: Engine, upkeep: Upkeep) -> tuple[int, int]:
-    """Give how many files went into others, and how many were deleted; the caller holds the writer's lock."""
+    """Return how many files went into others, and how many were deleted; the caller holds the writer's lock."""
     compacted = compact(table, engine) if upkeep.compact else 0
     expired = table.expire(upkeep.keep_s) if upkeep.keep_s is not None else 0
     table.on_step("tidied")
@@ -101,7 +101,7 @@ def tidy(table: Table, engine: Engine, upkeep: Upkeep) -> tuple[int, int]:
 
 
 def _groups(files: list[DataFile], target: int, fewest: int) -> list[list[DataFile]]:
-    """Give groups of one partition's files, from the smallest tier up; none is in two of them."""
+    """Return groups of one partition's files, from the smallest tier up; none is in two of them."""
     for tier in range(_TIERS, 0, -1):
         limit = target * 3 // 4 // _TIER ** (tier - 1)
         found = [group for run in _runs(files, limit) for group in _bins(run, target) if len(group) >= fewest]
@@ -111,7 +111,7 @@ def _groups(files: list[DataFile], target: int, fewest: int) -> list[list[DataFi
 
 
 def _runs(files: list[DataFile], limit: int) -> Iterator[list[DataFile]]:
-    """Give the neighbours that are all smaller than ``limit``."""
+    """Yield the neighbours that are all smaller than ``limit``."""
     for small, run in groupby(files, lambda each: each.size < limit):
         if small:
             yield list(run)

@@ -16,7 +16,7 @@ FORMATS = ("parquet", "delta", "iceberg")
 MODES = ("append", "upsert")
 
 _OURS = ("table", "tableformat", "mode", "place", "bronze", "deadletters")
-_MOST_OFFSETS = 5_000_000
+_MAX_OFFSETS = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class TableOptions:
     place: tuple[str, ...] = PLACE
     bronze: str | None = None
     dead_letters: str | None = None
-    most_offsets: int = _MOST_OFFSETS
+    max_offsets: int = _MAX_OFFSETS
     topic: Mapping[str, str] | None = None
     """Those of the topic's own source, where files are to be written."""
 
@@ -53,7 +53,7 @@ def parse_table_options(given: Mapping[str, str]) -> TableOptions:
         place=_place(options.get("place")),
         bronze=options.get("bronze"),
         dead_letters=options.get("deadletters"),
-        most_offsets=_positive(options, "maxOffsetsPerTrigger", _MOST_OFFSETS),
+        max_offsets=_positive(options, "maxOffsetsPerTrigger", _MAX_OFFSETS),
         topic={n: v for n, v in given.items() if n.lower() not in _OURS} if "subscribe" in options else None,
     )
 

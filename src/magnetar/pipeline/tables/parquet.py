@@ -37,11 +37,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from magnetar.pipeline.options import Offsets
+from magnetar.pipeline.tables.directory import TableDirectory
 from magnetar.pipeline.tables.errors import TableError
 from magnetar.pipeline.tables.files import DataFile, Layout, no_rows
-from magnetar.pipeline.tables.place import Place
 from magnetar.pipeline.tables.schema import plain_schema
-from magnetar.pipeline.tables.table import Commit, CommitInfo, Table, lost_race, positions_of
+from magnetar.pipeline.tables.table import CommitInfo, Table, TableCommit, lost_race, positions_of
 
 _LOG = "_spark_metadata"
 
@@ -52,7 +52,7 @@ class ParquetTable(Table):
     format = "parquet"
 
     def __init__(self, url: str | Path, schema: pa.Schema | None, layout: Layout) -> None:
-        place = Place(url)
+        place = TableDirectory(url)
         if not place.is_local:
             raise TableError(
                 f"{place}: plain Parquet tables are for local directories; use delta or iceberg there"
@@ -125,11 +125,11 @@ class ParquetTable(Table):
         wider = pa.schema([*self.schema, *schema])
         first = self._columns_file(wider)
         self._publish(
-            self.version + 1, first, self._lines[1:], Commit("add columns", ""), self._head["topics"]
+            self.version + 1, first, self._lines[1:], TableCommit("add columns", ""), self._head["topics"]
         )
         self.refresh()
 
-    def _commit(self, commit: Commit, position: Offsets) -> None:
+    def _commit(self, commit: TableCommit, position: Offsets) -> None:
         removed = {each.path for each in commit.remove}
         lines = [line for line in self._lines[1:] if _name(line) not in removed]
         if len(lines) != len(self._lines) - 1 - len(removed):
@@ -149,7 +149,7 @@ class ParquetTable(Table):
             )
         first = self._columns_file(schema)
         try:
-            self._publish(0, first, [], Commit("create", ""), {})
+            self._publish(0, first, [], TableCommit("create", ""), {})
         except TableError:
             self.place.delete(_name(first))  # somebody else made the table this very moment
 
@@ -162,7 +162,12 @@ class ParquetTable(Table):
         return self._line(name, path.stat().st_size)
 
     def _publish(
-        self, version: int, first: dict[str, Any], rest: Sequence[dict[str, Any]], commit: Commit, topics: Any
+        self,
+        version: int,
+        first: dict[str, Any],
+        rest: Sequence[dict[str, Any]],
+        commit: TableCommit,
+        topics: Any,
     ) -> None:
         from magnetar.pipeline.tables.ranges import ranges_to_json
 
@@ -193,7 +198,7 @@ class ParquetTable(Table):
         self.place.child(_LOG).sync([])
 
     def _line(self, name: str, size: int) -> dict[str, Any]:
-        """Give a file as Spark's file sink notes it."""
+        """Return a file as Spark's file sink notes it."""
         uri = (self.place.directory / name).as_uri()
         return {
             "path": uri, "size": size, "isDir": False, "modificationTime": round(time.time() * 1000),
@@ -201,7 +206,7 @@ class ParquetTable(Table):
         }  # fmt: skip
 
     def _versions(self) -> list[int]:
-        """Give the versions that are there, oldest first."""
+        """Return the versions that are there, oldest first."""
         if not self._log.is_dir():
             return []
         names = [path.name for path in self._log.iterdir() if not path.name.startswith(".")]
@@ -220,7 +225,7 @@ class ParquetTable(Table):
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    """Give a version's lines; raise `TableError` naming a file that is not one of ours."""
+    """Return a version's lines; raise `TableError` naming a file that is not one of ours."""
     mark, *lines = path.read_text().split("\n")
     try:
         found = [json.loads(line) for line in lines]

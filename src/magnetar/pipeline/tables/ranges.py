@@ -28,7 +28,7 @@ Json: TypeAlias = dict[str, dict[str, list[int]]]
 def ranges_between(
     starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> list[OffsetRange]:
-    """Give what lies between two positions, partition by partition; nothing for one that did not move."""
+    """Return what lies between two positions, partition by partition; nothing for one that did not move."""
     return [
         OffsetRange(which.topic, which.partition, starts[which], end)
         for which, end in sorted(ends.items())
@@ -37,7 +37,7 @@ def ranges_between(
 
 
 def advance(position: Mapping[TopicPartition, int], ranges: Iterable[OffsetRange]) -> Offsets:
-    """Give the position behind ``ranges``; raise `OffsetsCommitted` where the table already is further.
+    """Return the position behind ``ranges``; raise `OffsetsCommitted` where the table already is further.
 
     A range may begin behind the position: what lies between was not to be had any more.
     """
@@ -54,7 +54,7 @@ def advance(position: Mapping[TopicPartition, int], ranges: Iterable[OffsetRange
 
 
 def ranges_to_json(ranges: Iterable[OffsetRange]) -> Json:
-    """Give ``{topic: {partition: [low, high]}}``."""
+    """Return ``{topic: {partition: [low, high]}}``."""
     found: Json = {}
     for each in ranges:
         span = found.setdefault(each.topic, {}).setdefault(str(each.partition), [each.low, each.high])

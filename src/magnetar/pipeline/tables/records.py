@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from magnetar.pipeline.options import Offsets, TopicPartition, parse_options
 from magnetar.pipeline.plan import Plan, ask_of
-from magnetar.pipeline.port import Ask, Slice
+from magnetar.pipeline.port import RecordQuery, Slice
 from magnetar.pipeline.slices import LedgerSlice
+from magnetar.pipeline.tables.directory import TableDirectory
 from magnetar.pipeline.tables.files import DataFile, Layout, order_of, write_files
-from magnetar.pipeline.tables.place import Place
 from magnetar.records.arrow_fields import FIELDS
 from magnetar.records.columns import same_name, same_number
 
@@ -23,7 +23,7 @@ _OURS = ("slicebytes", "includepositions", "includeheaders", "columns")
 """Options of the source that a table decides by itself."""
 
 
-class Topic:
+class TopicView:
     """One look at one topic (or several): ids, what is visible, and slices of it."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -37,18 +37,18 @@ class Topic:
         self._plan = Plan(parsed)
         self.ids: dict[str, str] = dict(self._plan.ids)
 
-    def __enter__(self) -> Topic:
+    def __enter__(self) -> TopicView:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._plan.close()
 
     def starts(self) -> Offsets:
-        """Give where a table that has nothing yet begins."""
+        """Return where a table that has nothing yet begins."""
         return self._plan.starts()
 
     def ends(self) -> Offsets:
-        """Give the offsets behind what may be read now."""
+        """Return the offsets behind what may be read now."""
         return self._plan.ends()
 
     def pieces(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[Slice]:
@@ -60,11 +60,11 @@ class Topic:
 class WriteRecords:
     """Write the records of consecutive slices into files of a table: what one task does."""
 
-    place: Place
+    place: TableDirectory
     schema: pa.Schema
     layout: Layout
     attempt: str
-    ask: Ask
+    ask: RecordQuery
     pieces: Sequence[Slice]
 
     def __call__(self) -> list[DataFile]:
@@ -86,11 +86,11 @@ def tasks_of(
     pieces: Sequence[Slice],
     *,
     parallelism: int,
-    place: Place,
+    place: TableDirectory,
     schema: pa.Schema,
     layout: Layout,
     attempt: str,
-    ask: Ask,
+    ask: RecordQuery,
 ) -> list[WriteRecords]:
     """Share pieces out to tasks, consecutive ones together, so that files come near their size and cores are busy."""
     sizes = [_bytes_of(piece) for piece in pieces]
@@ -106,14 +106,14 @@ def tasks_of(
 
 
 def _bytes_of(piece: Slice) -> int:
-    """Give about how much a slice reads; what comes through Fetch is only known by its offsets."""
+    """Return about how much a slice reads; what comes through Fetch is only known by its offsets."""
     if isinstance(piece, LedgerSlice):
         return max(piece.end - piece.start, 1)
     return max(piece.high - piece.low, 1) * _RECORD_BYTES
 
 
 def _stored(schema: pa.Schema) -> pa.Schema:
-    """Give the schema as batches have it on their way: a topic's name once, not once per row."""
+    """Return the schema as batches have it on their way: a topic's name once, not once per row."""
     return pa.schema([_NAME if f.name == "topic" else f for f in schema])
 
 

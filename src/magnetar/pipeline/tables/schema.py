@@ -25,12 +25,12 @@ PLACE = ("topic", "partition", "offset")
 
 
 def bronze_schema() -> pa.Schema:
-    """Give the Arrow schema of a bronze table."""
+    """Return the Arrow schema of a bronze table."""
     return pa.schema([pa.field(name, FIELDS[name]) for name in BRONZE])
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Give the schema in the types that records come in: no views, no large types."""
+    """Return the schema in the types that records come in: no views, no large types."""
     return pa.schema([pa.field(f.name, _plain_type(f.type), f.nullable) for f in schema])
 
 

@@ -24,13 +24,13 @@ from magnetar.pipeline.options import Offsets, TopicPartition, parse_options
 from magnetar.pipeline.plan import ask_of
 from magnetar.pipeline.progress import from_json, ids_of, to_json
 from magnetar.pipeline.source import StreamReader
+from magnetar.pipeline.tables.directory import TableDirectory
 from magnetar.pipeline.tables.errors import TableError
 from magnetar.pipeline.tables.files import DataFile, fit
-from magnetar.pipeline.tables.place import Place
 from magnetar.pipeline.tables.ranges import OffsetRange, ranges_between
 from magnetar.pipeline.tables.records import SLICE_BYTES, WriteRecords, tasks_of
 from magnetar.pipeline.tables.schema import PLACE, bronze_schema
-from magnetar.pipeline.tables.stream_writer import Written
+from magnetar.pipeline.tables.stream_writer import WrittenFiles
 from magnetar.pipeline.tables.table import Table, note_attempt
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _WANTED = {"sliceBytes": str(SLICE_BYTES), "includePositions": "true", "includeH
 class FilesOfBatch(InputPartition):  # type: ignore[misc]
     """What one task writes; ``ranges`` are those of the whole batch, which is committed at once."""
 
-    notes: Place
+    notes: TableDirectory
     task: WriteRecords
     ranges: Sequence[OffsetRange]
     topics: Mapping[str, str]
@@ -84,12 +84,12 @@ class FilesReader(StreamReader):
             return  # where nothing is planned, Spark sends a partition of its own
         attempt = note_attempt(partition.notes, partition.task.place)
         files = replace(partition.task, attempt=attempt)()
-        told = Written((attempt,), tuple(files), tuple(partition.ranges), dict(partition.topics))
+        told = WrittenFiles((attempt,), tuple(files), tuple(partition.ranges), dict(partition.topics))
         yield pa.RecordBatch.from_pydict({"files": pa.array([pickle.dumps(told)], pa.binary())})
 
 
 def _ranges(starts: Offsets, ends: Offsets, pieces: Sequence[Any]) -> list[OffsetRange]:
-    """Give what a batch brings; a partition that its beginning does not know begins with its first piece."""
+    """Return what a batch brings; a partition that its beginning does not know begins with its first piece."""
     first: Offsets = {}
     for piece in pieces:
         which = TopicPartition(piece.topic, piece.partition)
@@ -103,7 +103,7 @@ def _ranges(starts: Offsets, ends: Offsets, pieces: Sequence[Any]) -> list[Offse
 class RowsOfFile(InputPartition):  # type: ignore[misc]
     """One file, and the offsets of it that a batch wants."""
 
-    place: Place
+    place: TableDirectory
     file: str
     ranges: Sequence[OffsetRange]
 
@@ -122,7 +122,7 @@ class RowsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self._options.most_offsets)
+        return ReadMaxRows(self._options.max_offsets)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._position()
@@ -131,7 +131,7 @@ class RowsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
         known = from_json(start)
         ends = self._position() if self._target is None else self._target
         if not isinstance(limit, ReadAllAvailable):
-            ends = admit(known, ends, self._options.most_offsets)
+            ends = admit(known, ends, self._options.max_offsets)
         return to_json({**known, **ends})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RowsOfFile]:
@@ -167,7 +167,7 @@ class RowsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
 
 
 def _may_have(file: DataFile, ranges: Sequence[OffsetRange]) -> bool:
-    """Tell whether a file's statistics leave it possible; without any it is."""
+    """Return whether a file's statistics leave it possible; without any it is."""
     if "offset" not in file.stats:
         return True
     low, high, _ = file.stats["offset"]

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from magnetar.pipeline.tables.directory import TableDirectory
 from magnetar.pipeline.tables.files import DataFile, Layout, fit, order_of, read_in_order, write_files
 from magnetar.pipeline.tables.lock import writer_lock
-from magnetar.pipeline.tables.place import Place
 from magnetar.pipeline.tables.ranges import OffsetRange
 from magnetar.pipeline.tables.table import Table, note_attempt
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):  # type: ignore[misc]
+class WrittenFiles(WriterCommitMessage):  # type: ignore[misc]
     """What tasks wrote: their attempts, files, and the offsets that these were made of."""
 
     attempts: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class _TableWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         self._schema = schema
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        done = together([each for each in messages if isinstance(each, Written)])
+        done = together([each for each in messages if isinstance(each, WrittenFiles)])
         if not done.attempts:
             return
         table = self._options.open(self._table_schema)
@@ -50,7 +50,7 @@ class _TableWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             table.clean()
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        done = together([each for each in messages if isinstance(each, Written)])
+        done = together([each for each in messages if isinstance(each, WrittenFiles)])
         if done.attempts:
             self._options.open(self._table_schema).drop(done.attempts)
 
@@ -58,7 +58,7 @@ class _TableWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     def _table_schema(self) -> pa.Schema:
         return self._schema
 
-    def _put(self, table: Table, done: Written) -> None:
+    def _put(self, table: Table, done: WrittenFiles) -> None:
         """Commit a batch, unless the table has it; the lock is held."""
         from magnetar.pipeline.tables.frames import evolve
 
@@ -69,7 +69,7 @@ class _TableWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
 class FilesWriter(_TableWriter):
     """Takes files that the source's tasks wrote."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
         return together([pickle.loads(each.as_py()) for batch in iterator for each in batch.column(0)])
 
 
@@ -81,23 +81,23 @@ class RowsWriter(_TableWriter):
         table = options.open(self._table_schema)
         self._notes, self._data, self._layout = table.place, table.data, table.layout
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
         spans = Spans(self._options.place)
         attempt = note_attempt(self._notes, self._data)
         files = self._write(spans.watched(fit(each, self._schema) for each in iterator), attempt)
-        return Written((attempt,), tuple(files), tuple(spans.ranges()), {})
+        return WrittenFiles((attempt,), tuple(files), tuple(spans.ranges()), {})
 
     def _write(self, batches: Iterator[pa.RecordBatch], attempt: str) -> list[DataFile]:
         return write_rows(self._data, self._schema, self._layout, attempt, batches, self._options.place)
 
-    def _put(self, table: Table, done: Written) -> None:
+    def _put(self, table: Table, done: WrittenFiles) -> None:
         if not done.ranges:
             table.drop(done.attempts)
             return
-        super()._put(table, Written(done.attempts, done.files, done.ranges, self._topics(done.ranges)))
+        super()._put(table, WrittenFiles(done.attempts, done.files, done.ranges, self._topics(done.ranges)))
 
     def _topics(self, ranges: Sequence[OffsetRange]) -> dict[str, str]:
-        """Give the topics' ids, as bronze knows them."""
+        """Return the topics' ids, as bronze knows them."""
         from magnetar.pipeline import tables
 
         known = (
@@ -115,7 +115,7 @@ class UpsertWriter(RowsWriter):
 
         return state_schema(self._schema)
 
-    def _put(self, table: Table, done: Written) -> None:
+    def _put(self, table: Table, done: WrittenFiles) -> None:
         from magnetar.pipeline.tables.current import apply
 
         if done.ranges and not table.has(done.ranges):
@@ -137,7 +137,7 @@ class Spans:
         self._found: dict[tuple[str, int], tuple[int, int]] = {}
 
     def watched(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Give the batches on."""
+        """Pass the batches on."""
         topic, partition, offset = self._place
         for batch in batches:
             if not batch.num_rows:
@@ -152,12 +152,12 @@ class Spans:
             yield batch
 
     def ranges(self) -> list[OffsetRange]:
-        """Give what went by."""
+        """Return what went by."""
         return [OffsetRange(*which, *span) for which, span in sorted(self._found.items())]
 
 
-def together(written: Sequence[Written]) -> Written:
-    """Give what all tasks of a batch wrote as one."""
+def together(written: Sequence[WrittenFiles]) -> WrittenFiles:
+    """Return what all tasks of a batch wrote as one."""
     spans: dict[tuple[str, int], tuple[int, int]] = {}
     for each in (span for one in written for span in one.ranges):
         low, high = spans.get(each[:2], each[2:])
@@ -165,7 +165,7 @@ def together(written: Sequence[Written]) -> Written:
     topics: dict[str, str] = {}
     for one in written:
         topics |= one.topics
-    return Written(
+    return WrittenFiles(
         tuple(name for one in written for name in one.attempts),
         tuple(file for one in written for file in one.files),
         tuple(OffsetRange(*which, *span) for which, span in sorted(spans.items())),
@@ -174,7 +174,7 @@ def together(written: Sequence[Written]) -> Written:
 
 
 def write_rows(
-    data: Place, schema: pa.Schema, layout: Layout, attempt: str, batches: Iterator[pa.RecordBatch],
+    data: TableDirectory, schema: pa.Schema, layout: Layout, attempt: str, batches: Iterator[pa.RecordBatch],
     place: Sequence[str],
 ) -> list[DataFile]:  # fmt: skip
     """Write batches whose columns ``place`` say where each row comes from."""

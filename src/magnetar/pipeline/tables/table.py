@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from magnetar.pipeline.options import Offsets, TopicPartition
+from magnetar.pipeline.tables.directory import TableDirectory
 from magnetar.pipeline.tables.errors import TableConflict, TopicReplaced
 from magnetar.pipeline.tables.files import DataFile, Layout, attempt_of, new_attempt
 from magnetar.pipeline.tables.lock import writer_lock
-from magnetar.pipeline.tables.place import Place
 from magnetar.pipeline.tables.ranges import OffsetRange
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ Step = Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class TableCommit:
     """What one commit changes. ``topics`` gives the id of every topic that the ranges are of."""
 
     operation: str
@@ -83,7 +83,7 @@ class Table(ABC):
 
     format: str
 
-    def __init__(self, place: Place, data: Place, layout: Layout) -> None:
+    def __init__(self, place: TableDirectory, data: TableDirectory, layout: Layout) -> None:
         self.place = place
         self.data = data
         self.layout = layout
@@ -110,26 +110,26 @@ class Table(ABC):
 
     @abstractmethod
     def topics(self) -> dict[str, str]:
-        """Give the topics that the table follows, with their ids."""
+        """Return the topics that the table follows, with their ids."""
 
     @abstractmethod
     def position(self) -> Offsets:
-        """Give the next offset that the table needs of each partition."""
+        """Return the next offset that the table needs of each partition."""
 
     @abstractmethod
     def files(self) -> list[DataFile]:
-        """Give the files that are in the table."""
+        """Return the files that are in the table."""
 
     @abstractmethod
     def history(self) -> list[CommitInfo]:
-        """Give the commits that are still known, the newest first."""
+        """Return the commits that are still known, the newest first."""
 
     @abstractmethod
     def add_columns(self, schema: pa.Schema) -> None:
         """Add columns, null in all rows that there are; raise `TableConflict` if there is a later commit."""
 
     @abstractmethod
-    def _commit(self, commit: Commit, position: Offsets) -> None:
+    def _commit(self, commit: TableCommit, position: Offsets) -> None:
         """Make one commit on top of the version that was looked at; raise `TableConflict` if there is a later one."""
 
     @abstractmethod
@@ -139,7 +139,7 @@ class Table(ABC):
     # --- what is the same for all -----------------------------------------------------------------------------
 
     def state(self, commits: int = 20) -> TableState:
-        """Give what people want to know of it."""
+        """Return what people want to know of it."""
         files = self.files()
         position: dict[str, dict[str, int]] = {}
         for which, at in sorted(self.position().items()):
@@ -156,11 +156,11 @@ class Table(ABC):
         )
 
     def urls(self) -> list[str]:
-        """Give the full names of the files in the table, for readers that take files."""
+        """Return the full names of the files in the table, for readers that take files."""
         return [self.data.url_of(each.path) for each in self.files()]
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Give the whole table; for tests and small tables."""
+        """Return the whole table; for tests and small tables."""
         from magnetar.pipeline.tables.files import read_in_order
 
         batches = [batch for _, batch in read_in_order(self.data, self.files(), self.schema)]
@@ -168,7 +168,7 @@ class Table(ABC):
         return table if columns is None else table.select(list(columns))
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
-        """Give the table as it is now, as a frame that later commits do not change."""
+        """Return the table as it is now, as a frame that later commits do not change."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         schema = from_arrow_schema(self.schema)
@@ -187,7 +187,7 @@ class Table(ABC):
                     f"{topic_id}: it was deleted and made anew. Choose another table for it"
                 )
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: TableCommit) -> None:
         """Make one commit on top of the version that was looked at, all or nothing, and look at it then."""
         from magnetar.pipeline.tables.ranges import advance
 
@@ -232,7 +232,7 @@ class Table(ABC):
         with self.attempt() as attempt:
             files = list(written(attempt))
             self.on_step("written")
-            self.commit(Commit("append", attempt, add=files, ranges=ranges, topics=topics))
+            self.commit(TableCommit("append", attempt, add=files, ranges=ranges, topics=topics))
             self.on_step("committed")
         self.on_step("done")
         return files
@@ -255,14 +255,14 @@ class Table(ABC):
             return False
         self.check_attempts(attempts)
         with self.attempt() as attempt:
-            self.commit(Commit("append", attempt, add=files, ranges=ranges, topics=topics))
+            self.commit(TableCommit("append", attempt, add=files, ranges=ranges, topics=topics))
             self.on_step("committed")
         self._forget(attempts)
         self.on_step("done")
         return True
 
     def has(self, ranges: Sequence[OffsetRange]) -> bool:
-        """Tell whether the table has all of these offsets already."""
+        """Return whether the table has all of these offsets already."""
         position = self.position()
         return all(
             position.get(TopicPartition(each.topic, each.partition), 0) >= each.high for each in ranges
@@ -309,7 +309,7 @@ class Table(ABC):
         return len(gone)
 
 
-def note_attempt(place: Place, data: Place) -> str:
+def note_attempt(place: TableDirectory, data: TableDirectory) -> str:
     """Note that files are going to be written; give the name that they must carry."""
     name = new_attempt()
     notes = place.child(NOTES)
@@ -324,7 +324,7 @@ def _note(attempt: str, state: str = "attempt") -> str:
 
 
 def lost_race(table: Table, why: object = "") -> TableConflict:
-    """Give the error of a writer that came second."""
+    """Return the error of a writer that came second."""
     return TableConflict(
         f"{table}: another writer committed on top of version {table.version}, so nothing of this commit is in the "
         f"table; run it again to go on from where the table is now{f' ({why})' if why else ''}"

@@ -20,7 +20,7 @@ from magnetar.pipeline.tables.errors import TableError
 from magnetar.pipeline.tables.files import DataFile, fit, write_files
 from magnetar.pipeline.tables.frames import evolve, schema_of, written
 from magnetar.pipeline.tables.ranges import OffsetRange
-from magnetar.pipeline.tables.table import Commit, Table
+from magnetar.pipeline.tables.table import Table, TableCommit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,7 +42,7 @@ class _Order:
         return list(dict.fromkeys((*self.by, *([self.within] if self.within else ()), *self.across)))
 
     def last_of_each(self, rows: pa.Table, keys: Sequence[str]) -> pa.Table:
-        """Give the last change of each key."""
+        """Return the last change of each key."""
         if self.within is None:
             return _last_of_each(rows, keys, self.by)
         return _last_of_each(_last_of_each(rows, [*keys, self.within], self.by), keys, self.across)
@@ -103,7 +103,7 @@ def apply_changes(
         upserts = state.filter(pc.and_(current, pc.invert(pc.fill_null(is_deleted, False))))
         added = [*merge.rewritten(attempt), *(written(table, upserts, attempt) if len(upserts) else ())]
         table.on_step("written")
-        commit = Commit("merge", attempt, added, [f for f, _ in hit], ranges, topics or {})
+        commit = TableCommit("merge", attempt, added, [f for f, _ in hit], ranges, topics or {})
         if added or hit or ranges:
             table.commit(commit)
         table.on_step("committed")
@@ -125,7 +125,7 @@ class _Merge:
         self._hit: list[tuple[DataFile, pa.ChunkedArray]] = []
 
     def look(self) -> list[tuple[DataFile, pa.ChunkedArray]]:
-        """Give the files with rows to take out, and the numbers of these rows."""
+        """Return the files with rows to take out, and the numbers of these rows."""
         for file in self._table.files():
             if file.deletes:
                 raise TableError(
@@ -179,7 +179,7 @@ def _check(table: Table, rows: pa.Table, keys: Sequence[str], order: Sequence[st
 
 
 def _last_of_each(rows: pa.Table, keys: Sequence[str], order: Sequence[str]) -> pa.Table:
-    """Give the last change of each key."""
+    """Return the last change of each key."""
     numbered = rows.select(list(dict.fromkeys((*keys, *order)))).append_column(
         _ROW, pa.array(range(len(rows)), pa.int64())
     )

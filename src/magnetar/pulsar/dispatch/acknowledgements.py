@@ -19,10 +19,10 @@ from magnetar.records.entry import decode_entry
 from magnetar.wire.pulsar.pulsar_pb2 import ServerError
 
 _DELAY_S = 0.005
-_MOST_WAITING = 1000
-_MOST_PARTLY = 10_000  # batches, as many as the cursor keeps
-_MOST_PARTLY_BYTES = 8 << 20
-_MOST_SIZES = 10_000
+_MAX_WAITING = 1000
+_MAX_PARTLY = 10_000  # batches, as many as the cursor keeps
+_MAX_PARTLY_BYTES = 8 << 20
+_MAX_SIZES = 10_000
 _log = logging.getLogger("magnetar.pulsar")
 
 
@@ -59,15 +59,15 @@ class Acknowledgements:
     def sent(self, place: Place, messages: int) -> None:
         """Note how many messages a batch has that goes out: parts of it may be acknowledged soon."""
         self._sizes[place] = messages
-        if len(self._sizes) > _MOST_SIZES:
+        if len(self._sizes) > _MAX_SIZES:
             del self._sizes[next(iter(self._sizes))]
 
     def batch_size(self, place: Place) -> int | None:
-        """Give how many messages an entry has, None where only storage knows."""
+        """Return how many messages an entry has, None where only storage knows."""
         return self._sizes.get(place)
 
     async def stored_batch_size(self, place: Place) -> int:
-        """Give how many messages an entry has; raise ``PulsarError`` for none, or ``LedgerError``."""
+        """Return how many messages an entry has; raise ``PulsarError`` for none, or ``LedgerError``."""
         self.check(place)
         entry = await self._log.entry(Position(*place))
         messages = entry.last_offset - decode_entry(entry.data).base_offset + 1
@@ -80,7 +80,7 @@ class Acknowledgements:
         """Be done with an entry."""
         self.partly.pop(place, None)
         self._waiting.append(place)
-        if len(self._waiting) >= _MOST_WAITING:
+        if len(self._waiting) >= _MAX_WAITING:
             self.flush()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_DELAY_S, self.flush)
@@ -101,16 +101,16 @@ class Acknowledgements:
         """Keep what remains of a batch, if there is room for it."""
         if place not in self.partly:
             size = remaining.bit_length() // 8
-            if len(self.partly) >= _MOST_PARTLY or not self._has_room(size):
+            if len(self.partly) >= _MAX_PARTLY or not self._has_room(size):
                 return
             self._partly_bytes += size
         self.partly[place] = remaining
         self._cursor.keep()
 
     def _has_room(self, size: int) -> bool:
-        if self._partly_bytes + size > _MOST_PARTLY_BYTES:
+        if self._partly_bytes + size > _MAX_PARTLY_BYTES:
             self._partly_bytes = sum(each.bit_length() // 8 for each in self.partly.values())
-        return self._partly_bytes + size <= _MOST_PARTLY_BYTES
+        return self._partly_bytes + size <= _MAX_PARTLY_BYTES
 
     def done_up_to(self, place: Place, remaining: int | None) -> None:
         """Be done with everything up to an entry, of that one's batch with all but ``remaining``."""
@@ -146,7 +146,7 @@ class Acknowledgements:
     # -- parts of batches
 
     def first_remaining(self, mark: Position) -> int:
-        """Give how many messages of the entry right behind ``mark`` are done with, before the first that is not."""
+        """Return how many messages of the entry right behind ``mark`` are done with, before the first that is not."""
         remaining = self.partly.get((mark.ledger_id, mark.entry_id + 1), 0)
         return (remaining & -remaining).bit_length() - 1 if remaining else 0
 

@@ -74,7 +74,7 @@ class AnySubscription(ABC):
     def flow(self, consumer: Consumer, permits: int) -> None:
         """A consumer has room for more messages."""
         consumer.permits += permits
-        self.kick()
+        self.wake()
 
     def check_unsubscribe(self) -> None:
         """Raise ``PulsarError`` unless the only consumer left may end the subscription."""
@@ -86,15 +86,15 @@ class AnySubscription(ABC):
     # -- messages
 
     def batch_size(self, place: Place) -> int | None:
-        """Give how many messages an entry has that may be acknowledged, None where only storage knows."""
+        """Return how many messages an entry has that may be acknowledged, None where only storage knows."""
         return 0
 
     async def stored_batch_size(self, place: Place) -> int:
-        """Give the same as storage knows it; raise ``PulsarError`` or ``LedgerError``."""
+        """Return the same as storage knows it; raise ``PulsarError`` or ``LedgerError``."""
         return 0
 
     @abstractmethod
-    def kick(self) -> None:
+    def wake(self) -> None:
         """Send on, if something can be sent."""
 
     @abstractmethod
@@ -174,7 +174,7 @@ class AnySubscription(ABC):
 
 
 def foremost(consumers: Sequence[Consumer]) -> list[Consumer]:
-    """Give those of the lowest priority level, which go first."""
+    """Return those of the lowest priority level, which go first."""
     if len(consumers) == 1:
         return [consumers[0]]
     best = min(each.priority_level for each in consumers)
@@ -182,7 +182,7 @@ def foremost(consumers: Sequence[Consumer]) -> list[Consumer]:
 
 
 def chosen(consumers: Sequence[Consumer]) -> Consumer | None:
-    """Give who alone gets messages: one of the foremost, among whom the partitions are spread."""
+    """Return who alone gets messages: one of the foremost, among whom the partitions are spread."""
     if not consumers:
         return None
     equals = foremost(consumers)

@@ -12,7 +12,7 @@ from magnetar.records.compression import Buffer
 from magnetar.wire.pulsar import encode
 
 
-class Sink(Protocol):
+class ConsumerSink(Protocol):
     """The connection that a consumer lives on."""
 
     @property
@@ -43,7 +43,7 @@ class Sink(Protocol):
         ...
 
 
-class Pending(NamedTuple):
+class PendingAck(NamedTuple):
     """An entry that a consumer has and did not acknowledge."""
 
     messages: int
@@ -55,7 +55,7 @@ class Pending(NamedTuple):
 class Consumer:
     """One consumer. ``permits`` counts messages that it has room for; it may fall below 0 by part of a batch."""
 
-    sink: Sink
+    sink: ConsumerSink
     consumer_id: int
     name: str
     partition: int
@@ -71,7 +71,7 @@ class Consumer:
     """Whether it wants the newest message of every key, as far as the topic is compacted."""
     permits: int = 0
     unacked: int = 0
-    pending: dict[Place, Pending] = field(default_factory=dict)
+    pending: dict[Place, PendingAck] = field(default_factory=dict)
     delivered_messages: int = 0
     delivered_bytes: int = 0
     redelivered: int = 0

@@ -42,7 +42,7 @@ class Delivery(NamedTuple):
 
 
 def sticky_hash(metadata: MessageMetadata) -> int:
-    """Give where a message's key lies among the 65,536 hashes that consumers of Key_Shared divide."""
+    """Return where a message's key lies among the 65,536 hashes that consumers of Key_Shared divide."""
     if metadata.HasField("ordering_key"):
         key = metadata.ordering_key
     elif metadata.HasField("partition_key"):
@@ -57,7 +57,7 @@ def sticky_hash(metadata: MessageMetadata) -> int:
     return (murmur3_32(key) & 0x7FFFFFFF) % HASH_RANGE
 
 
-class Conversions:
+class Deliveries:
     """Gives deliveries, and keeps the newest ones converted from Kafka's records for the next subscription."""
 
     def __init__(self, most_bytes: int) -> None:
@@ -67,7 +67,7 @@ class Conversions:
         self._threads = asyncio.Semaphore(_THREADS)
 
     async def deliveries(self, entries: Iterable[StoredEntry]) -> list[Delivery]:
-        """Give one delivery per entry; raise ``EntryCorrupt``, which names the entry."""
+        """Return one delivery per entry; raise ``EntryCorrupt``, which names the entry."""
         found = []
         for entry in entries:
             data = entry.data

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from magnetar.ledger.cursor import Cursor
 from magnetar.pulsar.dispatch.base import SubType
-from magnetar.pulsar.dispatch.consumer import Consumer, Pending
+from magnetar.pulsar.dispatch.consumer import Consumer, PendingAck
 from magnetar.pulsar.dispatch.deliveries import Delivery, Place, sticky_hash
 from magnetar.pulsar.dispatch.keys import Division, divided
 from magnetar.pulsar.dispatch.outbox import Outbox
 from magnetar.pulsar.dispatch.reading import Readings
 from magnetar.pulsar.dispatch.shared import Replay, Shared
 
-_MOST_WAITING = 2000
+_MAX_WAITING = 2000
 
 
 class KeyShared(Shared):
@@ -81,7 +81,7 @@ class KeyShared(Shared):
                 self._again_later(place, replay)
 
     def _owner(self, key_hash: int) -> Consumer | None:
-        """Give who may get a hash's next entry now."""
+        """Return who may get a hash's next entry now."""
         consumer = self._keys.owner(key_hash)
         if consumer is None or not self._has_room(consumer):
             return None
@@ -96,7 +96,7 @@ class KeyShared(Shared):
             self._ahead
             and not self.is_blocked
             and not outbox.is_full
-            and self._waiting_entries < _MOST_WAITING
+            and self._waiting_entries < _MAX_WAITING
         ):
             delivery = self._ahead.popleft()
             key_hash = sticky_hash(delivery.metadata)
@@ -132,10 +132,10 @@ class KeyShared(Shared):
 
     # -- acknowledging, and asking for it again
 
-    def _acknowledged(self, place: Place, pending: Pending) -> None:
+    def _acknowledged(self, place: Place, pending: PendingAck) -> None:
         self._unhold(pending.key_hash)
 
-    def _let_go(self, place: Place, pending: Pending) -> None:
+    def _let_go(self, place: Place, pending: PendingAck) -> None:
         self._unhold(pending.key_hash)
         super()._let_go(place, pending)
 

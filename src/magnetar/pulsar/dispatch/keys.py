@@ -39,15 +39,15 @@ class Keys(Protocol):
         """Let a consumer go."""
 
     def owner(self, key_hash: int) -> Consumer | None:
-        """Give who has a hash."""
+        """Return who has a hash."""
 
 
 def divided(division: Division) -> Keys:
-    """Give hashes that nobody has yet."""
+    """Return hashes that nobody has yet."""
     kinds: dict[Division, type[Keys]] = {
         Division.RING: Ring,
         Division.HALVES: Halves,
-        Division.RANGES: Ranges,
+        Division.RANGES: HashRanges,
     }
     return kinds[division]()
 
@@ -87,7 +87,7 @@ class Ring:
                     self._points.remove(point)
 
     def owner(self, key_hash: int) -> Consumer | None:
-        """Give who has a hash."""
+        """Return who has a hash."""
         if not self._points:
             return None
         place = bisect_left(self._points, key_hash)
@@ -133,13 +133,13 @@ class Halves:
         self._stretches = kept
 
     def owner(self, key_hash: int) -> Consumer | None:
-        """Give who has a hash."""
+        """Return who has a hash."""
         if not self._stretches:
             return None
         return self._stretches[bisect_left(self._stretches, key_hash, key=lambda stretch: stretch[0])][1]
 
 
-class Ranges:
+class HashRanges:
     """Sticky: each consumer brings the ranges of hashes that it wants, and none may overlap.
 
     So there are never more of them than hashes; they are kept in order, and looked up by halving.
@@ -160,7 +160,7 @@ class Ranges:
         self._checked = None
 
     def _with(self, consumer: Consumer) -> list[_Row]:
-        """Give all rows with those of a consumer, who is asked about, and then let in, in one go."""
+        """Return all rows with those of a consumer, who is asked about, and then let in, in one go."""
         if self._checked is not None and self._checked[0] is consumer and self._checked[1] is self._rows:
             return self._checked[2]
         if not consumer.hash_ranges:
@@ -185,7 +185,7 @@ class Ranges:
         self._checked = None
 
     def owner(self, key_hash: int) -> Consumer | None:
-        """Give who has a hash; nobody may."""
+        """Return who has a hash; nobody may."""
         at = bisect_right(self._rows, key_hash, key=_place) - 1
         if at >= 0 and key_hash <= self._rows[at][1]:
             return self._rows[at][2]

@@ -8,7 +8,7 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur3_32(data: bytes) -> int:
-    """Give the hash, without a sign."""
+    """Return the hash, without a sign."""
     value = 0
     whole = len(data) & ~3
     for (word,) in iter_unpack("<I", data[:whole]):

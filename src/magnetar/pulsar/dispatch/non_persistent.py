@@ -66,7 +66,7 @@ class NonPersistentSubscription(AnySubscription):
     def active_consumer(self) -> Consumer | None:
         return self._active
 
-    def kick(self) -> None:
+    def wake(self) -> None:
         """There is nothing to go on with."""
 
     # -- sending

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from magnetar.ledger.cursor import BEFORE_FIRST, Cursor
 from magnetar.ledger.port import ManagedLedger, Position, StoredEntry
 from magnetar.pulsar.dispatch.acknowledgements import Acknowledgements
-from magnetar.pulsar.dispatch.deliveries import Conversions, Delivery
+from magnetar.pulsar.dispatch.deliveries import Deliveries, Delivery
 from magnetar.pulsar.rate_limits import RateLimit
 from magnetar.records.compaction import copied_from
 
@@ -21,7 +21,7 @@ READ_BYTES = 512 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class UnackedLimits:
     """How many messages may be out unacknowledged; 0 for no bound."""
 
     unacked_per_consumer: int
@@ -33,9 +33,9 @@ class Readings:
     """What subscriptions of one partition read from."""
 
     log: ManagedLedger
-    conversions: Conversions
+    conversions: Deliveries
     clock: Callable[[], int]
-    limits: Limits
+    limits: UnackedLimits
     within_batches: bool = True
     """Whether acknowledgements of a part of a batch count."""
     rate: RateLimit | None = None
@@ -44,7 +44,7 @@ class Readings:
     """Whether messages wait for their time."""
 
 
-class ReadAhead:
+class SubscriptionReader:
     """One subscription's: what is ``ahead`` was read and not sent."""
 
     def __init__(self, readings: Readings, cursor: Cursor, acks: Acknowledgements) -> None:
@@ -107,7 +107,7 @@ class ReadAhead:
         return True
 
     def _first_due(self) -> Position:
-        """Give the first entry that is not done with, were nothing compacted away."""
+        """Return the first entry that is not done with, were nothing compacted away."""
         ledgers, mark = self._log.ledgers(), self._cursor.mark_delete_position
         if ledgers and mark.ledger_id < ledgers[0].ledger_id:
             return Position(ledgers[0].ledger_id, 0)
@@ -153,5 +153,5 @@ class ReadAhead:
 
 
 def _behind(position: Position) -> Position:
-    """Give the entry that follows in the same ledger."""
+    """Return the entry that follows in the same ledger."""
     return Position(position.ledger_id, position.entry_id + 1)

@@ -14,14 +14,14 @@ from typing import NamedTuple
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.port import Position
 from magnetar.pulsar.dispatch.base import SubType, foremost
-from magnetar.pulsar.dispatch.consumer import Consumer, Pending
+from magnetar.pulsar.dispatch.consumer import Consumer, PendingAck
 from magnetar.pulsar.dispatch.deliveries import Delivery, Place
 from magnetar.pulsar.dispatch.outbox import Outbox
 from magnetar.pulsar.dispatch.reading import READ_BYTES, Readings
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.errors import NotAllowed
 
-_MOST_REPLAYED_AT_ONCE = 200
+_MAX_REPLAYED_AT_ONCE = 200
 _TICK_S = 0.001
 
 
@@ -51,7 +51,7 @@ class Shared(Subscription):
     def _added(self, consumer: Consumer) -> None:
         if len(self.consumers) == 1:
             self._start_over()
-        self.kick()
+        self.wake()
 
     def _removed(self, consumer: Consumer) -> None:
         pending, consumer.pending, consumer.unacked = consumer.pending, {}, 0
@@ -59,7 +59,7 @@ class Shared(Subscription):
             self._let_go(place, kept)
         if not self.consumers:
             self._start_over()
-        self.kick()
+        self.wake()
 
     def _start_over(self) -> None:
         """Nobody has anything: what the cursor is not done with is all there is."""
@@ -132,7 +132,7 @@ class Shared(Subscription):
     async def _send_replays(self) -> bool:
         """Hand out again; tell whether there is reason to go on."""
         taken: dict[Place, Replay] = {}
-        most = min(self._new_outbox().room, _MOST_REPLAYED_AT_ONCE)
+        most = min(self._new_outbox().room, _MAX_REPLAYED_AT_ONCE)
         while self._order and len(taken) < most:
             place = heapq.heappop(self._order)
             replay = self._replay.pop(place, None)
@@ -192,7 +192,7 @@ class Shared(Subscription):
         heapq.heappush(self._order, place)
 
     def _choose(self, delivery: Delivery, key_hash: int) -> Consumer | None:
-        """Give who gets an entry, or None if nobody can take it now."""
+        """Return who gets an entry, or None if nobody can take it now."""
         ready = [each for each in self.consumers if self._has_room(each)]
         if not ready:
             return None
@@ -206,7 +206,7 @@ class Shared(Subscription):
         messages = delivery.messages if remaining is None else remaining.bit_count()
         consumer.permits -= messages
         consumer.unacked += messages
-        consumer.pending[place] = Pending(messages, delivery.last_offset, key_hash)
+        consumer.pending[place] = PendingAck(messages, delivery.last_offset, key_hash)
         if delivery.messages > 1:
             self.acks.sent(place, delivery.messages)
         outbox.add(consumer, delivery, self._redeliveries.get(place, 0), remaining)
@@ -238,7 +238,7 @@ class Shared(Subscription):
             self._alarm = None
         if self._delayed and not self._closed:
             wait_s = max((self._delayed[0][0] - self._readings.clock()) / 1000, _TICK_S)
-            self._alarm = asyncio.get_running_loop().call_later(wait_s, self.kick)
+            self._alarm = asyncio.get_running_loop().call_later(wait_s, self.wake)
 
     # -- acknowledging, and asking for it again
 
@@ -251,11 +251,11 @@ class Shared(Subscription):
             consumer.unacked -= pending.messages - messages
             consumer.acknowledged += pending.messages - messages
             consumer.pending[place] = pending._replace(messages=messages)
-        self.kick()
+        self.wake()
 
     def _taken(self, consumer: Consumer, place: Place) -> None:
         owner: Consumer | None = consumer
-        pending: Pending | None = None
+        pending: PendingAck | None = None
         if place not in consumer.pending:
             owner = next((each for each in self.consumers if place in each.pending), None)
         if owner is None:
@@ -268,10 +268,10 @@ class Shared(Subscription):
         self._redeliveries.pop(place, None)
         consumer.acknowledged += 1 if pending is None else pending.messages
 
-    def _acknowledged(self, place: Place, pending: Pending) -> None:
+    def _acknowledged(self, place: Place, pending: PendingAck) -> None:
         """A consumer is done with an entry."""
 
-    def _let_go(self, place: Place, pending: Pending) -> None:
+    def _let_go(self, place: Place, pending: PendingAck) -> None:
         """A consumer has an entry no more, and is not done with it."""
         self._again_later(place, Replay(pending.last_offset, pending.key_hash))
 
@@ -285,7 +285,7 @@ class Shared(Subscription):
                 consumer.unacked -= pending.messages
                 self._redeliveries[place] = self._redeliveries.get(place, 0) + 1
                 self._let_go(place, pending)
-        self.kick()
+        self.wake()
 
     def skip_to(self, position: Position) -> int:
         for consumer in self.consumers:

@@ -34,7 +34,7 @@ class SingleActive(Subscription):
             self.rewind()
         if self.sub_type == SubType.Failover:
             tell_chosen(self.consumers, newcomer, old, self._active)
-        self.kick()
+        self.wake()
 
     @property
     def active_consumer(self) -> Consumer | None:
@@ -72,7 +72,7 @@ class SingleActive(Subscription):
             if epoch is not None:
                 consumer.epoch = epoch
             self.rewind()
-            self.kick()
+            self.wake()
 
     def acknowledge_up_to(self, consumer: Consumer, place: Place, remaining: int | None) -> None:
         if consumer is not self._active:

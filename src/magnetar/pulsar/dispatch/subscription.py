@@ -1,7 +1,7 @@
 """What all persistent subscriptions share: a cursor, acknowledgements, what was read ahead, and a pump that sends it.
 
 The pump is the only one that reads and sends; whatever may let it go on (permits, acknowledgements, new entries, a
-timer) kicks it.
+timer) wakes it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from magnetar.pulsar.dispatch.base import AnySubscription
 from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.dispatch.deliveries import Place
 from magnetar.pulsar.dispatch.outbox import Outbox
-from magnetar.pulsar.dispatch.reading import ReadAhead, Readings
+from magnetar.pulsar.dispatch.reading import Readings, SubscriptionReader
 from magnetar.pulsar.rate_limits import RateLimit
 from magnetar.records.errors import RecordsError
 
@@ -43,7 +43,7 @@ class Subscription(AnySubscription):
         self.acks = Acknowledgements(readings.log, cursor, name, within_batches=readings.within_batches)
         self._readings = readings
         self._log = readings.log
-        self._reading = ReadAhead(readings, cursor, self.acks)
+        self._reading = SubscriptionReader(readings, cursor, self.acks)
         self._ahead = self._reading.ahead
         self._partly = self.acks.partly
         self._pumping: asyncio.Task[None] | None = None
@@ -59,7 +59,7 @@ class Subscription(AnySubscription):
 
     # -- sending
 
-    def kick(self) -> None:
+    def wake(self) -> None:
         if self._pumping is not None:
             self._again = True
         elif not self._closed and not self.paused and self._retry is None and self._may_send():
@@ -99,7 +99,7 @@ class Subscription(AnySubscription):
 
     def _tried(self) -> None:
         self._retry = None
-        self.kick()
+        self.wake()
 
     def _is_held_back(self) -> bool:
         """Whether messages went out too fast; then it goes on by itself later."""
@@ -108,11 +108,11 @@ class Subscription(AnySubscription):
             return False
         if self._rate_alarm is not None:
             self._rate_alarm.cancel()
-        self._rate_alarm = asyncio.get_running_loop().call_later(max(waits_s), self.kick)
+        self._rate_alarm = asyncio.get_running_loop().call_later(max(waits_s), self.wake)
         return True
 
     def _new_outbox(self) -> Outbox:
-        """Give where to put what is sent next, as much of it as may be sent now."""
+        """Return where to put what is sent next, as much of it as may be sent now."""
         return Outbox([limit for limit in (self.rate, self._readings.rate) if limit is not None])
 
     async def _fetch(self) -> bool:
@@ -177,7 +177,7 @@ class Subscription(AnySubscription):
         """Send again, from the first entry that is not acknowledged."""
         self.paused = False
         self.rewind()
-        self.kick()
+        self.wake()
 
     def reset(self, move: Callable[[], None]) -> None:
         """Send everybody away and move the cursor; what is still being acknowledged is forgotten."""
@@ -201,7 +201,7 @@ class Subscription(AnySubscription):
         mark = self.cursor.mark_delete_position
         while self._ahead and self._ahead[0].place <= mark:
             self._ahead.popleft()
-        self.kick()
+        self.wake()
         self.tell_end()
         return before - self.cursor.backlog()
 

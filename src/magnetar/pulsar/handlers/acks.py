@@ -22,13 +22,15 @@ from magnetar.records.errors import RecordsError
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, CommandAck, MessageIdData, ServerError
 
 if TYPE_CHECKING:
-    from magnetar.pulsar.connection import Connection
+    from magnetar.pulsar.connection import PulsarConnection
 
 _AT_ONCE = 500  # ids that are done in one go: a millisecond or so
 _TURN_S = 0.002  # after which others have a turn
 
 
-def ack(connection: Connection, command: CommandAck, entry: memoryview) -> Coroutine[Any, Any, None] | None:
+def ack(
+    connection: PulsarConnection, command: CommandAck, entry: memoryview
+) -> Coroutine[Any, Any, None] | None:
     """Be done with messages, at once where nothing has to be looked up and it does not take long."""
     consuming = connection.consumers.get(command.consumer_id)
     if consuming is None:
@@ -56,7 +58,9 @@ def _all_known(subscription: AnySubscription, command: CommandAck) -> bool:
     )
 
 
-async def _acknowledge_slowly(connection: Connection, command: CommandAck, consuming: Consuming) -> None:
+async def _acknowledge_slowly(
+    connection: PulsarConnection, command: CommandAck, consuming: Consuming
+) -> None:
     """Do the same with turns for others, and with sizes of batches from storage."""
     subscription, begun = consuming.subscription, consuming.subscription.begun_anew
     failed: Exception | None = None
@@ -115,7 +119,7 @@ def _try(
 
 
 def _answer(
-    connection: Connection, command: CommandAck, consuming: Consuming | None, error: Exception | None
+    connection: PulsarConnection, command: CommandAck, consuming: Consuming | None, error: Exception | None
 ) -> None:
     if not command.HasField("request_id"):
         return

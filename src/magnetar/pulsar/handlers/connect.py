@@ -1,4 +1,4 @@
-"""CONNECT, AUTH_CHALLENGE and its response, PING and PONG: who is there, and whether he still is."""
+"""CONNECT, AUTH_CHALLENGE and its response, PING and PONG: who is there, and whether it still is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from magnetar.wire.pulsar.pulsar_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from magnetar.pulsar.connection import Connection
+    from magnetar.pulsar.connection import PulsarConnection
 
 PROTOCOL_VERSION = 21
 _NO_REQUEST = (1 << 64) - 1
@@ -29,7 +29,7 @@ _LEGACY_METHODS = {0: "none", 1: "ycav1", 2: "athens"}
 
 
 def connect(
-    connection: Connection, command: CommandConnect, entry: memoryview
+    connection: PulsarConnection, command: CommandConnect, entry: memoryview
 ) -> Coroutine[Any, Any, None] | None:
     """Let a client in, or tell it why not and end the connection."""
     if connection.phase is not Phase.STRANGER:
@@ -54,12 +54,12 @@ def connect(
     return None
 
 
-async def _connect_later(connection: Connection, method: str, command: CommandConnect) -> None:
+async def _connect_later(connection: PulsarConnection, method: str, command: CommandConnect) -> None:
     if await _prove(connection, method, command.auth_data):
         _welcome(connection, command)
 
 
-def _welcome(connection: Connection, command: CommandConnect) -> None:
+def _welcome(connection: PulsarConnection, command: CommandConnect) -> None:
     connection.phase = Phase.CONNECTED
     connection.answers_challenges = command.feature_flags.supports_auth_refresh
     connection.client_version = command.client_version
@@ -77,7 +77,7 @@ def _welcome(connection: Connection, command: CommandConnect) -> None:
 
 
 def auth_response(
-    connection: Connection, command: CommandAuthResponse, entry: memoryview
+    connection: PulsarConnection, command: CommandAuthResponse, entry: memoryview
 ) -> Coroutine[Any, Any, None] | None:
     """Take new credentials of a client whose old ones ran out."""
     method, data = command.response.auth_method_name, command.response.auth_data
@@ -92,13 +92,13 @@ def auth_response(
     return None
 
 
-async def _respond_later(connection: Connection, method: str, data: bytes) -> None:
+async def _respond_later(connection: PulsarConnection, method: str, data: bytes) -> None:
     if await _prove(connection, method, data):
         connection.phase = Phase.CONNECTED
 
 
-def _authenticate(connection: Connection, method: str, data: bytes) -> bool:
-    """Tell whether somebody is who he says; who is not is told so, and his connection ends."""
+def _authenticate(connection: PulsarConnection, method: str, data: bytes) -> bool:
+    """Return whether a client is who it says; one that is not is told so, and its connection ends."""
     authentication = connection.services.broker.security.authentication
     try:
         principal = authentication.authenticate(method, data, connection.certificate)
@@ -107,7 +107,7 @@ def _authenticate(connection: Connection, method: str, data: bytes) -> bool:
     return _know(connection, principal)
 
 
-async def _prove(connection: Connection, method: str, data: bytes) -> bool:
+async def _prove(connection: PulsarConnection, method: str, data: bytes) -> bool:
     """The same for what takes long to find out."""
     authentication = connection.services.broker.security.authentication
     try:
@@ -119,7 +119,7 @@ async def _prove(connection: Connection, method: str, data: bytes) -> bool:
     return _know(connection, principal)
 
 
-def _turn_away(connection: Connection, error: AuthenticationFailed) -> bool:
+def _turn_away(connection: PulsarConnection, error: AuthenticationFailed) -> bool:
     answer = BaseCommand(type=BaseCommand.ERROR)
     answer.error.request_id = _NO_REQUEST
     answer.error.error = ServerError.AuthenticationError
@@ -129,7 +129,7 @@ def _turn_away(connection: Connection, error: AuthenticationFailed) -> bool:
     return False
 
 
-def _know(connection: Connection, principal: Principal) -> bool:
+def _know(connection: PulsarConnection, principal: Principal) -> bool:
     if connection.is_connected and principal.role != connection.role:
         connection.refuse(f"authentication failed: role {connection.role} would become {principal.role}")
         return False
@@ -139,7 +139,7 @@ def _know(connection: Connection, principal: Principal) -> bool:
     return True
 
 
-def check_expiry(connection: Connection, now_s: float) -> None:
+def check_expiry(connection: PulsarConnection, now_s: float) -> None:
     """Ask a client whose proof has ended for a new one, and let it go if it has none by the next time."""
     if connection.expires_at_s is None or now_s < connection.expires_at_s:
         return
@@ -155,12 +155,12 @@ def check_expiry(connection: Connection, now_s: float) -> None:
     connection.answer(asked)
 
 
-def ping(connection: Connection, command: CommandPing, entry: memoryview) -> None:
+def ping(connection: PulsarConnection, command: CommandPing, entry: memoryview) -> None:
     """Say that the broker lives."""
     answer = BaseCommand(type=BaseCommand.PONG)
     answer.pong.SetInParent()
     connection.answer(answer)
 
 
-def pong(connection: Connection, command: CommandPong, entry: memoryview) -> None:
+def pong(connection: PulsarConnection, command: CommandPong, entry: memoryview) -> None:
     """Whatever a client says tells that it lives."""

@@ -42,7 +42,7 @@ from magnetar.wire.pulsar.pulsar_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from magnetar.pulsar.connection import Connection
+    from magnetar.pulsar.connection import PulsarConnection
 
 _INT64 = 1 << 63
 _RANGES_AT_ONCE = 1024
@@ -50,7 +50,7 @@ _IDS_AT_ONCE = 1000
 
 
 def subscribe(
-    connection: Connection, command: CommandSubscribe, entry: memoryview
+    connection: PulsarConnection, command: CommandSubscribe, entry: memoryview
 ) -> Coroutine[Any, Any, None] | None:
     """Let a consumer in; it gets messages as far as it gives permits."""
     if command.consumer_id in connection.consumers:
@@ -59,7 +59,7 @@ def subscribe(
     return connection.making_consumers.begin(command.consumer_id, lambda: _subscribe(connection, command))
 
 
-async def _subscribe(connection: Connection, command: CommandSubscribe) -> None:
+async def _subscribe(connection: PulsarConnection, command: CommandSubscribe) -> None:
     services = connection.services
     name = PulsarName.parse(command.topic)
     if not command.subscription:
@@ -108,7 +108,7 @@ async def _subscribe(connection: Connection, command: CommandSubscribe) -> None:
     subscription.tell_end()
 
 
-def _wanted(connection: Connection, command: CommandSubscribe) -> Wanted:
+def _wanted(connection: PulsarConnection, command: CommandSubscribe) -> Wanted:
     place = None
     if command.HasField("start_message_id") and not command.durable:
         # The entry that is named comes again: the client knows which of its messages it has had.
@@ -127,7 +127,7 @@ def _wanted(connection: Connection, command: CommandSubscribe) -> Wanted:
     )
 
 
-def _division(connection: Connection, command: CommandSubscribe) -> Division:
+def _division(connection: PulsarConnection, command: CommandSubscribe) -> Division:
     if command.keySharedMeta.keySharedMode == KeySharedMode.STICKY:
         return Division.RANGES
     settings = connection.services.broker.settings.of(PulsarSettings)
@@ -149,7 +149,7 @@ async def _ranges(command: CommandSubscribe) -> tuple[tuple[int, int], ...]:
 
 
 def place_of(message_id: MessageIdData) -> tuple[int, int]:
-    """Give ledger and entry, as the signed numbers that clients mean: -1:-1 is the earliest message."""
+    """Return ledger and entry, as the signed numbers that clients mean: -1:-1 is the earliest message."""
     return _signed(message_id.ledgerId), _signed(message_id.entryId)
 
 
@@ -157,7 +157,7 @@ def _signed(number: int) -> int:
     return number - 2 * _INT64 if number >= _INT64 else number
 
 
-def flow(connection: Connection, command: CommandFlow, entry: memoryview) -> None:
+def flow(connection: PulsarConnection, command: CommandFlow, entry: memoryview) -> None:
     """The consumer has room for more."""
     consuming = connection.consumers.get(command.consumer_id)
     if consuming is not None and command.messagePermits > 0:
@@ -165,7 +165,7 @@ def flow(connection: Connection, command: CommandFlow, entry: memoryview) -> Non
 
 
 def redeliver(
-    connection: Connection, command: CommandRedeliverUnacknowledgedMessages, entry: memoryview
+    connection: PulsarConnection, command: CommandRedeliverUnacknowledgedMessages, entry: memoryview
 ) -> Coroutine[Any, Any, None] | None:
     """Send again what a consumer did not acknowledge: what it names, or everything."""
     consuming = connection.consumers.get(command.consumer_id)
@@ -185,7 +185,7 @@ def _redeliver(
 
 
 async def _redeliver_slowly(
-    connection: Connection, command: CommandRedeliverUnacknowledgedMessages, consuming: Consuming
+    connection: PulsarConnection, command: CommandRedeliverUnacknowledgedMessages, consuming: Consuming
 ) -> None:
     """Do the same with turns for others before it, if the consumer is still there then."""
     places: list[tuple[int, int]] = []
@@ -197,7 +197,7 @@ async def _redeliver_slowly(
         _redeliver(consuming, command, places)
 
 
-async def unsubscribe(connection: Connection, command: CommandUnsubscribe, entry: memoryview) -> None:
+async def unsubscribe(connection: PulsarConnection, command: CommandUnsubscribe, entry: memoryview) -> None:
     """End a subscription with all its state."""
     consuming = consumer_of(connection, command.consumer_id)
     if not command.force:
@@ -213,7 +213,7 @@ async def unsubscribe(connection: Connection, command: CommandUnsubscribe, entry
     connection.answer(success(command.request_id))
 
 
-def close_consumer(connection: Connection, command: CommandCloseConsumer, entry: memoryview) -> None:
+def close_consumer(connection: PulsarConnection, command: CommandCloseConsumer, entry: memoryview) -> None:
     """Let a consumer go; what it had not acknowledged is for others."""
     connection.making_consumers.close(command.consumer_id)
     consuming = connection.consumers.pop(command.consumer_id, None)
@@ -223,8 +223,8 @@ def close_consumer(connection: Connection, command: CommandCloseConsumer, entry:
     connection.answer(success(command.request_id))
 
 
-def consumer_of(connection: Connection, consumer_id: int) -> Consuming:
-    """Give a consumer of the connection; raise ``PulsarError``."""
+def consumer_of(connection: PulsarConnection, consumer_id: int) -> Consuming:
+    """Return a consumer of the connection; raise ``PulsarError``."""
     consuming = connection.consumers.get(consumer_id)
     if consuming is None:
         raise PulsarError(f"Consumer {consumer_id} not found", ServerError.ConsumerNotFound)

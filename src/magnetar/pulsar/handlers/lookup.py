@@ -22,10 +22,10 @@ from magnetar.wire.pulsar.pulsar_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from magnetar.pulsar.connection import Connection
+    from magnetar.pulsar.connection import PulsarConnection
 
 
-def check_look_up(connection: Connection, topic: TopicName) -> None:
+def check_look_up(connection: PulsarConnection, topic: TopicName) -> None:
     """Raise ``NotAuthorized`` unless the client may know of a topic; all may know that a tenant is missing."""
     if connection.access is not None and not connection.access.looks_up(topic):
         if topic.tenant not in connection.services.broker.namespaces.tenants():
@@ -34,7 +34,7 @@ def check_look_up(connection: Connection, topic: TopicName) -> None:
 
 
 def lookup(
-    connection: Connection, command: CommandLookupTopic, entry: memoryview
+    connection: PulsarConnection, command: CommandLookupTopic, entry: memoryview
 ) -> Coroutine[Any, Any, None] | None:
     """Tell which broker has a topic, of those there are or may be; this one takes what nobody has."""
     name = PulsarName.parse(command.topic)
@@ -52,13 +52,15 @@ def lookup(
     return None
 
 
-async def _taken(connection: Connection, command: CommandLookupTopic, name: PulsarName) -> None:
+async def _taken(connection: PulsarConnection, command: CommandLookupTopic, name: PulsarName) -> None:
     ownership = connection.services.broker.ownership
     owner = await ownership.acquire(ownership.bundle_of(name.topic, name.partition or 0))
     _send_to(connection, command, name, owner)
 
 
-def _send_to(connection: Connection, command: CommandLookupTopic, name: PulsarName, owner: Owned) -> None:
+def _send_to(
+    connection: PulsarConnection, command: CommandLookupTopic, name: PulsarName, owner: Owned
+) -> None:
     where = _endpoint(connection, owner)
     if where is None:
         raise PulsarError(
@@ -77,7 +79,7 @@ def _send_to(connection: Connection, command: CommandLookupTopic, name: PulsarNa
     connection.answer(answer)
 
 
-def _endpoint(connection: Connection, owner: Owned) -> Endpoint | None:
+def _endpoint(connection: PulsarConnection, owner: Owned) -> Endpoint | None:
     """Return where clients of this listener reach a broker."""
     ownership = connection.services.broker.ownership
     if owner.node_id == ownership.node_id:
@@ -97,9 +99,9 @@ def lookup_refused(command: CommandLookupTopic, code: ServerError, message: str)
 
 
 async def partitioned_metadata(
-    connection: Connection, command: CommandPartitionedTopicMetadata, entry: memoryview
+    connection: PulsarConnection, command: CommandPartitionedTopicMetadata, entry: memoryview
 ) -> None:
-    """Give the number of partitions; 0 for a topic that is not partitioned, or is still to be made."""
+    """Answer with the number of partitions; 0 for a topic that is not partitioned, or is still to be made."""
     name = PulsarName.parse(command.topic)
     check_look_up(connection, name.topic)
     broker, topics = connection.services.broker, connection.services.topics

@@ -28,17 +28,17 @@ from magnetar.wire.pulsar.pulsar_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from magnetar.pulsar.connection import Connection
+    from magnetar.pulsar.connection import PulsarConnection
 
 _UINT64 = (1 << 64) - 1
 
 
-def seek(connection: Connection, command: CommandSeek, entry: memoryview) -> Coroutine[Any, Any, None]:
+def seek(connection: PulsarConnection, command: CommandSeek, entry: memoryview) -> Coroutine[Any, Any, None]:
     """Begin a subscription anew; as in Pulsar all its consumers are sent away first, and come back."""
     return _seek(connection, command, consumer_of(connection, command.consumer_id))
 
 
-async def _seek(connection: Connection, command: CommandSeek, consuming: Consuming) -> None:
+async def _seek(connection: PulsarConnection, command: CommandSeek, consuming: Consuming) -> None:
     topic, subscription = consuming.topic, consuming.subscription
     if isinstance(topic, NonPersistentTopic):  # there is nothing to move to
         connection.answer(success(command.request_id))
@@ -63,21 +63,21 @@ async def _seek(connection: Connection, command: CommandSeek, consuming: Consumi
 
 
 async def _remaining(subscription: Subscription, position: Position, message_id: MessageIdData) -> int:
-    """Give which messages of the entry at ``position`` shall come again, 0 for all of them."""
+    """Return which messages of the entry at ``position`` shall come again, 0 for all of them."""
     if not message_id.ack_set or position != place_of(message_id):
         return 0  # behind the end, or behind an entry that was let go of, there is nothing to begin within
     return set_of(message_id.ack_set, await subscription.stored_batch_size(position))
 
 
 def last_message_id(
-    connection: Connection, command: CommandGetLastMessageId, entry: memoryview
+    connection: PulsarConnection, command: CommandGetLastMessageId, entry: memoryview
 ) -> Coroutine[Any, Any, None]:
     """Tell the id of the topic's last message, and up to where the consumer's subscription is done."""
     return _last_message_id(connection, command, consumer_of(connection, command.consumer_id))
 
 
 async def _last_message_id(
-    connection: Connection, command: CommandGetLastMessageId, consuming: Consuming
+    connection: PulsarConnection, command: CommandGetLastMessageId, consuming: Consuming
 ) -> None:
     topic, subscription = consuming.topic, consuming.subscription
     if isinstance(topic, NonPersistentTopic):
@@ -111,8 +111,8 @@ async def fill_last_message_id(filled: MessageIdData, topic: PulsarTopic, *, com
         filled.batch_size = message.num_messages_in_batch
 
 
-def consumer_stats(connection: Connection, command: CommandConsumerStats, entry: memoryview) -> None:
-    """Tell a consumer's figures."""
+def consumer_stats(connection: PulsarConnection, command: CommandConsumerStats, entry: memoryview) -> None:
+    """Answer with a consumer's figures."""
     consuming = connection.consumers.get(command.consumer_id)
     answer = BaseCommand(type=BaseCommand.CONSUMER_STATS_RESPONSE)
     response = answer.consumerStatsResponse

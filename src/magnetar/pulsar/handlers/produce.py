@@ -39,7 +39,7 @@ from magnetar.pulsar.settings import PulsarSettings
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.errors import InvalidRecord, RecordsError
 from magnetar.records.pulsar_entries import Sent, open_send
-from magnetar.records.pulsar_metadata import MOST_MESSAGES
+from magnetar.records.pulsar_metadata import MAX_MESSAGES
 from magnetar.wire.pulsar import encode
 from magnetar.wire.pulsar.pulsar_pb2 import (
     BaseCommand,
@@ -51,13 +51,13 @@ from magnetar.wire.pulsar.pulsar_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from magnetar.pulsar.connection import Connection
+    from magnetar.pulsar.connection import PulsarConnection
 
 _NO_BOUND = 1 << 62
 
 
 def producer(
-    connection: Connection, command: CommandProducer, entry: memoryview
+    connection: PulsarConnection, command: CommandProducer, entry: memoryview
 ) -> Coroutine[Any, Any, None] | None:
     """Make a producer; its client may send once it is told so."""
     known = connection.producers.get(command.producer_id)
@@ -67,7 +67,7 @@ def producer(
     return connection.making_producers.begin(command.producer_id, lambda: _produce(connection, command))
 
 
-async def _produce(connection: Connection, command: CommandProducer) -> None:
+async def _produce(connection: PulsarConnection, command: CommandProducer) -> None:
     services = connection.services
     name = PulsarName.parse(command.topic)
     if connection.access is not None and not connection.access.produces(name.topic):
@@ -134,7 +134,7 @@ def _check_not_terminated(topic: PulsarTopic | NonPersistentTopic) -> None:
 
 
 async def _wait(
-    connection: Connection, request_id: int, producing: Producing, turn: asyncio.Future[None]
+    connection: PulsarConnection, request_id: int, producing: Producing, turn: asyncio.Future[None]
 ) -> None:
     """Tell the client to be patient, until the topic is its own."""
     _tell(connection, request_id, producing, ready=False)
@@ -142,7 +142,7 @@ async def _wait(
         await turn
 
 
-def _tell(connection: Connection, request_id: int, producing: Producing, *, ready: bool) -> None:
+def _tell(connection: PulsarConnection, request_id: int, producing: Producing, *, ready: bool) -> None:
     made, dedup = producing.producer, producing.topic.dedup
     answer = BaseCommand(type=BaseCommand.PRODUCER_SUCCESS)
     done = answer.producer_success
@@ -156,7 +156,7 @@ def _tell(connection: Connection, request_id: int, producing: Producing, *, read
     connection.answer(answer)
 
 
-def send(connection: Connection, command: CommandSend, entry: memoryview) -> None:
+def send(connection: PulsarConnection, command: CommandSend, entry: memoryview) -> None:
     """Store what a producer sends; its receipt follows once it is durable."""
     producing = connection.producers.get(command.producer_id)
     if producing is None:
@@ -171,8 +171,8 @@ def send(connection: Connection, command: CommandSend, entry: memoryview) -> Non
         sent = open_send(
             entry, num_messages=command.num_messages if command.HasField("num_messages") else None
         )
-        if sent.messages > MOST_MESSAGES:
-            raise NotAllowed(f"A batch of {sent.messages} messages, {MOST_MESSAGES} may be")
+        if sent.messages > MAX_MESSAGES:
+            raise NotAllowed(f"A batch of {sent.messages} messages, {MAX_MESSAGES} may be")
         metadata = _check_metadata(sent)
         if not metadata.encryption_keys and _must_encrypt(connection, topic):
             raise PulsarError("Messages must be encrypted", ServerError.MetadataError)
@@ -190,12 +190,12 @@ def send(connection: Connection, command: CommandSend, entry: memoryview) -> Non
         connection.receipt(Receipt(None, lambda _: frame))
 
 
-def _must_encrypt(connection: Connection, topic: PulsarTopic | NonPersistentTopic) -> bool:
+def _must_encrypt(connection: PulsarConnection, topic: PulsarTopic | NonPersistentTopic) -> bool:
     return connection.services.broker.topic_policies(topic.topic).requires_encryption
 
 
 def _check_metadata(sent: Sent) -> MessageMetadata:
-    """Give a message's metadata, or raise what stands against it: it is read again with each delivery."""
+    """Return a message's metadata, or raise what stands against it: it is read again with each delivery."""
     if sent.metadata.marker_type is not None:
         raise NotAllowed("markers are the brokers' own")
     at = 10 if bytes(sent.framed[:2]) == b"\x0e\x01" else 4
@@ -212,12 +212,12 @@ def _check_metadata(sent: Sent) -> MessageMetadata:
     return metadata
 
 
-def _check_delay(metadata: MessageMetadata, most_ms: int) -> None:
-    if most_ms and metadata.deliver_at_time - metadata.publish_time > most_ms:
-        raise NotAllowed(f"Exceeds max allowed delivery delay of {most_ms} milliseconds")
+def _check_delay(metadata: MessageMetadata, max_ms: int) -> None:
+    if max_ms and metadata.deliver_at_time - metadata.publish_time > max_ms:
+        raise NotAllowed(f"Exceeds max allowed delivery delay of {max_ms} milliseconds")
 
 
-def _check_size(connection: Connection, entry: memoryview, most: int | None) -> None:
+def _check_size(connection: PulsarConnection, entry: memoryview, most: int | None) -> None:
     most = min(
         connection.services.broker.settings.of(PulsarSettings).pulsar_max_message_size, most or _NO_BOUND
     )
@@ -228,7 +228,11 @@ def _check_size(connection: Connection, entry: memoryview, most: int | None) -> 
 
 
 def _pass_on(
-    connection: Connection, command: CommandSend, sent: Sent, metadata: MessageMetadata, producing: Producing
+    connection: PulsarConnection,
+    command: CommandSend,
+    sent: Sent,
+    metadata: MessageMetadata,
+    producing: Producing,
 ) -> None:
     """Send a message on to who listens now; its receipt says no more than that."""
     topic = producing.topic
@@ -240,7 +244,7 @@ def _pass_on(
 
 
 def _store(
-    connection: Connection, command: CommandSend, sent: Sent, topic: PulsarTopic, made: Producer
+    connection: PulsarConnection, command: CommandSend, sent: Sent, topic: PulsarTopic, made: Producer
 ) -> None:
     highest = max(command.highest_sequence_id, command.sequence_id)
     dedup, metadata = topic.dedup, sent.metadata
@@ -276,7 +280,7 @@ def _refused(command: CommandSend, error: BaseException) -> bytes:
     return encode.frame(answer)
 
 
-def close_producer(connection: Connection, command: CommandCloseProducer, entry: memoryview) -> None:
+def close_producer(connection: PulsarConnection, command: CommandCloseProducer, entry: memoryview) -> None:
     """Let a producer go, after all that it sent is stored."""
     connection.making_producers.close(command.producer_id)
     connection.sent_away.discard(command.producer_id)

@@ -18,11 +18,11 @@ from magnetar.wire.pulsar.pulsar_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from magnetar.pulsar.connection import Connection
+    from magnetar.pulsar.connection import PulsarConnection
 
 
-async def get_schema(connection: Connection, command: CommandGetSchema, entry: memoryview) -> None:
-    """Give a version of a topic's schema, or the latest one."""
+async def get_schema(connection: PulsarConnection, command: CommandGetSchema, entry: memoryview) -> None:
+    """Answer with a version of a topic's schema, or the latest one."""
     name = PulsarName.parse(command.topic)
     check_look_up(connection, name.topic)
     version = None
@@ -47,9 +47,9 @@ def get_schema_refused(command: CommandGetSchema, code: ServerError, message: st
 
 
 async def get_or_create_schema(
-    connection: Connection, command: CommandGetOrCreateSchema, entry: memoryview
+    connection: PulsarConnection, command: CommandGetOrCreateSchema, entry: memoryview
 ) -> None:
-    """Give the version that a schema has, made if it is new."""
+    """Answer with the version that a schema has, made if it is new."""
     name = PulsarName.parse(command.topic)
     if connection.access is not None and not connection.access.produces(name.topic):
         raise NotAuthorized(f"Role {connection.role} is not authorized to produce to {name.topic}")

@@ -15,7 +15,7 @@ from magnetar.pulsar.names import PulsarName, TopicsHash
 from magnetar.pulsar.patterns import Pattern, matching
 from magnetar.pulsar.route import success
 from magnetar.pulsar.settings import PulsarSettings
-from magnetar.pulsar.watches import Watch
+from magnetar.pulsar.watches import TopicListWatcher
 from magnetar.wire.pulsar.pulsar_pb2 import (
     BaseCommand,
     CommandGetTopicsOfNamespace,
@@ -24,16 +24,16 @@ from magnetar.wire.pulsar.pulsar_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from magnetar.pulsar.connection import Connection
+    from magnetar.pulsar.connection import PulsarConnection
 
-_MOST_WATCHERS = 1000
+_MAX_WATCHERS = 1000
 """Of one connection."""
 
 
 async def topics_of_namespace(
-    connection: Connection, command: CommandGetTopicsOfNamespace, entry: memoryview
+    connection: PulsarConnection, command: CommandGetTopicsOfNamespace, entry: memoryview
 ) -> None:
-    """Give the names of a namespace's topics; of partitioned ones those of their partitions."""
+    """Answer with the names of a namespace's topics; of partitioned ones those of their partitions."""
     services = connection.services
     pattern = _filter(connection, command)
     seen: set[TopicName] = set()
@@ -61,8 +61,8 @@ async def topics_of_namespace(
     connection.answer(answer)
 
 
-def _filter(connection: Connection, command: CommandGetTopicsOfNamespace) -> Pattern | None:
-    """Give the pattern that names are held against here; None where the client does it, as it always may."""
+def _filter(connection: PulsarConnection, command: CommandGetTopicsOfNamespace) -> Pattern | None:
+    """Return the pattern that names are held against here; None where the client does it, as it always may."""
     settings = connection.services.broker.settings.of(PulsarSettings)
     if not command.topics_pattern or not settings.enable_broker_side_subscription_pattern_evaluation:
         return None
@@ -72,11 +72,11 @@ def _filter(connection: Connection, command: CommandGetTopicsOfNamespace) -> Pat
         return None
 
 
-def _may_see(connection: Connection, topic: TopicName) -> bool:
+def _may_see(connection: PulsarConnection, topic: TopicName) -> bool:
     return connection.access is None or connection.access.looks_up(topic)
 
 
-def _check_any(connection: Connection, namespace: str, sees_some: bool) -> None:
+def _check_any(connection: PulsarConnection, namespace: str, sees_some: bool) -> None:
     """Raise ``NotAuthorized`` for a client that has nothing to do with a namespace, be there topics or not."""
     if connection.access is None or sees_some:
         return
@@ -87,9 +87,9 @@ def _check_any(connection: Connection, namespace: str, sees_some: bool) -> None:
 
 
 def watch_topic_list(
-    connection: Connection, command: CommandWatchTopicList, entry: memoryview
+    connection: PulsarConnection, command: CommandWatchTopicList, entry: memoryview
 ) -> Coroutine[Any, Any, None]:
-    """Give the topics that match a pattern now, and tell which come and go from here on."""
+    """Return the topics that match a pattern now, and tell which come and go from here on."""
     settings = connection.services.broker.settings.of(PulsarSettings)
     try:
         if not settings.enable_broker_side_subscription_pattern_evaluation:
@@ -97,10 +97,10 @@ def watch_topic_list(
         pattern = Pattern(command.topics_pattern, settings.subscription_pattern_max_length)
     except NotAllowed as error:
         raise NotAllowed(f"Unable to create topic list watcher: {error}") from None
-    if command.watcher_id not in connection.watchers and len(connection.watchers) >= _MOST_WATCHERS:
-        raise NotAllowed(f"Unable to create topic list watcher: {_MOST_WATCHERS} of a connection may be")
+    if command.watcher_id not in connection.watchers and len(connection.watchers) >= _MAX_WATCHERS:
+        raise NotAllowed(f"Unable to create topic list watcher: {_MAX_WATCHERS} of a connection may be")
     _end(connection, command.watcher_id)
-    watch = Watch(
+    watch = TopicListWatcher(
         connection.services.watches,
         command.namespace,
         pattern,
@@ -112,7 +112,7 @@ def watch_topic_list(
 
 
 async def _begin(
-    connection: Connection, command: CommandWatchTopicList, watch: Watch, pattern: Pattern
+    connection: PulsarConnection, command: CommandWatchTopicList, watch: TopicListWatcher, pattern: Pattern
 ) -> None:
     try:
         # What comes and goes meanwhile is noted by the watch.
@@ -141,7 +141,7 @@ class Watcher:
 
     __slots__ = ("_connection", "_watcher_id")
 
-    def __init__(self, connection: Connection, watcher_id: int) -> None:
+    def __init__(self, connection: PulsarConnection, watcher_id: int) -> None:
         self._connection = connection
         self._watcher_id = watcher_id
 
@@ -162,13 +162,13 @@ class Watcher:
         self._connection.refuse("it watches topics and does not take what it is told")
 
 
-def close_watch(connection: Connection, command: CommandWatchTopicListClose, entry: memoryview) -> None:
+def close_watch(connection: PulsarConnection, command: CommandWatchTopicListClose, entry: memoryview) -> None:
     """End a watch."""
     _end(connection, command.watcher_id)
     connection.answer(success(command.request_id))
 
 
-def _end(connection: Connection, watcher_id: int) -> None:
+def _end(connection: PulsarConnection, watcher_id: int) -> None:
     watch = connection.watchers.pop(watcher_id, None)
     if watch is not None:
         watch.end()

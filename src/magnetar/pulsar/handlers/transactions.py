@@ -9,16 +9,16 @@ from magnetar.pulsar.route import Refusal
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, ServerError
 
 if TYPE_CHECKING:
-    from magnetar.pulsar.connection import Connection
+    from magnetar.pulsar.connection import PulsarConnection
 
 
-def refuse(connection: Connection, command: Any, entry: memoryview) -> None:
+def refuse(connection: PulsarConnection, command: Any, entry: memoryview) -> None:
     """Say that transactions are not enabled."""
     raise NotAllowed("Transaction manager is not started or not enabled")
 
 
 def refusal(answer_type: BaseCommand.Type, field: str) -> Refusal:
-    """Give how one of the commands is refused: with its own answer."""
+    """Return how one of the commands is refused: with its own answer."""
 
     def refused(command: Any, code: ServerError, message: str) -> BaseCommand | None:
         answer = BaseCommand(type=answer_type)

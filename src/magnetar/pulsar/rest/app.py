@@ -41,9 +41,18 @@ from magnetar.pulsar.errors import (
     PulsarError,
     SubscriptionNotFound,
 )
-from magnetar.pulsar.rest.ask import Address, Ask, Needs, Reply, RestError, Route, address_of, check
+from magnetar.pulsar.rest.request import (
+    Address,
+    AdminRequest,
+    Reply,
+    RequiredLevel,
+    RestError,
+    RestRoute,
+    address_of,
+    check,
+)
 from magnetar.pulsar.rest.routes import ROUTES
-from magnetar.pulsar.services import Services
+from magnetar.pulsar.services import PulsarServices
 from magnetar.records.errors import RecordsError
 
 _METHOD_ORDER = ("GET", "HEAD", "PUT", "POST", "DELETE")
@@ -78,10 +87,10 @@ _STATUS: dict[type[BaseException], int] = {
 
 
 def make_app(
-    services: Services, address: Callable[[], Address], routes: tuple[Route, ...] = ROUTES
+    services: PulsarServices, address: Callable[[], Address], routes: tuple[RestRoute, ...] = ROUTES
 ) -> Starlette:
     """Return the ASGI application. ``address`` is asked with each request, for ports may be chosen late."""
-    by_path: dict[str, dict[str, Route]] = {}
+    by_path: dict[str, dict[str, RestRoute]] = {}
     for route in routes:
         assert route.method not in by_path.setdefault(route.full_path, {}), (
             f"{route.full_path} is there twice"
@@ -117,7 +126,7 @@ class _View:
     """All methods of one path, as an ASGI application: Starlette then leaves the choice of the method to us."""
 
     def __init__(
-        self, table: Mapping[str, Route], services: Services, address: Callable[[], Address]
+        self, table: Mapping[str, RestRoute], services: PulsarServices, address: Callable[[], Address]
     ) -> None:
         self._table = table
         self._services = services
@@ -128,7 +137,7 @@ class _View:
         response = await self._answer(request)
         await response(scope, receive, send)
 
-    def route(self, method: str) -> Route | None:
+    def route(self, method: str) -> RestRoute | None:
         """Return what serves a method here, if anything does."""
         return self._table.get("GET" if method == "HEAD" and "HEAD" not in self._table else method)
 
@@ -142,7 +151,7 @@ class _View:
                 {"Allow": ", ".join(there_are)},
             )
         try:
-            ask = Ask(
+            ask = AdminRequest(
                 request.path_params,
                 request.query_params,
                 request.headers,
@@ -178,9 +187,11 @@ class _View:
         return _refusal(307, str(error), {"Location": where + query})
 
 
-async def _principal(request: Request, services: Services, needs: Needs) -> Principal:
+async def _principal(request: Request, services: PulsarServices, needs: RequiredLevel) -> Principal:
     security = services.broker.settings.security
-    is_open = needs is Needs.nobody or (needs is Needs.metrics and not security.authenticate_metrics_endpoint)
+    is_open = needs is RequiredLevel.nobody or (
+        needs is RequiredLevel.metrics and not security.authenticate_metrics_endpoint
+    )
     return Principal("", "") if is_open else await principal_of(request, services.broker)
 
 
@@ -215,7 +226,7 @@ async def _not_found(request: Request, error: Exception) -> Response:
     return _refusal(error.status_code, str(error.detail))
 
 
-def openapi(routes: tuple[Route, ...]) -> dict[str, Any]:
+def openapi(routes: tuple[RestRoute, ...]) -> dict[str, Any]:
     """Describe the routes as OpenAPI 3.1."""
     paths: dict[str, Any] = {}
     for route in routes:

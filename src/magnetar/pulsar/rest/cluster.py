@@ -9,18 +9,26 @@ from magnetar import __version__
 from magnetar.broker import web_common
 from magnetar.broker.setting import SettingDef, plain
 from magnetar.broker.values import Kind
-from magnetar.pulsar.rest.ask import Address, Ask, Needs, Reply, RestError, Route, address_of
+from magnetar.pulsar.rest.request import (
+    Address,
+    AdminRequest,
+    Reply,
+    RequiredLevel,
+    RestError,
+    RestRoute,
+    address_of,
+)
 
 _SECRET = ("password", "secret", "token", "key")
 
 
-async def clusters(ask: Ask) -> list[str]:
+async def clusters(ask: AdminRequest) -> list[str]:
     """List the clusters."""
     return [ask.services.broker.ownership.cluster]
 
 
-async def cluster(ask: Ask) -> dict[str, Any]:
-    """Give where a cluster's brokers are."""
+async def cluster(ask: AdminRequest) -> dict[str, Any]:
+    """Return where a cluster's brokers are."""
     _known(ask)
     address = ask.address
     return {
@@ -33,7 +41,7 @@ async def cluster(ask: Ask) -> dict[str, Any]:
     }
 
 
-async def change_cluster(ask: Ask) -> None:
+async def change_cluster(ask: AdminRequest) -> None:
     """Refuse: there is one cluster, and it follows its brokers' settings."""
     name = ask.services.broker.ownership.cluster
     if ask.path["cluster"] == name:
@@ -41,36 +49,36 @@ async def change_cluster(ask: Ask) -> None:
     raise RestError(405, f"there is one cluster, {name}: geo-replication is not served")
 
 
-async def no_policies(ask: Ask) -> dict[str, Any]:
+async def no_policies(ask: AdminRequest) -> dict[str, Any]:
     """List a cluster's isolation policies or failure domains: there are none."""
     _known(ask)
     return {}
 
 
-async def no_peers(ask: Ask) -> list[str]:
+async def no_peers(ask: AdminRequest) -> list[str]:
     """List a cluster's peers: there are none."""
     _known(ask)
     return []
 
 
-async def brokers(ask: Ask) -> list[str]:
+async def brokers(ask: AdminRequest) -> list[str]:
     """List the active brokers."""
     if "cluster" in ask.path:
         _known(ask)
     return [_address(ask, each.node_id).broker for each in ask.services.broker.ownership.brokers()]
 
 
-async def leader(ask: Ask) -> dict[str, str]:
-    """Give the broker that leads the cluster."""
+async def leader(ask: AdminRequest) -> dict[str, str]:
+    """Return the broker that leads the cluster."""
     address = _address(ask, ask.services.broker.ownership.leader())
     return {"brokerId": address.broker, "serviceUrl": address.http or address.https}
 
 
-def _address(ask: Ask, node_id: int) -> Address:
+def _address(ask: AdminRequest, node_id: int) -> Address:
     return address_of(ask.services.broker.ownership, node_id, ask.address)
 
 
-async def health(ask: Ask) -> Reply:
+async def health(ask: AdminRequest) -> Reply:
     """Tell whether storage and metadata answer, and essential background work succeeds; 503 with what does not."""
     wrong = await web_common.troubles(ask.services.broker)
     if wrong:
@@ -78,7 +86,7 @@ async def health(ask: Ask) -> Reply:
     return Reply(b"ok", "text/plain")
 
 
-async def ready(ask: Ask) -> Reply:
+async def ready(ask: AdminRequest) -> Reply:
     """Tell whether everybody is served; 503 with what is still waited for."""
     waits_for = ask.services.broker.waits_for()
     if waits_for:
@@ -86,18 +94,18 @@ async def ready(ask: Ask) -> Reply:
     return Reply(b"ok", "text/plain")
 
 
-async def status(ask: Ask) -> Reply:
+async def status(ask: AdminRequest) -> Reply:
     """Tell load balancers that requests are served."""
     return Reply(b"OK", "text/plain")
 
 
-async def version(ask: Ask) -> Reply:
-    """Give Magnetar's version."""
+async def version(ask: AdminRequest) -> Reply:
+    """Return Magnetar's version."""
     return Reply(__version__.encode(), "text/plain")
 
 
-async def runtime_configuration(ask: Ask) -> dict[str, str]:
-    """Give all settings as they are in force; secrets are left out."""
+async def runtime_configuration(ask: AdminRequest) -> dict[str, str]:
+    """Return all settings as they are in force; secrets are left out."""
     settings = ask.services.broker.settings
     return {
         each.name: str(settings.value(field))
@@ -106,23 +114,23 @@ async def runtime_configuration(ask: Ask) -> dict[str, str]:
     }
 
 
-async def dynamic_names(ask: Ask) -> list[str]:
+async def dynamic_names(ask: AdminRequest) -> list[str]:
     """List the settings that may be changed while the broker runs."""
     return sorted(each.name for each in _definitions(ask) if each.dynamic)
 
 
-async def dynamic_values(ask: Ask) -> dict[str, str]:
-    """Give the settings that were changed while the broker ran."""
+async def dynamic_values(ask: AdminRequest) -> dict[str, str]:
+    """Return the settings that were changed while the broker ran."""
     return dict(ask.services.broker.authority.dynamic.default)
 
 
-async def set_dynamic(ask: Ask) -> None:
+async def set_dynamic(ask: AdminRequest) -> None:
     """Change a setting while the broker runs."""
     new = {_setting_name(ask): ask.path["value"]}
     await ask.services.broker.change_dynamic(lambda texts: texts | new, for_all=True)
 
 
-async def unset_dynamic(ask: Ask) -> None:
+async def unset_dynamic(ask: AdminRequest) -> None:
     """Take back what was changed while the broker ran."""
     name = _setting_name(ask)
     await ask.services.broker.change_dynamic(
@@ -130,8 +138,8 @@ async def unset_dynamic(ask: Ask) -> None:
     )
 
 
-async def internal_configuration(ask: Ask) -> dict[str, Any]:
-    """Give where the broker keeps metadata: in itself."""
+async def internal_configuration(ask: AdminRequest) -> dict[str, Any]:
+    """Return where the broker keeps metadata: in itself."""
     return {
         "metadataStoreUrl": "sqlite",
         "configurationMetadataStoreUrl": "sqlite",
@@ -139,43 +147,43 @@ async def internal_configuration(ask: Ask) -> dict[str, Any]:
     }
 
 
-def _definitions(ask: Ask) -> Iterable[SettingDef]:
+def _definitions(ask: AdminRequest) -> Iterable[SettingDef]:
     return ask.services.broker.settings.declared.definitions.values()
 
 
-def _setting_name(ask: Ask) -> str:
+def _setting_name(ask: AdminRequest) -> str:
     wanted = plain(ask.path["name"])
     return next((each.name for each in _definitions(ask) if plain(each.name) == wanted), ask.path["name"])
 
 
-def _known(ask: Ask) -> None:
+def _known(ask: AdminRequest) -> None:
     if ask.path["cluster"] != ask.services.broker.ownership.cluster:
         raise RestError(404, f"Cluster {ask.path['cluster']} does not exist")
 
 
-_ANY, _SUPER, _OPEN = Needs.anybody, Needs.super_user, Needs.nobody
+_ANY, _SUPER, _OPEN = RequiredLevel.anybody, RequiredLevel.super_user, RequiredLevel.nobody
 ROUTES = (
-    Route("GET", "//status.html", status, _OPEN),
-    Route("GET", "/clusters", clusters, _ANY),
-    Route("GET", "/clusters/{cluster}", cluster, _ANY),
-    Route("PUT", "/clusters/{cluster}", change_cluster, _SUPER),
-    Route("POST", "/clusters/{cluster}", change_cluster, _SUPER),
-    Route("DELETE", "/clusters/{cluster}", change_cluster, _SUPER),
-    Route("GET", "/clusters/{cluster}/peers", no_peers, _SUPER),
-    Route("GET", "/clusters/{cluster}/namespaceIsolationPolicies", no_policies, _SUPER),
-    Route("GET", "/clusters/{cluster}/failureDomains", no_policies, _SUPER),
-    Route("GET", "/brokers", brokers, _SUPER),
-    Route("GET", "/brokers/leaderBroker", leader, _SUPER),
-    Route("GET", "/brokers/health", health, _OPEN),
-    Route("GET", "//health", health, _OPEN),
-    Route("GET", "//ready", ready, _OPEN),
-    Route("GET", "/brokers/ready", health, _OPEN),
-    Route("GET", "/brokers/version", version, _ANY),
-    Route("GET", "/brokers/configuration", dynamic_names, _SUPER),
-    Route("GET", "/brokers/configuration/runtime", runtime_configuration, _SUPER),
-    Route("GET", "/brokers/configuration/values", dynamic_values, _SUPER),
-    Route("POST", "/brokers/configuration/{name}/{value:path}", set_dynamic, _SUPER),
-    Route("DELETE", "/brokers/configuration/{name}", unset_dynamic, _SUPER),
-    Route("GET", "/brokers/internal-configuration", internal_configuration, _SUPER),
-    Route("GET", "/brokers/{cluster}", brokers, _SUPER),
+    RestRoute("GET", "//status.html", status, _OPEN),
+    RestRoute("GET", "/clusters", clusters, _ANY),
+    RestRoute("GET", "/clusters/{cluster}", cluster, _ANY),
+    RestRoute("PUT", "/clusters/{cluster}", change_cluster, _SUPER),
+    RestRoute("POST", "/clusters/{cluster}", change_cluster, _SUPER),
+    RestRoute("DELETE", "/clusters/{cluster}", change_cluster, _SUPER),
+    RestRoute("GET", "/clusters/{cluster}/peers", no_peers, _SUPER),
+    RestRoute("GET", "/clusters/{cluster}/namespaceIsolationPolicies", no_policies, _SUPER),
+    RestRoute("GET", "/clusters/{cluster}/failureDomains", no_policies, _SUPER),
+    RestRoute("GET", "/brokers", brokers, _SUPER),
+    RestRoute("GET", "/brokers/leaderBroker", leader, _SUPER),
+    RestRoute("GET", "/brokers/health", health, _OPEN),
+    RestRoute("GET", "//health", health, _OPEN),
+    RestRoute("GET", "//ready", ready, _OPEN),
+    RestRoute("GET", "/brokers/ready", health, _OPEN),
+    RestRoute("GET", "/brokers/version", version, _ANY),
+    RestRoute("GET", "/brokers/configuration", dynamic_names, _SUPER),
+    RestRoute("GET", "/brokers/configuration/runtime", runtime_configuration, _SUPER),
+    RestRoute("GET", "/brokers/configuration/values", dynamic_values, _SUPER),
+    RestRoute("POST", "/brokers/configuration/{name}/{value:path}", set_dynamic, _SUPER),
+    RestRoute("DELETE", "/brokers/configuration/{name}", unset_dynamic, _SUPER),
+    RestRoute("GET", "/brokers/internal-configuration", internal_configuration, _SUPER),
+    RestRoute("GET", "/brokers/{cluster}", brokers, _SUPER),
 )

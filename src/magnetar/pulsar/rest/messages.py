@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from magnetar.ledger.errors import LedgerNotFound
 from magnetar.ledger.port import Position, StoredEntry
-from magnetar.pulsar.dispatch.deliveries import Conversions, Delivery
-from magnetar.pulsar.rest.ask import Ask, Needs, Reply, RestError, Route
+from magnetar.pulsar.dispatch.deliveries import Deliveries, Delivery
+from magnetar.pulsar.rest.request import AdminRequest, Reply, RequiredLevel, RestError, RestRoute
 from magnetar.pulsar.rest.subscriptions import message_id, nth_open, one_subscription
 from magnetar.pulsar.rest.topics import one
 from magnetar.pulsar.topic import PulsarTopic
@@ -19,8 +19,8 @@ from magnetar.records.pulsar_compression import decompress_payload
 _NOT_A_HEADER = re.compile(r"[^\x20-\x7e]")
 
 
-async def peek(ask: Ask) -> Reply:
-    """Give the nth message (entry) that a subscription has not acknowledged, without acknowledging it."""
+async def peek(ask: AdminRequest) -> Reply:
+    """Return the nth message (entry) that a subscription has not acknowledged, without acknowledging it."""
     topic, subscription = await one_subscription(ask)
     entry = await nth_open(topic, subscription, max(ask.number("position"), 1), exactly=True)
     if entry is None:
@@ -28,14 +28,14 @@ async def peek(ask: Ask) -> Reply:
     return await _message(entry)
 
 
-async def message(ask: Ask) -> Reply:
-    """Give the message (entry) at a ledger and an entry id."""
+async def message(ask: AdminRequest) -> Reply:
+    """Return the message (entry) at a ledger and an entry id."""
     topic = await one(ask)
     return await _message(await _entry(topic, ask.number("ledger"), ask.number("entry")))
 
 
-async def examine(ask: Ask) -> Reply:
-    """Give the nth message (entry) from the topic's beginning or end."""
+async def examine(ask: AdminRequest) -> Reply:
+    """Return the nth message (entry) from the topic's beginning or end."""
     topic = await one(ask)
     number, at_start = (
         max(ask.number("messagePosition", 1), 1),
@@ -55,28 +55,28 @@ async def examine(ask: Ask) -> Reply:
     raise RestError(404, "Could not examine messages: there are not so many")
 
 
-async def id_at(ask: Ask) -> dict[str, int]:
-    """Give the id of the first message published at that time (ms) or later."""
+async def id_at(ask: AdminRequest) -> dict[str, int]:
+    """Return the id of the first message published at that time (ms) or later."""
     topic = await one(ask)
     position = await topic.places.at(ask.number("timestamp"))
     return {"ledgerId": position.ledger_id, "entryId": position.entry_id, "partitionIndex": topic.partition}
 
 
-async def last_message_id(ask: Ask) -> dict[str, int]:
-    """Give the id of the topic's last message."""
+async def last_message_id(ask: AdminRequest) -> dict[str, int]:
+    """Return the id of the topic's last message."""
     topic = await one(ask)
     entry = await topic.places.last_entry()
     if entry is None:
         return {"ledgerId": -1, "entryId": -1, "partitionIndex": topic.partition}
-    (delivery,) = await Conversions(0).deliveries([entry])
+    (delivery,) = await Deliveries(0).deliveries([entry])
     found = {"ledgerId": entry.ledger_id, "entryId": entry.entry_id, "partitionIndex": topic.partition}
     if not delivery.metadata.HasField("num_messages_in_batch"):
         return found
     return found | {"batchIndex": delivery.messages - 1, "batchSize": delivery.messages}
 
 
-async def backlog_size(ask: Ask) -> Reply:
-    """Give how many bytes lie behind a message id."""
+async def backlog_size(ask: AdminRequest) -> Reply:
+    """Return how many bytes lie behind a message id."""
     topic = await one(ask)
     ledger_id, entry_id = message_id(ask.json()) or (-1, -1)
     return Reply(str(topic.places.bytes_behind(Position(ledger_id, max(entry_id, 0) - 1))).encode())
@@ -92,7 +92,7 @@ async def _entry(topic: PulsarTopic, ledger_id: int, entry_id: int) -> StoredEnt
 
 async def _message(entry: StoredEntry) -> Reply:
     """Lay an entry out as Pulsar's admin does: its payload, not compressed, and headers that describe it."""
-    (delivery,) = await Conversions(0).deliveries([entry])
+    (delivery,) = await Deliveries(0).deliveries([entry])
     metadata = delivery.metadata
     headers = {
         "X-Pulsar-Message-ID": f"{entry.ledger_id}:{entry.entry_id}",
@@ -135,10 +135,12 @@ def _iso(ms: int) -> str:
 
 _ROOT = "/persistent/{tenant}/{namespace}/{topic}"
 ROUTES = (
-    Route("GET", f"{_ROOT}/subscription/{{subscription}}/position/{{position}}", peek, Needs.consume),
-    Route("GET", f"{_ROOT}/ledger/{{ledger}}/entry/{{entry}}", message, Needs.consume),
-    Route("GET", f"{_ROOT}/examinemessage", examine, Needs.consume),
-    Route("GET", f"{_ROOT}/messageid/{{timestamp}}", id_at, Needs.consume),
-    Route("GET", f"{_ROOT}/lastMessageId", last_message_id, Needs.consume),
-    Route("PUT", f"{_ROOT}/backlogSize", backlog_size, Needs.consume),
+    RestRoute(
+        "GET", f"{_ROOT}/subscription/{{subscription}}/position/{{position}}", peek, RequiredLevel.consume
+    ),
+    RestRoute("GET", f"{_ROOT}/ledger/{{ledger}}/entry/{{entry}}", message, RequiredLevel.consume),
+    RestRoute("GET", f"{_ROOT}/examinemessage", examine, RequiredLevel.consume),
+    RestRoute("GET", f"{_ROOT}/messageid/{{timestamp}}", id_at, RequiredLevel.consume),
+    RestRoute("GET", f"{_ROOT}/lastMessageId", last_message_id, RequiredLevel.consume),
+    RestRoute("PUT", f"{_ROOT}/backlogSize", backlog_size, RequiredLevel.consume),
 )

@@ -40,7 +40,7 @@ class TopicCollector(Collector):
         self._fleeting = fleeting
 
     def collect(self) -> Iterator[Metric]:
-        """Give a family per figure, with a line per partition or subscription."""
+        """Yield a family per figure, with a line per partition or subscription."""
         count = GaugeMetricFamily("pulsar_topics_count", "Partitions in use.", labels=("cluster",))
         count.add_metric((CLUSTER,), len(self._topics) + len(self._fleeting))
         families = {

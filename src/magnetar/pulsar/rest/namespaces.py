@@ -9,13 +9,13 @@ from typing import Any
 from magnetar.broker.grants import Grants
 from magnetar.broker.ownership import boundary
 from magnetar.pulsar.names import PulsarName, names_of
-from magnetar.pulsar.rest.ask import Ask, Needs, RestError, Route
+from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute
 from magnetar.pulsar.rest.tenants import legal
 from magnetar.pulsar.topic import PulsarTopic
 
 
-async def policies(ask: Ask) -> dict[str, Any]:
-    """Give all policies of a namespace."""
+async def policies(ask: AdminRequest) -> dict[str, Any]:
+    """Return all policies of a namespace."""
     content = ask.services.broker.namespaces.content(ask.namespace)
     content.setdefault(
         "auth_policies", {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}}
@@ -24,7 +24,7 @@ async def policies(ask: Ask) -> dict[str, Any]:
     return {"replication_clusters": [cluster], "bundles": _bundles(ask), **content}
 
 
-async def create(ask: Ask) -> None:
+async def create(ask: AdminRequest) -> None:
     """Make a namespace, with the policies of the body if there is one."""
     broker = ask.services.broker
     if ask.path["tenant"] not in broker.namespaces.tenants():
@@ -39,7 +39,7 @@ async def create(ask: Ask) -> None:
         await broker.set_policies(ask.namespace, json.dumps(wanted).encode())
 
 
-async def delete(ask: Ask) -> None:
+async def delete(ask: AdminRequest) -> None:
     """Delete a namespace; with ``force`` its topics too."""
     broker = ask.services.broker
     broker.namespaces.policies(ask.namespace)
@@ -54,7 +54,7 @@ async def delete(ask: Ask) -> None:
     await broker.namespaces.delete(ask.namespace)
 
 
-async def topics(ask: Ask) -> list[str]:
+async def topics(ask: AdminRequest) -> list[str]:
     """List a namespace's topics, of those with partitions each one; ``mode`` is PERSISTENT, NON_PERSISTENT or ALL."""
     ask.services.broker.namespaces.policies(ask.namespace)
     found, all_topics = [], ask.services.topics
@@ -68,18 +68,18 @@ async def topics(ask: Ask) -> list[str]:
     return sorted(found)
 
 
-async def bundles(ask: Ask) -> dict[str, Any]:
-    """Give the namespace's bundles: what its topics are owned by."""
+async def bundles(ask: AdminRequest) -> dict[str, Any]:
+    """Return the namespace's bundles: what its topics are owned by."""
     ask.services.broker.namespaces.policies(ask.namespace)
     return _bundles(ask)
 
 
-def _bundles(ask: Ask) -> dict[str, Any]:
+def _bundles(ask: AdminRequest) -> dict[str, Any]:
     found = ask.services.broker.ownership.bundles(ask.namespace)
     return {"boundaries": ["0x00000000", *(boundary(each.end) for each in found)], "numBundles": len(found)}
 
 
-async def unload(ask: Ask) -> None:
+async def unload(ask: AdminRequest) -> None:
     """Give a namespace's topics, or a bundle of them, away: they are closed; their clients look them up again."""
     ask.services.broker.namespaces.policies(ask.namespace)
     ownership, wanted = ask.services.broker.ownership, ask.path.get("bundle")
@@ -92,40 +92,40 @@ async def unload(ask: Ask) -> None:
             await ownership.release(bundle)
 
 
-async def permissions(ask: Ask) -> dict[str, list[str]]:
-    """Give what roles may do in a namespace."""
+async def permissions(ask: AdminRequest) -> dict[str, list[str]]:
+    """Return what roles may do in a namespace."""
     return as_json(ask.services.broker.security.permissions.of_namespace(ask.namespace).namespace)
 
 
-async def grant(ask: Ask) -> None:
+async def grant(ask: AdminRequest) -> None:
     """Grant a role these actions on all topics of a namespace."""
     await ask.services.broker.security.permissions.grant(ask.namespace, ask.path["role"], ask.strings())
 
 
-async def revoke(ask: Ask) -> None:
+async def revoke(ask: AdminRequest) -> None:
     """Take a role's grants on a namespace away."""
     await ask.services.broker.security.permissions.revoke(ask.namespace, ask.path["role"])
 
 
-async def subscription_permissions(ask: Ask) -> dict[str, list[str]]:
-    """Give the subscriptions that are for some roles alone."""
+async def subscription_permissions(ask: AdminRequest) -> dict[str, list[str]]:
+    """Return the subscriptions that are for some roles alone."""
     found = ask.services.broker.security.permissions.of_namespace(ask.namespace).subscriptions
     return {name: sorted(roles) for name, roles in found.items()}
 
 
-async def grant_subscription(ask: Ask) -> None:
+async def grant_subscription(ask: AdminRequest) -> None:
     """Open a subscription to these roles alone."""
     granting = ask.services.broker.security.permissions
     await granting.grant_subscription(ask.namespace, ask.path["subscription"], ask.strings())
 
 
-async def revoke_subscription(ask: Ask) -> None:
+async def revoke_subscription(ask: AdminRequest) -> None:
     """Close a subscription to a role."""
     granting = ask.services.broker.security.permissions
     await granting.revoke_subscription(ask.namespace, ask.path["subscription"], ask.path["role"])
 
 
-async def clear_backlog(ask: Ask) -> None:
+async def clear_backlog(ask: AdminRequest) -> None:
     """Have one subscription, or all, of all topics pass over everything there is; groups that read refuse it."""
     wanted, groups = ask.path.get("subscription"), ask.services.groups
     concerned = [
@@ -141,7 +141,7 @@ async def clear_backlog(ask: Ask) -> None:
             subscription.skip_to(await topic.places.last())
 
 
-async def unsubscribe(ask: Ask) -> None:
+async def unsubscribe(ask: AdminRequest) -> None:
     """End a subscription on all topics of a namespace."""
     name, groups = ask.path["subscription"], ask.services.groups
     having = [topic async for topic in all_topics(ask) if name in topic.subscriptions]
@@ -152,8 +152,8 @@ async def unsubscribe(ask: Ask) -> None:
         await topic.unsubscribe(name)
 
 
-async def all_topics(ask: Ask) -> AsyncIterator[PulsarTopic]:
-    """Give all partitions of a namespace, opened if need be."""
+async def all_topics(ask: AdminRequest) -> AsyncIterator[PulsarTopic]:
+    """Yield all partitions of a namespace, opened if need be."""
     services = ask.services
     services.broker.namespaces.policies(ask.namespace)
     for topic in services.broker.topics():
@@ -163,29 +163,29 @@ async def all_topics(ask: Ask) -> AsyncIterator[PulsarTopic]:
 
 
 def as_json(grants: Grants) -> dict[str, list[str]]:
-    """Give grants as Pulsar writes them."""
+    """Return grants as Pulsar writes them."""
     return {role: sorted(actions) for role, actions in grants.items()}
 
 
-_ROOT, _TENANT = "/namespaces/{tenant}/{namespace}", Needs.tenant
+_ROOT, _TENANT = "/namespaces/{tenant}/{namespace}", RequiredLevel.tenant
 ROUTES = (
-    Route("GET", _ROOT, policies, _TENANT),
-    Route("PUT", _ROOT, create, _TENANT),
-    Route("DELETE", _ROOT, delete, _TENANT),
-    Route("GET", f"{_ROOT}/topics", topics, _TENANT),
-    Route("GET", f"{_ROOT}/bundles", bundles, _TENANT),
-    Route("PUT", f"{_ROOT}/unload", unload, _TENANT),
-    Route("PUT", f"{_ROOT}/{{bundle}}/unload", unload, _TENANT),
-    Route("GET", f"{_ROOT}/permissions", permissions, _TENANT),
-    Route("GET", f"{_ROOT}/permissions/subscription", subscription_permissions, _TENANT),
-    Route("POST", f"{_ROOT}/permissions/subscription/{{subscription}}", grant_subscription, _TENANT),
-    Route("DELETE", f"{_ROOT}/permissions/{{subscription}}/{{role}}", revoke_subscription, _TENANT),
-    Route("POST", f"{_ROOT}/permissions/{{role}}", grant, _TENANT),
-    Route("DELETE", f"{_ROOT}/permissions/{{role}}", revoke, _TENANT),
-    Route("POST", f"{_ROOT}/clearBacklog", clear_backlog, _TENANT),
-    Route("POST", f"{_ROOT}/clearBacklog/{{subscription}}", clear_backlog, _TENANT),
-    Route("POST", f"{_ROOT}/{{bundle}}/clearBacklog", clear_backlog, _TENANT),
-    Route("POST", f"{_ROOT}/{{bundle}}/clearBacklog/{{subscription}}", clear_backlog, _TENANT),
-    Route("POST", f"{_ROOT}/unsubscribe/{{subscription}}", unsubscribe, _TENANT),
-    Route("POST", f"{_ROOT}/{{bundle}}/unsubscribe/{{subscription}}", unsubscribe, _TENANT),
+    RestRoute("GET", _ROOT, policies, _TENANT),
+    RestRoute("PUT", _ROOT, create, _TENANT),
+    RestRoute("DELETE", _ROOT, delete, _TENANT),
+    RestRoute("GET", f"{_ROOT}/topics", topics, _TENANT),
+    RestRoute("GET", f"{_ROOT}/bundles", bundles, _TENANT),
+    RestRoute("PUT", f"{_ROOT}/unload", unload, _TENANT),
+    RestRoute("PUT", f"{_ROOT}/{{bundle}}/unload", unload, _TENANT),
+    RestRoute("GET", f"{_ROOT}/permissions", permissions, _TENANT),
+    RestRoute("GET", f"{_ROOT}/permissions/subscription", subscription_permissions, _TENANT),
+    RestRoute("POST", f"{_ROOT}/permissions/subscription/{{subscription}}", grant_subscription, _TENANT),
+    RestRoute("DELETE", f"{_ROOT}/permissions/{{subscription}}/{{role}}", revoke_subscription, _TENANT),
+    RestRoute("POST", f"{_ROOT}/permissions/{{role}}", grant, _TENANT),
+    RestRoute("DELETE", f"{_ROOT}/permissions/{{role}}", revoke, _TENANT),
+    RestRoute("POST", f"{_ROOT}/clearBacklog", clear_backlog, _TENANT),
+    RestRoute("POST", f"{_ROOT}/clearBacklog/{{subscription}}", clear_backlog, _TENANT),
+    RestRoute("POST", f"{_ROOT}/{{bundle}}/clearBacklog", clear_backlog, _TENANT),
+    RestRoute("POST", f"{_ROOT}/{{bundle}}/clearBacklog/{{subscription}}", clear_backlog, _TENANT),
+    RestRoute("POST", f"{_ROOT}/unsubscribe/{{subscription}}", unsubscribe, _TENANT),
+    RestRoute("POST", f"{_ROOT}/{{bundle}}/unsubscribe/{{subscription}}", unsubscribe, _TENANT),
 )

@@ -15,14 +15,14 @@ from magnetar.pulsar.dispatch.non_persistent import NonPersistentSubscription
 from magnetar.pulsar.errors import SubscriptionNotFound
 from magnetar.pulsar.names import PulsarName, names_of
 from magnetar.pulsar.non_persistent import NonPersistentTopic, NonPersistentTopics
-from magnetar.pulsar.rest.ask import Ask, Needs, RestError, Route
 from magnetar.pulsar.rest.rates import Rates
+from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute
 from magnetar.pulsar.rest.stats import consumer_stats, publisher_stats, together, without
 from magnetar.pulsar.rest.topics import managing, number_of, refuse_too_many
 
 
-def found(ask: Ask) -> Topic:
-    """Give the topic that the path names, with or without a partition; raise ``TopicNotFound``."""
+def found(ask: AdminRequest) -> Topic:
+    """Return the topic that the path names, with or without a partition; raise ``TopicNotFound``."""
     name = ask.topic
     topic = _all(ask).find(name)
     if topic is None or (name.partition is not None and name.partition >= topic.partitions):
@@ -30,44 +30,44 @@ def found(ask: Ask) -> Topic:
     return topic
 
 
-async def one(ask: Ask) -> NonPersistentTopic:
-    """Give the partition that the path names; of a topic with several it must name one."""
+async def one(ask: AdminRequest) -> NonPersistentTopic:
+    """Return the partition that the path names; of a topic with several it must name one."""
     topic = found(ask)
     if ask.topic.partition is None and topic.partitions > 1:
         raise RestError(405, f"{topic.name} has {topic.partitions} partitions: name one of them")
     return await _all(ask).get(ask.topic, create=False)
 
 
-async def every(ask: Ask) -> list[NonPersistentTopic]:
-    """Give the partition that the path names, or all partitions of the topic."""
+async def every(ask: AdminRequest) -> list[NonPersistentTopic]:
+    """Return the partition that the path names, or all partitions of the topic."""
     topic = found(ask)
     names = [str(ask.topic)] if ask.topic.partition is not None else names_of(topic)
     return [await _all(ask).get(PulsarName.parse(name), create=False) for name in names]
 
 
-def _all(ask: Ask) -> NonPersistentTopics:
+def _all(ask: AdminRequest) -> NonPersistentTopics:
     return ask.services.topics.non_persistent
 
 
-async def topics(ask: Ask) -> list[str]:
+async def topics(ask: AdminRequest) -> list[str]:
     """List a namespace's (or a bundle's) topics that are in use; of those with partitions, each partition."""
     ask.services.broker.namespaces.policies(ask.namespace)
     return _all(ask).names(ask.namespace)
 
 
-async def partitioned_topics(ask: Ask) -> list[str]:
+async def partitioned_topics(ask: AdminRequest) -> list[str]:
     """List a namespace's topics that have partitions."""
     ask.services.broker.namespaces.policies(ask.namespace)
     return _all(ask).partitioned(ask.namespace)
 
 
-async def create(ask: Ask) -> None:
+async def create(ask: AdminRequest) -> None:
     """Make a topic without partitions; it is forgotten when nobody has used it for a minute."""
     _check_name(ask)
     await _all(ask).create(ask.topic.topic)
 
 
-async def create_partitioned(ask: Ask) -> None:
+async def create_partitioned(ask: AdminRequest) -> None:
     """Make a topic with so many partitions."""
     number = number_of(ask)
     refuse_too_many(number)
@@ -75,21 +75,21 @@ async def create_partitioned(ask: Ask) -> None:
     await _all(ask).create_partitioned(ask.topic.topic, number)
 
 
-def _check_name(ask: Ask) -> None:
+def _check_name(ask: AdminRequest) -> None:
     ask.services.broker.namespaces.policies(ask.namespace)
     if ask.topic.partition is not None:
         raise RestError(412, "names ending with -partition-N belong to the partitions of a topic")
 
 
-async def grow(ask: Ask) -> None:
-    """Give a topic more partitions."""
+async def grow(ask: AdminRequest) -> None:
+    """Add partitions to a topic."""
     number, topic = number_of(ask), found(ask)
     refuse_too_many(number - topic.partitions)
     if number != topic.partitions:
         await _all(ask).grow(topic, number)
 
 
-async def delete(ask: Ask) -> None:
+async def delete(ask: AdminRequest) -> None:
     """Delete a topic; without ``force`` only one that nobody uses."""
     topic = found(ask)
     if ask.topic.partition is not None and topic.partitioned:
@@ -99,23 +99,23 @@ async def delete(ask: Ask) -> None:
     await _all(ask).delete(topic)
 
 
-async def unload(ask: Ask) -> None:
+async def unload(ask: AdminRequest) -> None:
     """Send a topic's clients away; they come back by themselves."""
     for topic in await every(ask):
         topic.send_away()
 
 
-async def subscriptions(ask: Ask) -> list[str]:
+async def subscriptions(ask: AdminRequest) -> list[str]:
     """List a topic's subscriptions."""
     return sorted({name for topic in await every(ask) for name in topic.subscriptions})
 
 
-async def create_subscription(ask: Ask) -> None:
+async def create_subscription(ask: AdminRequest) -> None:
     """Refuse: such a subscription is there as long as its consumers."""
     raise RestError(400, "Create subscription on non-persistent topic can only be done through client")
 
 
-async def delete_subscription(ask: Ask) -> None:
+async def delete_subscription(ask: AdminRequest) -> None:
     """End a subscription; its consumers are sent away."""
     name = ask.path["subscription"]
     having = [topic for topic in await every(ask) if name in topic.subscriptions]
@@ -125,18 +125,18 @@ async def delete_subscription(ask: Ask) -> None:
         topic.unsubscribe(name)
 
 
-async def truncate(ask: Ask) -> None:
+async def truncate(ask: AdminRequest) -> None:
     """Refuse: nothing is kept."""
     raise RestError(412, "unsupport truncate")
 
 
-async def stats(ask: Ask) -> dict[str, Any]:
-    """Give a topic's producers, subscriptions, rates, and what was dropped."""
+async def stats(ask: AdminRequest) -> dict[str, Any]:
+    """Return a topic's producers, subscriptions, rates, and what was dropped."""
     return without(ask, topic_stats(await one(ask)))
 
 
-async def partitioned_stats(ask: Ask) -> dict[str, Any]:
-    """Give the stats of a topic with partitions: together and, with ``perPartition``, of each."""
+async def partitioned_stats(ask: AdminRequest) -> dict[str, Any]:
+    """Return the stats of a topic with partitions: together and, with ``perPartition``, of each."""
     topic = found(ask)
     each = {partition.name: without(ask, topic_stats(partition)) for partition in await every(ask)}
     return together(list(each.values())) | {
@@ -145,8 +145,8 @@ async def partitioned_stats(ask: Ask) -> dict[str, Any]:
     }
 
 
-async def internal_stats(ask: Ask) -> dict[str, Any]:
-    """Give how many entries came; there are no ledgers and no cursors."""
+async def internal_stats(ask: AdminRequest) -> dict[str, Any]:
+    """Return how many entries came; there are no ledgers and no cursors."""
     topic = await one(ask)
     return {
         "entriesAddedCounter": topic.entries,
@@ -161,7 +161,9 @@ async def internal_stats(ask: Ask) -> dict[str, Any]:
 
 
 def topic_stats(topic: NonPersistentTopic) -> dict[str, Any]:
-    """Give what Pulsar's ``NonPersistentTopicStats`` has, and ``msgDropCounter``; counters are since it was opened."""
+    """Return what Pulsar's ``NonPersistentTopicStats`` has, and ``msgDropCounter``; counters are since it was
+    opened.
+    """
     counters, rates = Rates.of_fleeting(topic)
     return {
         "msgRateIn": rates[0],
@@ -206,8 +208,8 @@ def _subscription(subscription: NonPersistentSubscription) -> dict[str, Any]:
     }
 
 
-def _refusal(what: str) -> Callable[[Ask], Awaitable[None]]:
-    async def refuse(ask: Ask) -> None:
+def _refusal(what: str) -> Callable[[AdminRequest], Awaitable[None]]:
+    async def refuse(ask: AdminRequest) -> None:
         found(ask)
         raise RestError(405, f"{what} on a non-persistent topic is not allowed")
 
@@ -217,7 +219,7 @@ def _refusal(what: str) -> Callable[[Ask], Awaitable[None]]:
 
 _ROOT = "/non-persistent/{tenant}/{namespace}/{topic}"
 _SUB = f"{_ROOT}/subscription/{{subscription}}"
-_TENANT, _SEES = Needs.tenant, Needs.look_up
+_TENANT, _SEES = RequiredLevel.tenant, RequiredLevel.look_up
 _KEPT_ONLY = (
     ("POST", f"{_SUB}/skip_all", "Skip messages"),
     ("POST", f"{_SUB}/skip/{{count}}", "Skip messages"),
@@ -249,15 +251,15 @@ ROUTES = (
         unload=unload,
         truncate=truncate,
     ),
-    Route("GET", _ROOT, topics, _TENANT),
-    Route("GET", f"{_ROOT}/stats", stats, _SEES),
-    Route("GET", f"{_ROOT}/partitioned-stats", partitioned_stats, _SEES),
-    Route("GET", f"{_ROOT}/internalStats", internal_stats, _SEES),
-    Route("GET", f"{_ROOT}/subscriptions", subscriptions, _SEES),
-    Route("PUT", _SUB, create_subscription, Needs.consume),
-    Route("DELETE", _SUB, delete_subscription, Needs.consume),
+    RestRoute("GET", _ROOT, topics, _TENANT),
+    RestRoute("GET", f"{_ROOT}/stats", stats, _SEES),
+    RestRoute("GET", f"{_ROOT}/partitioned-stats", partitioned_stats, _SEES),
+    RestRoute("GET", f"{_ROOT}/internalStats", internal_stats, _SEES),
+    RestRoute("GET", f"{_ROOT}/subscriptions", subscriptions, _SEES),
+    RestRoute("PUT", _SUB, create_subscription, RequiredLevel.consume),
+    RestRoute("DELETE", _SUB, delete_subscription, RequiredLevel.consume),
     *(
-        Route(method, path, _refusal(what), Needs.consume if "subscription" in path else _SEES)
+        RestRoute(method, path, _refusal(what), RequiredLevel.consume if "subscription" in path else _SEES)
         for method, path, what in _KEPT_ONLY
     ),
 )

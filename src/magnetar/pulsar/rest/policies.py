@@ -10,12 +10,20 @@ from magnetar.broker.errors import BrokerError
 from magnetar.broker.limits import NAMESPACE_KEYS, SIZE, decode_limits
 from magnetar.broker.namespaces import CLUSTER
 from magnetar.broker.policies import AUTO_UPDATES, decode_auto_subscriptions, decode_auto_topics
-from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, Reply, RestError, Route, scalar
+from magnetar.pulsar.rest.request import (
+    AdminRequest,
+    Endpoint,
+    Reply,
+    RequiredLevel,
+    RestError,
+    RestRoute,
+    scalar,
+)
 from magnetar.pulsar.rest.topic_policies import kind_of, quota_of
 from magnetar.pulsar.schemas import strategy_named
 
 
-class Policy(NamedTuple):
+class NamespacePolicy(NamedTuple):
     """One policy: its path, its key, and what its value must be. ``honoured`` tells whether it changes anything."""
 
     path: str
@@ -45,7 +53,7 @@ def _check_clusters(value: list[Any]) -> None:
 
 
 def _none_but(harmless: Any) -> Callable[[Any], None]:
-    """Give what refuses a policy that would do nothing here; ``harmless`` asks for nothing."""
+    """Return what refuses a policy that would do nothing here; ``harmless`` asks for nothing."""
 
     def check(value: Any) -> None:
         if value != harmless:
@@ -63,7 +71,7 @@ def _one_of(*words: str) -> Callable[[Any], None]:
 
 
 def _read(decode: Callable[[Any], object]) -> Callable[[Any], None]:
-    """Give what refuses, in Pulsar's way, what cannot be read."""
+    """Return what refuses, in Pulsar's way, what cannot be read."""
 
     def check(value: Any) -> None:
         try:
@@ -92,10 +100,10 @@ def _check_auto_topics(value: dict[str, Any]) -> None:
 
 
 POLICIES = (
-    Policy("retention", "retention_policies", dict, honoured=True),
-    Policy("messageTTL", "message_ttl_in_seconds", int, honoured=True),
-    Policy("deduplication", "deduplicationEnabled", bool, honoured=True),
-    Policy(
+    NamespacePolicy("retention", "retention_policies", dict, honoured=True),
+    NamespacePolicy("messageTTL", "message_ttl_in_seconds", int, honoured=True),
+    NamespacePolicy("deduplication", "deduplicationEnabled", bool, honoured=True),
+    NamespacePolicy(
         "schemaCompatibilityStrategy",
         "schema_compatibility_strategy",
         str,
@@ -103,53 +111,63 @@ POLICIES = (
         unset="UNDEFINED",  # pulsar-admin fails at none
         check=strategy_named,
     ),
-    Policy("properties", "properties", dict, honoured=True),
-    Policy(
+    NamespacePolicy("properties", "properties", dict, honoured=True),
+    NamespacePolicy(
         "replication", "replication_clusters", list, honoured=True, unset=[CLUSTER], check=_check_clusters
     ),
-    Policy("persistence", "persistence", dict, honoured=True),
-    Policy("subscriptionExpirationTime", "subscription_expiration_time_minutes", int, check=_none_but(0)),
-    Policy("delayedDelivery", "delayed_delivery_policies", dict, honoured=True),
-    Policy("inactiveTopicPolicies", "inactive_topic_policies", dict, honoured=True),
-    Policy("maxProducersPerTopic", "max_producers_per_topic", int, honoured=True),
-    Policy("maxConsumersPerTopic", "max_consumers_per_topic", int, honoured=True),
-    Policy("maxConsumersPerSubscription", "max_consumers_per_subscription", int, honoured=True),
-    Policy("maxSubscriptionsPerTopic", "max_subscriptions_per_topic", int, honoured=True),
-    Policy("maxTopicsPerNamespace", "max_topics_per_namespace", int, honoured=True),
-    Policy("maxUnackedMessagesPerConsumer", "max_unacked_messages_per_consumer", int, honoured=True),
-    Policy("maxUnackedMessagesPerSubscription", "max_unacked_messages_per_subscription", int, honoured=True),
-    Policy("compactionThreshold", "compaction_threshold", int, honoured=True),
-    Policy("offloadThreshold", "offload_threshold", int, check=_none_but(-1)),
-    Policy("offloadPolicies", "offload_policies", dict, check=_none_but({})),
-    Policy(
+    NamespacePolicy("persistence", "persistence", dict, honoured=True),
+    NamespacePolicy(
+        "subscriptionExpirationTime", "subscription_expiration_time_minutes", int, check=_none_but(0)
+    ),
+    NamespacePolicy("delayedDelivery", "delayed_delivery_policies", dict, honoured=True),
+    NamespacePolicy("inactiveTopicPolicies", "inactive_topic_policies", dict, honoured=True),
+    NamespacePolicy("maxProducersPerTopic", "max_producers_per_topic", int, honoured=True),
+    NamespacePolicy("maxConsumersPerTopic", "max_consumers_per_topic", int, honoured=True),
+    NamespacePolicy("maxConsumersPerSubscription", "max_consumers_per_subscription", int, honoured=True),
+    NamespacePolicy("maxSubscriptionsPerTopic", "max_subscriptions_per_topic", int, honoured=True),
+    NamespacePolicy("maxTopicsPerNamespace", "max_topics_per_namespace", int, honoured=True),
+    NamespacePolicy("maxUnackedMessagesPerConsumer", "max_unacked_messages_per_consumer", int, honoured=True),
+    NamespacePolicy(
+        "maxUnackedMessagesPerSubscription", "max_unacked_messages_per_subscription", int, honoured=True
+    ),
+    NamespacePolicy("compactionThreshold", "compaction_threshold", int, honoured=True),
+    NamespacePolicy("offloadThreshold", "offload_threshold", int, check=_none_but(-1)),
+    NamespacePolicy("offloadPolicies", "offload_policies", dict, check=_none_but({})),
+    NamespacePolicy(
         "schemaAutoUpdateCompatibilityStrategy",
         "schema_auto_update_compatibility_strategy",
         str,
         honoured=True,
         check=_one_of(*AUTO_UPDATES),
     ),
-    Policy("schemaValidationEnforced", "schema_validation_enforced", bool, honoured=True),
-    Policy("isAllowAutoUpdateSchema", "is_allow_auto_update_schema", bool, honoured=True),
-    Policy("encryptionRequired", "encryption_required", bool, honoured=True),
-    Policy(
+    NamespacePolicy("schemaValidationEnforced", "schema_validation_enforced", bool, honoured=True),
+    NamespacePolicy("isAllowAutoUpdateSchema", "is_allow_auto_update_schema", bool, honoured=True),
+    NamespacePolicy("encryptionRequired", "encryption_required", bool, honoured=True),
+    NamespacePolicy(
         "subscriptionAuthMode", "subscription_auth_mode", str, honoured=True, check=_one_of("None", "Prefix")
     ),
-    Policy("autoTopicCreation", "autoTopicCreationOverride", dict, honoured=True, check=_check_auto_topics),
-    Policy(
+    NamespacePolicy(
+        "autoTopicCreation", "autoTopicCreationOverride", dict, honoured=True, check=_check_auto_topics
+    ),
+    NamespacePolicy(
         "autoSubscriptionCreation",
         "autoSubscriptionCreationOverride",
         dict,
         honoured=True,
         check=_read(decode_auto_subscriptions),
     ),
-    Policy("dispatchRate", "topicDispatchRate", dict, honoured=True),
-    Policy("subscriptionDispatchRate", "subscriptionDispatchRate", dict, honoured=True),
-    Policy("replicatorDispatchRate", "replicatorDispatchRate", dict, honoured=True),  # nothing is replicated
-    Policy("subscribeRate", "clusterSubscribeRate", dict, honoured=True),
-    Policy("publishRate", "publishMaxMessageRate", dict, honoured=True),
+    NamespacePolicy("dispatchRate", "topicDispatchRate", dict, honoured=True),
+    NamespacePolicy("subscriptionDispatchRate", "subscriptionDispatchRate", dict, honoured=True),
+    NamespacePolicy(
+        "replicatorDispatchRate", "replicatorDispatchRate", dict, honoured=True
+    ),  # nothing is replicated
+    NamespacePolicy("subscribeRate", "clusterSubscribeRate", dict, honoured=True),
+    NamespacePolicy("publishRate", "publishMaxMessageRate", dict, honoured=True),
     # What producers have sent is kept every second, which is as often as it may ask.
-    Policy("deduplicationSnapshotInterval", "deduplicationSnapshotIntervalSeconds", int, honoured=True),
-    Policy("entryFilters", "entryFilters", dict, check=_none_but({})),
+    NamespacePolicy(
+        "deduplicationSnapshotInterval", "deduplicationSnapshotIntervalSeconds", int, honoured=True
+    ),
+    NamespacePolicy("entryFilters", "entryFilters", dict, check=_none_but({})),
 )
 
 _PER_CLUSTER = frozenset(
@@ -164,12 +182,12 @@ _PER_CLUSTER = frozenset(
 """What Pulsar keeps for each cluster apart."""
 
 
-async def backlog_quotas(ask: Ask) -> dict[str, Any]:
-    """Give the namespace's backlog quotas."""
+async def backlog_quotas(ask: AdminRequest) -> dict[str, Any]:
+    """Return the namespace's backlog quotas."""
     return dict(ask.services.broker.namespaces.content(ask.namespace).get("backlog_quota_map") or {})
 
 
-async def set_backlog_quota(ask: Ask) -> None:
+async def set_backlog_quota(ask: AdminRequest) -> None:
     """Set a backlog quota, by size or (``backlogQuotaType=message_age``) by time."""
     kind, quota = quota_of(ask)
     kept = ask.services.broker.namespaces.policies(ask.namespace).retention_bytes
@@ -182,13 +200,13 @@ async def set_backlog_quota(ask: Ask) -> None:
     await change(ask, lambda content: content.setdefault("backlog_quota_map", {}).update({kind: quota}))
 
 
-async def remove_backlog_quota(ask: Ask) -> None:
+async def remove_backlog_quota(ask: AdminRequest) -> None:
     """Take a backlog quota away."""
     await change(ask, lambda content: content.get("backlog_quota_map", {}).pop(kind_of(ask), None))
 
 
-async def one_property(ask: Ask) -> Reply:
-    """Give one property of the namespace, as it is: Pulsar does not quote it."""
+async def one_property(ask: AdminRequest) -> Reply:
+    """Return one property of the namespace, as it is: Pulsar does not quote it."""
     found = (ask.services.broker.namespaces.content(ask.namespace).get("properties") or {}).get(
         ask.path["key"]
     )
@@ -197,36 +215,36 @@ async def one_property(ask: Ask) -> Reply:
     return Reply(str(found).encode())
 
 
-async def set_one_property(ask: Ask) -> None:
+async def set_one_property(ask: AdminRequest) -> None:
     """Set one property of the namespace."""
     await change(
         ask, lambda content: content.setdefault("properties", {}).update({ask.path["key"]: ask.path["value"]})
     )
 
 
-async def remove_one_property(ask: Ask) -> Reply:
+async def remove_one_property(ask: AdminRequest) -> Reply:
     """Take one property of the namespace away; give what it was."""
     was = await one_property(ask)
     await change(ask, lambda content: content["properties"].pop(ask.path["key"]))
     return was
 
 
-async def change(ask: Ask, edit: Callable[[dict[str, Any]], object]) -> None:
+async def change(ask: AdminRequest, edit: Callable[[dict[str, Any]], object]) -> None:
     """Edit a namespace's JSON and put it in force."""
     await ask.services.broker.namespaces.change(ask.namespace, edit)
 
 
-def _routes(policy: Policy) -> tuple[Route, ...]:
+def _routes(policy: NamespacePolicy) -> tuple[RestRoute, ...]:
     note = "" if policy.honoured else " (not served: refused, unless it asks for nothing)"
 
-    async def read(ask: Ask) -> Any:
+    async def read(ask: AdminRequest) -> Any:
         content = ask.services.broker.namespaces.content(ask.namespace)
         value = content.get(policy.key)
         if not value and policy.unset is not None:
             return policy.unset
         return value.get(CLUSTER, value) if policy.key in _PER_CLUSTER and value is not None else value
 
-    async def write(ask: Ask) -> None:
+    async def write(ask: AdminRequest) -> None:
         value = scalar(ask.json(), policy.type)
         is_of_type = isinstance(value, policy.type) and (policy.type is bool or not isinstance(value, bool))
         if not is_of_type:
@@ -238,7 +256,7 @@ def _routes(policy: Policy) -> tuple[Route, ...]:
         kept = {CLUSTER: value} if policy.key in _PER_CLUSTER else value
         await change(ask, lambda content: content.update({policy.key: kept}))
 
-    async def remove(ask: Ask) -> None:
+    async def remove(ask: AdminRequest) -> None:
         await change(ask, lambda content: content.pop(policy.key, None))
 
     read.__doc__ = f"Give the namespace's {policy.path}{note}."
@@ -251,16 +269,16 @@ def _routes(policy: Policy) -> tuple[Route, ...]:
         ("POST", write),
         ("DELETE", remove),
     )
-    return tuple(Route(method, path, endpoint, Needs.tenant) for method, endpoint in table)
+    return tuple(RestRoute(method, path, endpoint, RequiredLevel.tenant) for method, endpoint in table)
 
 
 _ROOT = "/namespaces/{tenant}/{namespace}"
 ROUTES = (
     *(route for policy in POLICIES for route in _routes(policy)),
-    Route("GET", f"{_ROOT}/property/{{key}}", one_property, Needs.tenant),
-    Route("PUT", f"{_ROOT}/property/{{key}}/{{value:path}}", set_one_property, Needs.tenant),
-    Route("DELETE", f"{_ROOT}/property/{{key}}", remove_one_property, Needs.tenant),
-    Route("GET", f"{_ROOT}/backlogQuotaMap", backlog_quotas, Needs.tenant),
-    Route("POST", f"{_ROOT}/backlogQuota", set_backlog_quota, Needs.tenant),
-    Route("DELETE", f"{_ROOT}/backlogQuota", remove_backlog_quota, Needs.tenant),
+    RestRoute("GET", f"{_ROOT}/property/{{key}}", one_property, RequiredLevel.tenant),
+    RestRoute("PUT", f"{_ROOT}/property/{{key}}/{{value:path}}", set_one_property, RequiredLevel.tenant),
+    RestRoute("DELETE", f"{_ROOT}/property/{{key}}", remove_one_property, RequiredLevel.tenant),
+    RestRoute("GET", f"{_ROOT}/backlogQuotaMap", backlog_quotas, RequiredLevel.tenant),
+    RestRoute("POST", f"{_ROOT}/backlogQuota", set_backlog_quota, RequiredLevel.tenant),
+    RestRoute("DELETE", f"{_ROOT}/backlogQuota", remove_backlog_quota, RequiredLevel.tenant),
 )

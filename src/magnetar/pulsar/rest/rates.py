@@ -13,7 +13,7 @@ from magnetar.pulsar.non_persistent import NonPersistentTopic
 from magnetar.pulsar.producers import Producer
 from magnetar.pulsar.topic import PulsarTopic
 
-LEAST_S = 1.0
+MIN_S = 1.0
 """Looks that lie closer together say too little."""
 
 
@@ -64,10 +64,10 @@ class Meter:
 
     def per_second(self, counters: tuple[int, ...]) -> tuple[float, ...]:
         now = time.monotonic()
-        if now - self._new[0] >= LEAST_S:
+        if now - self._new[0] >= MIN_S:
             self._old, self._new = self._new, (now, counters)
         since, before = self._old
-        passed = max(now - since, LEAST_S)
+        passed = max(now - since, MIN_S)
         return tuple((after - was) / passed for after, was in zip(counters, before, strict=True))
 
 
@@ -89,7 +89,7 @@ class Rates:
 
     @staticmethod
     def of(topic: PulsarTopic) -> TopicRates:
-        """Give the rates of a partition, whichever protocol its messages came and went by."""
+        """Return the rates of a partition, whichever protocol its messages came and went by."""
         each = list(topic.subscriptions.values())
         counters = (
             topic.log.log_end_offset,
@@ -106,7 +106,7 @@ class Rates:
 
     @staticmethod
     def of_subscription(subscription: Subscription) -> SubscriptionRates:
-        """Give the rates of a subscription."""
+        """Return the rates of a subscription."""
         counters = (
             subscription.delivered_messages,
             subscription.delivered_bytes,
@@ -120,7 +120,7 @@ class Rates:
 
     @staticmethod
     def of_consumer(consumer: Consumer) -> ConsumerRates:
-        """Give the rates of a consumer."""
+        """Return the rates of a consumer."""
         counters = (
             consumer.delivered_messages,
             consumer.delivered_bytes,
@@ -131,13 +131,13 @@ class Rates:
 
     @staticmethod
     def of_producer(producer: Producer) -> ProducerRates:
-        """Give the rates of a producer."""
+        """Return the rates of a producer."""
         counters = (producer.messages, producer.bytes)
         return ProducerRates(*_clients.setdefault(producer, Meter(counters)).per_second(counters))
 
     @staticmethod
     def of_fleeting(topic: NonPersistentTopic) -> Counted:
-        """Give messages and bytes in, messages and bytes out, and messages dropped of a non-persistent partition."""
+        """Return messages and bytes in, messages and bytes out, and messages dropped of a non-persistent partition."""
         counters = (
             topic.messages_in,
             topic.bytes_in,
@@ -149,7 +149,7 @@ class Rates:
 
     @staticmethod
     def of_fleeting_subscription(subscription: NonPersistentSubscription) -> Counted:
-        """Give messages and bytes sent, and messages dropped, of a subscription of such a topic."""
+        """Return messages and bytes sent, and messages dropped, of a subscription of such a topic."""
         counters = (
             subscription.delivered_messages,
             subscription.delivered_bytes,

@@ -16,10 +16,10 @@ from magnetar.pulsar.rest import (
     topic_policies,
     topics,
 )
-from magnetar.pulsar.rest.ask import Route
+from magnetar.pulsar.rest.request import RestRoute
 
 
-def _is_general(route: Route) -> tuple[int, ...]:
+def _is_general(route: RestRoute) -> tuple[int, ...]:
     return tuple(segment.startswith("{") for segment in route.full_path.split("/"))
 
 
@@ -37,6 +37,6 @@ _PARTS = (
     stats,
     schemas,
 )
-ROUTES: tuple[Route, ...] = tuple(
+ROUTES: tuple[RestRoute, ...] = tuple(
     sorted((route for part in _PARTS for route in part.ROUTES), key=_is_general)
 )

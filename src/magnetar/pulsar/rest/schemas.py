@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from magnetar.pulsar.rest.ask import Ask, Needs, RestError, Route
+from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute
 from magnetar.pulsar.schemas import SchemaVersion
 from magnetar.wire.pulsar import pulsar_pb2 as wire
 
 _TYPES = {name.upper(): name for name in wire.Schema.Type.DESCRIPTOR.values_by_name}
 
 
-async def latest(ask: Ask) -> dict[str, Any]:
-    """Give the schema in force, or with a version that one."""
+async def latest(ask: AdminRequest) -> dict[str, Any]:
+    """Return the schema in force, or with a version that one."""
     version = ask.number("version", -1)
     found = await ask.services.schemas.get(ask.topic.topic, None if version < 0 else version)
     if found is None:
@@ -21,28 +21,28 @@ async def latest(ask: Ask) -> dict[str, Any]:
     return _as_json(found)
 
 
-async def versions(ask: Ask) -> dict[str, Any]:
-    """Give all versions of a topic's schema since it was last deleted."""
+async def versions(ask: AdminRequest) -> dict[str, Any]:
+    """Return all versions of a topic's schema since it was last deleted."""
     schemas, topic = ask.services.schemas, ask.topic.topic
     if not await schemas.versions(topic):
         raise RestError(404, "Schema not found")
     return {"getSchemaResponses": [_as_json(each) for each in await schemas.live(topic)]}
 
 
-async def add(ask: Ask) -> dict[str, Any]:
+async def add(ask: AdminRequest) -> dict[str, Any]:
     """Add a version, unless it is there already or incompatible."""
     made = await ask.services.schemas.add(ask.topic.topic, _schema(ask), ask.principal.role)
     return {"version": {"version": made.version}}
 
 
-async def delete(ask: Ask) -> dict[str, Any]:
+async def delete(ask: AdminRequest) -> dict[str, Any]:
     """End the schema in force; the version is a plain number here, and pulsar-admin waits for ever for another one."""
     if await ask.services.schemas.latest(ask.topic.topic) is None:
         raise RestError(404, "Schema not found")
     return {"version": await ask.services.schemas.delete(ask.topic.topic)}
 
 
-async def compatibility(ask: Ask) -> dict[str, Any]:
+async def compatibility(ask: AdminRequest) -> dict[str, Any]:
     """Tell whether a schema may become the next version."""
     from magnetar.pulsar.errors import IncompatibleSchema
 
@@ -54,7 +54,7 @@ async def compatibility(ask: Ask) -> dict[str, Any]:
     return {"compatibility": True, "schemaCompatibilityStrategy": strategy}
 
 
-async def version_of(ask: Ask) -> dict[str, Any]:
+async def version_of(ask: AdminRequest) -> dict[str, Any]:
     """Tell which version a schema has."""
     found = await ask.services.schemas.find(ask.topic.topic, _schema(ask))
     if found is None:
@@ -62,7 +62,7 @@ async def version_of(ask: Ask) -> dict[str, Any]:
     return {"version": found.version}
 
 
-def _schema(ask: Ask) -> wire.Schema:
+def _schema(ask: AdminRequest) -> wire.Schema:
     content = ask.object()
     name = _TYPES.get(str(content.get("type", "")).upper().replace("_", ""))
     if name is None:
@@ -91,11 +91,11 @@ def _as_json(version: SchemaVersion) -> dict[str, Any]:
 
 _ROOT = "/schemas/{tenant}/{namespace}/{topic}"
 ROUTES = (
-    Route("GET", f"{_ROOT}/schema", latest, Needs.look_up),
-    Route("POST", f"{_ROOT}/schema", add, Needs.produce),
-    Route("DELETE", f"{_ROOT}/schema", delete, Needs.tenant),
-    Route("GET", f"{_ROOT}/schema/{{version}}", latest, Needs.look_up),
-    Route("GET", f"{_ROOT}/schemas", versions, Needs.look_up),
-    Route("POST", f"{_ROOT}/compatibility", compatibility, Needs.look_up),
-    Route("POST", f"{_ROOT}/version", version_of, Needs.look_up),
+    RestRoute("GET", f"{_ROOT}/schema", latest, RequiredLevel.look_up),
+    RestRoute("POST", f"{_ROOT}/schema", add, RequiredLevel.produce),
+    RestRoute("DELETE", f"{_ROOT}/schema", delete, RequiredLevel.tenant),
+    RestRoute("GET", f"{_ROOT}/schema/{{version}}", latest, RequiredLevel.look_up),
+    RestRoute("GET", f"{_ROOT}/schemas", versions, RequiredLevel.look_up),
+    RestRoute("POST", f"{_ROOT}/compatibility", compatibility, RequiredLevel.look_up),
+    RestRoute("POST", f"{_ROOT}/version", version_of, RequiredLevel.look_up),
 )

@@ -11,20 +11,20 @@ from magnetar.pulsar.dispatch.base import AnySubscription, SubType
 from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.producers import Producer
-from magnetar.pulsar.rest.ask import Ask, Needs, Reply, Route
 from magnetar.pulsar.rest.rates import Rates
+from magnetar.pulsar.rest.request import AdminRequest, Reply, RequiredLevel, RestRoute
 from magnetar.pulsar.rest.topics import every, found, one
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.wire.pulsar.pulsar_pb2 import ProducerAccessMode
 
 
-async def stats(ask: Ask) -> dict[str, Any]:
-    """Give a topic's producers, subscriptions, rates and sizes."""
+async def stats(ask: AdminRequest) -> dict[str, Any]:
+    """Return a topic's producers, subscriptions, rates and sizes."""
     return without(ask, topic_stats(await one(ask)))
 
 
-async def partitioned_stats(ask: Ask) -> dict[str, Any]:
-    """Give the stats of a topic with partitions: together and, with ``perPartition``, of each."""
+async def partitioned_stats(ask: AdminRequest) -> dict[str, Any]:
+    """Return the stats of a topic with partitions: together and, with ``perPartition``, of each."""
     topic = found(ask)
     partitions = await every(ask)
     each = {partition.name: without(ask, topic_stats(partition)) for partition in partitions}
@@ -34,7 +34,7 @@ async def partitioned_stats(ask: Ask) -> dict[str, Any]:
     }
 
 
-def without(ask: Ask, stats: dict[str, Any]) -> dict[str, Any]:
+def without(ask: AdminRequest, stats: dict[str, Any]) -> dict[str, Any]:
     """Leave out of a topic's stats what the query says (``excludePublishers``, ``excludeConsumers``)."""
     if ask.flag("excludePublishers"):
         stats["publishers"] = []
@@ -44,13 +44,13 @@ def without(ask: Ask, stats: dict[str, Any]) -> dict[str, Any]:
     return stats
 
 
-async def internal_stats(ask: Ask) -> dict[str, Any]:
-    """Give a topic's ledgers and cursors."""
+async def internal_stats(ask: AdminRequest) -> dict[str, Any]:
+    """Return a topic's ledgers and cursors."""
     return await topic_internals(await one(ask))
 
 
-async def partitioned_internal_stats(ask: Ask) -> dict[str, Any]:
-    """Give the ledgers and cursors of each partition."""
+async def partitioned_internal_stats(ask: AdminRequest) -> dict[str, Any]:
+    """Return the ledgers and cursors of each partition."""
     topic = found(ask)
     partitions = await every(ask)
     return {
@@ -60,7 +60,7 @@ async def partitioned_internal_stats(ask: Ask) -> dict[str, Any]:
 
 
 def topic_stats(topic: PulsarTopic) -> dict[str, Any]:
-    """Give what Pulsar's ``TopicStats`` has. Counters are since the topic was opened."""
+    """Return what Pulsar's ``TopicStats`` has. Counters are since the topic was opened."""
     log, rate = topic.log, Rates.of(topic)
     subscriptions = {name: subscription_stats(each, topic) for name, each in topic.subscriptions.items()}
     messages = log.log_end_offset - log.log_start_offset
@@ -94,7 +94,7 @@ def topic_stats(topic: PulsarTopic) -> dict[str, Any]:
 
 
 def subscription_stats(subscription: Subscription, topic: PulsarTopic) -> dict[str, Any]:
-    """Give what Pulsar's ``SubscriptionStats`` has; the backlog counts entries, as Pulsar's does."""
+    """Return what Pulsar's ``SubscriptionStats`` has; the backlog counts entries, as Pulsar's does."""
     consumers = [consumer_stats(each, subscription) for each in subscription.consumers]
     rate = Rates.of_subscription(subscription)
     active = subscription.active_consumer
@@ -125,7 +125,7 @@ def subscription_stats(subscription: Subscription, topic: PulsarTopic) -> dict[s
 
 
 async def topic_internals(topic: PulsarTopic) -> dict[str, Any]:
-    """Give what Pulsar's ``PersistentTopicInternalStats`` has."""
+    """Return what Pulsar's ``PersistentTopicInternalStats`` has."""
     confirmed = await topic.places.last()
     ledgers = topic.log.ledgers()
     last = ledgers[-1] if ledgers else None
@@ -170,7 +170,7 @@ def _compaction(topic: PulsarTopic) -> dict[str, Any]:
 
 
 def _compaction_cursor(topic: PulsarTopic) -> dict[str, Any]:
-    """Give the horizon as Pulsar shows it: as the cursor of a subscription of this name."""
+    """Return the horizon as Pulsar shows it: as the cursor of a subscription of this name."""
     compacted = topic.log.compacted
     if compacted is None:
         return {}
@@ -223,7 +223,7 @@ def _cursor(subscription: Subscription, topic: PulsarTopic) -> dict[str, Any]:
 
 
 def publisher_stats(producer: Producer) -> dict[str, Any]:
-    """Give what Pulsar's ``PublisherStats`` has."""
+    """Return what Pulsar's ``PublisherStats`` has."""
     rate = Rates.of_producer(producer)
     return {
         "accessMode": ProducerAccessMode.Name(producer.access_mode),
@@ -242,7 +242,7 @@ def publisher_stats(producer: Producer) -> dict[str, Any]:
 
 
 def consumer_stats(consumer: Consumer, subscription: AnySubscription) -> dict[str, Any]:
-    """Give what Pulsar's ``ConsumerStats`` has."""
+    """Return what Pulsar's ``ConsumerStats`` has."""
     rate = Rates.of_consumer(consumer)
     return {
         "consumerName": consumer.name,
@@ -287,18 +287,18 @@ def _time(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds") if ms else ""
 
 
-async def metrics(ask: Ask) -> Reply:
-    """Give what Prometheus reads, under Pulsar's and Kafka's own names; of topics those that may be seen."""
+async def metrics(ask: AdminRequest) -> Reply:
+    """Return what Prometheus reads, under Pulsar's and Kafka's own names; of topics those that may be seen."""
     return Reply(web_common.metrics(ask.services.broker, ask.principal), web_common.METRICS_TYPE)
 
 
 _ROOT = "/persistent/{tenant}/{namespace}/{topic}"
 ROUTES = (
-    Route("GET", f"{_ROOT}/stats", stats, Needs.look_up),
-    Route("GET", f"{_ROOT}/partitioned-stats", partitioned_stats, Needs.look_up),
-    Route("GET", f"{_ROOT}/internalStats", internal_stats, Needs.look_up),
-    Route("GET", f"{_ROOT}/partitioned-internalStats", partitioned_internal_stats, Needs.look_up),
-    Route("GET", f"{_ROOT}/internal-info", internal_stats, Needs.look_up),
-    Route("GET", "//metrics", metrics, Needs.metrics),
-    Route("GET", "//metrics/", metrics, Needs.metrics),
+    RestRoute("GET", f"{_ROOT}/stats", stats, RequiredLevel.look_up),
+    RestRoute("GET", f"{_ROOT}/partitioned-stats", partitioned_stats, RequiredLevel.look_up),
+    RestRoute("GET", f"{_ROOT}/internalStats", internal_stats, RequiredLevel.look_up),
+    RestRoute("GET", f"{_ROOT}/partitioned-internalStats", partitioned_internal_stats, RequiredLevel.look_up),
+    RestRoute("GET", f"{_ROOT}/internal-info", internal_stats, RequiredLevel.look_up),
+    RestRoute("GET", "//metrics", metrics, RequiredLevel.metrics),
+    RestRoute("GET", "//metrics/", metrics, RequiredLevel.metrics),
 )

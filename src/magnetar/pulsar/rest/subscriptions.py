@@ -13,7 +13,7 @@ from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.dispatch.wanted import Wanted
 from magnetar.pulsar.errors import NotAllowed, SubscriptionNotFound
-from magnetar.pulsar.rest.ask import Ask, Needs, RestError, Route
+from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute
 from magnetar.pulsar.rest.topics import every, one
 from magnetar.pulsar.topic import PulsarTopic
 
@@ -21,12 +21,12 @@ _LONG_MAX = (1 << 63) - 1
 _NOT_A_HEADER = re.compile(r"[^\x20-\x7e]")
 
 
-async def subscriptions(ask: Ask) -> list[str]:
+async def subscriptions(ask: AdminRequest) -> list[str]:
     """List a topic's subscriptions."""
     return sorted({name for topic in await every(ask) for name in topic.subscriptions})
 
 
-async def create(ask: Ask) -> None:
+async def create(ask: AdminRequest) -> None:
     """Make a subscription that begins at a message id (the body), or at the end."""
     content = ask.json()
     place = message_id(content)
@@ -47,7 +47,7 @@ async def create(ask: Ask) -> None:
             topic.seek(made, await topic.places.of(exact))
 
 
-async def delete(ask: Ask) -> None:
+async def delete(ask: AdminRequest) -> None:
     """End a subscription; without ``force`` only one that nobody uses."""
     found = await _each(ask)
     if not ask.flag("force") and any(subscription.consumers for _, subscription in found):
@@ -57,7 +57,7 @@ async def delete(ask: Ask) -> None:
         await topic.unsubscribe(_name(ask))
 
 
-async def skip_all(ask: Ask) -> None:
+async def skip_all(ask: AdminRequest) -> None:
     """Have a subscription pass over everything there is."""
     for topic, subscription in await _each(ask):
         last = await topic.places.last()
@@ -66,7 +66,7 @@ async def skip_all(ask: Ask) -> None:
                 subscription.skip_to(last)
 
 
-async def skip(ask: Ask) -> None:
+async def skip(ask: AdminRequest) -> None:
     """Have a subscription pass over so many messages (entries, as Pulsar counts here)."""
     topic, subscription = await one_subscription(ask)
     wanted = ask.number("count")
@@ -78,14 +78,14 @@ async def skip(ask: Ask) -> None:
             subscription.skip_to(Position(last.ledger_id, last.entry_id))
 
 
-async def reset_to_time(ask: Ask) -> None:
+async def reset_to_time(ask: AdminRequest) -> None:
     """Have a subscription begin again with the first message published at that time (ms) or later."""
     for topic, subscription in await _each(ask):
         async with ask.services.groups.moving(topic, subscription):
             topic.seek(subscription, await topic.places.at(ask.number("timestamp")))
 
 
-async def reset_to_position(ask: Ask) -> None:
+async def reset_to_position(ask: AdminRequest) -> None:
     """Have a subscription begin again at a message id; with ``isExcluded`` behind it."""
     topic, subscription = await one_subscription(ask)
     content = ask.object()
@@ -102,20 +102,20 @@ async def reset_to_position(ask: Ask) -> None:
         topic.seek(subscription, position)
 
 
-async def expire(ask: Ask) -> None:
+async def expire(ask: AdminRequest) -> None:
     """Have a subscription pass over messages that are older than so many seconds."""
     for topic, subscription in await _each(ask):
         await _expire(ask, topic, subscription)
 
 
-async def expire_all(ask: Ask) -> None:
+async def expire_all(ask: AdminRequest) -> None:
     """Have all subscriptions pass over messages that are older than so many seconds."""
     for topic in await every(ask):
         for subscription in list(topic.subscriptions.values()):
             await _expire(ask, topic, subscription)
 
 
-async def expire_to_position(ask: Ask) -> None:
+async def expire_to_position(ask: AdminRequest) -> None:
     """Have a subscription pass over everything up to a message id."""
     topic, subscription = await one_subscription(ask)
     place = message_id(ask.json())
@@ -125,24 +125,24 @@ async def expire_to_position(ask: Ask) -> None:
         subscription.expired += subscription.skip_to(Position(*place))
 
 
-async def properties(ask: Ask) -> dict[str, str]:
-    """Give a subscription's properties."""
+async def properties(ask: AdminRequest) -> dict[str, str]:
+    """Return a subscription's properties."""
     return dict((await _each(ask))[0][1].properties)
 
 
-async def set_properties(ask: Ask) -> None:
+async def set_properties(ask: AdminRequest) -> None:
     """Replace a subscription's properties."""
     wanted = _properties(ask.object())
     for topic, subscription in await _each(ask):
         await topic.describe(subscription, wanted)
 
 
-def _name(ask: Ask) -> str:
+def _name(ask: AdminRequest) -> str:
     return ask.path["subscription"]
 
 
-async def _each(ask: Ask) -> list[tuple[PulsarTopic, Subscription]]:
-    """Give the subscription on the named partition, or on every one that has it."""
+async def _each(ask: AdminRequest) -> list[tuple[PulsarTopic, Subscription]]:
+    """Return the subscription on the named partition, or on every one that has it."""
     topics = await every(ask)
     found = [
         (topic, topic.subscriptions[_name(ask)]) for topic in topics if _name(ask) in topic.subscriptions
@@ -152,14 +152,14 @@ async def _each(ask: Ask) -> list[tuple[PulsarTopic, Subscription]]:
     return found
 
 
-async def one_subscription(ask: Ask) -> tuple[PulsarTopic, Subscription]:
+async def one_subscription(ask: AdminRequest) -> tuple[PulsarTopic, Subscription]:
     topic = await one(ask)
     if _name(ask) not in topic.subscriptions:
         raise SubscriptionNotFound(f"Subscription {_name(ask)} not found")
     return topic, topic.subscriptions[_name(ask)]
 
 
-async def _expire(ask: Ask, topic: PulsarTopic, subscription: Subscription) -> None:
+async def _expire(ask: AdminRequest, topic: PulsarTopic, subscription: Subscription) -> None:
     last = await topic.places.last_before(ask.services.clock() - ask.number("seconds") * 1000)
     if last is not None and subscription.cursor.mark_delete_position < last:
         async with ask.services.groups.moving(topic, subscription):
@@ -169,7 +169,7 @@ async def _expire(ask: Ask, topic: PulsarTopic, subscription: Subscription) -> N
 async def nth_open(
     topic: PulsarTopic, subscription: Subscription, number: int, *, exactly: bool = False
 ) -> StoredEntry | None:
-    """Give the nth entry that is not done with; if there are fewer the last one, or with ``exactly`` None."""
+    """Return the nth entry that is not done with; if there are fewer the last one, or with ``exactly`` None."""
     subscription.flush_acks()
     offset = max(await subscription.cursor.start_offset(), topic.log.log_start_offset)
     last = None
@@ -209,7 +209,7 @@ def _properties(content: Any) -> dict[str, str]:
 
 _ROOT = "/persistent/{tenant}/{namespace}/{topic}"
 _SUB = f"{_ROOT}/subscription/{{subscription}}"
-_TABLE: tuple[tuple[str, str, Callable[[Ask], Awaitable[Any]]], ...] = (
+_TABLE: tuple[tuple[str, str, Callable[[AdminRequest], Awaitable[Any]]], ...] = (
     ("GET", f"{_ROOT}/subscriptions", subscriptions),
     ("PUT", _SUB, create),
     ("DELETE", _SUB, delete),
@@ -224,6 +224,8 @@ _TABLE: tuple[tuple[str, str, Callable[[Ask], Awaitable[Any]]], ...] = (
     ("PUT", f"{_SUB}/properties", set_properties),
 )
 ROUTES = tuple(
-    Route(method, path, endpoint, Needs.consume if "subscription" in path else Needs.look_up)
+    RestRoute(
+        method, path, endpoint, RequiredLevel.consume if "subscription" in path else RequiredLevel.look_up
+    )
     for method, path, endpoint in _TABLE
 )

@@ -6,24 +6,24 @@ import re
 from typing import Any
 
 from magnetar.broker.namespaces import CLUSTER
-from magnetar.pulsar.rest.ask import Ask, Needs, RestError, Route
+from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute
 
 _NAME = re.compile(r"[-=:.\w]+", re.ASCII)
 
 
-async def tenants(ask: Ask) -> list[str]:
+async def tenants(ask: AdminRequest) -> list[str]:
     """List the tenants."""
     return ask.services.broker.namespaces.tenants()
 
 
-async def tenant(ask: Ask) -> dict[str, Any]:
-    """Give a tenant's admins and clusters."""
+async def tenant(ask: AdminRequest) -> dict[str, Any]:
+    """Return a tenant's admins and clusters."""
     _known(ask)
     roles = ask.services.broker.namespaces.admin_roles(ask.path["tenant"])
     return {"adminRoles": sorted(roles), "allowedClusters": [CLUSTER]}
 
 
-async def create(ask: Ask) -> None:
+async def create(ask: AdminRequest) -> None:
     """Make a tenant."""
     name = legal(ask.path["tenant"], "Tenant")
     if name in ask.services.broker.namespaces.tenants():
@@ -31,13 +31,13 @@ async def create(ask: Ask) -> None:
     await _keep(ask)
 
 
-async def update(ask: Ask) -> None:
+async def update(ask: AdminRequest) -> None:
     """Replace a tenant's admins."""
     _known(ask)
     await _keep(ask)
 
 
-async def delete(ask: Ask) -> None:
+async def delete(ask: AdminRequest) -> None:
     """Delete a tenant; with ``force`` its namespaces too."""
     _known(ask)
     name, broker = ask.path["tenant"], ask.services.broker
@@ -54,7 +54,7 @@ async def delete(ask: Ask) -> None:
     await broker.namespaces.delete_tenant(name)
 
 
-async def namespaces(ask: Ask) -> list[str]:
+async def namespaces(ask: AdminRequest) -> list[str]:
     """List a tenant's namespaces."""
     _known(ask)
     prefix = ask.path["tenant"] + "/"
@@ -62,13 +62,13 @@ async def namespaces(ask: Ask) -> list[str]:
 
 
 def legal(name: str, what: str) -> str:
-    """Give the name if a tenant or namespace may have it, else raise ``RestError`` (412)."""
+    """Return the name if a tenant or namespace may have it; otherwise raise ``RestError`` (412)."""
     if not _NAME.fullmatch(name) or name in (".", ".."):
         raise RestError(412, f"{what} name is not valid: letters, digits and -=:._ only")
     return name
 
 
-async def _keep(ask: Ask) -> None:
+async def _keep(ask: AdminRequest) -> None:
     content = ask.object()
     clusters = content.get("allowedClusters") or [CLUSTER]
     if not isinstance(clusters, list) or set(clusters) - {CLUSTER}:
@@ -79,16 +79,16 @@ async def _keep(ask: Ask) -> None:
     await ask.services.broker.namespaces.set_admin_roles(ask.path["tenant"], [role.strip() for role in roles])
 
 
-def _known(ask: Ask) -> None:
+def _known(ask: AdminRequest) -> None:
     if ask.path["tenant"] not in ask.services.broker.namespaces.tenants():
         raise RestError(404, "Tenant does not exist")
 
 
 ROUTES = (
-    Route("GET", "/tenants", tenants, Needs.super_user),
-    Route("GET", "/tenants/{tenant}", tenant, Needs.tenant),
-    Route("PUT", "/tenants/{tenant}", create, Needs.super_user),
-    Route("POST", "/tenants/{tenant}", update, Needs.super_user),
-    Route("DELETE", "/tenants/{tenant}", delete, Needs.super_user),
-    Route("GET", "/namespaces/{tenant}", namespaces, Needs.tenant),
+    RestRoute("GET", "/tenants", tenants, RequiredLevel.super_user),
+    RestRoute("GET", "/tenants/{tenant}", tenant, RequiredLevel.tenant),
+    RestRoute("PUT", "/tenants/{tenant}", create, RequiredLevel.super_user),
+    RestRoute("POST", "/tenants/{tenant}", update, RequiredLevel.super_user),
+    RestRoute("DELETE", "/tenants/{tenant}", delete, RequiredLevel.super_user),
+    RestRoute("GET", "/namespaces/{tenant}", namespaces, RequiredLevel.tenant),
 )

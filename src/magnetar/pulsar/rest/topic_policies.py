@@ -18,14 +18,14 @@ from magnetar.broker.limits import (
     decode_limits,
 )
 from magnetar.pulsar.policies import TopicPolicies
-from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, RestError, Route, scalar
+from magnetar.pulsar.rest.request import AdminRequest, Endpoint, RequiredLevel, RestError, RestRoute, scalar
 from magnetar.pulsar.rest.topics import found
 from magnetar.pulsar.settings import PulsarSettings
 
 _QUOTAS = "backLogQuotaMap"
 
 
-class Policy(NamedTuple):
+class TopicPolicy(NamedTuple):
     """One policy: its path, its key in Pulsar's ``TopicPolicies``, and how what is in force is told."""
 
     path: str
@@ -82,37 +82,39 @@ def _inactive(said: InactiveTopics | None) -> dict[str, Any]:
 
 
 POLICIES = (
-    Policy("maxProducers", "maxProducerPerTopic", lambda limits: limits.max_producers),
-    Policy("maxConsumers", "maxConsumerPerTopic", lambda limits: limits.max_consumers),
-    Policy(
+    TopicPolicy("maxProducers", "maxProducerPerTopic", lambda limits: limits.max_producers),
+    TopicPolicy("maxConsumers", "maxConsumerPerTopic", lambda limits: limits.max_consumers),
+    TopicPolicy(
         "maxConsumersPerSubscription",
         "maxConsumersPerSubscription",
         lambda limits: limits.max_consumers_per_subscription,
     ),
-    Policy("maxSubscriptionsPerTopic", "maxSubscriptionsPerTopic", lambda limits: limits.max_subscriptions),
-    Policy(
+    TopicPolicy(
+        "maxSubscriptionsPerTopic", "maxSubscriptionsPerTopic", lambda limits: limits.max_subscriptions
+    ),
+    TopicPolicy(
         "maxUnackedMessagesOnConsumer",
         "maxUnackedMessagesOnConsumer",
         lambda limits: limits.max_unacked_per_consumer,
     ),
-    Policy(
+    TopicPolicy(
         "maxUnackedMessagesOnSubscription",
         "maxUnackedMessagesOnSubscription",
         lambda limits: limits.max_unacked_per_subscription,
     ),
-    Policy("maxMessageSize", "maxMessageSize", lambda limits: limits.max_message_bytes),
-    Policy("messageTTL", "messageTTLInSeconds", lambda limits: (limits.message_ttl_ms or 0) // 1000),
-    Policy("publishRate", "publishRate", lambda limits: _publish(limits.publish_rate)),
-    Policy("dispatchRate", "dispatchRate", lambda limits: _dispatch(limits.dispatch_rate)),
-    Policy(
+    TopicPolicy("maxMessageSize", "maxMessageSize", lambda limits: limits.max_message_bytes),
+    TopicPolicy("messageTTL", "messageTTLInSeconds", lambda limits: (limits.message_ttl_ms or 0) // 1000),
+    TopicPolicy("publishRate", "publishRate", lambda limits: _publish(limits.publish_rate)),
+    TopicPolicy("dispatchRate", "dispatchRate", lambda limits: _dispatch(limits.dispatch_rate)),
+    TopicPolicy(
         "subscriptionDispatchRate",
         "subscriptionDispatchRate",
         lambda limits: _dispatch(limits.subscription_dispatch_rate),
     ),
-    Policy("subscribeRate", "subscribeRate", lambda limits: _subscribe(limits.subscribe_rate)),
-    Policy("delayedDelivery", "delayedDelivery", lambda limits: _delayed(limits.delayed_delivery)),
-    Policy("persistence", "persistence", lambda limits: _persistence(limits.persistence)),
-    Policy(
+    TopicPolicy("subscribeRate", "subscribeRate", lambda limits: _subscribe(limits.subscribe_rate)),
+    TopicPolicy("delayedDelivery", "delayedDelivery", lambda limits: _delayed(limits.delayed_delivery)),
+    TopicPolicy("persistence", "persistence", lambda limits: _persistence(limits.persistence)),
+    TopicPolicy(
         "inactiveTopicPolicies",
         "inactiveTopicPolicies",
         lambda limits: _inactive(limits.inactive_topics),
@@ -120,8 +122,8 @@ POLICIES = (
 )
 
 
-def quota_of(ask: Ask) -> tuple[str, dict[str, Any]]:
-    """Give which quota the request is about, and what it says, as Pulsar keeps it; raise ``InvalidPolicy``."""
+def quota_of(ask: AdminRequest) -> tuple[str, dict[str, Any]]:
+    """Return which quota the request is about, and what it says, as Pulsar keeps it; raise ``InvalidPolicy``."""
     kind, said = kind_of(ask), ask.object()
     decode_limits({"backlogQuota": {kind: said}}, {"backlogQuota": "quotas"}, strict=True)
     size, time = (
@@ -136,20 +138,20 @@ def quota_of(ask: Ask) -> tuple[str, dict[str, Any]]:
     }
 
 
-def kind_of(ask: Ask) -> str:
-    """Give which quota the request is about."""
+def kind_of(ask: AdminRequest) -> str:
+    """Return which quota the request is about."""
     kind = ask.query.get("backlogQuotaType", SIZE)
     if kind not in (SIZE, AGE):
         raise RestError(404, f"backlogQuotaType is {SIZE} or {AGE}, not {kind}")
     return kind
 
 
-def _policies(ask: Ask) -> TopicPolicies:
+def _policies(ask: AdminRequest) -> TopicPolicies:
     return ask.services.topics.policies
 
 
-async def backlog_quotas(ask: Ask) -> dict[str, Any]:
-    """Give the topic's own backlog quotas."""
+async def backlog_quotas(ask: AdminRequest) -> dict[str, Any]:
+    """Return the topic's own backlog quotas."""
     topic = found(ask)
     if not ask.flag("applied"):
         return dict(_policies(ask).content(topic.name).get(_QUOTAS) or {})
@@ -161,14 +163,14 @@ async def backlog_quotas(ask: Ask) -> dict[str, Any]:
     }
 
 
-async def set_backlog_quota(ask: Ask) -> None:
+async def set_backlog_quota(ask: AdminRequest) -> None:
     """Set one of the topic's own backlog quotas, by size or (``backlogQuotaType=message_age``) by time."""
     topic = found(ask)
     kind, quota = quota_of(ask)
     await _policies(ask).edit(topic, _QUOTAS, lambda kept: {**(kept or {}), kind: quota})
 
 
-async def remove_backlog_quota(ask: Ask) -> None:
+async def remove_backlog_quota(ask: AdminRequest) -> None:
     """Have the topic follow its namespace's backlog quota again."""
     topic, kind = found(ask), kind_of(ask)
     await _policies(ask).edit(
@@ -178,7 +180,7 @@ async def remove_backlog_quota(ask: Ask) -> None:
     )
 
 
-async def deduplication(ask: Ask) -> bool | None:
+async def deduplication(ask: AdminRequest) -> bool | None:
     """Tell whether the topic itself says that what is sent twice is stored once."""
     topic = found(ask)
     if ask.flag("applied"):
@@ -187,7 +189,7 @@ async def deduplication(ask: Ask) -> bool | None:
     return said
 
 
-async def set_deduplication(ask: Ask) -> None:
+async def set_deduplication(ask: AdminRequest) -> None:
     """Say for this topic whether what is sent twice is stored once."""
     wanted = scalar(ask.json(), bool)
     if not isinstance(wanted, bool):
@@ -195,19 +197,19 @@ async def set_deduplication(ask: Ask) -> None:
     await _policies(ask).set(found(ask), "deduplicationEnabled", wanted)
 
 
-async def remove_deduplication(ask: Ask) -> None:
+async def remove_deduplication(ask: AdminRequest) -> None:
     """Have the topic follow its namespace's deduplication again."""
     await _policies(ask).set(found(ask), "deduplicationEnabled", None)
 
 
-def _endpoints(policy: Policy) -> tuple[tuple[str, str, Endpoint], ...]:
-    async def read(ask: Ask) -> Any:
+def _endpoints(policy: TopicPolicy) -> tuple[tuple[str, str, Endpoint], ...]:
+    async def read(ask: AdminRequest) -> Any:
         topic = found(ask)
         if ask.flag("applied"):
             return policy.applied(_policies(ask).limits(topic))
         return _policies(ask).content(topic.name).get(policy.key)
 
-    async def write(ask: Ask) -> None:
+    async def write(ask: AdminRequest) -> None:
         topic = found(ask)
         value = ask.number("messageTTL") if "messageTTL" in ask.query else scalar(ask.json(), int)
         if value is None:
@@ -218,7 +220,7 @@ def _endpoints(policy: Policy) -> tuple[tuple[str, str, Endpoint], ...]:
             raise RestError(412, f"maxMessageSize must not be more than the broker's, {most}")
         await _policies(ask).set(topic, policy.key, value)
 
-    async def remove(ask: Ask) -> None:
+    async def remove(ask: AdminRequest) -> None:
         await _policies(ask).set(found(ask), policy.key, None)
 
     read.__doc__ = f"Give the topic's own {policy.path}."
@@ -242,7 +244,7 @@ _TABLE: tuple[tuple[str, str, Endpoint], ...] = (
     ("DELETE", "deduplicationEnabled", remove_deduplication),
 )
 ROUTES = tuple(
-    Route(method, f"/{domain}/{{tenant}}/{{namespace}}/{{topic}}/{path}", endpoint, Needs.tenant)
+    RestRoute(method, f"/{domain}/{{tenant}}/{{namespace}}/{{topic}}/{path}", endpoint, RequiredLevel.tenant)
     for domain in ("persistent", "non-persistent")
     for method, path, endpoint in _TABLE
 )

@@ -8,19 +8,28 @@ from typing import Any
 
 from magnetar.broker.errors import TooManyTopics, TopicNotFound
 from magnetar.broker.names import TopicName
-from magnetar.broker.topic import MOST_NEW_PARTITIONS, Topic
+from magnetar.broker.topic import MAX_NEW_PARTITIONS, Topic
 from magnetar.ledger.errors import LedgerClosed
 from magnetar.pulsar.names import PulsarName, names_of
 from magnetar.pulsar.non_persistent import check_namespace
-from magnetar.pulsar.rest.ask import Ask, Endpoint, Needs, Reply, RestError, Route, address_of, scalar
 from magnetar.pulsar.rest.namespaces import as_json, topics
+from magnetar.pulsar.rest.request import (
+    AdminRequest,
+    Endpoint,
+    Reply,
+    RequiredLevel,
+    RestError,
+    RestRoute,
+    address_of,
+    scalar,
+)
 from magnetar.pulsar.topic import PulsarTopic
 
 _MINUTE_MS, _MB = 60_000, 1 << 20
 
 
-def found(ask: Ask) -> Topic:
-    """Give the topic that the path names, with or without a partition; raise ``TopicNotFound``."""
+def found(ask: AdminRequest) -> Topic:
+    """Return the topic that the path names, with or without a partition; raise ``TopicNotFound``."""
     name = ask.topic
     topic = ask.services.topics.find(name)
     if topic is None or (name.partition is not None and name.partition >= topic.partitions):
@@ -28,23 +37,23 @@ def found(ask: Ask) -> Topic:
     return topic
 
 
-async def one(ask: Ask) -> PulsarTopic:
-    """Give the partition that the path names; of a topic with several it must name one."""
+async def one(ask: AdminRequest) -> PulsarTopic:
+    """Return the partition that the path names; of a topic with several it must name one."""
     topic = found(ask)
     if ask.topic.partition is None and topic.partitions > 1:
         raise RestError(405, f"{topic.name} has {topic.partitions} partitions: name one of them")
     return await ask.services.topics.get(ask.topic, create=False)
 
 
-async def every(ask: Ask) -> list[PulsarTopic]:
-    """Give the partition that the path names, or all partitions of the topic."""
+async def every(ask: AdminRequest) -> list[PulsarTopic]:
+    """Return the partition that the path names, or all partitions of the topic."""
     topic = found(ask)
     names = [str(ask.topic)] if ask.topic.partition is not None else names_of(topic)
     opened = [ask.services.topics.get(PulsarName.parse(name), create=False) for name in names]
     return list(await asyncio.gather(*opened))
 
 
-async def partitioned_topics(ask: Ask) -> list[str]:
+async def partitioned_topics(ask: AdminRequest) -> list[str]:
     """List a namespace's topics that are partitioned."""
     ask.services.broker.namespaces.policies(ask.namespace)
     return sorted(
@@ -54,7 +63,7 @@ async def partitioned_topics(ask: Ask) -> list[str]:
     )
 
 
-async def partitions(ask: Ask) -> dict[str, Any]:
+async def partitions(ask: AdminRequest) -> dict[str, Any]:
     """Tell how many partitions a topic has; 0 for one that is not partitioned."""
     topic = ask.services.topics.find(ask.topic)
     if topic is None and not ask.topic.persistent:
@@ -67,15 +76,15 @@ async def partitions(ask: Ask) -> dict[str, Any]:
     return {"partitions": topic.partitions if topic.partitioned and ask.topic.partition is None else 0}
 
 
-async def create_partitioned(ask: Ask) -> None:
+async def create_partitioned(ask: AdminRequest) -> None:
     """Make a topic with so many partitions."""
     number = number_of(ask)
     refuse_too_many(number)
     await _create(ask, number, partitioned=True)
 
 
-def number_of(ask: Ask) -> int:
-    """Give the number of partitions in the body; raise ``RestError`` (406)."""
+def number_of(ask: AdminRequest) -> int:
+    """Return the number of partitions in the body; raise ``RestError`` (406)."""
     body = ask.json()
     wanted = body.get("partitions") if isinstance(body, dict) else body  # newer clients send properties along
     number = scalar(wanted, int)
@@ -86,13 +95,13 @@ def number_of(ask: Ask) -> int:
 
 def refuse_too_many(more: int) -> None:
     """Raise ``RestError`` (406) for more partitions than one request may make."""
-    if more > MOST_NEW_PARTITIONS:
+    if more > MAX_NEW_PARTITIONS:
         raise RestError(
-            406, f"Number of partitions to make should be less than or equal to {MOST_NEW_PARTITIONS}"
+            406, f"Number of partitions to make should be less than or equal to {MAX_NEW_PARTITIONS}"
         )
 
 
-async def create(ask: Ask) -> None:
+async def create(ask: AdminRequest) -> None:
     """Make a topic without partitions."""
     if ask.topic.partition is not None:
         topic = ask.services.topics.find(ask.topic)
@@ -104,7 +113,7 @@ async def create(ask: Ask) -> None:
         raise RestError(409, str(error)) from None
 
 
-async def _create(ask: Ask, number: int, *, partitioned: bool = False) -> None:
+async def _create(ask: AdminRequest, number: int, *, partitioned: bool = False) -> None:
     broker = ask.services.broker
     broker.namespaces.policies(ask.namespace)
     if ask.topic.partition is not None:
@@ -114,15 +123,15 @@ async def _create(ask: Ask, number: int, *, partitioned: bool = False) -> None:
     await broker.create_topic(ask.topic.topic, number, partitioned=partitioned)
 
 
-async def grow(ask: Ask) -> None:
-    """Give a topic more partitions."""
+async def grow(ask: AdminRequest) -> None:
+    """Add partitions to a topic."""
     number, topic = number_of(ask), found(ask)
     refuse_too_many(number - topic.partitions)
     if number != topic.partitions:
         await ask.services.broker.grow_topic(topic.kafka_name, number)
 
 
-async def delete(ask: Ask) -> None:
+async def delete(ask: AdminRequest) -> None:
     """Delete a topic; without ``force`` only one that nobody uses."""
     topic = found(ask)
     if ask.topic.partition is not None and topic.partitioned:
@@ -137,7 +146,7 @@ async def delete(ask: Ask) -> None:
     await ask.services.broker.delete_topic(topic.kafka_name)
 
 
-async def unload(ask: Ask) -> None:
+async def unload(ask: AdminRequest) -> None:
     """Close a topic; its clients look it up again, and it is opened anew."""
     logs = ask.services.broker.open_logs
     going = [logs.get(each.topic, each.index) for each in await every(ask)]
@@ -145,36 +154,36 @@ async def unload(ask: Ask) -> None:
     await logs.release([each for each in going if each is not None], unloaded)
 
 
-async def truncate(ask: Ask) -> None:
+async def truncate(ask: AdminRequest) -> None:
     """Let go of all messages of a topic, acknowledged or not."""
     for topic in await every(ask):
         await topic.log.trim(topic.log.high_watermark)
 
 
-async def permissions(ask: Ask) -> dict[str, list[str]]:
-    """Give what roles may do with a topic."""
+async def permissions(ask: AdminRequest) -> dict[str, list[str]]:
+    """Return what roles may do with a topic."""
     return as_json(ask.services.broker.security.permissions.of_topic(ask.topic.topic))
 
 
-async def grant(ask: Ask) -> None:
+async def grant(ask: AdminRequest) -> None:
     """Grant a role these actions on a topic."""
     granting = ask.services.broker.security.permissions
     await granting.grant(ask.namespace, ask.path["role"], ask.strings(), ask.topic.topic)
 
 
-async def revoke(ask: Ask) -> None:
+async def revoke(ask: AdminRequest) -> None:
     """Take a role's grants on a topic away."""
     permissions = ask.services.broker.security.permissions
     if not await permissions.revoke(ask.namespace, ask.path["role"], ask.topic.topic):
         raise RestError(412, "Permissions are not set at the topic level")
 
 
-async def properties(ask: Ask) -> dict[str, str]:
-    """Give a topic's own configuration, by Kafka's names."""
+async def properties(ask: AdminRequest) -> dict[str, str]:
+    """Return a topic's own configuration, by Kafka's names."""
     return dict(found(ask).overrides)
 
 
-async def set_properties(ask: Ask) -> None:
+async def set_properties(ask: AdminRequest) -> None:
     """Set parts of a topic's own configuration, by Kafka's names."""
     topic, wanted = found(ask), ask.object()
     if not all(isinstance(text, str) for text in wanted.values()):
@@ -184,7 +193,7 @@ async def set_properties(ask: Ask) -> None:
     )
 
 
-async def remove_property(ask: Ask) -> None:
+async def remove_property(ask: AdminRequest) -> None:
     """Take one part of a topic's own configuration away."""
     topic, key = found(ask), ask.query.get("key", "")
     if key not in topic.overrides:
@@ -192,8 +201,8 @@ async def remove_property(ask: Ask) -> None:
     await without(ask, topic, lambda name: name == key)
 
 
-async def retention(ask: Ask) -> dict[str, int] | None:
-    """Give a topic's own retention."""
+async def retention(ask: AdminRequest) -> dict[str, int] | None:
+    """Return a topic's own retention."""
     topic = found(ask)
     if not {"retention.ms", "retention.bytes"} & set(topic.overrides):
         return None
@@ -204,7 +213,7 @@ async def retention(ask: Ask) -> dict[str, int] | None:
     }
 
 
-async def set_retention(ask: Ask) -> None:
+async def set_retention(ask: AdminRequest) -> None:
     """Set a topic's own retention (what Kafka calls retention.ms and retention.bytes)."""
     topic, wanted = found(ask), ask.object()
     minutes, size = (_bound(wanted, name) for name in ("retentionTimeInMinutes", "retentionSizeInMB"))
@@ -224,12 +233,12 @@ def _bound(wanted: dict[str, Any], name: str) -> int:
     return value
 
 
-async def remove_retention(ask: Ask) -> None:
+async def remove_retention(ask: AdminRequest) -> None:
     """Have a topic follow its namespace's retention again."""
     await without(ask, found(ask), lambda name: name.startswith("retention."))
 
 
-async def without(ask: Ask, topic: Topic, is_meant: Callable[[str], bool]) -> None:
+async def without(ask: AdminRequest, topic: Topic, is_meant: Callable[[str], bool]) -> None:
     """Take parts of a topic's own configuration away, by their names."""
     await ask.services.broker.change_topic_config(
         topic.kafka_name,
@@ -237,14 +246,14 @@ async def without(ask: Ask, topic: Topic, is_meant: Callable[[str], bool]) -> No
     )
 
 
-async def terminate(ask: Ask) -> dict[str, Any]:
+async def terminate(ask: AdminRequest) -> dict[str, Any]:
     """End a topic for good: it takes no more messages, and is read as before; give the last one's id."""
     if found(ask).partitioned and ask.topic.partition is None:
         raise RestError(405, "Termination of a partitioned topic is not allowed")
     return await _ended(await one(ask))
 
 
-async def terminate_partitions(ask: Ask) -> dict[str, Any]:
+async def terminate_partitions(ask: AdminRequest) -> dict[str, Any]:
     """End all partitions of a topic for good; give the ids of their last messages."""
     if not found(ask).partitioned or ask.topic.partition is not None:
         raise RestError(
@@ -259,12 +268,12 @@ async def _ended(topic: PulsarTopic) -> dict[str, Any]:
     return place | {"batchIndex": -1, "batchSize": 0}
 
 
-async def not_served(ask: Ask) -> None:
+async def not_served(ask: AdminRequest) -> None:
     """Refuse: this is not served (yet)."""
     raise RestError(405, f"{ask.path.get('what', 'this')} is not served")
 
 
-async def look_up(ask: Ask) -> dict[str, Any]:
+async def look_up(ask: AdminRequest) -> dict[str, Any]:
     """Tell which broker serves a topic."""
     services = ask.services
     if services.topics.find(ask.topic) is None:
@@ -288,12 +297,12 @@ async def look_up(ask: Ask) -> dict[str, Any]:
     }
 
 
-async def bundle(ask: Ask) -> Reply:
-    """Give the bundle that a topic belongs to."""
+async def bundle(ask: AdminRequest) -> Reply:
+    """Return the bundle that a topic belongs to."""
     return Reply(ask.services.broker.ownership.bundle_of(*_place(ask)).range.encode(), "text/plain")
 
 
-def _place(ask: Ask) -> tuple[TopicName, int]:
+def _place(ask: AdminRequest) -> tuple[TopicName, int]:
     return ask.topic.topic, ask.topic.partition or 0
 
 
@@ -308,31 +317,31 @@ def managing(
     delete: Endpoint,
     unload: Endpoint,
     truncate: Endpoint,
-) -> tuple[Route, ...]:
-    """Give the routes that topics have whether they are persistent or not; the endpoints are the domain's own."""
+) -> tuple[RestRoute, ...]:
+    """Return the routes that topics have whether they are persistent or not; the endpoints are the domain's own."""
     namespace = f"/{domain}/{{tenant}}/{{namespace}}"
     topic, found_at = f"{namespace}/{{topic}}", f"//lookup/v2/topic{namespace}/{{topic}}"
     return (
-        Route("GET", namespace, topics, _TENANT),
-        Route("GET", f"{namespace}/partitioned", partitioned, _TENANT),
-        Route("PUT", topic, create, _TENANT),
-        Route("DELETE", topic, delete, _TENANT),
-        Route("GET", f"{topic}/partitions", partitions, _SEES),
-        Route("PUT", f"{topic}/partitions", create_partitioned, _TENANT),
-        Route("POST", f"{topic}/partitions", grow, _TENANT),
-        Route("DELETE", f"{topic}/partitions", delete, _TENANT),
-        Route("PUT", f"{topic}/unload", unload, _TENANT),
-        Route("DELETE", f"{topic}/truncate", truncate, _TENANT),
-        Route("GET", f"{topic}/permissions", permissions, _TENANT),
-        Route("POST", f"{topic}/permissions/{{role}}", grant, _TENANT),
-        Route("DELETE", f"{topic}/permissions/{{role}}", revoke, _TENANT),
-        Route("GET", found_at, look_up, _SEES),
-        Route("GET", f"{found_at}/bundle", bundle, _SEES),
+        RestRoute("GET", namespace, topics, _TENANT),
+        RestRoute("GET", f"{namespace}/partitioned", partitioned, _TENANT),
+        RestRoute("PUT", topic, create, _TENANT),
+        RestRoute("DELETE", topic, delete, _TENANT),
+        RestRoute("GET", f"{topic}/partitions", partitions, _SEES),
+        RestRoute("PUT", f"{topic}/partitions", create_partitioned, _TENANT),
+        RestRoute("POST", f"{topic}/partitions", grow, _TENANT),
+        RestRoute("DELETE", f"{topic}/partitions", delete, _TENANT),
+        RestRoute("PUT", f"{topic}/unload", unload, _TENANT),
+        RestRoute("DELETE", f"{topic}/truncate", truncate, _TENANT),
+        RestRoute("GET", f"{topic}/permissions", permissions, _TENANT),
+        RestRoute("POST", f"{topic}/permissions/{{role}}", grant, _TENANT),
+        RestRoute("DELETE", f"{topic}/permissions/{{role}}", revoke, _TENANT),
+        RestRoute("GET", found_at, look_up, _SEES),
+        RestRoute("GET", f"{found_at}/bundle", bundle, _SEES),
     )
 
 
 _ROOT = "/persistent/{tenant}/{namespace}/{topic}"
-_TENANT, _SEES = Needs.tenant, Needs.look_up
+_TENANT, _SEES = RequiredLevel.tenant, RequiredLevel.look_up
 ROUTES = (
     *managing(
         "persistent",
@@ -345,13 +354,13 @@ ROUTES = (
         unload=unload,
         truncate=truncate,
     ),
-    Route("GET", f"{_ROOT}/properties", properties, _TENANT),
-    Route("PUT", f"{_ROOT}/properties", set_properties, _TENANT),
-    Route("DELETE", f"{_ROOT}/properties", remove_property, _TENANT),
-    Route("GET", f"{_ROOT}/retention", retention, _TENANT),
-    Route("POST", f"{_ROOT}/retention", set_retention, _TENANT),
-    Route("DELETE", f"{_ROOT}/retention", remove_retention, _TENANT),
-    Route("POST", f"{_ROOT}/terminate", terminate, _TENANT),
-    Route("POST", f"{_ROOT}/terminate/partitions", terminate_partitions, _TENANT),
-    Route("PUT", f"{_ROOT}/offload", not_served, _TENANT),
+    RestRoute("GET", f"{_ROOT}/properties", properties, _TENANT),
+    RestRoute("PUT", f"{_ROOT}/properties", set_properties, _TENANT),
+    RestRoute("DELETE", f"{_ROOT}/properties", remove_property, _TENANT),
+    RestRoute("GET", f"{_ROOT}/retention", retention, _TENANT),
+    RestRoute("POST", f"{_ROOT}/retention", set_retention, _TENANT),
+    RestRoute("DELETE", f"{_ROOT}/retention", remove_retention, _TENANT),
+    RestRoute("POST", f"{_ROOT}/terminate", terminate, _TENANT),
+    RestRoute("POST", f"{_ROOT}/terminate/partitions", terminate_partitions, _TENANT),
+    RestRoute("PUT", f"{_ROOT}/offload", not_served, _TENANT),
 )

@@ -18,7 +18,7 @@ from typing import Any
 
 import re2
 
-from magnetar.schema_registry.pairs import Found, OneOf, Pairs
+from magnetar.schema_registry.pairs import OneOf, PairFinding, Pairs
 from magnetar.schema_registry.work import TooComplex, Work
 
 _LOWER = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains")
@@ -38,7 +38,7 @@ _WAYS = ("anyOf", "oneOf")
 _TYPES = ("null", "boolean", "object", "array", "number", "integer", "string")
 _TOLD = frozenset(("title", "description", "$schema", "$id", "id", "default", "examples", "$comment", "definitions",
                    "$defs", "readOnly", "writeOnly", "deprecated", "connect.type", "connect.index"))  # fmt: skip
-_MOST_HOPS = 100
+_MAX_HOPS = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,9 +63,9 @@ class _Place:
         """The keyword whose branches are meant; "" for the node itself."""
 
     def inside(self, node: Any, work: Work) -> _Place:
-        """Give a place in the same document; follow ``$ref``, and stay where that leads nowhere."""
+        """Return a place in the same document; follow ``$ref``, and stay where that leads nowhere."""
         document, root = self.document, self.root
-        for _ in range(_MOST_HOPS):
+        for _ in range(_MAX_HOPS):
             if not isinstance(node, dict) or not isinstance(node.get("$ref"), str):
                 break
             name, _, pointer = node["$ref"].partition("#")
@@ -120,25 +120,25 @@ class _Comparison:
         self._plain: dict[int, tuple[Any, dict[str, Any]]] = {}
         self.pairs: Pairs[_Place] = Pairs(self._look, lambda place: place.key, work)
 
-    def _look(self, reader: _Place, writer: _Place, path: str) -> Found:
+    def _look(self, reader: _Place, writer: _Place, path: str) -> PairFinding:
         if writer.ways:
-            return Found(needs=tuple(self._need(reader, each, path) for each in self._branches(writer)))
+            return PairFinding(needs=tuple(self._need(reader, each, path) for each in self._branches(writer)))
         if reader.takes_all or writer.node is False:
-            return Found()
+            return PairFinding()
         if reader.node is False:
-            return Found((f"{path}: nothing is allowed any more",))
+            return PairFinding((f"{path}: nothing is allowed any more",))
         if reader.ways:
-            return Found(needs=(self._one_way(reader, writer, path),))
+            return PairFinding(needs=(self._one_way(reader, writer, path),))
         combined = [name for name in ("allOf", *_WAYS) if reader.get(name)]
         if combined:
-            return Found(needs=tuple(self._all_of(reader, writer, path, combined)))
+            return PairFinding(needs=tuple(self._all_of(reader, writer, path, combined)))
         ways = [_Place(writer.document, writer.root, writer.node, name) for name in _WAYS if writer.get(name)]
         parts = [writer.inside(each, self._work) for each in writer.get("allOf") or ()]
         if ways or parts:
             # Each part alone allows at least what all of them do.
             pairs = [(reader, each) for each in (self._without(writer), *parts, *ways)]
             why_not = f"{path}: it allows less than any part of what was combined"
-            return Found(needs=(self.pairs.need_one(pairs, path, why_not),))
+            return PairFinding(needs=(self.pairs.need_one(pairs, path, why_not),))
         return self._keywords(reader, writer, path)
 
     def _need(self, reader: _Place, writer: _Place, path: str) -> OneOf:
@@ -148,7 +148,7 @@ class _Comparison:
         return [place.inside(each, self._work) for each in place.node[place.ways]]
 
     def _without(self, place: _Place) -> _Place:
-        """Give a node without its combinations: the same one each time."""
+        """Return a node without its combinations: the same one each time."""
         known = self._plain.get(id(place.node))
         if known is None:
             plain = {name: value for name, value in place.node.items() if name not in ("allOf", *_WAYS)}
@@ -174,10 +174,10 @@ class _Comparison:
 
     # -- plain schemas ------------------------------------------------------------------------------------------
 
-    def _keywords(self, reader: _Place, writer: _Place, path: str) -> Found:
+    def _keywords(self, reader: _Place, writer: _Place, path: str) -> PairFinding:
         lost = writer.types - reader.types
         if lost:
-            return Found((f"{path}: type {', '.join(sorted(lost))} is not allowed any more",))
+            return PairFinding((f"{path}: type {', '.join(sorted(lost))} is not allowed any more",))
         self._work.step(20)
         wrong = [*_bounds(reader, writer, path), *self._values(reader, writer, path)]
         needs: list[OneOf] = []
@@ -193,7 +193,7 @@ class _Comparison:
             self._dependencies(reader, writer, path, wrong, needs)
         if "array" in both:
             self._arrays(reader, writer, path, wrong, needs)
-        return Found(tuple(wrong), tuple(needs))
+        return PairFinding(tuple(wrong), tuple(needs))
 
     def _values(self, reader: _Place, writer: _Place, path: str) -> Iterator[str]:
         for keyword in _SAME:
@@ -266,12 +266,12 @@ class _Comparison:
         needs.append(self._need(rest, others, f"{path}/additionalProperties"))
 
     def _rest(self, place: _Place) -> _Place:
-        """Give what a property must be that nothing names."""
+        """Return what a property must be that nothing names."""
         rest = place.get("additionalProperties", place.get("unevaluatedProperties", True))
         return place.inside(rest, self._work)
 
     def _others(self, place: _Place, name: str) -> list[_Place]:
-        """Give what says what may be under a name that is not among the properties."""
+        """Return what says what may be under a name that is not among the properties."""
         found = []
         for pattern, node in place.get("patternProperties", {}).items():
             self._work.step(1 + len(name) // 16)
@@ -317,7 +317,7 @@ class _Comparison:
         needs.append(self._need(rest, others, f"{path}/items"))
 
     def _items(self, place: _Place) -> tuple[list[_Place], _Place]:
-        """Give what the first items must be, each, and all that follow."""
+        """Return what the first items must be, each, and all that follow."""
         items, first = place.get("items", place.get("unevaluatedItems", True)), place.get("prefixItems")
         if first is None and isinstance(items, list):
             first, items = items, place.get("additionalItems", True)

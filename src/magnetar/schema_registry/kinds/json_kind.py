@@ -73,7 +73,7 @@ _here = threading.local()
 
 @cache
 def _counting(draft: Any) -> Any:
-    """Give a validator that counts its steps, and looks for items that are there twice by sorting them."""
+    """Return a validator that counts its steps, and looks for items that are there twice by sorting them."""
     from jsonschema.validators import extend
 
     keywords = {name: _counted(check) for name, check in draft.VALIDATORS.items()}

@@ -60,13 +60,13 @@ class _Message:
         self._entries = {each.name: each for each in message.nested_type if each.options.map_entry}
 
     def oneof(self, field: Any) -> str | None:
-        """Give the name of the oneof that a field is in; None for none, and for proto3's ``optional``."""
+        """Return the name of the oneof that a field is in; None for none, and for proto3's ``optional``."""
         if not field.HasField("oneof_index") or field.proto3_optional:
             return None
         return str(self._oneofs[field.oneof_index].name)
 
     def oneofs(self) -> dict[str, list[int]]:
-        """Give the numbers of the fields of each oneof."""
+        """Return the numbers of the fields of each oneof."""
         found: dict[str, list[int]] = {}
         for number, field in self.fields.items():
             name = self.oneof(field)
@@ -75,13 +75,13 @@ class _Message:
         return found
 
     def entry(self, field: Any) -> Any:
-        """Give the hidden message of a map field, or None."""
+        """Return the hidden message of a map field, or None."""
         return (
             self._entries.get(field.type_name.rpartition(".")[2]) if field.type == _F.TYPE_MESSAGE else None
         )
 
     def local_name(self, field: Any) -> str:
-        """Give the name of a field's type within its package."""
+        """Return the name of a field's type within its package."""
         name = str(field.type_name).lstrip(".")
         return name.removeprefix(f"{self.package}.") if self.package else name
 

@@ -20,7 +20,7 @@ from magnetar.schema_registry.kinds.protobuf_compatibility import clashes
 from magnetar.schema_registry.kinds.protobuf_shape import Misshapen, check_shape
 from magnetar.schema_registry.kinds.protobuf_text import as_text
 from magnetar.schema_registry.kinds.protoc import ProtocFailed, compile_texts
-from magnetar.schema_registry.work import MOST_DEPTH, TooComplex, Work
+from magnetar.schema_registry.work import MAX_DEPTH, TooComplex, Work
 
 _MAIN = "schema.proto"
 
@@ -53,14 +53,14 @@ def parse(text: str, references: Mapping[str, str], work: Work) -> ProtobufSchem
 
 
 def serialized(text: str, references: Mapping[str, str], work: Work) -> str:
-    """Give a schema's descriptor in base64, which clients ask for as ``format=serialized``."""
+    """Return a schema's descriptor in base64, which clients ask for as ``format=serialized``."""
     file = of_base64(text) or _compiled(text, references, work)
     file.ClearField("source_code_info")
     return base64.b64encode(file.SerializeToString()).decode()
 
 
 def of_base64(text: str) -> descriptor_pb2.FileDescriptorProto | None:
-    """Give the descriptor behind base64, or None if it is something else."""
+    """Return the descriptor behind base64, or None if it is something else."""
     try:
         content = base64.b64decode(text, validate=True)
         file = descriptor_pb2.FileDescriptorProto.FromString(content)
@@ -103,8 +103,8 @@ def _count(file: Any, work: Work) -> None:
     while waiting:
         message, depth = waiting.pop()
         work.step(10 + 10 * len(message.field) + sum(len(each.value) for each in message.enum_type))
-        if depth > MOST_DEPTH:
-            raise TooComplex(f"messages are nested more than {MOST_DEPTH} deep")
+        if depth > MAX_DEPTH:
+            raise TooComplex(f"messages are nested more than {MAX_DEPTH} deep")
         waiting += [(each, depth + 1) for each in message.nested_type]
 
 

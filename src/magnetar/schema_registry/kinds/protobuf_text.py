@@ -14,7 +14,7 @@ _FILE_OPTIONS = ("java_package", "java_outer_classname", "java_multiple_files", 
 
 
 def as_text(file: descriptor_pb2.FileDescriptorProto) -> str:
-    """Give the text; it compiles to the same descriptor, but for comments and custom options."""
+    """Return the text; it compiles to the same descriptor, but for comments and custom options."""
     return "\n".join(_file(file)) + "\n"
 
 
@@ -83,7 +83,7 @@ def _message(message: Any, syntax: str, indent: str) -> Iterator[str]:
 def _parts(
     message: Any, entries: dict[str, Any], syntax: str, indent: str
 ) -> list[tuple[set[str], list[str]]]:
-    """Give (names of the types it uses, lines) of each field, a oneof's fields together."""
+    """Return (names of the types it uses, lines) of each field, a oneof's fields together."""
     parts: list[tuple[set[str], list[str]]] = []
     oneofs: dict[int, list[str]] = {}
     for field in message.field:

@@ -15,7 +15,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from magnetar.schema_registry.work import Work
 
-MOST_NAME_LENGTH = 200
+MAX_NAME_LENGTH = 200
 """Of each part of a file's name: what file systems take."""
 _LOOK_S = 0.05
 
@@ -53,7 +53,7 @@ def compile_texts(texts: Mapping[str, str], *wanted: str, work: Work | None = No
 def _write(place: Path, name: str, text: str) -> None:
     """Write a file where only its name leads; raise `ProtocFailed` for a name that is none."""
     parts = name.split("/")
-    if not all(_is_part(each) for each in parts) or len(name) > 4 * MOST_NAME_LENGTH:
+    if not all(_is_part(each) for each in parts) or len(name) > 4 * MAX_NAME_LENGTH:
         raise ProtocFailed(f"a schema's name must be that of a file in its directory: {name[:100]!r}")
     path = place.joinpath(*parts)
     try:
@@ -66,7 +66,7 @@ def _write(place: Path, name: str, text: str) -> None:
 
 
 def _is_part(part: str) -> bool:
-    return 0 < len(part.encode()) <= MOST_NAME_LENGTH and part[0] not in ".-" and part.isprintable()
+    return 0 < len(part.encode()) <= MAX_NAME_LENGTH and part[0] not in ".-" and part.isprintable()
 
 
 def _run(command: list[str], told: Path, work: Work) -> str | None:

@@ -149,7 +149,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Tell whether Kafka's clients try again by themselves."""
+        """Return whether Kafka's clients try again by themselves."""
         return self in _RETRIABLE
 
 

@@ -17,7 +17,7 @@ __all__ = [
     "MIN_FRAME_BYTES",
     "SCRATCH_BYTES",
     "FrameInvalid",
-    "FrameReader",
+    "KafkaFrameReader",
     "FrameTooLarge",
     "scratch_buffer",
 ]
@@ -31,7 +31,7 @@ class FrameTooLarge(FrameInvalid):
     """The frame is larger than this broker accepts."""
 
 
-class FrameReader(SizedFrames):
+class KafkaFrameReader(SizedFrames):
     """One connection's frames; ``next_frame`` raises ``FrameTooLarge`` or ``FrameInvalid``."""
 
     unpack_size = Struct(">i").unpack_from

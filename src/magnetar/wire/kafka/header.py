@@ -36,7 +36,7 @@ class RequestHeader(NamedTuple):
 
 
 def is_flexible(api_key: int, api_version: int) -> bool:
-    """Tell whether this version has tagged fields; an unknown API has none that we could skip."""
+    """Return whether this version has tagged fields; an unknown API has none that we could skip."""
     return api_version >= _FLEXIBLE_SINCE.get(api_key, NEVER_FLEXIBLE)
 
 
@@ -65,7 +65,7 @@ def decode_request_header(frame: memoryview | bytes) -> tuple[RequestHeader, mem
 
 
 def peek_request_header(frame: memoryview | bytes) -> tuple[int, int, int]:
-    """Give API key, version and correlation id, which even an unreadable request begins with."""
+    """Return API key, version and correlation id, which even an unreadable request begins with."""
     if len(frame) < 8:
         raise WireError(f"a request of {len(frame)} bytes has no header")
     api_key, api_version, correlation_id = _PEEKED.unpack_from(frame)
@@ -93,7 +93,7 @@ def encode_response_header(api_key: int, api_version: int, correlation_id: int) 
 def decode_response_header(
     frame: memoryview | bytes, api_key: int, api_version: int
 ) -> tuple[int, memoryview]:
-    """Give the correlation id of an answer and what is behind the header; raises ``WireError``."""
+    """Return the correlation id of an answer and what is behind the header; raises ``WireError``."""
     frame = memoryview(frame)
     try:
         at = 4

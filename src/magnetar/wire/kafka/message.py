@@ -47,11 +47,11 @@ class Message(Record):
     _write: ClassVar[Any]
 
     @classmethod
-    def decode(cls, data: bytes | memoryview, version: int, *, most_elements: int = MAX_ELEMENTS) -> Self:
+    def decode(cls, data: bytes | memoryview, version: int, *, max_elements: int = MAX_ELEMENTS) -> Self:
         """Read the message from the start of ``data``, which may go on behind it.
 
         Record batches come as memoryviews of ``data``. Raises ``WireError``, and nothing else, when these are
-        not the bytes of such a message, or if all its arrays together have more than ``most_elements``.
+        not the bytes of such a message, or if all its arrays together have more than ``max_elements``.
         """
         if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
             raise unknown_version(cls.__name__, version)
@@ -61,7 +61,7 @@ class Message(Record):
         elif type(data) is not bytes:
             data = bytes(data)  # slices of bytes are much cheaper than those of a memoryview
         try:
-            messages, end = cls._read(data, 0, version, 1, [most_elements])
+            messages, end = cls._read(data, 0, version, 1, [max_elements])
         except _MALFORMED as error:
             raise WireError(f"{cls.__name__} version {version}: {error}") from error
         if end > len(data):

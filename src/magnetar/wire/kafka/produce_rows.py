@@ -18,7 +18,7 @@ _ACKS_AND_TIMEOUT_BYTES = 2 + 4
 
 
 def has_many_rows(body: memoryview, version: int, many: int) -> bool:
-    """Tell whether more than ``many`` topics and partitions are named; it looks at no more than so many.
+    """Return whether more than ``many`` topics and partitions are named; it looks at no more than so many.
 
     What cannot be read has few: its decoder says what is wrong with it.
     """

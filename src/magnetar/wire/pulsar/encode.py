@@ -15,13 +15,13 @@ _SEND_RECEIPT = b"\x08\x07\x3a"  # type = SEND_RECEIPT, then field 7 (send_recei
 
 
 def frame(command: BaseCommand) -> bytes:
-    """Give the frame of a command without an entry."""
+    """Return the frame of a command without an entry."""
     body: bytes = command.SerializeToString()
     return _SIZES.pack(4 + len(body), len(body)) + body
 
 
 def message_id(ledger_id: int, entry_id: int, partition: int, ack_set: Sequence[int] = ()) -> bytes:
-    """Give MessageIdData: ledger, entry, partition (-1 for none), and which of a batch are not acknowledged yet."""
+    """Return MessageIdData: ledger, entry, partition (-1 for none), and which of a batch are not acknowledged yet."""
     body = b"\x08" + encode_unsigned(ledger_id & _UINT64) + b"\x10" + encode_unsigned(entry_id & _UINT64)
     if partition >= 0:
         body += b"\x18" + encode_unsigned(partition)
@@ -39,7 +39,7 @@ def message_head(
     ack_set: Sequence[int] = (),
     consumer_epoch: int | None = None,
 ) -> bytes:
-    """Give what stands before an entry of ``entry_bytes`` in a MESSAGE frame."""
+    """Return what stands before an entry of ``entry_bytes`` in a MESSAGE frame."""
     place = message_id(*position, partition)
     body = b"\x08" + encode_unsigned(consumer_id) + b"\x12" + encode_unsigned(len(place)) + place
     if redelivery_count:
@@ -55,7 +55,7 @@ def message_head(
 def send_receipt(
     producer_id: int, sequence_id: int, highest_sequence_id: int, position: tuple[int, int], partition: int
 ) -> bytes:
-    """Give the frame that tells a producer where its message lies."""
+    """Return the frame that tells a producer where its message lies."""
     place = message_id(*position, partition)
     body = b"\x08" + encode_unsigned(producer_id) + b"\x10" + encode_unsigned(sequence_id)
     body += b"\x1a" + encode_unsigned(len(place)) + place

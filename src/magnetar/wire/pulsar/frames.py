@@ -25,7 +25,7 @@ from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand
 FRAME_PADDING_BYTES = 10 * 1024
 """How much longer than its message a frame may be: room for the command and the metadata."""
 BIG_FRAME_BYTES = 32 * 1024
-MOST_TEXTS = 10_000
+MAX_TEXTS = 10_000
 """Names, keys and values in one command; each is looked at."""
 _WITHOUT_TEXT = frozenset(
     (BaseCommand.SEND, BaseCommand.ACK, BaseCommand.FLOW, BaseCommand.PING, BaseCommand.PONG)
@@ -37,7 +37,7 @@ class BadFrame(Exception):
     """These bytes are not Pulsar's protocol; what follows them cannot be understood either."""
 
 
-class Frame(NamedTuple):
+class CommandFrame(NamedTuple):
     """One command, and the entry that came with it (empty without one)."""
 
     command: BaseCommand
@@ -45,8 +45,8 @@ class Frame(NamedTuple):
     size: int
 
 
-def read_frame(frame: memoryview) -> Frame:
-    """Give what a frame holds; raise ``BadFrame``."""
+def read_frame(frame: memoryview) -> CommandFrame:
+    """Return what a frame holds; raise ``BadFrame``."""
     (size,) = _unpack_size(frame)
     end = 4 + size
     if end > len(frame):
@@ -63,8 +63,8 @@ def read_frame(frame: memoryview) -> Frame:
     if not command.IsInitialized():  # of an unknown type, or without what it must have
         raise BadFrame("a command that is unknown or incomplete")
     if command.type not in _WITHOUT_TEXT:
-        _check_text(command, MOST_TEXTS)
-    return Frame(command, frame[end:], len(frame))
+        _check_text(command, MAX_TEXTS)
+    return CommandFrame(command, frame[end:], len(frame))
 
 
 def _check_text(message: Message, left: int) -> int:
@@ -78,7 +78,7 @@ def _check_text(message: Message, left: int) -> int:
         repeated = value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else (value,)
         left -= len(repeated)
         if left < 0:
-            raise BadFrame(f"a command of more than {MOST_TEXTS} texts")
+            raise BadFrame(f"a command of more than {MAX_TEXTS} texts")
         for each in repeated:
             if isinstance(each, bytes):
                 raise BadFrame(f"{field.name} is not UTF-8")
@@ -89,7 +89,7 @@ def _check_text(message: Message, left: int) -> int:
 
 @cache
 def _holds_text(field: Any) -> bool:
-    """Tell whether a field is text, or a message with text in it at any depth."""
+    """Return whether a field is text, or a message with text in it at any depth."""
     seen, waiting = set(), [field]
     while waiting:
         each = waiting.pop()
@@ -102,7 +102,7 @@ def _holds_text(field: Any) -> bool:
     return False
 
 
-class FrameReader(SizedFrames):
+class PulsarFrameReader(SizedFrames):
     """One connection's frames, without their total size; ``next_frame`` raises ``BadFrame``."""
 
     least_bytes = 4 + 2  # the command's size, and a command that says what it is

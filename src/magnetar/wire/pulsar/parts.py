@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-MOST_PARTS = 70_000
+MAX_PARTS = 70_000
 """Fields of a command, with those of messages in it. Twice as many hash ranges as there are hashes would be no sense;
 clients acknowledge a thousand messages at a time, each with at most some hundred words of an ack set."""
 FEW_BYTES = 16 << 10
@@ -18,7 +18,7 @@ _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 
 
 class TooManyParts(ValueError):
-    """The command has more than `MOST_PARTS`."""
+    """The command has more than `MAX_PARTS`."""
 
 
 def check_parts(kind: Any, data: bytes) -> None:
@@ -27,18 +27,18 @@ def check_parts(kind: Any, data: bytes) -> None:
     What protobuf cannot read ends the count, for protobuf to say so.
     """
     try:
-        _count(kind, data, 0, len(data), MOST_PARTS)
+        _count(kind, data, 0, len(data), MAX_PARTS)
     except IndexError:
         return
 
 
 def _count(kind: Any, data: bytes, at: int, end: int, left: int) -> int:
-    """Give how many parts may still be, behind those of ``data[at:end]``."""
+    """Return how many parts may still be, behind those of ``data[at:end]``."""
     within = _messages_in(kind)
     while at < end:
         left -= 1
         if left < 0:
-            raise TooManyParts(f"a command of more than {MOST_PARTS} fields")
+            raise TooManyParts(f"a command of more than {MAX_PARTS} fields")
         tag, at = _varint(data, at) if data[at] & 0x80 else (data[at], at + 1)
         wire = tag & 7
         if wire == _LENGTH:
@@ -72,7 +72,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 @cache
 def _messages_in(kind: Any) -> dict[int, Any]:
-    """Give the fields by whose numbers there are messages that have messages or lists in them, and their types.
+    """Return the fields by whose numbers there are messages that have messages or lists in them, and their types.
 
     Others are one part, whatever they hold.
     """

@@ -26,7 +26,7 @@ from fastavro import parse_schema, schemaless_reader
 from fastavro.schema import SchemaParseException
 
 from magnetar.pipeline.jobs.decode.columns import TEXT, as_text
-from magnetar.pipeline.jobs.decode.registry import Schema
+from magnetar.pipeline.jobs.decode.registry import RegisteredSchema
 from magnetar.pipeline.jobs.decode.wire import Undecodable
 
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -43,10 +43,10 @@ _LOGICAL = {
 Convert = Callable[[Any], Any]
 
 
-class AvroSchema:
+class AvroDecoder:
     """One schema: its Arrow type, and how its records are read. Raises ``ValueError`` for what is no Avro record."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: RegisteredSchema) -> None:
         known: dict[str, Any] = {}
         try:
             for _, each in _flat(schema.references):
@@ -63,7 +63,7 @@ class AvroSchema:
         }
 
     def read(self, data: memoryview) -> dict[str, Any]:
-        """Give one record; raise `Undecodable`."""
+        """Return one record; raise `Undecodable`."""
         source = io.BytesIO(data)
         try:
             found = schemaless_reader(source, self._parsed, None)
@@ -75,7 +75,7 @@ class AvroSchema:
         return self._convert(found)  # type: ignore[no-any-return]
 
 
-def _flat(references: Iterable[tuple[str, Schema]]) -> Iterable[tuple[str, Schema]]:
+def _flat(references: Iterable[tuple[str, RegisteredSchema]]) -> Iterable[tuple[str, RegisteredSchema]]:
     for name, schema in references:
         yield from _flat(schema.references)
         yield name, schema
@@ -108,7 +108,7 @@ def _record(
 
 
 def _kind(schema: Any, known: Mapping[str, Any], inside: tuple[str, ...]) -> tuple[Any, Convert]:
-    """Give the Arrow type of a schema, and what makes of fastavro's values such that Arrow takes."""
+    """Return the Arrow type of a schema, and what makes of fastavro's values such that Arrow takes."""
     if isinstance(schema, list):
         others = [each for each in schema if each != "null"]
         return _kind(others[0], known, inside) if len(others) == 1 else (TEXT, as_text)

@@ -17,7 +17,7 @@ _NUMBERS = [pa.int32(), pa.int64(), pa.float32(), pa.float64()]
 
 
 def merge(types: Iterable[pa.DataType]) -> pa.StructType:
-    """Give the struct that holds what any of these structs holds; the newest comes last, its order wins last."""
+    """Return the struct that holds what any of these structs holds; the newest comes last, its order wins last."""
     merged: dict[str, pa.DataType] = {}
     for each in types:
         for field in each:
@@ -43,7 +43,7 @@ def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def missing(here: pa.DataType, there: pa.DataType, at: str = "") -> list[str]:
-    """Give the fields of ``here``, by path, that ``there`` has no place for."""
+    """Return the fields of ``here``, by path, that ``there`` has no place for."""
     if pa.types.is_struct(here) and pa.types.is_struct(there):
         known = {field.name: field.type for field in there}
         found: list[str] = []
@@ -61,7 +61,7 @@ def missing(here: pa.DataType, there: pa.DataType, at: str = "") -> list[str]:
 def column(
     rows: Sequence[Mapping[str, Any] | None], fields: pa.StructType, errors: list[str | None]
 ) -> pa.StructArray:
-    """Give the rows as a struct column; a row that does not fit becomes null, and its error is noted."""
+    """Return the rows as a struct column; a row that does not fit becomes null, and its error is noted."""
     try:
         return pa.array(rows, fields)
     except (pa.ArrowException, ValueError, TypeError, OverflowError, AttributeError):
@@ -69,7 +69,7 @@ def column(
 
 
 def _row(row: Any, fields: pa.StructType, errors: list[str | None], at: int) -> Any:
-    """Give a row as it fits: texts where the table has text, null and an error where nothing helps."""
+    """Return a row as it fits: texts where the table has text, null and an error where nothing helps."""
     if row is None:
         return None
     try:
@@ -82,7 +82,7 @@ def _row(row: Any, fields: pa.StructType, errors: list[str | None], at: int) -> 
 
 
 def fitted(value: Any, kind: pa.DataType) -> Any:
-    """Give a value with texts where the column is text but the value is not."""
+    """Return a value with texts where the column is text but the value is not."""
     if value is None:
         return None
     if pa.types.is_string(kind):
@@ -98,7 +98,7 @@ def fitted(value: Any, kind: pa.DataType) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """Give what has no columns of its own as JSON, bytes in it as Latin-1 like Avro's own JSON encoding."""
+    """Return what has no columns of its own as JSON, bytes in it as Latin-1 like Avro's own JSON encoding."""
     return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"))
 
 

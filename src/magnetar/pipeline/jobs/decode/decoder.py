@@ -2,7 +2,7 @@
 
 The driver asks for all schemas first, because the table's columns must be known before a run begins. A worker meets
 an id that was registered since: if its fields fit the columns, it is read; if its subject is one of the topic's, the
-run ends and the next one adds the columns; else the record becomes a dead letter, for nothing of it may be lost
+run ends and the next one adds the columns; otherwise the record becomes a dead letter, for nothing of it may be lost
 silently.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from magnetar.pipeline.jobs.decode.columns import column, merge, missing
-from magnetar.pipeline.jobs.decode.registry import Registry, Schema, registry
+from magnetar.pipeline.jobs.decode.registry import RegisteredSchema, RegistryClient, registry
 from magnetar.pipeline.jobs.decode.wire import Undecodable, message_indexes, unframe
 from magnetar.pipeline.jobs.spec import ProjectSpec, RegistrySpec, SpecError, TopicSpec
 
@@ -24,7 +24,7 @@ class SchemaGrew(Exception):
     """A schema was registered while the run was under way, and its fields have no columns yet: run again."""
 
 
-class Reading(Protocol):
+class RecordDecoder(Protocol):
     """What reads records of one schema."""
 
     type: pa.StructType
@@ -49,7 +49,7 @@ class Decoder:
         return pa.struct([("row", self.fields), ("schema_id", pa.int32()), ("error", pa.string())])
 
     def decode(self, values: pa.Array) -> pa.StructArray:
-        """Give columns, schema id and error per value; all null for a null."""
+        """Return columns, schema id and error per value; all null for a null."""
         rows: list[dict[str, Any] | None] = []
         ids: list[int | None] = []
         errors: list[str | None] = []
@@ -70,13 +70,13 @@ class Decoder:
         )
 
     def completed(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Give a row with the defaults of fields that its version lacks."""
+        """Return a row with the defaults of fields that its version lacks."""
         for name, default in self._defaults:
             if name not in row:
                 row[name] = default
         return row
 
-    def check(self, schema: Schema, kind: pa.StructType, client: Registry) -> None:
+    def check(self, schema: RegisteredSchema, kind: pa.StructType, client: RegistryClient) -> None:
         """See that a schema met on the way fits the columns; raise `SchemaGrew` or `Undecodable`."""
         lacking = missing(kind, self.fields)
         if not lacking:
@@ -104,7 +104,7 @@ def plan(topic: TopicSpec, project: ProjectSpec) -> Decoder:
     return Decoder(topic, project.registry, merge(each.type for each in known), tuple(defaults.items()))
 
 
-def _versions(topic: TopicSpec, client: Registry) -> list[Any]:
+def _versions(topic: TopicSpec, client: RegistryClient) -> list[Any]:
     found = [schema for subject in topic.subjects for schema in client.versions(subject)]
     if not found:
         raise SpecError(
@@ -114,61 +114,63 @@ def _versions(topic: TopicSpec, client: Registry) -> list[Any]:
     return [_reading(topic, each) for each in found]
 
 
-def _reading(topic: TopicSpec, schema: Schema, indexes: tuple[int, ...] | None = None) -> Reading:
-    """Give what reads a schema's records; with ``indexes`` what they say must be the topic's message."""
+def _reading(
+    topic: TopicSpec, schema: RegisteredSchema, indexes: tuple[int, ...] | None = None
+) -> RecordDecoder:
+    """Return what reads a schema's records; with ``indexes`` what they say must be the topic's message."""
     wanted = {"avro": "AVRO", "protobuf": "PROTOBUF"}[topic.format]
     if schema.kind != wanted:
         raise ValueError(
             f"schema {schema.schema_id} is {schema.kind}, but the topic's format is {topic.format}"
         )
     if topic.format == "avro":
-        avro: Reading = _avro(schema)
+        avro: RecordDecoder = _avro(schema)
         return avro
     file = _protobuf(schema)
-    message: Reading = file.named(topic.message)
+    message: RecordDecoder = file.named(topic.message)
     if indexes is not None and file.message(indexes).name != message.name:  # type: ignore[attr-defined]
         raise Undecodable(f"it is a {file.message(indexes).name}, not a {message.name}")  # type: ignore[attr-defined]
     return message
 
 
 @cache
-def _avro(schema: Schema) -> Any:
-    from magnetar.pipeline.jobs.decode.avro import AvroSchema
+def _avro(schema: RegisteredSchema) -> Any:
+    from magnetar.pipeline.jobs.decode.avro import AvroDecoder
 
-    return AvroSchema(schema)
+    return AvroDecoder(schema)
 
 
 @cache
-def _protobuf(schema: Schema) -> Any:
+def _protobuf(schema: RegisteredSchema) -> Any:
     from magnetar.pipeline.jobs.decode.protobuf import of_registry
 
     return of_registry(schema)
 
 
 @cache
-def _of_file(topic: TopicSpec) -> Reading:
+def _of_file(topic: TopicSpec) -> RecordDecoder:
     assert topic.schema_file is not None
     if topic.format == "avro":
-        avro: Reading = _avro(Schema(0, "AVRO", topic.schema_file.read_text()))
+        avro: RecordDecoder = _avro(RegisteredSchema(0, "AVRO", topic.schema_file.read_text()))
         return avro
     from magnetar.pipeline.jobs.decode.protobuf import of_file
 
-    found: Reading = of_file(topic.schema_file).named(topic.message)
+    found: RecordDecoder = of_file(topic.schema_file).named(topic.message)
     return found
 
 
 def _reader(
     topic: TopicSpec, spec: RegistrySpec | None, decoder: Decoder
 ) -> Callable[[bytes], tuple[int | None, dict[str, Any]]]:
-    """Give what reads one value."""
+    """Return what reads one value."""
     if topic.schema_file is not None:
         fixed = _of_file(topic)
         return lambda value: (None, fixed.read(memoryview(value)))
     assert spec is not None
     client = registry(spec)
-    checked: dict[tuple[int, tuple[int, ...]], Reading | str] = {}
+    checked: dict[tuple[int, tuple[int, ...]], RecordDecoder | str] = {}
 
-    def find(schema_id: int, indexes: tuple[int, ...]) -> Reading | str:
+    def find(schema_id: int, indexes: tuple[int, ...]) -> RecordDecoder | str:
         try:
             schema = client.schema(schema_id)
             found = _reading(topic, schema, indexes or None)

@@ -24,7 +24,7 @@ _PLAIN = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_(), 
 
 
 def columns_of(topic: TopicSpec, project: ProjectSpec) -> str:
-    """Give a topic's columns as Spark DDL; raise `SpecError` or ``RegistryError``."""
+    """Return a topic's columns as Spark DDL; raise `SpecError` or ``RegistryError``."""
     if topic.schema:
         return topic.schema.strip()
     try:
@@ -55,7 +55,7 @@ def _fields(text: str) -> pa.StructType:
 
 
 def _kind(schema: Any, root: Any, depth: int = 0) -> pa.DataType:
-    """Give the Arrow type of a JSON Schema."""
+    """Return the Arrow type of a JSON Schema."""
     if not isinstance(schema, dict) or depth > 50:
         return TEXT
     reference = schema.get("$ref")
@@ -86,7 +86,7 @@ def _follow(reference: str, root: Any) -> Any:
 
 
 def ddl(fields: pa.StructType) -> str:
-    """Give columns as Spark DDL."""
+    """Return columns as Spark DDL."""
     return ", ".join(f"{_quoted(each.name)} {_ddl_type(each.type)}" for each in fields)
 
 

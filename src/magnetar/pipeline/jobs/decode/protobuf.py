@@ -25,7 +25,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescript
 from google.protobuf.message import DecodeError
 
 from magnetar.pipeline.jobs.decode.columns import TEXT
-from magnetar.pipeline.jobs.decode.registry import Schema
+from magnetar.pipeline.jobs.decode.registry import RegisteredSchema
 from magnetar.pipeline.jobs.decode.wire import Undecodable
 from magnetar.schema_registry.kinds.protobuf_kind import of_base64
 from magnetar.schema_registry.kinds.protobuf_text import as_text
@@ -45,42 +45,42 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 Convert = Callable[[Any], Any]
 
 
-def of_registry(schema: Schema) -> ProtobufSchema:
-    """Give a registered schema with all that it imports."""
+def of_registry(schema: RegisteredSchema) -> ProtobufDecoder:
+    """Return a registered schema with all that it imports."""
     main = f"schema-{schema.schema_id}.proto"
     try:
-        return ProtobufSchema(compile_texts({**dict(_sources(schema)), main: _text(schema)}), main)
+        return ProtobufDecoder(compile_texts({**dict(_sources(schema)), main: _text(schema)}), main)
     except ValueError as error:
         raise ValueError(f"schema {schema.schema_id}: {error}") from None
 
 
-def of_file(path: Path) -> ProtobufSchema:
-    """Give the schema of a ``.proto`` file, whose imports lie beside it, or of a ``.desc``, protoc's own output."""
+def of_file(path: Path) -> ProtobufDecoder:
+    """Return the schema of a ``.proto`` file, whose imports lie beside it, or of a ``.desc``, protoc's own output."""
     if path.suffix == ".desc":
         content = descriptor_pb2.FileDescriptorSet.FromString(path.read_bytes())
-        return ProtobufSchema(content, content.file[-1].name)
+        return ProtobufDecoder(content, content.file[-1].name)
     beside = {str(each.relative_to(path.parent)): each.read_text() for each in path.parent.rglob("*.proto")}
     wanted = {path.name: beside.pop(path.name)}
     while imported := [
         name for name in beside if any(f'"{name}"' in text for text in wanted.values()) and name not in wanted
     ]:
         wanted |= {name: beside[name] for name in imported}
-    return ProtobufSchema(compile_texts(wanted), path.name)
+    return ProtobufDecoder(compile_texts(wanted), path.name)
 
 
-def _text(schema: Schema) -> str:
-    """Give a schema as text: some registries keep the descriptors, in base64, that Python's serializer registers."""
+def _text(schema: RegisteredSchema) -> str:
+    """Return a schema as text: some registries keep the descriptors, in base64, that Python's serializer registers."""
     file = of_base64(schema.text)
     return schema.text if file is None else as_text(file)
 
 
-def _sources(schema: Schema) -> Iterator[tuple[str, str]]:
+def _sources(schema: RegisteredSchema) -> Iterator[tuple[str, str]]:
     for name, each in schema.references:
         yield name, _text(each)
         yield from _sources(each)
 
 
-class ProtobufSchema:
+class ProtobufDecoder:
     """One file of messages."""
 
     def __init__(self, files: descriptor_pb2.FileDescriptorSet, main: str) -> None:
@@ -92,13 +92,13 @@ class ProtobufSchema:
         self._pool = pool
 
     def message(self, indexes: tuple[int, ...] = (0,)) -> ProtobufMessage:
-        """Give a message by its place in the file, as the wire format has it; raise `Undecodable`."""
+        """Return a message by its place in the file, as the wire format has it; raise `Undecodable`."""
         if indexes not in self._messages:
             self._messages[indexes] = ProtobufMessage(self._at(indexes))
         return self._messages[indexes]
 
     def named(self, name: str) -> ProtobufMessage:
-        """Give a message by its full name, or the first one of the file; raise ``ValueError``."""
+        """Return a message by its full name, or the first one of the file; raise ``ValueError``."""
         if not name:
             return self.message()
         try:
@@ -128,7 +128,7 @@ class ProtobufMessage:
         self.type, self._convert = _message(descriptor, ())
 
     def read(self, data: memoryview) -> dict[str, Any]:
-        """Give one record; raise `Undecodable`."""
+        """Return one record; raise `Undecodable`."""
         try:
             return self._convert(self._class.FromString(bytes(data)))  # type: ignore[no-any-return]
         except (DecodeError, UnicodeDecodeError) as error:

@@ -19,21 +19,21 @@ _TRIES = 3
 _TIMEOUT_S = 10.0
 
 
-class RegistryError(Exception):
+class RegistryUnavailable(Exception):
     """The registry does not answer, or not as a registry does."""
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
+class RegisteredSchema:
     """One registered schema. ``kind`` is AVRO, PROTOBUF or JSON; ``references`` are other schemas by the name used."""
 
     schema_id: int
     kind: str
     text: str
-    references: tuple[tuple[str, Schema], ...] = ()
+    references: tuple[tuple[str, RegisteredSchema], ...] = ()
 
 
-class Registry:
+class RegistryClient:
     """Asks one registry, and remembers its answers."""
 
     def __init__(self, spec: RegistrySpec) -> None:
@@ -44,10 +44,10 @@ class Registry:
         self._client = httpx.Client(
             auth=auth, timeout=_TIMEOUT_S, headers={"Accept": "application/vnd.schemaregistry.v1+json"}
         )
-        self._by_id: dict[int, Schema | None] = {}
+        self._by_id: dict[int, RegisteredSchema | None] = {}
 
-    def schema(self, schema_id: int) -> Schema:
-        """Give the schema with this id; raise `Undecodable` if there is none."""
+    def schema(self, schema_id: int) -> RegisteredSchema:
+        """Return the schema with this id; raise `Undecodable` if there is none."""
         if schema_id not in self._by_id:
             found = self._get(f"/schemas/ids/{schema_id}")
             self._by_id[schema_id] = None if found is None else self._schema(schema_id, found)
@@ -56,28 +56,30 @@ class Registry:
             raise Undecodable(f"the registry at {self._url} has no schema with id {schema_id}")
         return known
 
-    def versions(self, subject: str) -> list[Schema]:
-        """Give all schemas of a subject, the newest last; none if there is no such subject."""
+    def versions(self, subject: str) -> list[RegisteredSchema]:
+        """Return all schemas of a subject, the newest last; none if there is no such subject."""
         numbers = self._get(f"/subjects/{quote(subject, safe='')}/versions") or []
         return [each for number in numbers if (each := self._version(subject, number)) is not None]
 
-    def _version(self, subject: str, number: int) -> Schema | None:
+    def _version(self, subject: str, number: int) -> RegisteredSchema | None:
         found = self._get(f"/subjects/{quote(subject, safe='')}/versions/{number}")
         return None if found is None else self._schema(int(found["id"]), found)
 
-    def _schema(self, schema_id: int, found: dict[str, Any]) -> Schema:
+    def _schema(self, schema_id: int, found: dict[str, Any]) -> RegisteredSchema:
         references = []
         for each in found.get("references") or ():
             other = self._version(each["subject"], each["version"])
             if other is None:
-                raise RegistryError(
+                raise RegistryUnavailable(
                     f"schema {schema_id} refers to {each['subject']}, which {self._url} does not have"
                 )
             references.append((str(each["name"]), other))
-        return Schema(schema_id, found.get("schemaType", "AVRO"), found["schema"], tuple(references))
+        return RegisteredSchema(
+            schema_id, found.get("schemaType", "AVRO"), found["schema"], tuple(references)
+        )
 
     def _get(self, path: str) -> Any:
-        """Give the answer, or None for 404."""
+        """Return the answer, or None for 404."""
         import httpx
 
         for attempt in range(_TRIES):
@@ -90,15 +92,17 @@ class Registry:
                     return answer.json()
                 why = f"it answers {answer.status_code} to {path}"
             except httpx.HTTPStatusError as error:
-                raise RegistryError(f"the schema registry at {self._url} refuses {path}: {error}") from None
+                raise RegistryUnavailable(
+                    f"the schema registry at {self._url} refuses {path}: {error}"
+                ) from None
             except (httpx.HTTPError, ValueError) as error:
                 why = str(error) or type(error).__name__
             if attempt + 1 < _TRIES:
                 time.sleep(0.2 * 2**attempt)
-        raise RegistryError(f"the schema registry at {self._url} does not answer: {why}")
+        raise RegistryUnavailable(f"the schema registry at {self._url} does not answer: {why}")
 
 
 @cache
-def registry(spec: RegistrySpec) -> Registry:
-    """Give this process's client of a registry."""
-    return Registry(spec)
+def registry(spec: RegistrySpec) -> RegistryClient:
+    """Return this process's client of a registry."""
+    return RegistryClient(spec)

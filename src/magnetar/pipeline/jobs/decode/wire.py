@@ -24,14 +24,14 @@ class Framed(NamedTuple):
 
 
 def unframe(value: bytes) -> Framed:
-    """Give the schema id and what lies behind it; raise `Undecodable`."""
+    """Return the schema id and what lies behind it; raise `Undecodable`."""
     if len(value) < 5 or value[0] != 0:
         raise Undecodable("it does not begin with magic 0 and a schema id")
     return Framed(int.from_bytes(value[1:5], "big"), memoryview(value)[5:])
 
 
 def message_indexes(data: memoryview) -> tuple[tuple[int, ...], memoryview]:
-    """Give which message of the file it is, outermost first, and the message's bytes; raise `Undecodable`."""
+    """Return which message of the file it is, outermost first, and the message's bytes; raise `Undecodable`."""
     count, at = _zigzag(data, 0)
     if count == 0:
         return (0,), data[at:]

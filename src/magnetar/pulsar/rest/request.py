@@ -14,7 +14,7 @@ from magnetar.broker.auth.authorization import Resource, Right, Subscribed, Tena
 from magnetar.broker.limits import unquoted
 from magnetar.broker.ownership import Ownership
 from magnetar.pulsar.names import PulsarName
-from magnetar.pulsar.services import Services
+from magnetar.pulsar.services import PulsarServices
 
 
 class RestError(Exception):
@@ -25,7 +25,7 @@ class RestError(Exception):
         self.status = status
 
 
-class Needs(StrEnum):
+class RequiredLevel(StrEnum):
     """Who may ask: Pulsar's levels."""
 
     nobody = "nobody"
@@ -41,14 +41,14 @@ class Needs(StrEnum):
 
 
 @dataclass
-class Ask:
+class AdminRequest:
     """One request: path values by name, query, body, and the services that answer it."""
 
     path: Mapping[str, str]
     query: Mapping[str, str]
     headers: Mapping[str, str]
     body: bytes
-    services: Services
+    services: PulsarServices
     principal: Principal
     address: Address
     domain: str = "persistent"
@@ -65,7 +65,7 @@ class Ask:
         return PulsarName.parse(f"{self.domain}://{self.namespace}/{self.path['topic']}")
 
     def json(self, default: Any = None) -> Any:
-        """Give the body; raise ``RestError`` (400) if it is no JSON."""
+        """Return the body; raise ``RestError`` (400) if it is no JSON."""
         if not self.body.strip():
             return default
         try:
@@ -74,21 +74,21 @@ class Ask:
             raise RestError(400, f"the body is not JSON: {error}") from None
 
     def object(self) -> dict[str, Any]:
-        """Give the body, which must be a JSON object."""
+        """Return the body, which must be a JSON object."""
         found = self.json({})
         if not isinstance(found, dict):
             raise RestError(400, f"the body must be a JSON object, not {type(found).__name__}")
         return found
 
     def strings(self) -> list[str]:
-        """Give the body, which must be a JSON array of strings."""
+        """Return the body, which must be a JSON array of strings."""
         found = self.json([])
         if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
             raise RestError(400, "the body must be a JSON array of strings")
         return found
 
     def number(self, name: str, default: int | None = None) -> int:
-        """Give an integer of the path or the query; raise ``RestError`` (400)."""
+        """Return an integer of the path or the query; raise ``RestError`` (400)."""
         text = self.path.get(name, self.query.get(name))
         if text is None:
             if default is None:
@@ -100,7 +100,7 @@ class Ask:
             raise RestError(400, f"{name} must be a whole number, not {text!r}") from None
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """Give a boolean of the query."""
+        """Return a boolean of the query."""
         text = self.query.get(name)
         return default if text is None else text.lower() == "true"
 
@@ -112,7 +112,7 @@ _WORDS: Mapping[type, Callable[[str], Any]] = {
 
 
 def scalar(value: Any, kind: type) -> Any:
-    """Give a value that should be of this kind as Pulsar's JSON reader takes it: it may stand in a string."""
+    """Return a value that should be of this kind as Pulsar's JSON reader takes it: it may stand in a string."""
     read = _WORDS.get(kind)
     return read(value.strip()) if isinstance(value, str) and read else value
 
@@ -157,17 +157,17 @@ class Reply(NamedTuple):
     status: int = 200
 
 
-Endpoint = Callable[[Ask], Awaitable[Any]]
+Endpoint = Callable[[AdminRequest], Awaitable[Any]]
 """Gives what becomes the JSON of the answer, a `Reply`, or None for 204 No Content."""
 
 
-class Route(NamedTuple):
+class RestRoute(NamedTuple):
     """One line of the table. ``path`` is below /admin/v2 unless it begins with ``//``."""
 
     method: str
     path: str
     endpoint: Endpoint
-    needs: Needs
+    needs: RequiredLevel
 
     @property
     def full_path(self) -> str:
@@ -184,10 +184,10 @@ class Route(NamedTuple):
         return (self.endpoint.__doc__ or "").strip().partition("\n")[0]
 
 
-def check(ask: Ask, needs: Needs) -> None:
+def check(ask: AdminRequest, needs: RequiredLevel) -> None:
     """Raise ``RestError`` unless whoever asks may."""
     role = ask.principal.role
-    if needs in (Needs.nobody, Needs.metrics, Needs.anybody):
+    if needs in (RequiredLevel.nobody, RequiredLevel.metrics, RequiredLevel.anybody):
         return
     access = ask.services.broker.security.authorization.access(role)
     if access is None or may(access, *_wanted(ask, needs)):
@@ -200,15 +200,15 @@ def check(ask: Ask, needs: Needs) -> None:
     )
 
 
-def _wanted(ask: Ask, needs: Needs) -> tuple[Right, Resource]:
-    """Give which right to what a level means for this path."""
-    if needs is Needs.super_user:
+def _wanted(ask: AdminRequest, needs: RequiredLevel) -> tuple[Right, Resource]:
+    """Return which right to what a level means for this path."""
+    if needs is RequiredLevel.super_user:
         return Right.operate, None
-    if needs is Needs.tenant:
+    if needs is RequiredLevel.tenant:
         return Right.administer, Tenant(ask.path["tenant"])
     topic, subscription = ask.topic.topic, ask.path.get("subscription")
-    if needs is Needs.look_up:
+    if needs is RequiredLevel.look_up:
         return Right.see, topic
-    if needs is Needs.produce:
+    if needs is RequiredLevel.produce:
         return Right.produce, topic
     return Right.consume, topic if subscription is None else Subscribed(topic, subscription)

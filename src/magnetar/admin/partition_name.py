@@ -10,7 +10,7 @@ from magnetar.admin.errors import Invalid
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 
 
-class Place(NamedTuple):
+class PartitionName(NamedTuple):
     """One partition of a topic, by the name Kafka's clients use."""
 
     topic: str
@@ -20,15 +20,15 @@ class Place(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-def parse_place(text: str) -> Place:
+def parse_place(text: str) -> PartitionName:
     """Read ``TOPIC-PARTITION``; raise `Invalid`."""
     found = _PARTITION.fullmatch(text)
     if found is None:
         raise Invalid(f"{text!r} does not name a partition", "Write TOPIC-PARTITION, as in flights-3.")
-    return Place(found["topic"], int(found["partition"]))
+    return PartitionName(found["topic"], int(found["partition"]))
 
 
-def parse_record(text: str) -> tuple[Place, int]:
+def parse_record(text: str) -> tuple[PartitionName, int]:
     """Read ``TOPIC-PARTITION@OFFSET``; raise `Invalid`."""
     place, at, offset = text.rpartition("@")
     if not at or not offset.isdecimal():

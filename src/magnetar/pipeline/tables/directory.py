@@ -12,7 +12,7 @@ from pyarrow import fs
 from magnetar.pipeline.tables.errors import TableError
 
 
-class Place:
+class TableDirectory:
     """One directory. It travels to tasks by its URL alone."""
 
     def __init__(self, url: str | Path) -> None:
@@ -22,8 +22,8 @@ class Place:
         self.is_local = "://" not in text
         self.url = str(Path(text).absolute()) if self.is_local else text.rstrip("/")
 
-    def __reduce__(self) -> tuple[type[Place], tuple[str]]:
-        return Place, (self.url,)
+    def __reduce__(self) -> tuple[type[TableDirectory], tuple[str]]:
+        return TableDirectory, (self.url,)
 
     def __str__(self) -> str:
         return self.url
@@ -44,12 +44,12 @@ class Place:
             raise TableError(f"{self.url} is no place that tables can be in: {error}") from None
         return system, path
 
-    def child(self, name: str) -> Place:
-        """Give a directory in this one."""
-        return Place(f"{self.url}/{name}")
+    def child(self, name: str) -> TableDirectory:
+        """Return a directory in this one."""
+        return TableDirectory(f"{self.url}/{name}")
 
     def url_of(self, name: str) -> str:
-        """Give the full name of a file."""
+        """Return the full name of a file."""
         return f"{self.url}/{name}"
 
     def make(self) -> None:
@@ -63,23 +63,23 @@ class Place:
             sink.write(content)
 
     def create(self, name: str) -> Any:
-        """Give a stream into a new file."""
+        """Return a stream into a new file."""
         system, path = self._system
         return system.open_output_stream(f"{path}/{name}")
 
     def open(self, name: str) -> Any:
-        """Give a file to read from anywhere in it."""
+        """Return a file to read from anywhere in it."""
         system, path = self._system
         return system.open_input_file(f"{path}/{name}")
 
     def names(self) -> list[str]:
-        """Give the names of the files right here; none if the directory is not there."""
+        """Return the names of the files right here; none if the directory is not there."""
         system, path = self._system
         found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
         return sorted(each.base_name for each in found if each.type == fs.FileType.File)
 
     def age_s(self, name: str, now: float) -> float:
-        """Give how long ago a file was written."""
+        """Return how long ago a file was written."""
         system, path = self._system
         (info,) = system.get_file_info([f"{path}/{name}"])
         return now - (info.mtime_ns or 0) / 1e9

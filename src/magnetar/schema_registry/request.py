@@ -24,17 +24,17 @@ from magnetar.broker.core import Broker
 from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.names import TopicName
 from magnetar.schema_registry.errors import RegistryError, no_subject
-from magnetar.schema_registry.references import MOST_REFERENCES, none_found, walk
+from magnetar.schema_registry.references import MAX_REFERENCES, none_found, walk
 from magnetar.schema_registry.registry import Registry
 from magnetar.schema_registry.schema import Reference, Schema
 from magnetar.schema_registry.workshop import Locks, Workshop
 
 MAX_VERSION = (1 << 31) - 1
-MOST_NAME_LENGTH = 500
-_MOST_DIGITS = 18
+MAX_NAME_LENGTH = 500
+_MAX_DIGITS = 18
 
 
-class Needs(StrEnum):
+class RequiredGrant(StrEnum):
     """What somebody must be granted."""
 
     nothing = "to be let in"
@@ -43,11 +43,15 @@ class Needs(StrEnum):
     admin = "to be an admin of the tenant"
 
 
-_RIGHTS = {Needs.read: Right.see, Needs.write: Right.produce, Needs.admin: Right.administer}
+_RIGHTS = {
+    RequiredGrant.read: Right.see,
+    RequiredGrant.write: Right.produce,
+    RequiredGrant.admin: Right.administer,
+}
 
 
 @dataclass
-class Ask:
+class RegistryRequest:
     """One request: path and query values, body, the registry that answers, and who asks."""
 
     path: Mapping[str, str]
@@ -67,7 +71,7 @@ class Ask:
         return plain_subject(self.path["subject"])
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """Give a boolean of the query."""
+        """Return a boolean of the query."""
         text = self.query.get(name)
         return default if text is None else text.lower() == "true"
 
@@ -76,7 +80,7 @@ class Ask:
         return self.locks.of(self.registry.kept.tenant, self.subject if "subject" in self.path else None)
 
     def number(self, name: str, default: int) -> int:
-        """Give a whole number of the query; raise `RegistryError` (400)."""
+        """Return a whole number of the query; raise `RegistryError` (400)."""
         text = self.query.get(name)
         if text is None:
             return default
@@ -86,7 +90,7 @@ class Ask:
         return found
 
     def given_number(self, name: str) -> int:
-        """Give a whole number above zero of the body, -1 where there is none; raise `RegistryError` (422)."""
+        """Return a whole number above zero of the body, -1 where there is none; raise `RegistryError` (422)."""
         found = self.object().get(name)
         if found is None:
             return -1
@@ -118,7 +122,7 @@ class Ask:
         return number
 
     def object(self) -> dict[str, Any]:
-        """Give the body, which must be a JSON object; raise `RegistryError` (400 or 422)."""
+        """Return the body, which must be a JSON object; raise `RegistryError` (400 or 422)."""
         try:
             found = json.loads(self.body)
         except (ValueError, RecursionError) as error:
@@ -128,7 +132,7 @@ class Ask:
         return found
 
     def schema(self) -> Schema:
-        """Give the schema of the body as it was sent."""
+        """Return the schema of the body as it was sent."""
         content = self.object()
         text, kind = content.get("schema"), content.get("schemaType") or "AVRO"
         if not isinstance(text, str) or not text.strip():
@@ -136,34 +140,34 @@ class Ask:
         if not isinstance(kind, str):
             raise RegistryError(422, "schemaType must be a string")
         references = content.get("references") or []
-        if not isinstance(references, list) or len(references) > MOST_REFERENCES:
-            raise RegistryError(422, f"references must be a list of at most {MOST_REFERENCES}")
+        if not isinstance(references, list) or len(references) > MAX_REFERENCES:
+            raise RegistryError(422, f"references must be a list of at most {MAX_REFERENCES}")
         return Schema(kind, text, tuple(_reference(each) for each in references))
 
     def check_references(self, schema: Schema) -> None:
         """Raise `InvalidSchema` unless whoever asks may read all that a schema refers to, as if it were not there."""
         for each in walk(self.registry, schema.references):
-            if not self.allows(each.reference.subject, Needs.read):
+            if not self.allows(each.reference.subject, RequiredGrant.read):
                 raise none_found(each.reference, no_subject(each.reference.subject))
 
     def sees_behind(self, schema: Schema) -> bool:
         """Whether whoever asks may read all that a schema refers to."""
-        return all(self.allows(name, Needs.read) for name in self.registry.subjects_behind(schema))
+        return all(self.allows(name, RequiredGrant.read) for name in self.registry.subjects_behind(schema))
 
     # -- who may ----------------------------------------------------------------------------------------------
 
-    def check(self, needs: Needs) -> None:
+    def check(self, needs: RequiredGrant) -> None:
         """Raise `RegistryError` 40301 unless whoever asks may."""
         if "subject" in self.path:
             allowed = self.allows(self.subject, needs)
         else:
-            allowed = needs in (Needs.nothing, Needs.read) or self.governs()
+            allowed = needs in (RequiredGrant.nothing, RequiredGrant.read) or self.governs()
         if not allowed:
             raise RegistryError(40301, f"{self.principal.role or 'anonymous'} lacks: {needs}")
 
-    def allows(self, subject: str, needs: Needs) -> bool:
+    def allows(self, subject: str, needs: RequiredGrant) -> bool:
         """Whether whoever asks may do this with a subject."""
-        if needs is Needs.nothing:
+        if needs is RequiredGrant.nothing:
             return True
         topic = topic_of(subject, self.home)
         return self.governs() if topic is None else may(self._access, _RIGHTS[needs], topic)
@@ -180,9 +184,9 @@ class Ask:
 
 
 def whole_number(text: str) -> int | None:
-    """Give the number that a text is, or None; no more digits than any number here has."""
+    """Return the number that a text is, or None; no more digits than any number here has."""
     digits = text.removeprefix("-")
-    if not digits.isascii() or not digits.isdecimal() or len(digits) > _MOST_DIGITS:
+    if not digits.isascii() or not digits.isdecimal() or len(digits) > _MAX_DIGITS:
         return None
     return int(text)
 
@@ -197,15 +201,15 @@ def _reference(said: Any) -> Reference:
         version = whole_number(version)
     if not isinstance(version, int) or isinstance(version, bool) or not -1 <= version <= MAX_VERSION:
         raise RegistryError(422, "the version of a reference must be a whole number")
-    if len(name) > MOST_NAME_LENGTH or not name.isprintable() or not name.strip():
+    if len(name) > MAX_NAME_LENGTH or not name.isprintable() or not name.strip():
         raise RegistryError(
-            422, f"the name of a reference must be up to {MOST_NAME_LENGTH} printable characters"
+            422, f"the name of a reference must be up to {MAX_NAME_LENGTH} printable characters"
         )
     return Reference(name, plain_subject(subject), version)
 
 
 def plain_subject(name: str) -> str:
-    """Give a subject without the name of the default context, ``:.:``; raise `RegistryError` for another one."""
+    """Return a subject without the name of the default context, ``:.:``; raise `RegistryError` for another one."""
     if not name.startswith(":."):
         return name
     context, _, subject = name[2:].partition(":")
@@ -215,7 +219,7 @@ def plain_subject(name: str) -> str:
 
 
 def topic_of(subject: str, home: str) -> TopicName | None:
-    """Give the topic that a subject stands for; None if it can be none."""
+    """Return the topic that a subject stands for; None if it can be none."""
     name = subject.removesuffix("-value") if subject.endswith("-value") else subject.removesuffix("-key")
     try:
         return TopicName.parse(name, *home.split("/"))
@@ -226,10 +230,10 @@ def topic_of(subject: str, home: str) -> TopicName | None:
 async def principal_of(
     broker: Broker, headers: Mapping[str, str], certificate: Mapping[str, Any] | None, address: str = ""
 ) -> tuple[Principal, str]:
-    """Give who asks and ``tenant/namespace`` he calls home; raise ``AuthenticationFailed``.
+    """Return who asks and which ``tenant/namespace`` is its home; raise ``AuthenticationFailed``.
 
     A token comes as ``Bearer``, or as in KoP by ``Basic`` with the tenant as user and ``token:<JWT>`` as password.
-    A user of ``basic.auth.conf`` comes by ``Basic`` as he is, or to a tenant with ``basic:<user>:<password>``.
+    A user of ``basic.auth.conf`` comes by ``Basic`` as it is, or to a tenant with ``basic:<user>:<password>``.
     """
     authentication, naming = broker.security.authentication, broker.naming
     home = f"{naming.tenant}/{naming.namespace}"
