@@ -19,6 +19,7 @@ from magnetar.ledger.files.layout import HEADER_BYTES, check_header, ledger_path
 from magnetar.ledger.info import ManagedLedgerInfo, encode_info, path_of
 from magnetar.ledger.port import LedgerSummary
 from magnetar.metadata import MUST_NOT_EXIST, Put
+from magnetar.metadata.ops import in_commits
 
 
 async def reserve(broker: Broker, new: NewTopic, ledgers: int) -> tuple[int, ...]:
@@ -29,30 +30,37 @@ async def reserve(broker: Broker, new: NewTopic, ledgers: int) -> tuple[int, ...
 
 
 async def adopt(broker: Broker, new: NewTopic, logs: Mapping[int, Sequence[LedgerSummary]]) -> Topic:
-    """Make the topic of these sealed ledgers, by partition, oldest first; all of it is there or nothing.
+    """Make the topic of these sealed ledgers, by partition, oldest first; it is there as soon as all of it is.
 
     Raises what `Broker.plan_free` raises, and ``LedgerCorrupt`` for ledgers that do not follow each other or whose
     files are not what was said.
     """
     engine = _engine(broker)
-    for partition, ledgers in logs.items():
-        _check(engine.root, partition, ledgers)
+
+    def check() -> None:
+        for partition, ledgers in logs.items():
+            _check(engine.root, partition, ledgers)
+
+    await engine.shared.work.in_thread(check)
 
     async def store(topic: Topic) -> None:
         names = dict(enumerate(topic.ledger_names()))
-        for name in names.values():
-            await engine.delete(name)  # what an adoption that died half-way left behind
-        infos = {
-            path_of(names[partition]): ManagedLedgerInfo(
-                list(ledgers), {"first_offset": str(ledgers[0].first_offset)}
-            )
-            for partition, ledgers in logs.items()
-        }
-        await broker.store.commit(
-            [Put(path, encode_info(info), MUST_NOT_EXIST) for path, info in infos.items()]
-        )
+        wanted = {names[partition]: _list_of(ledgers) for partition, ledgers in logs.items()}
+        # An adoption that died half-way left lists behind; those of these very ledgers stay, or their files would go.
+        kept = await broker.store.get_many([path_of(name) for name in names.values()])
+        for name, stored in zip(names.values(), kept, strict=True):
+            if stored is not None and stored.value == wanted.get(name):
+                del wanted[name]
+            else:
+                await engine.delete(name)
+        for some in in_commits(Put(path_of(name), each, MUST_NOT_EXIST) for name, each in wanted.items()):
+            await broker.store.commit(some)
 
     return await broker.create_with(new, store)
+
+
+def _list_of(ledgers: Sequence[LedgerSummary]) -> bytes:
+    return encode_info(ManagedLedgerInfo(list(ledgers), {"first_offset": str(ledgers[0].first_offset)}))
 
 
 def _engine(broker: Broker) -> FilesEngine:

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from magnetar.broker.names import Naming, TopicName
 from magnetar.broker.topic import Topic, decode_topic, encode_topic
 from magnetar.broker.topic_config import TopicConfig
-from magnetar.metadata import MAX_COMMIT_BYTES, MUST_NOT_EXIST, BadVersion, Delete, Put, Stored
+from magnetar.metadata import MUST_NOT_EXIST, BadVersion, Delete, Put, Stored
 from magnetar.metadata.cache import MetadataCache
+from magnetar.metadata.ops import in_commits
 
 _ROOT = "/admin/partitioned-topics"
-_COMMIT_BYTES = MAX_COMMIT_BYTES // 4  # of new topics together: others' commits have their turn in between
-_OVERHEAD_BYTES = 64
 
 
 @dataclass(slots=True)
@@ -113,15 +112,16 @@ class Catalog:
     async def add(self, topics: Iterable[Topic]) -> set[TopicName]:
         """Keep new topics and show them; return the names of those that somebody else has made meanwhile."""
         taken: set[TopicName] = set()
-        for some in _cut({_path(each.name): (each.name, encode_topic(each)) for each in topics}):
-            left = dict(some)
+        names = {_path(each.name): each for each in topics}
+        puts = (Put(path, encode_topic(each), MUST_NOT_EXIST) for path, each in names.items())
+        for some in in_commits(puts):
+            left = {each.path: each for each in some}
             while left:
                 try:
-                    await self._cache.commit(
-                        [Put(path, value, MUST_NOT_EXIST) for path, (_, value) in left.items()]
-                    )
+                    await self._cache.commit(list(left.values()))
                 except BadVersion as error:
-                    taken.add(left.pop(error.path)[0])
+                    del left[error.path]
+                    taken.add(names[error.path].name)
                 else:
                     break
         return taken
@@ -150,23 +150,6 @@ class Catalog:
             return [Delete(_path(topic.name), topic.stored_version)] if still_there else ()
 
         await self._cache.change(plan)
-
-
-def _cut(
-    topics: dict[str, tuple[TopicName, bytes]],
-) -> Iterator[dict[str, tuple[TopicName, bytes]]]:
-    """Cut what is to be stored into as much as one commit may hold."""
-    some: dict[str, tuple[TopicName, bytes]] = {}
-    size = 0
-    for path, (name, value) in topics.items():
-        more = len(path) + len(value) + _OVERHEAD_BYTES
-        if some and size + more > _COMMIT_BYTES:
-            yield some
-            some, size = {}, 0
-        some[path] = name, value
-        size += more
-    if some:
-        yield some
 
 
 def _path(name: TopicName) -> str:

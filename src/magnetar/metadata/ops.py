@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from magnetar.metadata.errors import InvalidPath, TooLarge
@@ -17,6 +17,7 @@ MAX_COMMIT_BYTES: Final = 1_000_000
 """What all paths and values of a commit may amount to; ZooKeeper's limit is 1,048,575 bytes with its own framing."""
 
 _OVERHEAD_BYTES = 64  # of each operation on the wire
+_AT_ONCE_BYTES = MAX_COMMIT_BYTES // 4
 
 
 class Stored(NamedTuple):
@@ -61,11 +62,28 @@ def check_path(path: str) -> str:
 
 def check_ops(ops: Sequence[Op]) -> None:
     """Raise `InvalidPath` or `TooLarge` for a commit that no store may take."""
-    size = 0
-    for op in ops:
-        size += len(check_path(op.path)) + _OVERHEAD_BYTES + (len(op.value) if isinstance(op, Put) else 0)
+    size = sum(map(_size_of, ops))
     if size > MAX_COMMIT_BYTES:
         raise TooLarge(size, ops[0].path)
+
+
+def in_commits(ops: Iterable[Op]) -> Iterator[list[Op]]:
+    """Cut operations, in order, into as much as one commit should hold: others' have their turn between two of them."""
+    some: list[Op] = []
+    size = 0
+    for op in ops:
+        more = _size_of(op)
+        if some and size + more > _AT_ONCE_BYTES:
+            yield some
+            some, size = [], 0
+        some.append(op)
+        size += more
+    if some:
+        yield some
+
+
+def _size_of(op: Op) -> int:
+    return len(check_path(op.path)) + _OVERHEAD_BYTES + (len(op.value) if isinstance(op, Put) else 0)
 
 
 def child_names(path: str, paths: Iterable[str]) -> list[str]:
