@@ -15,7 +15,8 @@ from magnetar.broker.service import BrokerService
 from magnetar.broker.settings import Settings
 from magnetar.kafka.connection import KafkaConnection
 from magnetar.kafka.handler import KafkaProtocolHandler
-from magnetar.kafka.login import AuthenticationRequired, login_for, parse_plain
+from magnetar.kafka.login import AuthenticationRequired, login_for
+from magnetar.kafka.sasl.plain import parse_plain
 from magnetar.records.compression import Buffer
 from magnetar.wire.kafka.frames import KafkaFrameReader
 from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest
@@ -47,6 +48,7 @@ async def service(tmp_path: Path) -> AsyncIterator[BrokerService]:
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
         "tokenSecretKey": SECRET_URL,
         "connection.failed.authentication.delay.ms": "0",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
     }
     service = BrokerService(Settings().with_values(texts))
     await service.start()
@@ -56,7 +58,10 @@ async def service(tmp_path: Path) -> AsyncIterator[BrokerService]:
 
 def sayings() -> st.SearchStrategy[bytes]:
     plain = st.sampled_from(BAD_TOKENS).map(lambda text: b"\0public\0token:" + text.encode())
-    said = st.one_of(plain, st.binary(max_size=60))
+    scram = st.builds(
+        lambda user, more: b"n,,n=" + user + b",r=abc" + more, st.binary(max_size=9), st.binary(max_size=9)
+    )
+    said = st.one_of(plain, scram, st.binary(max_size=60))
     requests = st.one_of(
         st.builds(
             lambda each, version: request_bytes(SaslAuthenticateRequest(auth_bytes=each), version),

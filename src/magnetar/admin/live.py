@@ -18,6 +18,7 @@ from magnetar.admin.manifest import Adopted, Reserved, read_manifest
 from magnetar.admin.partition_name import PartitionName
 from magnetar.admin.permissions import GrantsOf, LivePermissions
 from magnetar.admin.reasons import Why
+from magnetar.admin.users import LiveUsers, User
 from magnetar.admin.why_group import GroupFacts, Key, why_group
 from magnetar.admin.why_partition import LastRefusal, PartitionFacts, why_partition
 from magnetar.broker.core import Broker
@@ -75,6 +76,22 @@ class LiveBroker:
     async def set_admins(self, tenant: str, roles: list[str]) -> tuple[str, ...]:
         """Make these roles the admins of a tenant."""
         return await LivePermissions(self._broker).set_admins(tenant, roles)
+
+    # Users.
+
+    async def users(self) -> tuple[User, ...]:
+        """Return who may log in by SCRAM."""
+        return LiveUsers(self._broker).all()
+
+    async def set_user(
+        self, user: str, password: str, mechanisms: list[str], iterations: int
+    ) -> tuple[User, ...]:
+        """Return a user a password."""
+        return await LiveUsers(self._broker).set(user, password, mechanisms, iterations)
+
+    async def delete_user(self, user: str) -> tuple[User, ...]:
+        """Forget a user's passwords."""
+        return await LiveUsers(self._broker).delete(user)
 
     # Partitions and groups.
 

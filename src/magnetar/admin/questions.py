@@ -20,6 +20,7 @@ from magnetar.admin.manifest import Adopted, Reserved
 from magnetar.admin.permissions import GrantsOf
 from magnetar.admin.plain import restore, to_line
 from magnetar.admin.reasons import Why
+from magnetar.admin.users import User
 
 if TYPE_CHECKING:
     from magnetar.admin.live import LiveBroker
@@ -47,6 +48,13 @@ QUESTIONS = {
     "revoke": Question("revoke", {"target": str, "role": str}, GrantsOf),
     "restrict": Question("restrict", {"namespace": str, "subscription": str, "roles": list[str]}, GrantsOf),
     "set-admins": Question("set_admins", {"tenant": str, "roles": list[str]}, tuple[str, ...]),
+    "users": Question("users", {}, tuple[User, ...]),
+    "set-user": Question(
+        "set_user",
+        {"user": str, "password": str, "mechanisms": list[str], "iterations": int},
+        tuple[User, ...],
+    ),
+    "delete-user": Question("delete_user", {"user": str}, tuple[User, ...]),
     "why-group": Question("why_group", {"group": str}, Why),
     "reserve-ledgers": Question("reserve_ledgers", {"manifest": str}, Reserved),
     "adopt-ledgers": Question("adopt_ledgers", {"manifest": str}, Adopted),

@@ -52,6 +52,9 @@ RULES: Mapping[str, Rule] = {
     "revoke": _tenant_of("target"),
     "restrict": _tenant_of("namespace"),
     "set-admins": _operate,
+    "users": _operate,
+    "set-user": _operate,
+    "delete-user": _operate,
     "why-group": _group,
 }
 """Of each question that is answered over the network."""

@@ -143,7 +143,7 @@ class Broker:
         self.events.topic_changed.append(self.open_logs.apply_policy)
         self.backlogs = Backlogs(lambda: self.settings)
         self.namespaces = Namespaces(self.metadata)
-        self.security = Security(settings.security, self.namespaces, settings.given)
+        self.security = Security(settings.security, self.namespaces, self.metadata, settings.given)
         self.naming = Naming(
             settings.names.kafka_tenant,
             settings.names.kafka_namespace,
@@ -176,6 +176,7 @@ class Broker:
         self._apply_dynamic()
         await self.metadata.follow(self._dynamic)
         await self.metadata.follow(self.namespaces)
+        await self.security.start()
         await self.namespaces.create(f"{self.naming.tenant}/{self.naming.namespace}")
         await self.namespaces.create(f"{self.naming.metadata_tenant}/{self.naming.metadata_namespace}")
         await self.metadata.follow(self._catalog)

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from magnetar.broker.setting import Feed, setting
 from magnetar.broker.values import Kind, Rule, at_least, one_of
 
+SASL_MECHANISMS = ("PLAIN", "OAUTHBEARER", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
+"""Those that a file may name; which are served is told in `magnetar.kafka.sasl`."""
+SCRAM_MECHANISMS = frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"})
+
 
 @dataclass(frozen=True, slots=True)
 class SecuritySettings:
@@ -104,6 +108,15 @@ class SecuritySettings:
         "How much later than its end, or earlier than its beginning, a token may be used.",
         unit="seconds",
         rule=at_least(0),
+    )
+
+    # SASL.
+    sasl_enabled_mechanisms: tuple[str, ...] = setting(
+        ("PLAIN",),
+        Kind.LIST,
+        "SASL mechanisms that Kafka's clients may choose from; those that are not served are named in a warning.",
+        rule=one_of(*SASL_MECHANISMS),
+        pulsar=("saslAllowedMechanisms",),
     )
 
     # Users with passwords.
@@ -206,3 +219,8 @@ class SecuritySettings:
             Feed("kopSslClientAuth", lambda text: {"true": "required", "false": "none"}.get(text, text)),
         ),
     )
+
+    @property
+    def takes_scram(self) -> bool:
+        """Whether Kafka's clients may log in by SCRAM."""
+        return not SCRAM_MECHANISMS.isdisjoint(self.sasl_enabled_mechanisms)

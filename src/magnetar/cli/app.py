@@ -28,6 +28,7 @@ from magnetar.cli import (
     table,
     token,
     topic,
+    user,
     why,
 )
 
@@ -99,6 +100,7 @@ app.add_typer(migrate.app, name="migrate")
 app.add_typer(bookkeeper.app, name="bookkeeper")
 app.add_typer(token.app, name="token")
 app.add_typer(permission.app, name="permission")
+app.add_typer(user.app, name="user")
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(table.app, name="table")
 app.command()(produce.produce)

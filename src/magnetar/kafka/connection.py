@@ -322,13 +322,14 @@ class KafkaConnection:
 
     async def _run_raw(self, login: Login, answer: Answer, said: bytes) -> None:
         try:
-            await login.authenticate(said, self.peer)
+            answered = await login.authenticate(said, self.peer)
         except AuthenticationFailed as error:
             self.refuse(str(error))
         else:
-            self._logged_in(login)
+            if login.is_done:
+                self._logged_in(login)
             self._let_go(answer)
-            answer.parts = (b"",)
+            answer.parts = (answered.said,)
             self._serving.answered(at_once=True)
 
     def _authenticated(self) -> None:

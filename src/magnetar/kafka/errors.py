@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from magnetar.broker import errors as broker
+from magnetar.broker.auth import scram_users
 from magnetar.broker.ownership import NotOwned
 from magnetar.kafka.configs.changes import InvalidChange
 from magnetar.kafka.partitions.partition import BatchTooLarge, InvalidTimestamp
@@ -24,6 +25,14 @@ class UnknownTopicId(broker.TopicNotFound):
     """No topic has this id (any more)."""
 
 
+class UnknownMechanism(broker.BrokerError):
+    """A request names a mechanism of SCRAM that there is not."""
+
+
+class AlteredTwice(broker.BrokerError):
+    """A request changes the same thing twice."""
+
+
 CODES: dict[type[BaseException], ErrorCode] = {
     TopicDenied: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
@@ -37,6 +46,10 @@ CODES: dict[type[BaseException], ErrorCode] = {
     broker.InvalidConfig: ErrorCode.INVALID_CONFIG,
     broker.NotDynamic: ErrorCode.INVALID_REQUEST,
     InvalidChange: ErrorCode.INVALID_REQUEST,
+    UnknownMechanism: ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+    AlteredTwice: ErrorCode.DUPLICATE_RESOURCE,
+    scram_users.UserNotFound: ErrorCode.RESOURCE_NOT_FOUND,
+    scram_users.UnacceptableCredential: ErrorCode.UNACCEPTABLE_CREDENTIAL,
     MetadataError: ErrorCode.KAFKA_STORAGE_ERROR,
     records.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
     records.InvalidRecord: ErrorCode.INVALID_RECORD,

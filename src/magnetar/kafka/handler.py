@@ -22,10 +22,10 @@ from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.fetch_sessions import ROW_BYTES, FetchSessions
 from magnetar.kafka.group_progress import GroupProgress
 from magnetar.kafka.listeners import parse_listeners
-from magnetar.kafka.login import SERVED_MECHANISMS
 from magnetar.kafka.offsets_log import LedgerOffsetsLog
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
+from magnetar.kafka.sasl import SERVED
 from magnetar.kafka.server import KafkaServer
 from magnetar.kafka.services import KafkaServices
 from magnetar.kafka.settings import KafkaSettings
@@ -54,8 +54,7 @@ class KafkaProtocolHandler(ProtocolHandler):
 
     def initialize(self, settings: Settings) -> None:
         self._settings = settings
-        enabled = settings.of(KafkaSettings).sasl_enabled_mechanisms
-        unserved = [each for each in enabled if each not in SERVED_MECHANISMS]
+        unserved = [each for each in settings.security.sasl_enabled_mechanisms if each not in SERVED]
         if unserved:
             _log.warning("SASL mechanisms that are enabled, but not served: %s", ", ".join(unserved))
 

@@ -13,6 +13,7 @@ from magnetar.broker.auth.tls import kafka_client_auth
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.listeners import Endpoint, Listener, reachable
 from magnetar.broker.settings import Settings
+from magnetar.kafka.sasl import SERVED
 from magnetar.kafka.settings import KafkaSettings
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -64,21 +65,25 @@ def _secured(listener: Listener, settings: Settings) -> Listener:
     everybody = settings.security.authentication_enabled and not settings.security.anonymous_user_role
     certified = asks == "required" and names_certificates(settings.security)
     sasl = named_sasl or (everybody and not certified)
-    tokens = (
-        settings.security.token_secret_key
-        or settings.security.token_public_key
-        or settings.security.token_jwks
-    )
-    if sasl and not (tokens or settings.security.basic_auth_conf):
-        raise InvalidConfig(
-            f"listener {listener.name} asks its clients to authenticate by SASL, which takes tokens or passwords here: "
-            "set token.secret.key, token.public.key, token.jwks or basic.auth.conf"
-        )
-    if sasl and "PLAIN" not in settings.of(KafkaSettings).sasl_enabled_mechanisms:
+    if sasl:
+        _check_mechanisms(listener, settings)
+    return replace(listener, sasl=sasl, client_auth=asks)
+
+
+def _check_mechanisms(listener: Listener, settings: Settings) -> None:
+    security = settings.security
+    enabled = [each for each in security.sasl_enabled_mechanisms if each in SERVED]
+    if not enabled:
         raise InvalidConfig(
             f"listener {listener.name} asks for SASL, and of sasl.enabled.mechanisms none is served: add PLAIN"
         )
-    return replace(listener, sasl=sasl, client_auth=asks)
+    tokens = security.token_secret_key or security.token_public_key or security.token_jwks
+    if not (tokens or security.basic_auth_conf or security.takes_scram):
+        raise InvalidConfig(
+            f"listener {listener.name} asks its clients to authenticate by SASL, which takes tokens or passwords here: "
+            "set token.secret.key, token.public.key, token.jwks or basic.auth.conf, or name a mechanism of SCRAM in "
+            "sasl.enabled.mechanisms"
+        )
 
 
 def _endpoints(setting: str, texts: tuple[str, ...], skipped: set[str]) -> dict[str, Endpoint]:

@@ -1,11 +1,12 @@
-"""How one Kafka client comes to be known: by its certificate, or by SASL PLAIN with a token or password, as in KoP.
+"""How one Kafka client comes to be known: by its certificate, or by one of SASL's mechanisms (`magnetar.kafka.sasl`).
 
-    SaslHandshake(PLAIN)  ->  SaslAuthenticate(user, "token:<JWT>")  ->  anything, until the token ends
+    SaslHandshake(mechanism)  ->  SaslAuthenticate, as often as the mechanism asks  ->  anything, until the proof ends
                                                                          (KIP-368: both again, by the same client)
 
-The user's name is a tenant, or ``tenant/namespace``; who the client is stands in the token alone, or in what follows
-``basic:``, which is a user and a password of Pulsar's basic authentication. Before all this only
-ApiVersions is answered, and what else is asked closes the connection, as with Kafka.
+By PLAIN, as in KoP, the user's name is a tenant, or ``tenant/namespace``; who the client is stands in the token alone,
+or in what follows ``basic:``, which is a user and a password of Pulsar's basic authentication. By SCRAM the user is who
+the client is, at home in the default tenant. Before all this only ApiVersions is answered, and what else is asked
+closes the connection, as with Kafka.
 """
 
 from __future__ import annotations
@@ -13,26 +14,33 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from magnetar.broker.auth import Access, AuthenticationFailed, Principal, Right, Tenant, may
-from magnetar.broker.auth.authentication import BASIC, TOKEN
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.listeners import Listener
+from magnetar.kafka.sasl import SERVED, Exchange, Proof, begin
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.tenancy import Home, Tenancy
 
-SERVED_MECHANISMS = ("PLAIN",)
-_FORMS = {TOKEN: "token:<JSON Web Token>", BASIC: "basic:<user>:<password>"}
-"""What a password of SASL PLAIN looks like, by the method of authentication that it stands for."""
 _API_VERSIONS, _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 18, 17, 36
 _log = logging.getLogger("magnetar.kafka")
 
 
 class AuthenticationRequired(Exception):
     """The client asks for something before it has said who it is, or after its proof has ended."""
+
+
+class Answered(NamedTuple):
+    """What a client is answered: what its mechanism says, and how long the session lasts, in ms.
+
+    0 is for as long as the client likes, and where the exchange goes on.
+    """
+
+    said: bytes
+    session_ms: int
 
 
 class Login:
@@ -42,8 +50,10 @@ class Login:
         "_broker",
         "_clock",
         "_ends_at_s",
-        "_handshake",
+        "_exchange",
         "_listener",
+        "_mechanism",
+        "_wanted",
         "_tenancy",
         "access",
         "failure",
@@ -66,8 +76,12 @@ class Login:
         self._listener = listener
         self._clock = clock
         self._ends_at_s: float | None = None
-        self._handshake = ""
-        """The mechanism, between SaslHandshake and SaslAuthenticate."""
+        self._mechanism = ""
+        """By which the client became known."""
+        self._exchange: Exchange | None = None
+        """What goes on between SaslHandshake and the last SaslAuthenticate."""
+        self._wanted = ""
+        """The mechanism of the exchange."""
         self.takes_raw = False
         """Whether the next frame is SASL's own, without a header."""
         self.failure: str | None = None
@@ -88,12 +102,11 @@ class Login:
     @property
     def mechanisms(self) -> list[str]:
         """What a client may choose from."""
-        allowed = self._broker.settings.of(KafkaSettings).sasl_enabled_mechanisms
-        return [each for each in SERVED_MECHANISMS if each in allowed]
+        return [each for each in self._broker.settings.security.sasl_enabled_mechanisms if each in SERVED]
 
     def check(self, api_key: int) -> None:
         """Raise `AuthenticationRequired` unless the client may ask for this now."""
-        if self._handshake:
+        if self._exchange is not None:
             if api_key != _SASL_AUTHENTICATE:
                 raise AuthenticationRequired(f"API key {api_key} between SaslHandshake and SaslAuthenticate")
             return
@@ -109,7 +122,7 @@ class Login:
         if mechanism not in self.mechanisms:
             self.failure = f"SASL mechanism {mechanism!r} is not served"
             return False
-        self._handshake, self.takes_raw = mechanism, raw
+        self._exchange, self._wanted, self.takes_raw = begin(self._broker, mechanism), mechanism, raw
         return True
 
     @property
@@ -117,53 +130,59 @@ class Login:
         """Whether SASL may be spoken here at all."""
         return self._listener.sasl
 
-    async def authenticate(self, said: bytes, address: str = "") -> int:
-        """Take what SASL PLAIN says; give how long the session lasts in ms, 0 for as long as the client likes.
+    async def authenticate(self, said: bytes, address: str = "") -> Answered:
+        """Take what the client says by its mechanism, and return what to answer.
 
         A refusal (`AuthenticationFailed`) comes only after ``connection.failed.authentication.delay.ms``.
         """
-        if not self._handshake:
+        exchange = self._exchange
+        if exchange is None:
             self.failure = "SaslAuthenticate without SaslHandshake"
             raise AuthenticationFailed(self.failure)
-        self._handshake, self.takes_raw = "", False
         try:
-            user, password = parse_plain(said)
-            authentication = self._broker.security.authentication
-            principal = await authentication.prove(
-                *_proof_of(password, authentication.methods), address=address
-            )
-            self._check_same(principal, user)
-            home = await self._home_of(principal, user)
+            answer = await exchange.take(said, address)
+            if exchange.proof is None:
+                return Answered(answer, 0)
+            self._check_same(exchange.proof)
+            home = await self._home_of(exchange.proof)
         except AuthenticationFailed as error:
+            self._exchange, self.takes_raw = None, False
             delay_ms = self._broker.settings.security.connection_failed_authentication_delay_ms
             await asyncio.sleep(delay_ms / 1000)
             self.failure = f"authentication failed: {error}"
             raise
-        self.user, self.home = user, home
-        self._be(principal)
-        return self._session_ms()
+        self._exchange, self.takes_raw = None, False
+        self.user, self.home, self._mechanism = exchange.proof.user, home, self._wanted
+        self._be(exchange.proof.principal)
+        return Answered(answer, self._session_ms())
 
-    async def _home_of(self, principal: Principal, user: str) -> Home | None:
+    async def _home_of(self, proof: Proof) -> Home | None:
         if self._tenancy is None:
             return None
-        access = self._broker.security.authorization.access(principal.role)
+        role, home = proof.principal.role, proof.home or self._broker.naming.tenant
+        access = self._broker.security.authorization.access(role)
         # Whose grants end at other tenants has nothing to do with the groups of this one.
-        if not may(access, Right.enter, Tenant(user.partition("/")[0])):
-            raise AuthenticationFailed(
-                f"Authentication failed: {principal.role} has no grant in tenant of {user}"
-            )
+        if not may(access, Right.enter, Tenant(home.partition("/")[0])):
+            raise AuthenticationFailed(f"Authentication failed: {role} has no grant in tenant of {home}")
         try:
-            return await self._tenancy.home(user)
+            return await self._tenancy.home(home)
         except InvalidTopic:
             raise AuthenticationFailed(
-                f"Authentication failed: there is no tenant or namespace {user}"
+                f"Authentication failed: there is no tenant or namespace {home}"
             ) from None
 
-    def _check_same(self, principal: Principal, user: str) -> None:
+    def _check_same(self, proof: Proof) -> None:
         before = self.principal
-        if before is not None and (before.role, self.user) != (principal.role, user):
+        if before is None:
+            return
+        if self._mechanism and self._wanted != self._mechanism:
             raise AuthenticationFailed(
-                f"Cannot change principals during re-authentication from {before.role}: {principal.role}"
+                f"SASL mechanism '{self._wanted}' requested by client is not supported for re-authentication of "
+                f"mechanism '{self._mechanism}'"
+            )
+        if (before.role, self.user) != (proof.principal.role, proof.user):
+            raise AuthenticationFailed(
+                f"Cannot change principals during re-authentication from {before.role}: {proof.principal.role}"
             )
 
     def _be(self, principal: Principal) -> None:
@@ -198,31 +217,3 @@ def login_for(
         _log.warning("a client is not let in: %s", error)
         return Login(broker, listener, None)
     return Login(broker, listener, None, tenancy=tenancy) if listener.sasl else None
-
-
-def parse_plain(said: bytes) -> tuple[str, str]:
-    """Return user and password of SASL PLAIN (RFC 4616); raise `AuthenticationFailed`."""
-    try:
-        parts = said.decode().split("\0")
-    except UnicodeDecodeError:
-        raise AuthenticationFailed("Invalid SASL/PLAIN response: not UTF-8") from None
-    if len(parts) != 3:
-        raise AuthenticationFailed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
-    behalf, user, password = parts
-    if not user:
-        raise AuthenticationFailed("Authentication failed: username not specified")
-    if not password:
-        raise AuthenticationFailed("Authentication failed: password not specified")
-    if behalf not in ("", user):
-        raise AuthenticationFailed(
-            "Authentication failed: Client requested an authorization id that is different from username"
-        )
-    return user, password
-
-
-def _proof_of(password: str, served: Collection[str]) -> tuple[str, str]:
-    method, separator, proof = password.partition(":")
-    if method not in _FORMS or method not in served or not separator:
-        forms = [form for each, form in _FORMS.items() if each in served] or [_FORMS[TOKEN]]
-        raise AuthenticationFailed(f"Authentication failed: the password must be {' or '.join(forms)}")
-    return method, proof

@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from magnetar.broker.setting import HandlerSettings, setting
-from magnetar.broker.values import Kind, at_least, between, one_of
+from magnetar.broker.values import Kind, at_least, between
 
 _MB = 1 << 20
-
-SASL_MECHANISMS = ("PLAIN", "OAUTHBEARER", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
-"""Those that a file may name; which are served is told in `magnetar.kafka.login`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +90,6 @@ class KafkaSettings(HandlerSettings):
     )
 
     # SASL.
-    sasl_enabled_mechanisms: tuple[str, ...] = setting(
-        ("PLAIN",),
-        Kind.LIST,
-        "SASL mechanisms that Kafka's clients may choose from; those that are not served are named in a warning.",
-        rule=one_of(*SASL_MECHANISMS),
-        pulsar=("saslAllowedMechanisms",),
-    )
     sasl_server_max_receive_size: int = setting(
         524288,
         Kind.INT,

@@ -15,6 +15,8 @@ from functools import cache
 from typing import Any
 
 from magnetar.broker.auth import AuthAction
+from magnetar.broker.auth.scram import MECHANISMS, of_password
+from magnetar.broker.auth.scram_users import Alteration
 from magnetar.broker.core import Broker
 from magnetar.broker.listeners import Listener
 from magnetar.broker.names import TopicName
@@ -210,6 +212,10 @@ class House:
             await permissions.grant("red/default", role, actions, ruby)
         await permissions.grant("red/default", "garnet-reader", [AuthAction.CONSUME])
         await permissions.grant("blue/default", "pia", ["consume"])
+        sha_256 = MECHANISMS["SCRAM-SHA-256"]
+        await self.broker.security.scram.alter(
+            [Alteration("garnet-user", sha_256, of_password(sha_256, "x"))]
+        )
         topics = self.pulsar.services.topics
         for name in ("ruby", "garnet-of-red"):
             topic = await topics.open(self.broker.topic(f"red/default/{name}"), 0)

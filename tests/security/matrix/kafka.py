@@ -326,6 +326,13 @@ def _init_producer_id(t: Any, way: str, *_: Any) -> Message:
     return t.InitProducerIdRequest(transactional_id="garnish" if way == "transaction" else None)
 
 
+def _alter_users(t: Any, *_: Any) -> Message:
+    new = t.ScramCredentialUpsertion(
+        name="red-user", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p"
+    )
+    return t.AlterUserScramCredentialsRequest(upsertions=[new])
+
+
 def _simple(request: str, t: Any, *_: Any, **given: Any) -> Message:
     return getattr(t, request)(**given)  # type: ignore[no-any-return]
 
@@ -394,6 +401,8 @@ _MAKERS: dict[str, Any] = {
         _of_topics, "ListPartitionReassignmentsRequest", "ListPartitionReassignmentsTopics"
     ),
     "offset_delete": _offset_delete,
+    "describe_user_scram_credentials": partial(_simple, "DescribeUserScramCredentialsRequest", users=None),
+    "alter_user_scram_credentials": _alter_users,
     "describe_cluster": partial(_simple, "DescribeClusterRequest"),
     "describe_producers": partial(_of_topics, "DescribeProducersRequest", "TopicRequest"),
     "list_config_resources": partial(_simple, "ListConfigResourcesRequest"),

@@ -47,10 +47,11 @@ class Authentication:
         self._passwords = Passwords(settings.basic_auth_conf) if settings.basic_auth_conf else None
         self.methods = self._methods(settings)
         self._anonymous = settings.anonymous_user_role
-        if self.enabled and not self.methods and not self._anonymous:
+        if self.enabled and not (self.methods or self._anonymous or settings.takes_scram):
             raise InvalidConfig(
                 "authentication.enabled asks for a way to authenticate: set token.secret.key, token.public.key or "
-                "token.jwks, basic.auth.conf, or tls.trust.certs.file.path for client certificates"
+                "token.jwks, basic.auth.conf, tls.trust.certs.file.path for client certificates, or name a mechanism "
+                "of SCRAM in sasl.enabled.mechanisms"
             )
 
     def _methods(self, settings: SecuritySettings) -> tuple[str, ...]:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from magnetar.broker.auth.authentication import Authentication
 from magnetar.broker.auth.authorization import Authorization
 from magnetar.broker.auth.permissions import Permissions
+from magnetar.broker.auth.scram_users import ScramUsers
 from magnetar.broker.security_settings import SecuritySettings
+from magnetar.metadata.cache import MetadataCache
 
 if TYPE_CHECKING:
     from magnetar.broker.namespaces import Namespaces
@@ -17,9 +19,18 @@ class Security:
     """Who is who, who may do what, and how that is changed."""
 
     def __init__(
-        self, settings: SecuritySettings, namespaces: Namespaces, given: frozenset[str] = frozenset()
+        self,
+        settings: SecuritySettings,
+        namespaces: Namespaces,
+        metadata: MetadataCache,
+        given: frozenset[str] = frozenset(),
     ) -> None:
         """``given`` are the fields that somebody has set. Raise `InvalidConfig` for what cannot be."""
         self.authentication = Authentication(settings, given)
         self.authorization = Authorization(settings, namespaces)
         self.permissions = Permissions(namespaces)
+        self.scram = ScramUsers(metadata)
+
+    async def start(self) -> None:
+        """Hold what is stored of it, and follow that."""
+        await self.scram.start()

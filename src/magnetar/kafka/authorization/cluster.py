@@ -19,6 +19,8 @@ from magnetar.wire.kafka.messages import (
     describe_configs_response,
     incremental_alter_configs_response,
 )
+from magnetar.wire.kafka.messages import alter_user_scram_credentials_response as altered_scram
+from magnetar.wire.kafka.messages import describe_user_scram_credentials_response as described_scram
 from magnetar.wire.kafka.messages.alter_partition_reassignments_response import (
     AlterPartitionReassignmentsResponse,
 )
@@ -49,23 +51,45 @@ async def init_producer_id(request: Any, context: RequestContext, checks: Checks
     return InitProducerIdResponse(error_code=code, producer_epoch=-1)
 
 
-def _for_operators(refused: Callable[[], Any]) -> GuardFunction:
+def _for_operators(refused: Callable[[Any], Any]) -> GuardFunction:
     """Return the guard of what operators alone may ask; ``refused`` makes everybody else's answer."""
 
     async def guard(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-        return await answer(request, context) if checks.operates() else refused()
+        return await answer(request, context) if checks.operates() else refused(request)
 
     return guard
 
 
 # DESCRIBE, DESCRIBE_CONFIGS and ALTER on the cluster.
-describe_log_dirs = _for_operators(lambda: DescribeLogDirsResponse(error_code=DENIED))
-list_config_resources = _for_operators(lambda: ListConfigResourcesResponse(error_code=DENIED))
+describe_log_dirs = _for_operators(lambda _: DescribeLogDirsResponse(error_code=DENIED))
+list_config_resources = _for_operators(lambda _: ListConfigResourcesResponse(error_code=DENIED))
 list_partition_reassignments = _for_operators(
-    lambda: ListPartitionReassignmentsResponse(error_code=DENIED, error_message=_MESSAGES[DENIED])
+    lambda _: ListPartitionReassignmentsResponse(error_code=DENIED, error_message=_MESSAGES[DENIED])
 )
 alter_partition_reassignments = _for_operators(
-    lambda: AlterPartitionReassignmentsResponse(error_code=DENIED, error_message=_MESSAGES[DENIED])
+    lambda _: AlterPartitionReassignmentsResponse(error_code=DENIED, error_message=_MESSAGES[DENIED])
+)
+describe_user_scram_credentials = _for_operators(
+    lambda request: described_scram.DescribeUserScramCredentialsResponse(
+        error_code=DENIED,
+        error_message=_MESSAGES[DENIED],
+        results=[
+            described_scram.DescribeUserScramCredentialsResult(
+                user=each.name, error_code=DENIED, error_message=_MESSAGES[DENIED]
+            )
+            for each in request.users or ()
+        ],
+    )
+)
+alter_user_scram_credentials = _for_operators(
+    lambda request: altered_scram.AlterUserScramCredentialsResponse(
+        results=[
+            altered_scram.AlterUserScramCredentialsResult(
+                user=name, error_code=DENIED, error_message=_MESSAGES[DENIED]
+            )
+            for name in sorted({each.name for each in (*request.deletions, *request.upsertions)})
+        ]
+    )
 )
 
 

@@ -111,6 +111,14 @@ ROUTES = (
         asks=True,
     ),
     Route(ApiKey.OFFSET_DELETE, versions(0, 0), guard=Guard.GROUPS, names=names("topics.name")),
+    Route(
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        versions(0, 0),
+        guard=Guard.CLUSTER,
+        names=NO_TOPICS,
+        asks=True,
+    ),
+    Route(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions(0, 0), guard=Guard.CLUSTER, names=NO_TOPICS),
     Route(ApiKey.DESCRIBE_CLUSTER, versions(0, 2), guard=Guard.CLUSTER, names=NO_TOPICS, asks=True),
     Route(
         ApiKey.DESCRIBE_PRODUCERS, versions(0, 0), guard=Guard.TOPICS, names=names("topics.name"), asks=True

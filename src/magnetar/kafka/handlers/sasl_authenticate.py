@@ -24,11 +24,11 @@ async def sasl_authenticate(
             error_message="SaslAuthenticate request received on a listener without SASL",
         )
     try:
-        session_ms = await login.authenticate(
-            bytes(request.auth_bytes), context.client_host.removeprefix("/")
-        )
+        answer = await login.authenticate(bytes(request.auth_bytes), context.client_host.removeprefix("/"))
     except AuthenticationFailed as error:
         return SaslAuthenticateResponse(
             error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=str(error)
         )
-    return SaslAuthenticateResponse(error_message=None, session_lifetime_ms=session_ms)
+    return SaslAuthenticateResponse(
+        error_message=None, auth_bytes=answer.said, session_lifetime_ms=answer.session_ms
+    )

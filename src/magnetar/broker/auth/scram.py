@@ -1,0 +1,196 @@
+"""SCRAM, the broker's side of it (RFC 5802, RFC 7677), as Kafka speaks it: without channel binding.
+
+    client  n,,n=alice,r=<nonce>                    whom it wants to be
+    broker  r=<nonce><more>,s=<salt>,i=<iterations> what he proves it with
+    client  c=biws,r=<nonce><more>,p=<proof>        that it knows the password
+    broker  v=<signature>                           that the broker knows it, too
+
+What the broker keeps of a password (`Credential`) is not enough to be its user. Bytes in, bytes out; who asks has
+looked up the credential. Names and passwords are UTF-8 as they came, as in Kafka: nothing is done about letters that
+look the same (SASLprep).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+MIN_ITERATIONS: Final = 4096
+MAX_ITERATIONS: Final = 16384
+"""Kafka's bounds: a client works as much for each login, and may be made to by whoever sets its password."""
+_SALT_BYTES = 24
+_NONCE_BYTES = 24
+MAX_NAME_BYTES: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism:
+    """One of the two mechanisms. ``number`` is that of Kafka's requests, ``digest`` the hash's name in Python."""
+
+    name: str
+    number: int
+    digest: str
+    size: int
+    """Of what the hash gives, in bytes."""
+
+    def mac(self, key: bytes, message: bytes) -> bytes:
+        """Return the HMAC."""
+        return hmac.digest(key, message, self.digest)
+
+    def hash(self, content: bytes) -> bytes:
+        """Return the hash."""
+        return hashlib.new(self.digest, content).digest()
+
+
+MECHANISMS: Final = {
+    each.name: each
+    for each in (
+        Mechanism("SCRAM-SHA-256", 1, "sha256", 32),
+        Mechanism("SCRAM-SHA-512", 2, "sha512", 64),
+    )
+}
+
+
+class ScramRefused(Exception):
+    """The exchange ends here. The message is for the log alone: a client learns only that it is not let in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What is kept of a password: enough to check it, and to show that it is known. It does not show when printed."""
+
+    iterations: int
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+
+
+def salted(mechanism: Mechanism, password: bytes, salt: bytes, iterations: int) -> bytes:
+    """Return ``Hi(password, salt, iterations)``. This takes milliseconds, as it is meant to."""
+    return hashlib.pbkdf2_hmac(mechanism.digest, password, salt, iterations)
+
+
+def of_salted_password(
+    mechanism: Mechanism, salted_password: bytes, salt: bytes, iterations: int
+) -> Credential:
+    """Return what is kept of a password that the client has salted itself."""
+    stored = mechanism.hash(mechanism.mac(salted_password, b"Client Key"))
+    return Credential(iterations, salt, stored, mechanism.mac(salted_password, b"Server Key"))
+
+
+def of_password(mechanism: Mechanism, password: str, iterations: int = MIN_ITERATIONS) -> Credential:
+    """Return what is kept of a password, with a salt of its own. This takes milliseconds."""
+    salt = os.urandom(_SALT_BYTES)
+    return of_salted_password(
+        mechanism, salted(mechanism, password.encode(), salt, iterations), salt, iterations
+    )
+
+
+def impostor(mechanism: Mechanism, user: str, secret: bytes, like: Credential | None) -> Credential:
+    """Return a credential that no password fits, for a user that there is not.
+
+    It is the same whenever he is asked for, and looks ``like`` others', so that answers do not tell who is a user.
+    """
+
+    def made(what: bytes, size: int) -> bytes:
+        found = b""
+        while len(found) < size:
+            found += hmac.digest(secret, b"%d %s %s" % (len(found), what, user.encode()), "sha512")
+        return found[:size]
+
+    iterations, size = (MIN_ITERATIONS, _SALT_BYTES) if like is None else (like.iterations, len(like.salt))
+    return Credential(iterations, made(b"salt", size), os.urandom(mechanism.size), os.urandom(mechanism.size))
+
+
+_NAME = r"(?:[^=,\0]|=2C|=3D)+"
+_VALUE = r"[^=,\0][^,\0]*"
+_FIRST = re.compile(
+    rf"(?P<header>n,(?:a=(?P<behalf>{_NAME}))?,)"
+    rf"(?P<bare>n=(?P<user>{_NAME}),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?P<extensions>(?:,[A-Za-z]={_VALUE}|,tokenauth=true)*))"
+)
+_FINAL = re.compile(
+    rf"(?P<bare>c=(?P<binding>[A-Za-z0-9+/=]*),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,[A-Za-z]={_VALUE})*),p=(?P<proof>[A-Za-z0-9+/=]+)"
+)
+
+
+class ScramExchange:
+    """One exchange: `first`, then `final`, each once."""
+
+    def __init__(
+        self, mechanism: Mechanism, credential_of: Callable[[str, bool], Credential], nonce: str | None = None
+    ) -> None:
+        """``credential_of(user, by_token)`` gives what is kept of a user's password, or of a delegation token."""
+        self._mechanism = mechanism
+        self._credential_of = credential_of
+        self._nonce = nonce or base64.b64encode(os.urandom(_NONCE_BYTES)).decode()
+        self._credential: Credential
+        self._header = b""
+        self._said = ""
+        self.user = ""
+        """Whom the client wants to be; he has proved it once `final` returned."""
+        self.by_token = False
+        """Whether it says so by a delegation token, whose id ``user`` is then (KIP-48)."""
+
+    def first(self, said: bytes) -> bytes:
+        """Take the client's first message and return the challenge; raise `ScramRefused`."""
+        found = _FIRST.fullmatch(_text(said))
+        if found is None:
+            raise ScramRefused("the client's first message is not SCRAM's without channel binding")
+        if len(found["user"]) > MAX_NAME_BYTES:
+            raise ScramRefused("the user's name is too long")
+        self.user = _name(found["user"])
+        if found["behalf"] is not None and _name(found["behalf"]) != self.user:
+            raise ScramRefused("the client wants to act as another user than it is")
+        self.by_token = ",tokenauth=true" in found["extensions"]
+        self._header = found["header"].encode()
+        self._nonce = found["nonce"] + self._nonce
+        credential = self._credential = self._credential_of(self.user, self.by_token)
+        salt = base64.b64encode(credential.salt).decode()
+        challenge = f"r={self._nonce},s={salt},i={credential.iterations}"
+        self._said = f"{found['bare']},{challenge}"
+        return challenge.encode()
+
+    def final(self, said: bytes) -> bytes:
+        """Take the client's proof and return the broker's; raise `ScramRefused`."""
+        found = _FINAL.fullmatch(_text(said))
+        if found is None:
+            raise ScramRefused("the client's last message is not SCRAM's")
+        if not hmac.compare_digest(found["nonce"], self._nonce):
+            raise ScramRefused("the client answers another challenge")
+        if _bytes(found["binding"]) != self._header:
+            raise ScramRefused("the client's last message belongs to another first one")
+        mechanism, kept = self._mechanism, self._credential
+        message = f"{self._said},{found['bare']}".encode()
+        signature = mechanism.mac(kept.stored_key, message)
+        proof = _bytes(found["proof"])
+        if len(proof) != len(signature):
+            raise ScramRefused("a proof of the wrong length")
+        key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+        if not hmac.compare_digest(mechanism.hash(key), kept.stored_key):
+            raise ScramRefused("unknown user or wrong password")
+        return b"v=" + base64.b64encode(mechanism.mac(kept.server_key, message))
+
+
+def _text(said: bytes) -> str:
+    try:
+        return said.decode()
+    except UnicodeDecodeError:
+        raise ScramRefused("what the client says is not UTF-8") from None
+
+
+def _name(text: str) -> str:
+    return text.replace("=2C", ",").replace("=3D", "=")
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise ScramRefused("what the client says is not base64") from None

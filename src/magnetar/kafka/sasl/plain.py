@@ -1,0 +1,60 @@
+"""SASL PLAIN (RFC 4616) in KoP's convention: the user is a tenant, the password a token, or a user with a password."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from magnetar.broker.auth import AuthenticationFailed
+from magnetar.broker.auth.authentication import BASIC, TOKEN
+from magnetar.kafka.sasl.exchange import Proof
+
+if TYPE_CHECKING:
+    from magnetar.broker.core import Broker
+
+_FORMS = {TOKEN: "token:<JSON Web Token>", BASIC: "basic:<user>:<password>"}
+"""What a password of SASL PLAIN looks like, by the method of authentication that it stands for."""
+
+
+class PlainExchange:
+    """One message: who, and the proof."""
+
+    def __init__(self, broker: Broker, mechanism: str) -> None:
+        self._authentication = broker.security.authentication
+        self.proof: Proof | None = None
+
+    async def take(self, said: bytes, address: str) -> bytes:
+        """Take user and password; there is nothing to answer."""
+        user, password = parse_plain(said)
+        method, proof = _proof_of(password, self._authentication.methods)
+        principal = await self._authentication.prove(method, proof, address=address)
+        self.proof = Proof(principal, user, user)
+        return b""
+
+
+def parse_plain(said: bytes) -> tuple[str, str]:
+    """Return user and password of SASL PLAIN (RFC 4616); raise `AuthenticationFailed`."""
+    try:
+        parts = said.decode().split("\0")
+    except UnicodeDecodeError:
+        raise AuthenticationFailed("Invalid SASL/PLAIN response: not UTF-8") from None
+    if len(parts) != 3:
+        raise AuthenticationFailed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+    behalf, user, password = parts
+    if not user:
+        raise AuthenticationFailed("Authentication failed: username not specified")
+    if not password:
+        raise AuthenticationFailed("Authentication failed: password not specified")
+    if behalf not in ("", user):
+        raise AuthenticationFailed(
+            "Authentication failed: Client requested an authorization id that is different from username"
+        )
+    return user, password
+
+
+def _proof_of(password: str, served: Collection[str]) -> tuple[str, str]:
+    method, separator, proof = password.partition(":")
+    if method not in _FORMS or method not in served or not separator:
+        forms = [form for each, form in _FORMS.items() if each in served] or [_FORMS[TOKEN]]
+        raise AuthenticationFailed(f"Authentication failed: the password must be {' or '.join(forms)}")
+    return method, proof
