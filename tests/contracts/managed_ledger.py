@@ -622,6 +622,40 @@ class ManagedLedgerContract:
         log = await house.open(flush=flush)
         assert (await log.cursors()).names() == []
 
+    async def test_a_cursor_at_latest_misses_nothing_that_was_on_its_way(self, house: House) -> None:
+        log = await house.open()
+        await append_durably(log, b"before")
+        cursors = await log.cursors()
+        placed = append(log, b"on its way")
+        begun = await asyncio.gather(cursors.open("c"), cursors.non_durable())
+        await placed.settled()
+        for each in begun:
+            assert [entry.last_offset for entry in await _rest(each)] == [1]
+
+    async def test_a_cursor_at_latest_misses_nothing_behind_what_was_taken_back(self, house: House) -> None:
+        log = await house.open()
+        await append_durably(log, b"before")
+        make_room = house.fill_disk()
+        placed, cursors = [], await log.cursors()
+        for _ in range(3):
+            with suppress(StorageFull):
+                placed.append(append(log, b"y" * 500_000))
+        opened = [asyncio.ensure_future(cursors.open("c")) for _ in range(2)]
+        other = await cursors.non_durable()
+        for each in placed:
+            with pytest.raises(StorageFull):
+                await each.settled()
+        make_room()
+        cursor, same = [await each for each in opened]
+        assert cursor is same
+        await append_durably(log, b"after")
+        for found in (cursor, other):
+            assert [entry.last_offset for entry in await _rest(found)] == [1]
+        await cursors.save()
+        await house.reopen()
+        again = await (await (await house.open()).cursors()).open("c")
+        assert [entry.last_offset for entry in await _rest(again)] == [1]
+
     # -- leases
 
     async def test_retention_leaves_what_is_leased_until_it_is_not(self, house: House) -> None:
@@ -697,6 +731,67 @@ class ManagedLedgerContract:
         await house.engine.leases.release(lease)
         assert await log.compact(rules)
         assert [entry.last_offset for entry in await read_all(log)] == [7]
+
+    async def test_a_compaction_that_keeps_history_leaves_copies_that_are_leased(self, house: House) -> None:
+        """They stand for history that was replaced: whoever reads past the broker reads them."""
+        log = await house.open(max_ledger_entries=4)
+        leases = house.engine.leases
+        for n in range(8):
+            await append_keyed(log, b"%d" % (n % 3), b"%d" % n)
+        await log.roll()
+        await settled(log, len(log.ledgers()))
+        assert await log.compact(CompactionRules(replaces=True))
+        before = log.compacted
+        assert before is not None
+        for n in range(8):
+            await append_keyed(log, b"%d" % (n % 3), b"%d" % n)
+        lease = await leases.take({NAME: 7}, for_ms=1 << 40)
+        assert not await log.compact(CompactionRules())
+        assert log.compacted == before
+        assert (await log.read_compacted(0, max_bytes=1))[0].last_offset == 5
+        lease = await leases.renew(lease, {NAME: 8}, for_ms=1 << 40)
+        assert await log.compact(CompactionRules())
+        assert log.compacted != before
+        assert [entry.last_offset for entry in await _compacted(log)] == [13, 14, 15]
+
+    @pytest.mark.parametrize("replaces", [False, True], ids=["pulsar", "kafka"])
+    async def test_a_lease_that_is_taken_while_a_compaction_runs_counts(
+        self, house: House, replaces: bool
+    ) -> None:
+        log = await house.open(max_ledger_entries=4)
+        for n in range(8):
+            await append_keyed(log, b"k", b"%d" % n)
+        await log.roll()
+        await settled(log, len(log.ledgers()))
+        assert await log.compact(CompactionRules(replaces=True))
+        for n in range(8):
+            await append_keyed(log, b"k", b"%d" % n)
+        await log.roll()
+        await settled(log, len(log.ledgers()))
+        before, taken = log.compacted, []
+
+        async def taken_now() -> None:
+            taken.append(await house.engine.leases.take({NAME: 0}, for_ms=1 << 40))
+
+        log.before_compaction.append(taken_now)
+        assert not await log.compact(CompactionRules(replaces=replaces))
+        assert taken
+        assert log.compacted == before
+        assert (await read_all(log))[0].last_offset == 7
+        log.before_compaction.clear()
+        await house.engine.leases.release(taken[0])
+        assert await log.compact(CompactionRules(replaces=replaces))
+        assert [entry.last_offset for entry in await _compacted(log)] == [15]
+
+    async def test_a_lease_on_history_that_stays_holds_no_compaction_up(self, house: House) -> None:
+        log = await house.open(max_ledger_entries=4)
+        await house.engine.leases.take({NAME: 0}, for_ms=1 << 40)
+        for _ in range(2):
+            for n in range(6):
+                await append_keyed(log, b"k", b"%d" % n)
+            assert await log.compact(CompactionRules())
+        assert [entry.last_offset for entry in await _compacted(log)] == [11]
+        assert len(await read_all(log)) == 12
 
 
 async def append_keyed(log: ManagedLedger, key: bytes, value: bytes) -> None:

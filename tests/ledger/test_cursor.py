@@ -222,7 +222,7 @@ async def test_a_new_cursor_begins_at_either_end(log: ManagedLedger) -> None:
     cursors = await kept(log, MemoryStore())
     assert (await cursors.open("new")).backlog() == 0
     assert (await cursors.open("old", Start.earliest)).backlog() == 6
-    reader = cursors.non_durable(Start.earliest)
+    reader = await cursors.non_durable(Start.earliest)
     assert len(await reader.read()) == 4  # what lies in one ledger
     assert len(await reader.read()) == 2
     assert cursors.names() == ["new", "old"]

@@ -128,7 +128,9 @@ class Compactor:
         log = self._log
         log.check_open()
         dirty = self._dirty(rules)
-        if not dirty or (rules.replaces and await self._is_leased(dirty[-1].last_offset)):
+        if not dirty or await self._is_leased(
+            dirty[-1].last_offset if rules.replaces else self._end_of_copies()
+        ):
             return None
         await log.make_durable()
         draft = await self._draft(rules, dirty)
@@ -155,7 +157,7 @@ class Compactor:
         """Return whether nobody needs what a draft replaces any more, once its owner has kept what it needs of it."""
         if replaced:
             await self._before_compaction()
-        if rules.replaces and await self._is_leased(draft.horizon_offset):
+        if await self._is_leased(draft.horizon_offset if rules.replaces else self._end_of_copies()):
             return False
         self._log.check_open()
         return True
@@ -199,6 +201,10 @@ class Compactor:
         sizes[gone[-1]] = compacted.ledger.size
         await log.put_in_place(compacted, sizes)
         return True
+
+    def _end_of_copies(self) -> int:
+        """Return the last offset for which copies stand in the place of history, -1 if they do for none."""
+        return max((each.last_offset for each in self._log.ledgers() if each.compacted), default=-1)
 
     async def _is_leased(self, offset: int) -> bool:
         """Return whether somebody past the broker reads what lies at or before an offset."""

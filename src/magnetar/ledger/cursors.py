@@ -29,11 +29,12 @@ class CursorStore(ABC):
     async def open(self, name: str, start: Start = Start.latest) -> Cursor:
         """Open a durable cursor, or make it, durably; return the same one each time.
 
+        One that begins at the latest begins behind the last entry that may be read: what is on its way comes.
         Raises ``LedgerCorrupt`` or ``LedgerNotFound`` where what is kept of it cannot be read: it is not made anew.
         """
 
     @abstractmethod
-    def non_durable(self, start: Start = Start.latest) -> Cursor:
+    async def non_durable(self, start: Start = Start.latest) -> Cursor:
         """Return a cursor of one's own that nobody else sees."""
 
     @abstractmethod

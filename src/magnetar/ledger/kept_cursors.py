@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import unquote
 
@@ -10,7 +11,14 @@ from magnetar.ledger.cursor import BEFORE_FIRST, Cursor, Start
 from magnetar.ledger.cursor_info import CursorInfo, cursor_path, decode_cursor, decode_state
 from magnetar.ledger.cursor_keeper import CursorKeeper, KeptCursor
 from magnetar.ledger.cursors import CursorStore
-from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced, LedgerNotFound, metadata_failed
+from magnetar.ledger.errors import (
+    LedgerClosed,
+    LedgerError,
+    LedgerFenced,
+    LedgerNotFound,
+    OffsetOutOfRange,
+    metadata_failed,
+)
 from magnetar.ledger.info import path_of
 from magnetar.ledger.port import ManagedLedger, Position
 from magnetar.metadata import MetadataError, Stored
@@ -67,8 +75,10 @@ class KeptCursors(CursorStore):
         return cursor
 
     async def _made(self, name: str, start: Start) -> Cursor:
+        info = await self._beginning(start)
+        if name in self._kept:  # somebody was quicker
+            return await self.open(name, start)
         kept = self._kept[name] = KeptCursor(cursor_path(self._log.name, name))
-        info = self._beginning(start)
         cursor = self._open[name] = self._cursor(name, kept, info)
         kept.due = lambda: info
         try:
@@ -116,8 +126,8 @@ class KeptCursors(CursorStore):
             ) from None
         return decode_state(state, info, name=kept.path)
 
-    def non_durable(self, start: Start = Start.latest) -> Cursor:
-        return Cursor(self._log, "", self._beginning(start), None)
+    async def non_durable(self, start: Start = Start.latest) -> Cursor:
+        return Cursor(self._log, "", await self._beginning(start), None)
 
     async def delete(self, name: str) -> None:
         self._open.pop(name, None)
@@ -180,13 +190,30 @@ class KeptCursors(CursorStore):
             kept.end = kept.end or LedgerFenced(f"cursor {name} of {self._log.name} was deleted")
         await self._keeper.passed(self._kept.values())
 
-    def _beginning(self, start: Start) -> CursorInfo:
+    async def _beginning(self, start: Start) -> CursorInfo:
         ledgers = self._log.ledgers()
         if not ledgers:
             return CursorInfo(Position(-1, BEFORE_FIRST))
         if start is Start.earliest:
             return CursorInfo(Position(ledgers[0].ledger_id, BEFORE_FIRST))
-        return CursorInfo(Position(ledgers[-1].ledger_id, ledgers[-1].entries - 1))
+        return CursorInfo(await _last_readable(self._log))
+
+
+async def _last_readable(log: ManagedLedger) -> Position:
+    """Return the last entry that may be read, or a place before which there is none.
+
+    What lies behind it may be taken back: a cursor that began there would pass over what is put in its place.
+    """
+    ledgers, end = log.ledgers(), log.last_stable_offset
+    if end == log.log_end_offset:
+        return Position(ledgers[-1].ledger_id, ledgers[-1].entries - 1)
+    if end > log.log_start_offset:
+        with suppress(OffsetOutOfRange):  # it was trimmed meanwhile
+            if found := await log.read(end - 1, max_bytes=1, up_to=end):
+                return Position(found[0].ledger_id, found[0].entry_id)
+    # There is nothing to read: it was compacted away, or let go of.
+    last = ([each for each in ledgers if each.first_offset < end] or ledgers)[-1]
+    return Position(last.ledger_id, last.entries - 1 if last.sealed else BEFORE_FIRST)
 
 
 def _ledger_of(stored: Stored) -> int:

@@ -11,7 +11,7 @@ from magnetar.broker.limits import Limits as TopicLimits
 from magnetar.broker.limits import Persistence
 from magnetar.broker.open_logs import Reason
 from magnetar.broker.topic import Topic
-from magnetar.ledger.cursor import Cursor, Start
+from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursors import CursorStore
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import ManagedLedger, Pending, Position, TakenBack
@@ -303,17 +303,13 @@ class PulsarTopic:
     async def _cursor(self, wanted: Wanted) -> Cursor:
         if wanted.durable:
             return await self.cursors.open(wanted.subscription, wanted.start)
-        return self.cursors.non_durable(wanted.start)
+        return await self.cursors.non_durable(wanted.start)
 
     async def _start(self, wanted: Wanted) -> Position | None:
         """Return where a new subscription begins, if it says so more exactly than first or last."""
         if wanted.rollback_ms:
             return await self.places.at(self._clock() - wanted.rollback_ms)
-        if wanted.start_place is not None:
-            return await self.places.of(wanted.start_place)
-        # A cursor by itself begins behind what was written, which may not be durable yet.
-        in_flight = self.log.last_stable_offset < self.log.log_end_offset
-        return await self.places.end() if in_flight and wanted.start is Start.latest else None
+        return None if wanted.start_place is None else await self.places.of(wanted.start_place)
 
     # -- moving
 

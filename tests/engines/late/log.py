@@ -68,7 +68,7 @@ class LateLog(CompactableLog):
         self.on_taken_back = []
         self.watchers = []
         self.on_closed = []
-        self.letting_go = []
+        self.before_compaction = []
         self.take_snapshot = None
         self.owner = listed.owner
         self.closed: LedgerError | None = None
