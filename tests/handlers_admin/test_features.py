@@ -11,15 +11,21 @@ from tests.handlers_admin.conversation import client
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_features_are_told_at_level_0_and_none_is_finalized(tmp_path: Path, version: int) -> None:
+async def test_transactions_are_finalized_and_other_features_told_at_level_0(
+    tmp_path: Path, version: int
+) -> None:
     kafka = await client(tmp_path)
     request = ApiVersionsRequest()
     if version >= 3:
         request = ApiVersionsRequest(client_software_name="c", client_software_version="1")
     told = await kafka.ask(request, version)
     levels = {feature.name: feature.max_version for feature in told.supported_features}
+    assert levels.pop("transaction.version", None) == (2 if version >= 3 else None)
     # Clients of version 3 refuse what has level 0; Kafka 4.3.1 leaves such features out for them, too.
     assert set(levels.values()) == ({0} if version >= 4 else set())
-    assert {"transaction.version", "group.version", "share.version"} <= set(levels) or version < 4
-    assert told.finalized_features == []
+    assert {"group.version", "share.version"} <= set(levels) or version < 4
+    finalized = [
+        (each.name, each.min_version_level, each.max_version_level) for each in told.finalized_features
+    ]
+    assert finalized == ([("transaction.version", 2, 2)] if version >= 3 else [])
     assert told.finalized_features_epoch == (0 if version >= 3 else -1)

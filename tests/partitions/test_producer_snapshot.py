@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magnetar.broker.producer_snapshot import Kept, Row, SnapshotUnreadable, decode, encode
 from magnetar.kafka.partitions.partition import Partition
-from magnetar.kafka.partitions.producer_snapshot import BatchMetadata, Row, SnapshotUnreadable, decode, encode
 from magnetar.ledger.port import Snapshot
+from magnetar.ledger.transactions import Aborted
 from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.records.crc import crc32c
 from tests.admin.house import House, drafted
@@ -19,10 +20,19 @@ from tests.ledger.entries import NOW_MS as NOW
 
 INT16, INT32, INT64 = (st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (16, 32, 64))
 ROWS = st.lists(
-    st.builds(Row, INT64, INT16, st.lists(st.builds(BatchMetadata, INT32, INT32, INT64, INT64), max_size=5)),
+    st.builds(
+        Row,
+        INT64,
+        INT16,
+        st.lists(st.builds(Kept, INT32, INT32, INT64, INT64), max_size=5),
+        st.none() | st.integers(0, 1 << 62),
+        INT32,
+        INT64,
+    ),
     max_size=6,
 )
-SOME = [Row(7, 2, [BatchMetadata(0, 4, 100, 1000), BatchMetadata(5, 9, 105, 1001)]), Row(8, 0, [])]
+ABORTED = st.lists(st.builds(Aborted, INT64, INT64, INT64, INT64), max_size=4)
+SOME = [Row(7, 2, [Kept(0, 4, 100, 1000), Kept(5, 9, 105, 1001)]), Row(8, 0, [])]
 # As the version before wrote it: no magic, no lengths, no checksum.
 YESTERDAYS = bytes.fromhex(
     "0000000000000007 0002 02"
@@ -32,14 +42,20 @@ YESTERDAYS = bytes.fromhex(
 )
 
 
-@given(ROWS)
-def test_what_is_kept_comes_back(rows: list[Row]) -> None:
-    assert decode(encode(rows)) == rows
+@given(ROWS, ABORTED)
+def test_what_is_kept_comes_back(rows: list[Row], aborted: list[Aborted]) -> None:
+    assert decode(encode(rows, aborted)) == (rows, aborted)
 
 
-@given(ROWS, st.data())
-def test_a_changed_byte_is_noticed(rows: list[Row], data: st.DataObject) -> None:
-    whole = bytearray(encode(rows))
+def test_an_earlier_broker_must_not_read_what_it_knows_nothing_of() -> None:
+    assert encode(SOME)[4] == 1
+    assert encode([SOME[0]._replace(first_offset=100)])[4] == 2
+    assert encode(SOME, [Aborted(7, 100, 105, 106)])[4] == 2
+
+
+@given(ROWS, ABORTED, st.data())
+def test_a_changed_byte_is_noticed(rows: list[Row], aborted: list[Aborted], data: st.DataObject) -> None:
+    whole = bytearray(encode(rows, aborted))
     at = data.draw(st.integers(4, len(whole) - 1))  # not the magic: without it, it would be one of yesterday
     whole[at] ^= data.draw(st.integers(1, 255))
     with pytest.raises(SnapshotUnreadable):
@@ -56,8 +72,8 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 
 
 def test_yesterdays_snapshots_are_read() -> None:
-    assert decode(YESTERDAYS) == SOME
-    assert decode(b"") == []
+    assert decode(YESTERDAYS) == (SOME, [])
+    assert decode(b"") == ([], [])
 
 
 def sealed(body: bytes) -> bytes:
@@ -69,13 +85,13 @@ def test_what_a_later_version_adds_to_a_row_is_passed_over() -> None:
     (length,) = struct.unpack_from(">H", body, 12)
     body[12:14] = struct.pack(">H", length + 8)
     body[14 + length : 14 + length] = struct.pack(">q", 105)
-    assert decode(sealed(bytes(body))) == SOME
+    assert decode(sealed(bytes(body))) == (SOME, [])
 
 
 def test_a_version_that_must_not_be_read_is_refused() -> None:
     body = bytearray(encode(SOME)[:-4])
-    body[4] = 2
-    with pytest.raises(SnapshotUnreadable, match="version 2"):
+    body[4] = 3
+    with pytest.raises(SnapshotUnreadable, match="version 3"):
         decode(sealed(bytes(body)))
 
 

@@ -23,11 +23,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from magnetar.broker.core import Broker
+from magnetar.broker.producers import OutOfOrderSequence, ProducerFenced
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic_settings import TopicSettings
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.partitions.partition import Partition, PlacedBatch
-from magnetar.kafka.partitions.producers import InvalidProducerEpoch, OutOfOrderSequence
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.records.batch import PlainRecord, encode_batch
@@ -81,7 +81,7 @@ class Model:
                 if (known.first, known.last) == (first, last):
                     return known.offset
         if epoch < self.epoch:
-            return InvalidProducerEpoch
+            return ProducerFenced
         if epoch > self.epoch:
             return OutOfOrderSequence if first else None
         return None if first == following(self.batches[-1].last) else OutOfOrderSequence
@@ -245,7 +245,7 @@ class Producers(RuleBasedStateMachine):
         refused: Exception | None = None
         try:
             produced = self.run(self._produce, producer_id, epoch, first, count, now_ms)
-        except (OutOfOrderSequence, InvalidProducerEpoch) as error:
+        except (OutOfOrderSequence, ProducerFenced) as error:
             refused = error
         if refused is not None:
             assert type(refused) is due, f"{refused}; due is {due}"
@@ -284,8 +284,8 @@ class Producers(RuleBasedStateMachine):
         if not hasattr(self, "partition"):
             return
         told = {
-            producer_id: (producer.epoch, last.last_sequence)
-            for producer_id, producer, last in self.partition.producers.active()
+            producer_id: (producer.epoch, producer.batches[-1].last_sequence)
+            for producer_id, producer in self.partition.producers.active()
         }
         due = {
             producer_id: (model.epoch, model.batches[-1].last)

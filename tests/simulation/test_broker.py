@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 
 from magnetar.broker.core import Broker
+from magnetar.broker.producers import ProducerStates
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic_settings import TopicSettings
 from magnetar.kafka import connection, serving
@@ -31,7 +32,6 @@ from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.handlers import produce
 from magnetar.kafka.listeners import parse_listeners
 from magnetar.kafka.partitions.partition import Partition
-from magnetar.kafka.partitions.producers import ProducerStates
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.files.gathering import Gathering
 from magnetar.records.batch import PlainRecord, batches, decode_records, encode_batch

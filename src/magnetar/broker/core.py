@@ -326,7 +326,7 @@ class Broker:
         local = new.name.local
         if local in INTERNAL_TOPICS:
             # The coordinators spread their groups over as many, whatever somebody else would like.
-            count = self._internal_partitions(local)
+            count = self.internal_partitions(local)
             if new.partitions not in (None, count):
                 raise InvalidPartitions(f"{local} is the coordinators' own and has {count} partitions.")
             new = new._replace(partitions=count)
@@ -401,9 +401,10 @@ class Broker:
         except TopicExists:
             return self.topic(name)
 
-    def _internal_partitions(self, local: str) -> int:
+    def internal_partitions(self, local: str) -> int:
+        """Return how many partitions a coordinators' topic gets when it is made, by the end of its name."""
         settings = self.settings
-        is_groups = local == CONSUMER_OFFSETS
+        is_groups = local.rpartition("/")[2] == CONSUMER_OFFSETS
         return (
             settings.topics.offsets_topic_num_partitions
             if is_groups

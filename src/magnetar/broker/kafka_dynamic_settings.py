@@ -59,7 +59,7 @@ _ROWS: tuple[tuple[str, Kind, Value, Rule | None, str], ...] = (
         Kind.BOOLEAN,
         True,
         None,
-        "transactions; there are none yet",
+        "each transactional batch is held against its transaction",
     ),
 )
 

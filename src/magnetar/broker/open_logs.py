@@ -13,11 +13,12 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from magnetar.broker import leader_epochs
+from magnetar.broker import leader_epochs, producer_log
 from magnetar.broker.errors import BrokerError, TopicNotFound
 from magnetar.broker.leader_epochs import NEVER_MOVED
 from magnetar.broker.once import Once
 from magnetar.broker.ownership import Bundle, NotOwned, Owned, Ownership
+from magnetar.broker.producers import ProducerStates
 from magnetar.broker.slices import batched, sliced
 from magnetar.broker.topic import Topic
 from magnetar.ledger.errors import LedgerClosed, LedgerError
@@ -41,7 +42,18 @@ class Holder(Protocol):
 class OpenLog:
     """The log of one partition while it is open, and who holds it."""
 
-    __slots__ = ("_gone", "_holders", "asked", "bundle", "closed", "epochs", "index", "log", "topic")
+    __slots__ = (
+        "_gone",
+        "_holders",
+        "asked",
+        "bundle",
+        "closed",
+        "epochs",
+        "index",
+        "log",
+        "producers",
+        "topic",
+    )
 
     def __init__(
         self, topic: Topic, index: int, log: ManagedLedger, bundle: Bundle, gone: Callable[[OpenLog], None]
@@ -54,6 +66,8 @@ class OpenLog:
         """By which this broker has it."""
         self.epochs = NEVER_MOVED
         """The leader epochs of what is in it; the latest is the one that it was opened under."""
+        self.producers: ProducerStates | None = None
+        """What is known of Kafka's producers; None until somebody asked, in a log without transactions."""
         self.closed: Reason | None = None
         """Why it is closed, or about to be; None while it is open."""
         self.asked = True
@@ -67,6 +81,11 @@ class OpenLog:
         self.check()
         if holder not in self._holders:
             self._holders += (holder,)
+
+    def keep(self, producers: ProducerStates) -> None:
+        """Keep what was loaded of the producers for whoever holds the log next, and beside its checkpoints."""
+        self.producers = producers
+        self.log.take_snapshot = producers.encode
 
     def leave(self, holder: Holder) -> None:
         """Hold the log no more, and be told nothing."""
@@ -174,6 +193,8 @@ class OpenLogs:
         if (owner := self._ownership.owner_of(bundle)) != owned:
             await self._engine.release(log.name)  # it was given away meanwhile
             raise NotOwned(f"{topic.kafka_name}-{index}", owner)
+        if log.has_transactions:  # whoever reads has to know what is decided, whichever protocol it speaks
+            made.keep(await producer_log.load(log))
         made.check()  # another owner may have taken it meanwhile
         self._open[topic.topic_id, index] = made
         return made

@@ -295,8 +295,8 @@ class TopicSettings:
     transaction_state_log_num_partitions: int = setting(
         50,
         Kind.INT,
-        "Partitions of __transaction_state when a client's asking for it creates it; "
-        "nothing is kept there until there are transactions.",
+        "Partitions of __transaction_state when the first transactional id makes it; "
+        "an id's transactions are kept in one of them.",
         rule=at_least(1),
         pulsar=("kafkaTxnLogTopicNumPartitions",),
     )

@@ -5,9 +5,14 @@ from __future__ import annotations
 from magnetar.broker import errors as broker
 from magnetar.broker.auth import scram_users
 from magnetar.broker.ownership import NotOwned
+from magnetar.broker.producers import (
+    MarkerFenced,
+    NotInTransaction,
+    OutOfOrderSequence,
+    ProducerFenced,
+)
 from magnetar.kafka.configs.changes import InvalidChange
 from magnetar.kafka.partitions.partition import BatchTooLarge, InvalidTimestamp
-from magnetar.kafka.partitions.producers import InvalidProducerEpoch, OutOfOrderSequence
 from magnetar.ledger import errors as ledger
 from magnetar.metadata import MetadataError
 from magnetar.records import errors as records
@@ -58,7 +63,9 @@ CODES: dict[type[BaseException], ErrorCode] = {
     BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
     OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    InvalidProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ProducerFenced: ErrorCode.INVALID_PRODUCER_EPOCH,
+    NotInTransaction: ErrorCode.INVALID_TXN_STATE,
+    MarkerFenced: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
     ledger.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     ledger.LedgerTerminated: ErrorCode.POLICY_VIOLATION,
     ledger.LedgerFenced: ErrorCode.NOT_LEADER_OR_FOLLOWER,

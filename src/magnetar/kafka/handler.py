@@ -17,14 +17,13 @@ from magnetar.broker.ownership import Bundle
 from magnetar.broker.setting import HandlerSettings
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
-from magnetar.kafka.coordinators.groups import GroupCoordinator
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.fetch_sessions import ROW_BYTES, FetchSessions
 from magnetar.kafka.group_progress import GroupProgress
 from magnetar.kafka.listeners import parse_listeners
-from magnetar.kafka.offsets_log import LedgerOffsetsLog
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
+from magnetar.kafka.rooms import Rooms
 from magnetar.kafka.sasl import SERVED
 from magnetar.kafka.server import KafkaServer
 from magnetar.kafka.services import KafkaServices
@@ -67,35 +66,27 @@ class KafkaProtocolHandler(ProtocolHandler):
 
     async def start(self, broker: Broker) -> None:
         partitions = Partitions(broker, self._clock)
-        groups = GroupCoordinator(
-            LedgerOffsetsLog(broker, partitions),
-            self._settings.of(GroupSettings),
-            background=broker.background,
-        )
+        rooms = Rooms(broker, partitions, self._settings, ProducerIds(broker.store))
+        groups = rooms.groups()
+        transactions = rooms.transactions()
         self.services = KafkaServices(
             broker=broker,
             partitions=partitions,
             groups=groups,
+            transactions=transactions,
             fetch_sessions=FetchSessions(
                 self._settings.of(KafkaSettings).max_incremental_fetch_session_cache_slots,
                 self._settings.connections.memory_requests_bytes // _SESSIONS_PART // ROW_BYTES,
                 broker.memory.account(lambda: None, known=True),
             ),
-            producer_ids=ProducerIds(broker.store),
+            producer_ids=rooms.producer_ids,
             wakeups=Wakeups(),
         )
 
         tenancy: Tenancy | None = None
         if self._settings.names.kafka_enable_multi_tenant_metadata:
             self.services.by_tenant = True
-            tenancy = Tenancy(
-                self.services,
-                lambda name: GroupCoordinator(
-                    LedgerOffsetsLog(broker, partitions, name),
-                    self._settings.of(GroupSettings),
-                    background=broker.background,
-                ),
-            )
+            tenancy = Tenancy(self.services, rooms.groups, rooms.transactions)
 
         self._tenancy = tenancy
 
@@ -106,6 +97,7 @@ class KafkaProtocolHandler(ProtocolHandler):
 
         async def follow(bundle: Bundle) -> None:
             await groups.follow_ownership()
+            await transactions.follow_ownership()
             if tenancy is not None:
                 await tenancy.follow_ownership()
 
@@ -120,6 +112,7 @@ class KafkaProtocolHandler(ProtocolHandler):
         partitions.start()
         self._server.start()
         await groups.start()
+        await transactions.start()
 
     def new_connection(self, listener: Listener) -> asyncio.BaseProtocol:
         return self._server.connection(listener)
@@ -129,8 +122,9 @@ class KafkaProtocolHandler(ProtocolHandler):
         return ("schema-registry",) if decodes else ()
 
     def ready(self) -> Sequence[str]:
-        loading = self.services.groups.loading
-        return [f"{loading} partitions of groups are being loaded"] if loading else []
+        groups, transactions = self.services.groups.loading, self.services.transactions.loading
+        loading = [(groups, "groups"), (transactions, "transactions")]
+        return [f"{count} partitions of {what} are being loaded" for count, what in loading if count]
 
     async def drain(self) -> None:
         self._server.close()
@@ -140,8 +134,9 @@ class KafkaProtocolHandler(ProtocolHandler):
         await end_all(
             "the Kafka handler",
             [
+                ("transactions", self.services.transactions.close),
                 ("groups", self.services.groups.close),
-                *([("tenants' groups", tenancy.close)] if tenancy is not None else []),
+                *([("tenants' groups and transactions", tenancy.close)] if tenancy is not None else []),
                 ("partitions", self.services.partitions.close),
             ],
         )

@@ -1,4 +1,4 @@
-"""The coordinators' log kept where Kafka keeps it: in the partitions of ``__consumer_offsets``."""
+"""The coordinators' logs kept where Kafka keeps them: ``__consumer_offsets`` and ``__transaction_state``."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ class LedgerOffsetsLog:
         self._partitions = partitions
         self._topic = topic
         self._name = broker.naming.parse(topic)
+        self.topic = broker.naming.kafka_name(self._name)
         found = broker.get(topic)
-        self.partitions = (
-            found.partitions if found is not None else broker.settings.topics.offsets_topic_num_partitions
-        )
+        self.partitions = found.partitions if found is not None else broker.internal_partitions(topic)
 
     def owner(self, partition: int) -> Owned | None:
         """Return the broker that has a partition, whether the topic has been made or not."""
@@ -53,7 +52,12 @@ class LedgerOffsetsLog:
         """Keep one record batch; durable by the flush policy when this returns."""
         log = await self._get(partition)
         view = memoryview(batch)
-        base_offset, done = log.append(view, read_header(view), wall_clock_ms())
+        header = read_header(view)
+        if header.is_transactional:
+            await log.may_end_transactions()
+        base_offset, done = log.append(view, header, wall_clock_ms())
+        if header.is_transactional:
+            log.stated(view, header, base_offset)
         if done is not None:
             await done
         return base_offset

@@ -14,6 +14,7 @@ from magnetar.kafka.wakeups import Wakeups
 
 if TYPE_CHECKING:
     from magnetar.kafka.coordinators.groups import GroupCoordinator
+    from magnetar.kafka.transactions.coordinator import TransactionCoordinator
 
 
 @dataclass(slots=True)
@@ -23,6 +24,7 @@ class KafkaServices:
     broker: Broker
     partitions: Partitions
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     wakeups: Wakeups

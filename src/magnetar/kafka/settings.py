@@ -117,7 +117,7 @@ class KafkaSettings(HandlerSettings):
     transactional_id_expiration_ms: int = setting(
         604800000,
         Kind.INT,
-        "Without effect until there are transactions: how long a silent transactional id is remembered.",
+        "How long a transactional id without a transaction is remembered.",
         unit="ms",
         rule=at_least(1),
         pulsar=("kafkaTransactionalIdExpirationMs",),
@@ -125,7 +125,7 @@ class KafkaSettings(HandlerSettings):
     transaction_max_timeout_ms: int = setting(
         900000,
         Kind.INT,
-        "Without effect until there are transactions: the longest that a producer may ask for.",
+        "The longest that a producer may ask its transactions to be let open.",
         unit="ms",
         rule=at_least(1),
     )

@@ -1,7 +1,8 @@
 """Clients of several tenants on one broker (``kafka.enable.multi.tenant.metadata``), each as if alone, as in KoP.
 
 The tenant in the SASL user's name, or ``tenant/namespace``, is the client's home. A short topic name means a topic
-there; its groups are the tenant's own, kept in ``<tenant>/__kafka/__consumer_offsets``. Handlers know nothing of all
+there; its groups are the tenant's own, kept in ``<tenant>/__kafka/__consumer_offsets``, and so are its transactional
+ids. Handlers know nothing of all
 this: names are made long in requests and short again in answers, and each tenant has `KafkaServices` with its own
 groups.
 """
@@ -13,11 +14,12 @@ from dataclasses import replace
 from typing import Any
 
 from magnetar.broker.errors import InvalidTopic
-from magnetar.broker.names import CONSUMER_OFFSETS, INTERNAL_TOPICS, Naming, TopicName
+from magnetar.broker.names import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, Naming, TopicName
 from magnetar.kafka.configs.entries import ConfigResourceType
 from magnetar.kafka.coordinators.groups import GroupCoordinator
 from magnetar.kafka.route import Names
 from magnetar.kafka.services import KafkaServices
+from magnetar.kafka.transactions.coordinator import TransactionCoordinator
 
 _MAX_SPELLED = 10_000
 
@@ -67,10 +69,16 @@ class Home:
 class Tenancy:
     """The homes of one broker's clients."""
 
-    def __init__(self, services: KafkaServices, coordinator: Callable[[str], GroupCoordinator]) -> None:
-        """``coordinator`` makes the groups of the offsets topic of that name."""
+    def __init__(
+        self,
+        services: KafkaServices,
+        groups: Callable[[str], GroupCoordinator],
+        transactions: Callable[[str], TransactionCoordinator],
+    ) -> None:
+        """``groups`` and ``transactions`` make those that are kept in the topic of that name."""
         self._services = services
-        self._coordinator = coordinator
+        self._groups = groups
+        self._transactions = transactions
         self._by_tenant: dict[str, KafkaServices] = {}
 
     async def home(self, user: str) -> Home:
@@ -92,9 +100,12 @@ class Tenancy:
         if tenant == naming.tenant:
             return replace(self._services, home=home)
         if tenant not in self._by_tenant:
-            groups = self._coordinator(f"{tenant}/{naming.metadata_namespace}/{CONSUMER_OFFSETS}")
-            self._by_tenant[tenant] = replace(self._services, groups=groups)
+            inside = f"{tenant}/{naming.metadata_namespace}"
+            groups = self._groups(f"{inside}/{CONSUMER_OFFSETS}")
+            transactions = self._transactions(f"{inside}/{TRANSACTION_STATE}")
+            self._by_tenant[tenant] = replace(self._services, groups=groups, transactions=transactions)
             await groups.start()
+            await transactions.start()
         return replace(self._by_tenant[tenant], home=home)
 
     async def forget(self, topic: str) -> None:
@@ -106,10 +117,12 @@ class Tenancy:
         """Have every tenant's groups follow what has come to this broker or gone."""
         for services in list(self._by_tenant.values()):
             await services.groups.follow_ownership()
+            await services.transactions.follow_ownership()
 
     async def close(self) -> None:
         """Finish what is in hand."""
         for services in self._by_tenant.values():
+            await services.transactions.close()
             await services.groups.close()
 
 

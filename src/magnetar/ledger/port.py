@@ -18,6 +18,7 @@ from magnetar.ledger.cursors import CursorStore
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.leases import Leases
 from magnetar.ledger.pending import Done, DoneTogether, Gathered, Pending, TakenBack, when_done
+from magnetar.ledger.transactions import LogTransactions
 from magnetar.ledger.values import (
     NOWHERE,
     Compacted,
@@ -188,13 +189,28 @@ class ManagedLedger(ABC):
     were lost or taken back is not given again.
     """
 
+    transactions: LogTransactions | None = None
+    """What is open and what was aborted; None in a log without transactions, or until somebody has loaded them."""
+
     @property
     def last_stable_offset(self) -> int:
         """All messages below it may be read by whoever wants only what is decided; never above ``high_watermark``.
 
         Without open transactions everything is.
         """
-        return self.high_watermark
+        found = self.transactions
+        return (
+            self.high_watermark if found is None else found.stable(self.high_watermark, self.log_start_offset)
+        )
+
+    @property
+    @abstractmethod
+    def has_transactions(self) -> bool:
+        """Whether there may ever have been transactions in it: whoever reads it has to know them first."""
+
+    @abstractmethod
+    async def note_transactions(self) -> None:
+        """Have `has_transactions` be so from now on, durable on return. Raises ``LedgerError``."""
 
     @abstractmethod
     def append(

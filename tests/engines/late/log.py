@@ -349,6 +349,17 @@ class LateLog(CompactableLog):
         assert self.terminated is not None
         return self.terminated
 
+    @property
+    def has_transactions(self) -> bool:
+        return self.listed.has_transactions
+
+    async def note_transactions(self) -> None:
+        def make(listed: Listed) -> bool:
+            is_new, listed.has_transactions = not listed.has_transactions, True
+            return is_new
+
+        await self.list.change(make)
+
     def ledgers(self) -> list[LedgerSummary]:
         return list(self.listed.ledgers)
 

@@ -39,6 +39,7 @@ class Listed:
     draft: int = -1
     """A ledger of copies that does not count yet."""
     terminated: Position | None = None
+    has_transactions: bool = False
     change: int = -1
     """What changed it last: a number that no other change has."""
 

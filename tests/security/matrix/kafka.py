@@ -17,6 +17,11 @@ from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.header import RequestHeader, decode_response_header, encode_request_header
 from magnetar.wire.kafka.message import Message, Record
 from magnetar.wire.kafka.messages import response_class
+from magnetar.wire.kafka.messages.add_partitions_to_txn_request import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from magnetar.wire.kafka.messages.init_producer_id_request import InitProducerIdRequest
 from magnetar.wire.kafka.primitives import ZERO_UUID
 from tests.security.matrix.asking import Ask, Outcome
 from tests.security.matrix.house import Asker, Client, House
@@ -33,6 +38,7 @@ _REFUSALS = {
 _BATCH = encode_batch([KafkaRecord(None, b"pearl", [], 0, 0)])
 _GARNET = encode_batch([KafkaRecord(None, b"garnet", [], 0, 0)])
 _MEMBER = "nobody-here"
+OPEN_TRANSACTION = "ruby-mining"
 _TOPIC, _BROKER, _GROUP = 2, 4, 32
 
 
@@ -65,7 +71,7 @@ async def _ask(
         }.get(way, (short, ZERO_UUID))
         answer = b""
         request = make(types, way, name, topic_id)
-        for _ in range(50):
+        for _ in range(200):
             send(client, request, version)
             frame = await client.frame()
             if frame is None:
@@ -121,7 +127,32 @@ async def furnish(house: House) -> None:
             frame = await client.frame()
             assert frame is not None
             assert set(_codes(_decoded(request, _VERSIONS[handler, "short"], frame))) == {0}
+    await _open_transaction(client)
     client.close()
+
+
+async def _open_transaction(client: Client) -> None:
+    """Have a transaction open over red's topic."""
+
+    async def answer(request: Message, version: int) -> Any:
+        send(client, request, version)
+        frame = await client.frame()
+        assert frame is not None
+        answered = _decoded(request, version, frame)
+        assert set(_codes(answered)) == {0}
+        return answered
+
+    begun = await answer(
+        InitProducerIdRequest(transactional_id=OPEN_TRANSACTION, transaction_timeout_ms=900_000), 5
+    )
+    await answer(
+        AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=OPEN_TRANSACTION,
+            v3_and_below_producer_id=begun.producer_id,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name="red/default/ruby", partitions=[0])],
+        ),
+        3,
+    )
 
 
 def send(client: Client, request: Message, version: int) -> None:
@@ -144,7 +175,7 @@ def _codes(node: Any) -> Iterator[int]:
         for kind in type(node).__mro__:
             for field in getattr(kind, "__slots__", ()):
                 value = getattr(node, field, None)
-                if field == "error_code":
+                if field in ("error_code", "partition_error_code"):
                     yield value
                 else:
                     yield from _codes(value)
@@ -187,6 +218,11 @@ _WAYS = {
     "offset_delete": _BY_NAME,
     "describe_topic_partitions": (*_BY_NAME, "all", "all, by pages"),
     "init_producer_id": ("idempotent", "transaction"),
+    "add_partitions_to_txn": (*_BY_NAME, "brokers"),
+    "txn_offset_commit": _BY_ALL,
+    "write_txn_markers": _BY_NAME,
+    "end_txn": ("hers", "anybody's"),
+    "describe_transactions": ("hers", "anybody's"),
 }
 _VERSIONS = {
     ("produce", "short"): 12,
@@ -200,6 +236,10 @@ _VERSIONS = {
     ("offset_fetch", "all, old"): 7,
     ("find_coordinator", "group, old"): 3,
     ("delete_topics", "short, old"): 5,
+    ("add_partitions_to_txn", "short"): 3,
+    ("add_partitions_to_txn", "full"): 3,
+    ("txn_offset_commit", "short"): 5,
+    ("txn_offset_commit", "full"): 5,
 }
 """Where it is not the last one."""
 
@@ -333,6 +373,26 @@ def _alter_users(t: Any, *_: Any) -> Message:
     return t.AlterUserScramCredentialsRequest(upsertions=[new])
 
 
+def _add_partitions(t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    topics = [t.AddPartitionsToTxnTopic(name=name, partitions=[0])]
+    if way == "brokers":
+        one = t.AddPartitionsToTxnTransaction(transactional_id="garnish", topics=topics)
+        return t.AddPartitionsToTxnRequest(transactions=[one])
+    return t.AddPartitionsToTxnRequest(v3_and_below_transactional_id="garnish", v3_and_below_topics=topics)
+
+
+def _txn_offset_commit(t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    rows = [t.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
+    topic = t.TxnOffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=rows)
+    return t.TxnOffsetCommitRequest(transactional_id="garnish", group_id=RUBIES, topics=[topic])
+
+
+def _markers(t: Any, way: str, name: str, topic_id: bytes) -> Message:
+    topic = t.WritableTxnMarkerTopic(name=name, partition_indexes=[0])
+    marker = t.WritableTxnMarker(producer_id=77, topics=[topic])
+    return t.WriteTxnMarkersRequest(markers=[marker])
+
+
 def _simple(request: str, t: Any, *_: Any, **given: Any) -> Message:
     return getattr(t, request)(**given)  # type: ignore[no-any-return]
 
@@ -407,4 +467,17 @@ _MAKERS: dict[str, Any] = {
     "describe_producers": partial(_of_topics, "DescribeProducersRequest", "TopicRequest"),
     "list_config_resources": partial(_simple, "ListConfigResourcesRequest"),
     "describe_topic_partitions": _pages,
+    "add_partitions_to_txn": _add_partitions,
+    "add_offsets_to_txn": partial(
+        _simple, "AddOffsetsToTxnRequest", transactional_id="garnish", group_id=RUBIES
+    ),
+    "end_txn": lambda t, way, *_: t.EndTxnRequest(
+        transactional_id=OPEN_TRANSACTION if way == "hers" else "garnish", producer_id=-1
+    ),
+    "write_txn_markers": _markers,
+    "txn_offset_commit": _txn_offset_commit,
+    "describe_transactions": lambda t, way, *_: t.DescribeTransactionsRequest(
+        transactional_ids=[OPEN_TRANSACTION if way == "hers" else "garnish"]
+    ),
+    "list_transactions": partial(_simple, "ListTransactionsRequest"),
 }

@@ -25,7 +25,6 @@ from magnetar.wire.kafka.messages.alter_partition_reassignments_response import 
     AlterPartitionReassignmentsResponse,
 )
 from magnetar.wire.kafka.messages.describe_log_dirs_response import DescribeLogDirsResponse
-from magnetar.wire.kafka.messages.init_producer_id_response import InitProducerIdResponse
 from magnetar.wire.kafka.messages.list_config_resources_response import ListConfigResourcesResponse
 from magnetar.wire.kafka.messages.list_partition_reassignments_response import (
     ListPartitionReassignmentsResponse,
@@ -41,14 +40,6 @@ _MESSAGES = {
     TOPIC_DENIED: "Topic authorization failed.",
     GROUP_DENIED: "Group authorization failed.",
 }
-
-
-async def init_producer_id(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
-    """IDEMPOTENT_WRITE on the cluster, or WRITE on the transactional id: to whoever may write anything."""
-    if checks.produces_somewhere():
-        return await answer(request, context)
-    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if request.transactional_id else DENIED
-    return InitProducerIdResponse(error_code=code, producer_epoch=-1)
 
 
 def _for_operators(refused: Callable[[Any], Any]) -> GuardFunction:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from struct import Struct
 from typing import Final
 
 from magnetar.kafka.coordinators.decision import Fact, Marker, Stated, Transaction
 from magnetar.records.batch import (
-    CONTROL,
     NO_PRODUCER,
     TRANSACTIONAL,
     BatchHeader,
@@ -16,14 +14,11 @@ from magnetar.records.batch import (
     decode_records,
     encode_batch,
 )
-from magnetar.records.errors import CorruptBatch
+from magnetar.records.control import marker_batch, marker_of
 
 BATCH_BYTES: Final = 96 * 1024
 """About the largest batch of facts; one big fact may exceed it. To write or to replay a thousand small ones holds up
 everybody else for some milliseconds."""
-_MARKER_KEY = Struct(">hh")  # version; 0 abort, 1 commit
-_MARKER_VALUE = Struct(">hi")  # version; the transaction coordinator's epoch
-_ABORT, _COMMIT = 0, 1
 _NOBODY: Final = Transaction(NO_PRODUCER, -1)
 
 
@@ -72,21 +67,15 @@ def _batch(records: Sequence[PlainRecord], owner: Transaction) -> bytes:
 
 
 def _marker(marker: Marker, timestamp: int) -> bytes:
-    kind = _COMMIT if marker.committed else _ABORT
-    key, value = _MARKER_KEY.pack(0, kind), _MARKER_VALUE.pack(0, marker.coordinator_epoch)
-    return encode_batch(
-        [PlainRecord(key, value, (), timestamp)],
-        attributes=TRANSACTIONAL | CONTROL,
-        producer_id=marker.transaction.producer_id,
-        producer_epoch=marker.transaction.producer_epoch,
+    return marker_batch(
+        *marker.transaction,
+        timestamp,
+        committed=marker.committed,
+        coordinator_epoch=marker.coordinator_epoch,
     )
 
 
 def _read_marker(transaction: Transaction, key: bytes, value: bytes) -> Iterator[Marker]:
-    if len(key) < _MARKER_KEY.size:
-        raise CorruptBatch(f"a control record has a key of {len(key)} bytes")
-    _, kind = _MARKER_KEY.unpack_from(key)
-    if kind not in (_ABORT, _COMMIT):  # of others readers know nothing, and pass over them (KIP-98)
-        return
-    epoch = _MARKER_VALUE.unpack_from(value)[1] if len(value) >= _MARKER_VALUE.size else 0
-    yield Marker(transaction, kind == _COMMIT, epoch)
+    found = marker_of(key, value)
+    if found is not None:
+        yield Marker(transaction, found.committed, found.coordinator_epoch)

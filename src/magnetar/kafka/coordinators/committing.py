@@ -9,6 +9,7 @@ from itertools import chain
 from magnetar.broker.background import Background
 from magnetar.broker.slices import batched, sliced
 from magnetar.kafka.coordinators.decider import GroupsDecider
+from magnetar.kafka.coordinators.decision import Transaction
 from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.shard import Shard
@@ -27,12 +28,14 @@ class Committing:
         who: Committer,
         api_version: int,
         clock: Callable[[], int],
+        transaction: Transaction | None = None,
     ) -> None:
         self._shard = shard
         self._group_id = group_id
         self._who = who
         self._api_version = api_version
         self._clock = clock
+        self._transaction = transaction
 
     def begin(
         self, commits: Sequence[OffsetCommit], background: Background
@@ -54,7 +57,12 @@ class Committing:
         now_ms = self._clock()
         return self._shard.ask(
             lambda decider, token: decider.offsets.commit(
-                self._group_id, self._who, commits, self._api_version, now_ms
+                self._group_id,
+                self._who,
+                commits,
+                self._api_version,
+                now_ms,
+                transaction=self._transaction,
             )
         )
 

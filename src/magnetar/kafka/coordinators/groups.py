@@ -15,14 +15,14 @@ from magnetar.broker.ownership import Owned
 from magnetar.kafka.coordinators.classic import Caller
 from magnetar.kafka.coordinators.committing import Committing
 from magnetar.kafka.coordinators.decider import GroupsDecider
-from magnetar.kafka.coordinators.decision import Decision, Token
+from magnetar.kafka.coordinators.decision import Decision, Marker, Token, Transaction
 from magnetar.kafka.coordinators.facts import Committed
 from magnetar.kafka.coordinators.log import OffsetsLog
 from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit, TopicPartition
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.shard import Shard
-from magnetar.kafka.coordinators.telling import Telling
+from magnetar.kafka.coordinators.telling import Row, Telling
 from magnetar.kafka.coordinators.views import GroupView, view
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
@@ -77,6 +77,8 @@ class GroupCoordinator:
         background: Background | None = None,
     ) -> None:
         self.settings = settings
+        self.topic = log.topic
+        """The one name of the topic that these groups are kept in."""
         self._background = background or Background()
         self.telling = Telling(self._background)
         """Tells of what is durable."""
@@ -205,14 +207,16 @@ class GroupCoordinator:
         api_version: int,
         *,
         tell: bool = True,
+        transaction: Transaction | None = None,
     ) -> list[ErrorCode]:
-        """Keep offsets, durable on return; one code per commit. Raises `CoordinatorRefused`.
+        """Keep offsets, those of a transaction until it ends, durable on return; one code per commit. Raises
+        `CoordinatorRefused`.
 
         ``tell`` is for whoever else keeps this progress; who has it from there does not want it back.
         What is not durable within ``offsets.commit.timeout.ms`` is refused as Kafka does, with a code after which
         clients ask again; it may become durable all the same.
         """
-        committing = Committing(self._shard(group_id), group_id, who, api_version, self._clock)
+        committing = Committing(self._shard(group_id), group_id, who, api_version, self._clock, transaction)
         kept = committing.begin(commits, self._background)
         if tell:
             kept.add_done_callback(partial(self._tell_committed, group_id, commits))
@@ -230,6 +234,19 @@ class GroupCoordinator:
         told = zip(commits, kept.result(), strict=True)
         rows = ((each.topic, each.partition, each.offset) for each, code in told if code == ErrorCode.NONE)
         self.telling.tell(group_id, rows, len(commits))
+
+    async def end_transaction(self, partition: int, marker: Marker) -> None:
+        """Have what a transaction committed in one partition count, or not; durable on return. Raises
+        `CoordinatorRefused`.
+        """
+        ended = await self._shards[partition].ask(
+            lambda decider, token: decider.offsets.end_transaction(marker)
+        )
+        by_group: dict[str, list[Row]] = {}
+        for name, committed in ended.items():
+            by_group.setdefault(name.group_id, []).append((name.topic, name.partition, committed.offset))
+        for group_id, rows in by_group.items():
+            self.telling.tell(group_id, rows, len(rows))
 
     async def fetch(self, group_id: str, read: Callable[[Offsets], T]) -> T:
         """Return what ``read`` makes of the group's offsets, once none of them can be lost. Raises

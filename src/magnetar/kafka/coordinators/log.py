@@ -12,6 +12,9 @@ from magnetar.records.batch import read_header
 class OffsetsLog(Protocol):
     """The partitioned log of facts. Partitions that were never written cost nothing."""
 
+    topic: str
+    """The one name of the topic that it is."""
+
     @property
     def partitions(self) -> int:
         """How many there are; fixed when the log is first made, whatever the configuration says later."""
@@ -48,8 +51,9 @@ class OffsetsLog(Protocol):
 class MemoryOffsetsLog:
     """An `OffsetsLog` that lives as long as the process."""
 
-    def __init__(self, partitions: int = 50) -> None:
+    def __init__(self, partitions: int = 50, topic: str = "__consumer_offsets") -> None:
         self.partitions = partitions
+        self.topic = topic
         self._batches: dict[int, list[tuple[int, bytes]]] = {}
         self._next: dict[int, int] = {}
 

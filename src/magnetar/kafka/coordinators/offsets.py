@@ -72,7 +72,7 @@ class GroupOffsets:
                     ErrorCode.GROUP_ID_NOT_FOUND if late else ErrorCode.ILLEGAL_GENERATION
                 )
             group = ClassicGroup(group_id, since_ms=now_ms)
-        _check_committer(group, who)
+        _check_committer(group, who, in_transaction=transaction is not None)
         self._classic.touch(group, who.member_id, now_ms)
         codes = []
         facts = []
@@ -96,17 +96,18 @@ class GroupOffsets:
             self._classic.groups.setdefault(group_id, group)
         return Decision(tuple(facts), codes)
 
-    def end_transaction(self, marker: Marker) -> Decision[None]:
-        """Keep what a transaction committed here, or forget it."""
-        self.apply_end(marker)
-        return Decision((marker,), None)
+    def end_transaction(self, marker: Marker) -> Decision[dict[Name, Committed]]:
+        """Keep what a transaction committed here, or forget it; the answer is what counts from now on."""
+        return Decision((marker,), self.apply_end(marker))
 
-    def apply_end(self, marker: Marker) -> None:
-        """Do what a marker says, without stating it."""
+    def apply_end(self, marker: Marker) -> dict[Name, Committed]:
+        """Do what a marker says, without stating it; give what counts from now on."""
         ended = self.pending.end(marker.transaction)
-        if marker.committed:
-            for name, committed in ended.items():
-                self.apply(*name, committed)
+        if not marker.committed:
+            return {}
+        for name, committed in ended.items():
+            self.apply(*name, committed)
+        return ended
 
     def apply(self, group_id: str, topic: str, partition: int, committed: Committed) -> None:
         """Keep an offset, without stating it."""
@@ -208,14 +209,16 @@ class GroupOffsets:
         return group
 
 
-def _check_committer(group: ClassicGroup, who: Committer) -> None:
+def _check_committer(group: ClassicGroup, who: Committer, *, in_transaction: bool) -> None:
     if who.is_broker or (who.generation < 0 and group.state is GroupState.EMPTY):
         # Admin clients, consumers that assign partitions themselves, and the broker.
         return
     if who.generation < 0 and not who.member_id and who.instance_id is None:
+        if in_transaction:  # of a producer that does not know its consumer's group
+            return
         raise CoordinatorRefused(ErrorCode.UNKNOWN_MEMBER_ID)
     group.check_member(who.member_id, who.instance_id)
     if who.generation != group.generation:
         raise CoordinatorRefused(ErrorCode.ILLEGAL_GENERATION)
-    if group.state is GroupState.COMPLETING_REBALANCE:
+    if group.state is GroupState.COMPLETING_REBALANCE and not in_transaction:
         raise CoordinatorRefused(ErrorCode.REBALANCE_IN_PROGRESS)

@@ -48,8 +48,11 @@ class Shard(Generic[D]):
         clock: Callable[[], int],
         background: Background,
         act: Callable[[Action], Awaitable[object]] | None = None,
+        *,
+        about: str = "groups",
     ) -> None:
         self.partition = partition
+        self._about = about
         self.decider: D | None = None
         self.records = 0
         """How many records its log holds, as far as this process knows."""
@@ -129,7 +132,7 @@ class Shard(Generic[D]):
             self._actions += actions
             if self._writer is None:
                 self._writer = self._background.once(
-                    "keeping group facts of partition", self._write(), about=self.partition
+                    f"keeping facts about {self._about} of partition", self._write(), about=self.partition
                 )
         else:
             _give(releases)
@@ -149,7 +152,12 @@ class Shard(Generic[D]):
                 self._begin_actions(actions)
                 await self._compact()
         except Exception as error:
-            _log.error("group facts of partition %d could not be kept: %s; replaying", self.partition, error)
+            _log.error(
+                "facts about %s of partition %d could not be kept: %s; replaying",
+                self._about,
+                self.partition,
+                error,
+            )
             self._writer = None
             self._start_over(ErrorCode.NOT_COORDINATOR)
         else:
@@ -212,7 +220,7 @@ class Shard(Generic[D]):
                 facts = facts[SNAPSHOT_BATCH:]
         await self._append(facts)
         await self._log.trim(self.partition, start)
-        _log.info("partition %d: %d facts became %d", self.partition, before, self.records)
+        _log.info("partition %d of %s: %d facts became %d", self.partition, self._about, before, self.records)
 
     # Deadlines.
 
@@ -245,7 +253,7 @@ class Shard(Generic[D]):
         self.is_mine = True
         if is_written:
             self._loader = self._background.once(
-                "loading group facts of partition", self._begin(gate), about=self.partition
+                f"loading facts about {self._about} of partition", self._begin(gate), about=self.partition
             )
         else:
             self.decider = self._new_decider()
@@ -272,7 +280,12 @@ class Shard(Generic[D]):
                 decider = await self._replay()
             except Exception as error:
                 wait_s = _RETRY_S[min(tries, len(_RETRY_S) - 1)]
-                _log.error("group facts of partition %d cannot be replayed: %s", self.partition, error)
+                _log.error(
+                    "facts about %s of partition %d cannot be replayed: %s",
+                    self._about,
+                    self.partition,
+                    error,
+                )
                 tries += 1
                 await asyncio.sleep(wait_s)
             else:
@@ -303,7 +316,7 @@ class Shard(Generic[D]):
         self._dismiss(code)
         if self.is_mine and not self._closed:
             self._loader = self._background.once(
-                "replaying group facts of partition", self.load(), about=self.partition
+                f"replaying facts about {self._about} of partition", self.load(), about=self.partition
             )
 
     def _dismiss(self, code: ErrorCode) -> None:

@@ -46,7 +46,7 @@ ROUTES = (
         names=names("topics.name topic_names", "responses.name"),
     ),
     Route(ApiKey.DELETE_RECORDS, versions(0, 2), guard=Guard.TOPICS, names=names("topics.name")),
-    Route(ApiKey.INIT_PRODUCER_ID, versions(0, 5), guard=Guard.CLUSTER, names=NO_TOPICS),
+    Route(ApiKey.INIT_PRODUCER_ID, versions(0, 5), guard=Guard.TRANSACTIONS, names=NO_TOPICS),
     Route(
         ApiKey.OFFSET_FOR_LEADER_EPOCH,
         versions(2, 4),
@@ -54,6 +54,24 @@ ROUTES = (
         names=names("topics.topic"),
         asks=True,
     ),
+    Route(
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        versions(0, 5),
+        guard=Guard.TRANSACTIONS,
+        names=names(
+            "v3_and_below_topics.name transactions.topics.name",
+            "results_by_topic_v3_and_below.name results_by_transaction.topic_results.name",
+        ),
+    ),
+    Route(ApiKey.ADD_OFFSETS_TO_TXN, versions(0, 4), guard=Guard.TRANSACTIONS, names=NO_TOPICS),
+    Route(ApiKey.END_TXN, versions(0, 5), guard=Guard.TRANSACTIONS, names=NO_TOPICS),
+    Route(
+        ApiKey.WRITE_TXN_MARKERS,
+        versions(1, 2),
+        guard=Guard.TRANSACTIONS,
+        names=names("markers.topics.name"),
+    ),
+    Route(ApiKey.TXN_OFFSET_COMMIT, versions(0, 6), guard=Guard.TRANSACTIONS, names=names("topics.name")),
     Route(ApiKey.DESCRIBE_ACLS, versions(1, 3), guard=Guard.OPEN, names=NO_TOPICS, asks=True),
     Route(ApiKey.CREATE_ACLS, versions(1, 3), guard=Guard.OPEN, names=NO_TOPICS),
     Route(ApiKey.DELETE_ACLS, versions(1, 3), guard=Guard.OPEN, names=NO_TOPICS),
@@ -123,6 +141,14 @@ ROUTES = (
     Route(
         ApiKey.DESCRIBE_PRODUCERS, versions(0, 0), guard=Guard.TOPICS, names=names("topics.name"), asks=True
     ),
+    Route(
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        versions(0, 0),
+        guard=Guard.TRANSACTIONS,
+        names=names("", "transaction_states.topics.topic"),
+        asks=True,
+    ),
+    Route(ApiKey.LIST_TRANSACTIONS, versions(0, 2), guard=Guard.TRANSACTIONS, names=NO_TOPICS, asks=True),
     Route(
         ApiKey.LIST_CONFIG_RESOURCES,
         versions(0, 1),

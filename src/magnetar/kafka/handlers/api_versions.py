@@ -1,8 +1,8 @@
 """ApiVersions: what this broker serves, read from ``ROUTES``, so it cannot promise what it does not do.
 
-Features (KIP-584) are told as a broker would at level 0, none of them finalized: clients that ask
-``transaction.version`` before they use the newer transactions (KIP-890), or ``group.version`` and ``share.version``
-before the newer groups, keep to what is served. ``metadata.version`` and ``kraft.version`` speak of the controllers'
+Features (KIP-584): ``transaction.version`` is finalized at 2, by which clients know the newer transactions (KIP-890).
+The others are told as a broker would at level 0: clients that ask ``group.version`` and ``share.version`` before they
+use the newer groups keep to what is served. ``metadata.version`` and ``kraft.version`` speak of the controllers'
 log, which there is none of, so they are absent.
 """
 
@@ -16,6 +16,7 @@ from magnetar.wire.kafka.messages.api_versions_request import ApiVersionsRequest
 from magnetar.wire.kafka.messages.api_versions_response import (
     ApiVersion,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
     SupportedFeatureKey,
 )
 
@@ -31,8 +32,9 @@ _FEATURES = (
     "group.version",
     "share.version",
     "streams.version",
-    "transaction.version",
 )
+_SERVED = {"transaction.version": 2}
+"""With the level that is finalized, which is the highest."""
 
 
 async def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
@@ -44,10 +46,17 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext) -> 
         context.software.name = request.client_software_name
     answer = ApiVersionsResponse(api_keys=served())
     if context.api_version >= _FIRST_WITH_EPOCH:
-        # Known, and the same for ever: nothing is finalized.
+        # Known, and the same for ever: what is finalized comes with the broker.
         answer.finalized_features_epoch = 0
+        answer.supported_features = [
+            SupportedFeatureKey(name=name, max_version=most) for name, most in _SERVED.items()
+        ]
+        answer.finalized_features = [
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in _SERVED.items()
+        ]
     if context.api_version >= _FIRST_WITH_LEVEL_0:
-        answer.supported_features = [SupportedFeatureKey(name=name) for name in _FEATURES]
+        answer.supported_features += [SupportedFeatureKey(name=name) for name in _FEATURES]
     return answer
 
 

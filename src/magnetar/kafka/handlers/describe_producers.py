@@ -1,4 +1,4 @@
-"""DescribeProducers (KIP-664): the idempotent producers whose last batches a partition remembers."""
+"""DescribeProducers (KIP-664): the producers that a partition remembers, and where their open transactions begin."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _NONE = -1
 async def describe_producers(
     request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse:
-    """Return each partition's producers: id, epoch, last sequence, and the timestamp (ms) of the last batch.
+    """Return each partition's producers: id, epoch, last sequence, when (ms) they were last heard of, their
+    transaction.
 
     A partition is told of once, however often it is asked for: small requests must not get endless answers.
     """
@@ -51,15 +52,16 @@ async def _partition(context: RequestContext, name: str, index: int) -> Partitio
     except Exception as error:
         row.error_code, row.error_message = code_for(error), str(error)
     else:
+        opened = partition.producers.transactions.open()
         row.active_producers = [
             ProducerState(
                 producer_id=producer_id,
                 producer_epoch=producer.epoch,
-                last_sequence=last.last_sequence,
-                last_timestamp=last.timestamp,
-                coordinator_epoch=_NONE,
-                current_txn_start_offset=_NONE,
+                last_sequence=producer.batches[-1].last_sequence if producer.batches else _NONE,
+                last_timestamp=producer.latest_ms,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=opened.get(producer_id, _NONE),
             )
-            async for producer_id, producer, last in paced(list(partition.producers.active()))
+            async for producer_id, producer in paced(list(partition.producers.active()))
         ]
     return row

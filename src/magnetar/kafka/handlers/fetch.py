@@ -9,12 +9,16 @@ from magnetar.kafka.errors import TopicDenied, code_for
 from magnetar.kafka.fetch_sessions import INVALID_SESSION, FetchedPartition, FetchSession, asks_of
 from magnetar.kafka.handlers.asked import check_epoch, find_partition, may_read
 from magnetar.kafka.handlers.leaders import TELLS_LEADER, Misled, tell_leaders
+from magnetar.kafka.partitions.formats import Batch
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.wakeups import Wakeup
+from magnetar.ledger.transactions import LogTransactions
+from magnetar.records.batch import read_header
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.fetch_request import FetchRequest
 from magnetar.wire.kafka.messages.fetch_response import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
@@ -215,8 +219,19 @@ async def _read_one(
     if not batches or (size > room and not is_first):
         return row, 0
     row.records = batches
+    if committed and (transactions := log.transactions) is not None:
+        row.aborted_transactions = _aborted(transactions, asked.fetch_offset, batches)
     row.high_watermark, row.last_stable_offset = log.high_watermark, log.last_stable_offset
     return row, size
+
+
+def _aborted(transactions: LogTransactions, offset: int, batches: list[Batch]) -> list[AbortedTransaction]:
+    """Return the aborted transactions that have records in an answer, by the offsets of their markers."""
+    end = read_header(batches[-1]).last_offset + 1
+    return [
+        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+        for each in transactions.aborted_in(offset, end)
+    ]
 
 
 def _failed(ask: FetchedPartition, code: ErrorCode) -> PartitionData:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.names import TRANSACTION_STATE
 from magnetar.broker.ownership import Owned
-from magnetar.kafka.coordinators.groups import partition_of
 from magnetar.kafka.handlers.leaders import endpoint_of
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
@@ -56,6 +54,4 @@ def _found(key: str, key_type: int, context: RequestContext) -> Coordinator:
 def _owner(key: str, key_type: int, context: RequestContext) -> Owned | None:
     if key_type == _GROUP:
         return context.kafka.groups.owner_of(key)
-    broker = context.kafka.broker
-    partition = partition_of(key, broker.settings.topics.transaction_state_log_num_partitions)
-    return broker.ownership.owner(broker.naming.parse(TRANSACTION_STATE), partition)
+    return context.kafka.transactions.owner_of(key)

@@ -1,10 +1,13 @@
-"""InitProducerId: an id for an idempotent producer (KIP-98). Transactions are not served yet."""
+"""InitProducerId: an id for an idempotent producer (KIP-98), and the next epoch for a transactional one (KIP-360)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.errors import code_for
+from magnetar.kafka.handlers.transactional import fenced_as
+from magnetar.kafka.transactions.decider import Producer
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.init_producer_id_request import InitProducerIdRequest
 from magnetar.wire.kafka.messages.init_producer_id_response import InitProducerIdResponse
@@ -13,20 +16,37 @@ if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
 
 _NONE = -1
+_FIRST_WITH_FENCED = 4
 
 
 async def init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
-    """Return a new id, whatever id the producer has: only those with a transactional id may go on with theirs
-    (KIP-360).
+    """Return a new id, whatever id the producer has, or to one with a transactional id its next epoch.
 
     Idempotent producers count their epochs by themselves, and an id that was not given may be given to others later.
     """
-    if request.transactional_id is not None:
-        code = ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST
-        return InitProducerIdResponse(error_code=code, producer_epoch=-1)
+    if request.transactional_id == "":
+        return _refused(ErrorCode.INVALID_REQUEST)
     if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
-        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
+        return _refused(ErrorCode.INVALID_REQUEST)
     try:
-        return InitProducerIdResponse(producer_id=await context.kafka.producer_ids.take(), producer_epoch=0)
+        if request.transactional_id is None:
+            return InitProducerIdResponse(
+                producer_id=await context.kafka.producer_ids.take(), producer_epoch=0
+            )
+        expected = None
+        if request.producer_id != _NONE:
+            expected = Producer(request.producer_id, request.producer_epoch)
+        code, producer = await context.kafka.transactions.init_producer_id(
+            request.transactional_id, request.transaction_timeout_ms, expected
+        )
+    except CoordinatorRefused as refused:
+        return _refused(fenced_as(refused.code, context.api_version, _FIRST_WITH_FENCED))
     except Exception as error:
-        return InitProducerIdResponse(error_code=code_for(error), producer_epoch=-1)
+        return _refused(code_for(error))
+    return InitProducerIdResponse(
+        error_code=code, producer_id=producer.producer_id, producer_epoch=producer.epoch
+    )
+
+
+def _refused(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_epoch=-1)

@@ -6,12 +6,16 @@ import asyncio
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from magnetar.broker.producers import ProducerRefused
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import find_partition
 from magnetar.kafka.handlers.leaders import TELLS_LEADER, Misled, tell_leaders
+from magnetar.kafka.handlers.transactional import EPOCH_BUMPED, OF_BATCHES
 from magnetar.kafka.pace import MAX_SECONDS, drained
 from magnetar.kafka.partitions.partition import Partition, PreparedBatch, RecordsRejected
-from magnetar.kafka.partitions.producers import ProducerRefused
+from magnetar.kafka.transactions.decider import Producer
+from magnetar.kafka.transactions.metadata import TopicPartition
 from magnetar.records.batch import TRANSACTIONAL
 from magnetar.records.errors import InvalidRecord, UnsupportedCompression
 from magnetar.wire.kafka.errors import ErrorCode
@@ -35,14 +39,16 @@ _ALL = -1
 _ZSTD = 4
 _FIRST_WITH_ZSTD = 7
 _FIRST_WITH_LEADERS = 10
+_FIRST_WITH_ABORTABLE = 11
+_FIRST_THAT_ADDS = 12
 _MAX_EXPLAINED = 1000
 """So many rows that failed are told why in words; after that the code has to do."""
 _NO_ERRORS: list[BatchIndexAndErrorMessage] = []  # of all rows without, together
 _ATTRIBUTES_LOW = 22  # the byte of a batch that holds codec and transactional bit
 
 
-class UnsupportedTransaction(Exception):
-    """A transactional batch: transactions are not served yet."""
+class NoTransactionalId(Exception):
+    """A transactional batch in a request that names no transactional id."""
 
 
 class InternalTopic(Exception):
@@ -83,7 +89,11 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
                 if context.kafka.broker.topic_policies(partition.topic).requires_encryption:
                     raise EncryptionRequired(f"Encryption is required in {partition.topic.kafka_name}")
                 draft = partition.check(_records(asked, partition, context.api_version))
-                produced = partition.produce(draft if isinstance(draft, PreparedBatch) else await draft)
+                if not isinstance(draft, PreparedBatch):
+                    draft = await draft
+                if draft.header.attributes & TRANSACTIONAL:
+                    await _admit(request.transactional_id, partition, draft, context)
+                produced = partition.produce(draft)
             except Exception as error:
                 _fail(row, error, partition)
                 failed += 1
@@ -125,22 +135,57 @@ def _records(asked: PartitionProduceData, partition: Partition, version: int) ->
         raise InvalidRecord("a partition without a whole record batch")
     records = memoryview(records)
     attributes = records[_ATTRIBUTES_LOW]
-    if attributes & TRANSACTIONAL:
-        raise UnsupportedTransaction("transactions are not served yet")
     if attributes & 0x07 == _ZSTD and version < _FIRST_WITH_ZSTD:
         raise UnsupportedCompression("zstd needs version 7 of Produce")
     return records
 
 
+async def _admit(
+    transactional_id: str | None, partition: Partition, draft: PreparedBatch, context: RequestContext
+) -> None:
+    """See that a batch is of a transaction under way before it goes in; newer clients add its partition so (KIP-890).
+
+    Nothing is awaited between the last look and the append, so that no marker comes in between.
+    """
+    header = draft.header
+    if transactional_id is None:
+        raise NoTransactionalId("a transactional batch without a transactional id")
+    if partition.producers.has_open(header.producer_id, header.producer_epoch):
+        return
+    await partition.may_end_transactions()
+    transactions, version = context.kafka.transactions, context.api_version
+    producer = Producer(header.producer_id, header.producer_epoch)
+    where = TopicPartition(partition.topic.kafka_name, partition.index)
+    try:
+        if version >= _FIRST_THAT_ADDS:
+            await transactions.add_partitions(transactional_id, producer, frozenset({where}), EPOCH_BUMPED)
+        code = transactions.verify(transactional_id, producer, (where,))[where]
+    except CoordinatorRefused as refused:
+        raise CoordinatorRefused(
+            OF_BATCHES.get(refused.code, refused.code),
+            f"Unable to verify the partition has been added to the transaction. "
+            f"Underlying error: {refused.code.name}",
+        ) from None
+    if code is not ErrorCode.NONE:
+        knows = version >= _FIRST_WITH_ABORTABLE
+        raise CoordinatorRefused(
+            code if knows else ErrorCode.INVALID_TXN_STATE, "the partition is not in the transaction"
+        )
+
+
 _OWN_CODES: dict[type[BaseException], ErrorCode] = {
     InternalTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,
     EncryptionRequired: ErrorCode.POLICY_VIOLATION,
-    UnsupportedTransaction: ErrorCode.INVALID_TXN_STATE,
+    NoTransactionalId: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 
 
 def _fail(row: PartitionProduceResponse, error: BaseException, partition: Partition | None = None) -> None:
-    row.error_code = _OWN_CODES.get(type(error)) or code_for(error)
+    row.error_code = (
+        error.code
+        if isinstance(error, CoordinatorRefused)
+        else _OWN_CODES.get(type(error)) or code_for(error)
+    )
     row.error_message = str(error)
     row.base_offset = row.log_append_time_ms = row.log_start_offset = -1
     # Where the log starts Kafka tells with these errors only.

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple, TypeAlias
 
-from magnetar.ledger.port import StoredEntry
-from magnetar.records.batch import BatchHeader, read_header
+from magnetar.records.batch import BatchHeader
 from magnetar.records.check import check_and_open
 from magnetar.records.compression import Buffer, Codec
-from magnetar.records.entry import decode_entry, kafka_payload_at
 from magnetar.records.mixed_kafka import with_relative_offsets
 
 Batch: TypeAlias = bytes | memoryview
@@ -51,32 +49,4 @@ async def pulsar_framed(batch: CheckedBatch, now_ms: int, codec: Codec) -> Buffe
         return framed_batch(data, header, now_ms, codec, body)
     return await asyncio.get_running_loop().run_in_executor(
         None, framed_batch, data, header, now_ms, codec, body
-    )
-
-
-def producer_header(entry: StoredEntry) -> BatchHeader | None:
-    """Return the header of the batch that a Kafka producer sent, or None if it was another's. No record is read."""
-    at = kafka_payload_at(entry.data)
-    if at >= 0:
-        return read_header(entry.data, at)
-    found = decode_entry(entry.data)
-    if found.message.entry_format != PULSAR:
-        return read_header(found.payload)._replace(base_offset=found.base_offset)
-    kept = found.message.kafka_batch
-    if kept is None:
-        return None
-    return BatchHeader(
-        base_offset=found.base_offset,
-        length=0,
-        partition_leader_epoch=0,
-        magic=2,
-        crc=0,
-        attributes=kept.attributes,
-        last_offset_delta=found.message.num_messages_in_batch - 1,
-        base_timestamp=found.message.publish_time,
-        max_timestamp=found.message.publish_time,
-        producer_id=kept.producer_id,
-        producer_epoch=kept.producer_epoch,
-        base_sequence=kept.base_sequence,
-        records_count=found.message.num_messages_in_batch,
     )

@@ -10,8 +10,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
+from magnetar.broker import producer_log
 from magnetar.broker.leader_epochs import NEVER_MOVED, LeaderEpochs
 from magnetar.broker.open_logs import Reason
+from magnetar.broker.producer_snapshot import Kept
+from magnetar.broker.producers import Marker, ProducerStates
 from magnetar.broker.topic import Topic
 from magnetar.kafka.partitions.chunked import ChunkedMessages
 from magnetar.kafka.partitions.conversions import BatchConversions, FrameOf, as_stored
@@ -22,17 +25,17 @@ from magnetar.kafka.partitions.formats import (
     Batch,
     CheckedBatch,
     checked,
-    producer_header,
     pulsar_framed,
 )
-from magnetar.kafka.partitions.producer_snapshot import BatchMetadata, SnapshotUnreadable
-from magnetar.kafka.partitions.producers import ProducerStates
 from magnetar.kafka.partitions.read_ahead import MIN_BYTES, ReadAhead
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import ManagedLedger, TakenBack
+from magnetar.ledger.transactions import NOT_OPENED
 from magnetar.records.batch import (
+    CONTROL,
     LOG_APPEND_TIME,
     NO_TIMESTAMP,
+    TRANSACTIONAL,
     UNKNOWN_TIME,
     BatchHeader,
     each_record,
@@ -43,6 +46,7 @@ from magnetar.records.batch import (
 from magnetar.records.check import TakesLong
 from magnetar.records.compaction import keyless_records
 from magnetar.records.compression import Buffer, Codec
+from magnetar.records.control import marker_batch, read_marker
 from magnetar.records.entry import kafka_message_head
 from magnetar.records.errors import InvalidRecord, RecordsError
 from magnetar.records.pulsar_metadata import MAX_MESSAGES
@@ -131,6 +135,7 @@ class Partition:
         "_clock",
         "_conversions",
         "_frame_of",
+        "_known",
         "_last_done",
         "_refusal",
         "_waiting",
@@ -155,8 +160,11 @@ class Partition:
         conversions: BatchConversions | None = None,
         frame_of: FrameOf | None = None,
         epochs: LeaderEpochs = NEVER_MOVED,
+        producers: ProducerStates | None = None,
     ) -> None:
+        """``producers`` are those of the log, if they have been loaded already."""
         self.topic = topic
+        self._known = producers
         self.epochs = epochs
         self.leader_epoch = self.epochs.latest
         """Since when, in the count of its owners, this broker leads it."""
@@ -183,31 +191,13 @@ class Partition:
 
     async def load(self) -> None:
         """Bring the producers' states up to the log's end: from the snapshot, then from the batches after it."""
-        self.producers, known_to = self._from_snapshot()
-        offset = max(known_to, self.log.log_start_offset)
-        while offset < self.log.log_end_offset:
-            entries = await self.log.read(offset, max_bytes=4 << 20)
-            if not entries:
-                break
-            for entry in entries:
-                header = producer_header(entry)
-                if header is not None and header.producer_id >= 0 and header.base_offset >= offset:
-                    self.producers.add(header, header.base_offset)
-            offset = entries[-1].last_offset + 1
-        self.log.take_snapshot = self.producers_snapshot  # not before: it must not keep half of the states
-
-    def _from_snapshot(self) -> tuple[ProducerStates, int]:
-        """Return the producers' states as they were kept, and up to which offset that is all there is to know."""
-        snapshot = self.log.snapshot
-        if snapshot is None:
-            return ProducerStates(), 0
-        try:
-            return ProducerStates.decode(snapshot.data), snapshot.offset
-        except SnapshotUnreadable as error:
-            _log.warning(
-                "the producers' snapshot of %s is not used, its log is read: %s", self.log.name, error
-            )
-            return ProducerStates(), 0
+        if self._known is None:
+            self.producers = await producer_log.load(self.log)
+            self.log.take_snapshot = (
+                self.producers_snapshot
+            )  # not before: it must not keep half of the states
+        else:
+            self.producers, self._known = self._known, None
 
     def log_closed(self, reason: Reason) -> None:
         """Have whoever waits here learn that the log has closed, and why."""
@@ -312,6 +302,47 @@ class Partition:
             self.producers.add(header, base_offset)
         return PlacedBatch(base_offset, append_time, done)
 
+    async def may_end_transactions(self) -> None:
+        """Have all know from now on that there are transactions in this log; before the first one is written."""
+        if not self.log.has_transactions:
+            await self.log.note_transactions()
+
+    def end_transaction(self, marker: Marker) -> asyncio.Future[None] | None:
+        """Write a marker, unless it is there already; give what tells that it is durable, None if that is so at once.
+
+        Raises ``ProducerRefused`` or ``LedgerError``. `may_end_transactions` has been awaited before.
+        """
+        producers, log = self.producers, self.log
+        if not producers.check_marker(marker):
+            return self._last_done if log.high_watermark < log.log_end_offset else None
+        now_ms = self._clock()
+        batch = marker_batch(
+            marker.producer_id,
+            marker.epoch,
+            now_ms,
+            committed=marker.committed,
+            coordinator_epoch=marker.coordinator_epoch,
+        )
+        data = memoryview(batch)
+        offset = log.log_end_offset
+        producers.settled(log.high_watermark)
+        producers.end(marker, offset, now_ms)  # before: whoever is told what is visible has to know it
+        try:
+            _, done = self.append(data, read_header(data), now_ms)
+        except BaseException:
+            producers.take_back(offset)
+            raise
+        producers.transactions.forget_before(log.log_start_offset)
+        return done
+
+    def stated(self, data: memoryview, header: BatchHeader, base_offset: int) -> None:
+        """Note what a coordinator has stated of a transaction; its batches have no sequences."""
+        if header.is_control and (found := read_marker(data)) is not None:
+            marker = Marker(
+                header.producer_id, header.producer_epoch, found.committed, found.coordinator_epoch
+            )
+            self.producers.end(marker, base_offset, header.max_timestamp)
+
     def append(
         self,
         data: memoryview,
@@ -331,6 +362,10 @@ class Partition:
     def _append(
         self, message: Sequence[Buffer], header: BatchHeader, timestamp_ms: int, earliest_ms: int, now_ms: int
     ) -> tuple[int, asyncio.Future[None] | None]:
+        opens_at = NOT_OPENED
+        if header.producer_id >= 0 and header.attributes & (TRANSACTIONAL | CONTROL) == TRANSACTIONAL:
+            # Open before anybody can be told that the batch is visible.
+            opens_at = self.producers.transactions.begin(header.producer_id, self.log.log_end_offset)
         try:
             pending = self.log.append(
                 message,
@@ -340,6 +375,8 @@ class Partition:
             )
         except LedgerError as error:
             self._refusal = AppendRefusal(now_ms, error)
+            if opens_at != NOT_OPENED:
+                self.producers.transactions.take_back(opens_at)
             if header.producer_id >= 0:
                 self.producers.not_kept(header)
             raise
@@ -368,7 +405,7 @@ class Partition:
         with contextlib.suppress(ValueError):
             self.log.on_taken_back.remove(self._taken_back)
 
-    def _repeated(self, header: BatchHeader, kept: BatchMetadata) -> PlacedBatch:
+    def _repeated(self, header: BatchHeader, kept: Kept) -> PlacedBatch:
         """A batch sent twice is acknowledged as the first one was, and not before it."""
         waits = kept.base_offset + header.last_offset_delta >= self.log.high_watermark
         append_time = kept.timestamp if self.topic.config.log_append_time else NO_TIMESTAMP

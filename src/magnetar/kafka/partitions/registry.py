@@ -104,12 +104,14 @@ class Partitions:
             self._conversions,
             self._frame_of(topic),
             held.epochs,
+            held.producers,
         )
         partition.on_closed = self._on_closed
         held.hold(partition)
         try:
             await partition.load()
             held.check()
+            held.keep(partition.producers)
         except BaseException:
             held.leave(partition)
             raise

@@ -19,6 +19,8 @@ from magnetar.metadata.port import MetadataStore
 
 _TRIES = 3
 BOOT, FIRST, NEXT = "boot", "first_offset", "next_offset"
+TRANSACTIONS = "transactions"
+"""Of the list's properties: there have been transactions in the log."""
 
 
 class LedgerList:

@@ -20,7 +20,7 @@ from magnetar.ledger.files.appending import LEFT, Appender
 from magnetar.ledger.files.compacting import COMPACTING, CompactedLedgers
 from magnetar.ledger.files.flushing import Checkpoint
 from magnetar.ledger.files.ledger_file import LedgerFile
-from magnetar.ledger.files.ledger_list import FIRST, NEXT, LedgerList
+from magnetar.ledger.files.ledger_list import FIRST, NEXT, TRANSACTIONS, LedgerList
 from magnetar.ledger.files.reading import LogReader
 from magnetar.ledger.files.recovery import Recovery
 from magnetar.ledger.files.shared import EngineParts
@@ -242,6 +242,20 @@ class FilesManagedLedger(CompactableLog):
 
     async def put_in_place(self, compacted: Compacted, sizes: Mapping[int, int]) -> None:
         await self._ledgers.put_in_place(compacted, sizes)
+
+    # -- transactions ------------------------------------------------------------------------------------------
+
+    @property
+    def has_transactions(self) -> bool:
+        return TRANSACTIONS in self.ledger_list.info.properties
+
+    async def note_transactions(self) -> None:
+        def make(info: ManagedLedgerInfo) -> bool:
+            is_new = TRANSACTIONS not in info.properties
+            info.properties[TRANSACTIONS] = "1"
+            return is_new
+
+        await self.ledger_list.change(make)
 
     # -- what there is -----------------------------------------------------------------------------------------
 

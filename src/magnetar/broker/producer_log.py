@@ -1,0 +1,89 @@
+"""What a log says of Kafka's producers and their transactions: by the snapshot that it keeps, and the entries since."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from magnetar.broker.producer_snapshot import SnapshotUnreadable
+from magnetar.broker.producers import Marker, ProducerStates
+from magnetar.ledger.port import ManagedLedger, StoredEntry
+from magnetar.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, read_header
+from magnetar.records.control import read_marker
+from magnetar.records.entry import decode_entry, kafka_payload_at
+
+PULSAR = "pulsar"
+_READ_BYTES: Final = 4 << 20
+_log = logging.getLogger("magnetar.broker")
+
+
+async def load(log: ManagedLedger) -> ProducerStates:
+    """Return the producers' states at the log's end, and have the log know its transactions; raises ``LedgerError``."""
+    states, known_to = from_snapshot(log)
+    offset = max(known_to, log.log_start_offset)
+    while offset < log.log_end_offset:
+        entries = await log.read(offset, max_bytes=_READ_BYTES)
+        if not entries:
+            break
+        for entry in entries:
+            header = producer_header(entry)
+            if header is not None and header.producer_id >= 0 and header.base_offset >= offset:
+                replay(states, header, entry)
+        offset = entries[-1].last_offset + 1
+    states.transactions.stable(log.high_watermark)  # all that was read is durable
+    states.settled(log.high_watermark)
+    log.transactions = states.transactions
+    return states
+
+
+def from_snapshot(log: ManagedLedger) -> tuple[ProducerStates, int]:
+    """Return the producers' states as they were kept, and up to which offset that is all there is to know."""
+    snapshot = log.snapshot
+    if snapshot is None:
+        return ProducerStates(), 0
+    try:
+        return ProducerStates.decode(snapshot.data), snapshot.offset
+    except SnapshotUnreadable as error:
+        _log.warning("the producers' snapshot of %s is not used, its log is read: %s", log.name, error)
+        return ProducerStates(), 0
+
+
+def replay(states: ProducerStates, header: BatchHeader, entry: StoredEntry) -> None:
+    """Take in one batch of a producer's that is in the log."""
+    if not header.attributes & CONTROL:
+        states.add(header, header.base_offset)
+    elif header.attributes & TRANSACTIONAL:
+        found = read_marker(decode_entry(entry.data).payload)
+        if found is not None:
+            marker = Marker(
+                header.producer_id, header.producer_epoch, found.committed, found.coordinator_epoch
+            )
+            states.end(marker, header.base_offset, header.max_timestamp)
+
+
+def producer_header(entry: StoredEntry) -> BatchHeader | None:
+    """Return the header of the batch that a Kafka producer sent, or None if it was another's. No record is read."""
+    at = kafka_payload_at(entry.data)
+    if at >= 0:
+        return read_header(entry.data, at)
+    found = decode_entry(entry.data)
+    if found.message.entry_format != PULSAR:
+        return read_header(found.payload)._replace(base_offset=found.base_offset)
+    kept = found.message.kafka_batch
+    if kept is None:
+        return None
+    return BatchHeader(
+        base_offset=found.base_offset,
+        length=0,
+        partition_leader_epoch=0,
+        magic=2,
+        crc=0,
+        attributes=kept.attributes,
+        last_offset_delta=found.message.num_messages_in_batch - 1,
+        base_timestamp=found.message.publish_time,
+        max_timestamp=found.message.publish_time,
+        producer_id=kept.producer_id,
+        producer_epoch=kept.producer_epoch,
+        base_sequence=kept.base_sequence,
+        records_count=found.message.num_messages_in_batch,
+    )

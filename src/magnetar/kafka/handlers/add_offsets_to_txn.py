@@ -1,0 +1,31 @@
+"""AddOffsetsToTxn: a transaction is about to commit a group's offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.kafka.handlers.transactional import EACH_DECLARED, fenced_as
+from magnetar.kafka.transactions.decider import Producer
+from magnetar.kafka.transactions.metadata import TopicPartition
+from magnetar.wire.kafka.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
+from magnetar.wire.kafka.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+
+async def add_offsets_to_txn(
+    request: AddOffsetsToTxnRequest, context: RequestContext
+) -> AddOffsetsToTxnResponse:
+    """Answer when the partition of the group's offsets is of the transaction, durable."""
+    groups = context.kafka.groups
+    where = TopicPartition(groups.topic, groups.partition_of(request.group_id))
+    producer = Producer(request.producer_id, request.producer_epoch)
+    try:
+        await context.kafka.transactions.add_partitions(
+            request.transactional_id, producer, frozenset({where}), EACH_DECLARED
+        )
+    except CoordinatorRefused as refused:
+        return AddOffsetsToTxnResponse(error_code=fenced_as(refused.code, context.api_version))
+    return AddOffsetsToTxnResponse()

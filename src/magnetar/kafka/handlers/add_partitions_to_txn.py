@@ -1,0 +1,122 @@
+"""AddPartitionsToTxn: a transaction is about to write to partitions; brokers ask whether it is (KIP-890)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from magnetar.kafka.authorization.transactions import FIRST_OF_BROKERS
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.kafka.handlers.transactional import EACH_DECLARED, EPOCH_BUMPED, fenced_as, partition_of
+from magnetar.kafka.pace import paced
+from magnetar.kafka.transactions.decider import Producer
+from magnetar.kafka.transactions.metadata import TopicPartition
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.add_partitions_to_txn_request import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from magnetar.wire.kafka.messages.add_partitions_to_txn_response import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+_FIRST_WITH_ABORTABLE = 5
+
+
+async def add_partitions_to_txn(
+    request: AddPartitionsToTxnRequest, context: RequestContext
+) -> AddPartitionsToTxnResponse:
+    """Answer when all are of the transaction, durable; if one of them cannot be, none is."""
+    if context.api_version < FIRST_OF_BROKERS:
+        producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+        return AddPartitionsToTxnResponse(
+            results_by_topic_v3_and_below=await _topics(
+                request.v3_and_below_transactional_id,
+                producer,
+                request.v3_and_below_topics,
+                context,
+                verify_only=False,
+            )
+        )
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            AddPartitionsToTxnResult(
+                transactional_id=each.transactional_id,
+                topic_results=await _topics(
+                    each.transactional_id,
+                    Producer(each.producer_id, each.producer_epoch),
+                    each.topics,
+                    context,
+                    verify_only=each.verify_only,
+                ),
+            )
+            async for each in paced(request.transactions)
+        ]
+    )
+
+
+async def _topics(
+    transactional_id: str,
+    producer: Producer,
+    topics: list[AddPartitionsToTxnTopic],
+    context: RequestContext,
+    *,
+    verify_only: bool,
+) -> list[AddPartitionsToTxnTopicResult]:
+    broker = context.kafka.broker
+    found: dict[tuple[str, int], TopicPartition | ErrorCode] = {}
+    async for topic in paced(topics):
+        async for index in paced(topic.partitions):
+            found[topic.name, index] = partition_of(broker, topic.name, index)
+    wanted = frozenset(each for each in found.values() if isinstance(each, TopicPartition))
+    if len({*wanted}) < len(found) and any(isinstance(each, ErrorCode) for each in found.values()):
+        codes: Mapping[TopicPartition, ErrorCode] = dict.fromkeys(wanted, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    else:
+        codes = await _decided(transactional_id, producer, wanted, context, verify_only=verify_only)
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                _row(index, found[topic.name, index], codes) async for index in paced(topic.partitions)
+            ],
+        )
+        async for topic in paced(topics)
+    ]
+
+
+async def _decided(
+    transactional_id: str,
+    producer: Producer,
+    wanted: frozenset[TopicPartition],
+    context: RequestContext,
+    *,
+    verify_only: bool,
+) -> Mapping[TopicPartition, ErrorCode]:
+    transactions, version = context.kafka.transactions, context.api_version
+    try:
+        if verify_only:
+            codes = transactions.verify(transactional_id, producer, wanted)
+            return codes if version >= _FIRST_WITH_ABORTABLE else _without_abortable(codes)
+        spoken = EACH_DECLARED if version < FIRST_OF_BROKERS else EPOCH_BUMPED
+        await transactions.add_partitions(transactional_id, producer, wanted, spoken)
+    except CoordinatorRefused as refused:
+        return dict.fromkeys(wanted, fenced_as(refused.code, version))
+    return dict.fromkeys(wanted, ErrorCode.NONE)
+
+
+def _without_abortable(codes: Mapping[TopicPartition, ErrorCode]) -> dict[TopicPartition, ErrorCode]:
+    abortable = ErrorCode.TRANSACTION_ABORTABLE
+    return {each: ErrorCode.INVALID_TXN_STATE if code is abortable else code for each, code in codes.items()}
+
+
+def _row(
+    index: int, found: TopicPartition | ErrorCode, codes: Mapping[TopicPartition, ErrorCode]
+) -> AddPartitionsToTxnPartitionResult:
+    code = codes[found] if isinstance(found, TopicPartition) else found
+    return AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)

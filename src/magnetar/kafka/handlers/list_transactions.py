@@ -1,0 +1,63 @@
+"""ListTransactions (KIP-664): the transactional ids of this broker, filtered by state, producer, age and pattern."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.kafka.pace import paced
+from magnetar.kafka.transactions.metadata import NO_TIME, State
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.list_transactions_request import ListTransactionsRequest
+from magnetar.wire.kafka.messages.list_transactions_response import (
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+_STATES = {state.kafka_name: state for state in State}
+
+
+async def list_transactions(
+    request: ListTransactionsRequest, context: RequestContext
+) -> ListTransactionsResponse:
+    """Answer with those that every filter lets through; states that do not exist are named, and let nothing through."""
+    transactions = context.kafka.transactions
+    try:
+        found = transactions.list()
+    except CoordinatorRefused as refused:
+        return ListTransactionsResponse(error_code=refused.code)
+    unknown = [each for each in dict.fromkeys(request.state_filters) if each not in _STATES]
+    states = {_STATES[each] for each in request.state_filters if each in _STATES}
+    producers = set(request.producer_id_filters)
+    matches = None
+    if request.transactional_id_pattern:
+        import re2  # not every broker is asked
+
+        try:
+            matches = re2.compile(request.transactional_id_pattern)
+        except re2.error:
+            return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    now_ms = transactions.now_ms()
+    rows = []
+    async for each in paced(found):
+        if request.state_filters and each.state not in states:
+            continue
+        if producers and each.producer_id not in producers:
+            continue
+        if request.duration_filter >= 0 and (
+            each.start_ms == NO_TIME or now_ms - each.start_ms <= request.duration_filter
+        ):
+            continue
+        if matches is not None and matches.fullmatch(each.transactional_id) is None:
+            continue
+        rows.append(
+            TransactionState(
+                transactional_id=each.transactional_id,
+                producer_id=each.producer_id,
+                transaction_state=each.state.kafka_name,
+            )
+        )
+    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=rows)

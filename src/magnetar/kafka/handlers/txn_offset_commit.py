@@ -1,0 +1,107 @@
+"""TxnOffsetCommit: offsets that count when their transaction is committed; by topic id since version 6 (KIP-1319)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.kafka.coordinators.decision import Transaction
+from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.kafka.handlers.named_topic import named_topic, not_found
+from magnetar.kafka.handlers.transactional import EPOCH_BUMPED, OF_OFFSETS
+from magnetar.kafka.pace import paced
+from magnetar.kafka.transactions.decider import Producer
+from magnetar.kafka.transactions.metadata import TopicPartition
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+)
+from magnetar.wire.kafka.messages.txn_offset_commit_response import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from magnetar.kafka.context import RequestContext
+
+_FIRST_WITH_ABORTABLE, _FIRST_THAT_ADDS = 4, 5
+_LATEST_COMMIT = 10
+
+
+async def txn_offset_commit(
+    request: TxnOffsetCommitRequest, context: RequestContext
+) -> TxnOffsetCommitResponse:
+    """Answer when the offsets are durable, and pending; those of unknown topics are refused one by one."""
+    rows: list[TxnOffsetCommitResponsePartition] = []
+    commits: list[OffsetCommit] = []
+    answers = [await _topic(context, topic, rows, commits) async for topic in paced(request.topics)]
+    if commits:
+        try:
+            codes = await _commit(request, commits, context)
+        except CoordinatorRefused as refused:
+            codes = [_as_told(refused.code, context.api_version)] * len(rows)
+        for row, code in zip(rows, codes, strict=True):
+            row.error_code = code
+    return TxnOffsetCommitResponse(topics=answers)
+
+
+async def _commit(
+    request: TxnOffsetCommitRequest, commits: list[OffsetCommit], context: RequestContext
+) -> list[ErrorCode]:
+    groups, transactions = context.kafka.groups, context.kafka.transactions
+    name = request.transactional_id
+    producer = Producer(request.producer_id, request.producer_epoch)
+    where = TopicPartition(groups.topic, groups.partition_of(request.group_id))
+    try:
+        if context.api_version >= _FIRST_THAT_ADDS:
+            await transactions.add_partitions(name, producer, frozenset({where}), EPOCH_BUMPED)
+        # Without a wait from here to the group's decision: none of a transaction that has ended may come to it.
+        code = transactions.verify(name, producer, (where,))[where]
+    except CoordinatorRefused as refused:
+        raise CoordinatorRefused(OF_OFFSETS.get(refused.code, refused.code)) from None
+    if code is not ErrorCode.NONE:
+        raise CoordinatorRefused(code)
+    who = Committer(request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
+    return await groups.commit(
+        request.group_id, who, commits, _LATEST_COMMIT, tell=False, transaction=Transaction(*producer)
+    )
+
+
+def _as_told(code: ErrorCode, version: int) -> ErrorCode:
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _FIRST_WITH_ABORTABLE:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
+
+
+async def _topic(
+    context: RequestContext,
+    asked: TxnOffsetCommitRequestTopic,
+    rows: list[TxnOffsetCommitResponsePartition],
+    commits: list[OffsetCommit],
+) -> TxnOffsetCommitResponseTopic:
+    """Return the answer's topic; rows that the coordinator has to fill in are noted beside their commits."""
+    topic = named_topic(context.kafka.broker, asked.name, asked.topic_id)
+    answer = TxnOffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id)
+    async for wanted in paced(asked.partitions):
+        partition = wanted.partition_index
+        row = TxnOffsetCommitResponsePartition(partition_index=partition)
+        answer.partitions.append(row)
+        if topic is None:
+            row.error_code = not_found(asked.name)
+        elif not 0 <= partition < topic.partitions:
+            row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            rows.append(row)
+            commits.append(
+                OffsetCommit(
+                    topic.kafka_name,
+                    topic.topic_id,
+                    partition,
+                    wanted.committed_offset,
+                    wanted.committed_leader_epoch,
+                    wanted.committed_metadata or "",
+                )
+            )
+    return answer

@@ -1,0 +1,63 @@
+"""The coordinators of one broker, put together: those of all its clients or, where there are tenants, of each."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from magnetar.broker.core import Broker
+from magnetar.broker.names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from magnetar.broker.producers import Marker
+from magnetar.broker.settings import Settings
+from magnetar.kafka.coordinators.decision import Marker as LogMarker
+from magnetar.kafka.coordinators.decision import Transaction
+from magnetar.kafka.coordinators.groups import GroupCoordinator
+from magnetar.kafka.coordinators.settings import GroupSettings
+from magnetar.kafka.offsets_log import LedgerOffsetsLog
+from magnetar.kafka.partitions.registry import Partitions
+from magnetar.kafka.producer_ids import ProducerIds
+from magnetar.kafka.settings import KafkaSettings
+from magnetar.kafka.transactions.coordinator import TransactionCoordinator
+from magnetar.kafka.transactions.markers import Markers
+
+
+class Rooms:
+    """Makes coordinators. A transaction may end in groups of any: its markers find them by their topic's name."""
+
+    def __init__(
+        self, broker: Broker, partitions: Partitions, settings: Settings, producer_ids: ProducerIds
+    ) -> None:
+        self.producer_ids = producer_ids
+        self.markers = Markers(broker, partitions, self._end_offsets)
+        self._broker = broker
+        self._partitions = partitions
+        self._settings = settings
+        self._groups: dict[str, GroupCoordinator] = {}
+
+    def groups(self, topic: str = CONSUMER_OFFSETS) -> GroupCoordinator:
+        """Return the groups that are kept in a topic, not started yet."""
+        made = GroupCoordinator(
+            LedgerOffsetsLog(self._broker, self._partitions, topic),
+            self._settings.of(GroupSettings),
+            background=self._broker.background,
+        )
+        self._groups[made.topic] = made
+        return made
+
+    def transactions(self, topic: str = TRANSACTION_STATE) -> TransactionCoordinator:
+        """Return the transactions that are kept in a topic, not started yet."""
+        return TransactionCoordinator(
+            LedgerOffsetsLog(self._broker, self._partitions, topic),
+            self._settings.of(KafkaSettings),
+            self.producer_ids.take,
+            self.markers,
+            self._broker.background,
+        )
+
+    def _end_offsets(self, topic: str, partition: int, marker: Marker) -> Awaitable[None] | None:
+        groups = self._groups.get(topic)
+        if groups is None:
+            return None
+        transaction = Transaction(marker.producer_id, marker.epoch)
+        return groups.end_transaction(
+            partition, LogMarker(transaction, marker.committed, marker.coordinator_epoch)
+        )

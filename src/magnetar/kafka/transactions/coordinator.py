@@ -1,0 +1,255 @@
+"""`TransactionCoordinator`: what handlers and operators call. It finds an id's partition; the deciders decide."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from magnetar.broker.background import Background
+from magnetar.broker.ownership import Owned
+from magnetar.broker.producers import Marker
+from magnetar.kafka.coordinators.decision import Action
+from magnetar.kafka.coordinators.groups import partition_of, steady_clock_ms
+from magnetar.kafka.coordinators.log import OffsetsLog
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.kafka.coordinators.shard import Shard
+from magnetar.kafka.settings import KafkaSettings
+from magnetar.kafka.transactions.decider import Answer, Producer, TransactionsDecider, WriteMarkers
+from magnetar.kafka.transactions.markers import Markers
+from magnetar.kafka.transactions.metadata import (
+    NO_ID,
+    PREPARED,
+    TopicPartition,
+    TransactionMetadata,
+)
+from magnetar.wire.kafka.errors import ErrorCode
+
+_LOADS_AT_ONCE = 4
+_PATIENCE_S = 0.5
+"""How long a request waits for the transaction of before to be ended; then its client is told to ask again."""
+T = TypeVar("T")
+
+
+class TransactionCoordinator:
+    """All transactional ids that this broker has. ``await start()`` returns at once, and loads in the background.
+
+    Methods raise `CoordinatorRefused`.
+    """
+
+    def __init__(
+        self,
+        log: OffsetsLog,
+        settings: KafkaSettings,
+        new_producer_id: Callable[[], Awaitable[int]],
+        markers: Markers,
+        background: Background,
+        clock: Callable[[], int] = steady_clock_ms,
+    ) -> None:
+        self._log = log
+        self._settings = settings
+        self._new_producer_id = new_producer_id
+        self._markers = markers
+        self._clock = clock
+        self._gate = asyncio.Semaphore(_LOADS_AT_ONCE)
+        self._following = asyncio.Lock()
+        self._completing: dict[str, asyncio.Future[None]] = {}
+        self._shards = [
+            Shard(
+                index,
+                log,
+                lambda: TransactionsDecider(settings.transactional_id_expiration_ms),
+                clock,
+                background,
+                self._act,
+                about="transactions",
+            )
+            for index in range(log.partitions)
+        ]
+
+    # -- life cycle
+
+    async def start(self) -> None:
+        """Begin to load in the background what is this broker's."""
+        await self.follow_ownership()
+
+    async def follow_ownership(self) -> None:
+        """Let go of the partitions that another broker has by now, and begin to load those that have come here."""
+        async with self._following:
+            gone = [each for each in self._shards if each.is_mine and not self._log.is_mine(each.partition)]
+            await asyncio.gather(*(each.unload() for each in gone))
+            come = [each for each in self._shards if not each.is_mine and self._log.is_mine(each.partition)]
+            if come:
+                written = set(await self._log.written())
+                for shard in come:
+                    if self._log.is_mine(shard.partition):
+                        shard.begin(self._gate, is_written=shard.partition in written)
+
+    async def loaded(self) -> None:
+        """Wait until every partition that this broker has is loaded."""
+        await asyncio.gather(*(shard.reloaded() for shard in self._shards))
+
+    @property
+    def loading(self) -> int:
+        """How many partitions this broker has whose transactions nobody can be told of yet."""
+        return sum(each.is_mine and each.decider is None for each in self._shards)
+
+    async def close(self) -> None:
+        """Keep what was decided, then send away whoever waits."""
+        await asyncio.gather(*(shard.close() for shard in self._shards))
+
+    def owner_of(self, transactional_id: str) -> Owned | None:
+        """Return the broker that coordinates a transactional id; None if nobody does now."""
+        return self._log.owner(self._partition_of(transactional_id))
+
+    # -- what producers ask
+
+    async def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: Producer | None
+    ) -> Answer:
+        """Return a producer its id and epoch; what the one of before has open is aborted first, and everywhere."""
+        if not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
+            raise CoordinatorRefused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+
+        async def once() -> Answer:
+            new_id = await self._spare_id(transactional_id)
+            return await self._shard(transactional_id).ask(
+                lambda decider, token: decider.init_producer_id(
+                    transactional_id, timeout_ms, expected, new_id, self._clock()
+                )
+            )
+
+        return await self._patiently(transactional_id, once, lambda answer: answer.code)
+
+    async def add_partitions(
+        self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition], version: int
+    ) -> None:
+        """Have partitions be of the producer's transaction, durable on return."""
+
+        async def once() -> ErrorCode:
+            return await self._shard(transactional_id).ask(
+                lambda decider, token: decider.add_partitions(
+                    transactional_id, producer, partitions, version, self._clock()
+                )
+            )
+
+        await self._patiently(transactional_id, once, lambda code: code)
+
+    def verify(
+        self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Tell of each partition whether it is of the producer's transaction."""
+        decider = self._shard(transactional_id).check_loaded()
+        return decider.verify(transactional_id, producer, frozenset(partitions))
+
+    async def end(
+        self, transactional_id: str, producer: Producer, *, committed: bool, version: int
+    ) -> Answer:
+        """Commit or abort; what was decided is durable on return, and the markers are on their way."""
+        new_id = await self._spare_id(transactional_id)
+        return await self._shard(transactional_id).ask(
+            lambda decider, token: decider.end(
+                transactional_id,
+                producer,
+                committed=committed,
+                version=version,
+                new_producer_id=new_id,
+                now_ms=self._clock(),
+            )
+        )
+
+    async def _spare_id(self, transactional_id: str) -> int:
+        """Take a producer id, should one be needed; raise `CoordinatorRefused` if this broker is not to be asked."""
+        decider = self._shard(transactional_id).check_loaded()
+        return await self._new_producer_id() if decider.wants_producer_id(transactional_id) else NO_ID
+
+    async def write_marker(self, marker: Marker, where: TopicPartition) -> None:
+        """End a transaction in one partition, whatever its coordinator knows of it; durable on return.
+
+        Raises also ``BrokerError``, ``LedgerError`` and ``ProducerRefused``.
+        """
+        await self._markers.write(marker, where)
+
+    # -- for operators
+
+    def list(self) -> list[TransactionMetadata]:
+        """Return all transactional ids of this broker; raises `CoordinatorRefused` while some are not loaded."""
+        mine = [shard.check_loaded() for shard in self._shards if shard.is_mine]
+        return [each for decider in mine for each in decider.transactions.values()]
+
+    def describe(self, transactional_id: str) -> TransactionMetadata:
+        """Return one transactional id."""
+        if not transactional_id:
+            raise CoordinatorRefused(ErrorCode.INVALID_REQUEST)
+        found = self._shard(transactional_id).check_loaded().transactions.get(transactional_id)
+        if found is None:
+            raise CoordinatorRefused(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return found
+
+    def now_ms(self) -> int:
+        """Return the time that transactions are counted in, ms."""
+        return self._clock()
+
+    # -- ending transactions
+
+    async def _act(self, action: Action) -> None:
+        """Write a transaction's markers; they bear the epoch in which this broker has it."""
+        assert isinstance(action, WriteMarkers)
+        name = action.transactional_id
+        done = self._completing[name] = asyncio.get_running_loop().create_future()
+        try:
+            owner = self.owner_of(name)
+            epoch = 0 if owner is None else owner.epoch
+            await self._markers.write_all(action.marker._replace(coordinator_epoch=epoch), action.partitions)
+        finally:
+            # Told a turn later: by then the decider has heard of it.
+            asyncio.get_running_loop().call_soon(self._completed, name, done)
+
+    def _completed(self, name: str, done: asyncio.Future[None]) -> None:
+        if self._completing.get(name) is done:
+            del self._completing[name]
+        if not done.done():
+            done.set_result(None)
+
+    async def _patiently(
+        self, transactional_id: str, ask: Callable[[], Awaitable[T]], code_of: Callable[[T], ErrorCode]
+    ) -> T:
+        """Ask again once the transaction that is in the way has ended, if that is soon."""
+        refused: CoordinatorRefused | None = None
+        answer: T | None = None
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                while True:
+                    refused, answer = None, None
+                    try:
+                        answer = await ask()
+                        if code_of(answer) is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                            return answer
+                    except CoordinatorRefused as error:
+                        if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                            raise
+                        refused = error
+                    await self._until_completed(transactional_id)
+        except TimeoutError:
+            if answer is not None:
+                return answer
+            raise refused or CoordinatorRefused(ErrorCode.CONCURRENT_TRANSACTIONS) from None
+
+    async def _until_completed(self, transactional_id: str) -> None:
+        while True:
+            completing = self._completing.get(transactional_id)
+            if completing is not None:
+                await asyncio.shield(completing)
+                return
+            known = self._shard(transactional_id).check_loaded().transactions.get(transactional_id)
+            if known is None or known.state not in PREPARED:
+                return
+            await asyncio.sleep(0.001)  # what was decided is not durable yet; then its markers are begun
+
+    # -- finding the partition
+
+    def _partition_of(self, transactional_id: str) -> int:
+        return partition_of(transactional_id, len(self._shards))
+
+    def _shard(self, transactional_id: str) -> Shard[TransactionsDecider]:
+        return self._shards[self._partition_of(transactional_id)]

@@ -1,0 +1,383 @@
+"""One partition of ``__transaction_state`` as a value: what becomes of its transactional ids. Pure decisions.
+
+The rules are Kafka's (KIP-98, KIP-360, and KIP-890 for clients of ``transaction.version`` 2, each of whose transactions
+has an epoch of its own). A transaction that ends is prepared, and answered once that is durable; then its markers are
+written, an action; then it is complete. Each method gives a `Decision`, or raises `CoordinatorRefused` and has changed
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, NamedTuple
+
+from magnetar.broker.producers import BUMPS_EPOCHS, Marker
+from magnetar.kafka.coordinators.decision import Action, Decision, Fact, Stated
+from magnetar.kafka.coordinators.decision import Marker as LogMarker
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.kafka.coordinators.timers import TimerKey, Timers
+from magnetar.kafka.transactions.facts import gone_fact, read_fact, transaction_fact
+from magnetar.kafka.transactions.metadata import (
+    IDLE,
+    MAX_EPOCH,
+    NO_EPOCH,
+    NO_ID,
+    NO_TIME,
+    PREPARED,
+    State,
+    TopicPartition,
+    TransactionMetadata,
+)
+from magnetar.wire.kafka.errors import ErrorCode
+
+_FACTS_AT_ONCE = 500
+_TIMEOUT, _EXPIRATION = "timeout", "expiration"
+
+
+class Producer(NamedTuple):
+    """A producer as its client knows it."""
+
+    producer_id: int
+    epoch: int
+
+
+class Answer(NamedTuple):
+    """What a client is told: an error, or the producer that it is from now on."""
+
+    code: ErrorCode
+    producer: Producer = Producer(NO_ID, NO_EPOCH)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteMarkers(Action):
+    """A prepared transaction, to be ended in the partitions that it touched."""
+
+    transactional_id: str
+    marker: Marker
+    partitions: frozenset[TopicPartition]
+
+
+class TransactionsDecider:
+    """A `Decider`: replay its facts in order, resume, then ask."""
+
+    def __init__(self, expiration_ms: int) -> None:
+        self.transactions: dict[str, TransactionMetadata] = {}
+        """By transactional id; to look at, not to change."""
+        self.timers = Timers()
+        self.foreign = 0
+        """Records of kinds that are not known here: a snapshot would lose them."""
+        self._expiration_ms = expiration_ms
+
+    # -- the life of a decider
+
+    def replay(self, stated: Stated) -> None:
+        """Take in what was stated before; raises ``WireError`` if the record is damaged."""
+        said = None if isinstance(stated, LogMarker) else read_fact(stated.key, stated.value)
+        if said is None:
+            self.foreign += 1
+            return
+        transactional_id, metadata = said
+        if metadata is None:
+            self.transactions.pop(transactional_id, None)
+        else:
+            self.transactions[transactional_id] = metadata
+
+    def resume(self, now_ms: int) -> Decision[None]:
+        """Go on with the transactions that were prepared, and count the times of the others."""
+        actions: list[Action] = []
+        for each in self.transactions.values():
+            self._set_timer(each)
+            if each.state in PREPARED:
+                actions.append(_write(each))
+        return Decision((), None, actions=tuple(actions))
+
+    def done(self, action: Action, result: object, now_ms: int) -> Decision[None]:
+        """Hear that a transaction's markers are durable in all its partitions: it is complete."""
+        assert isinstance(action, WriteMarkers)
+        known = self.transactions.get(action.transactional_id)
+        if isinstance(result, BaseException) or known is None or known.state not in PREPARED:
+            return Decision((), None)
+        if _write(known) != action:
+            return Decision((), None)
+        rotates = known.version >= BUMPS_EPOCHS and known.next_producer_id != NO_ID
+        committed = known.state is State.PREPARE_COMMIT
+        return self._become(
+            known,
+            None,
+            state=State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT,
+            producer_id=known.next_producer_id if rotates else known.producer_id,
+            epoch=0 if rotates else known.epoch,
+            next_producer_id=NO_ID,
+            partitions=frozenset(),
+            update_ms=now_ms,
+        )
+
+    def wake_ms(self) -> int | None:
+        """Return when a transaction's time is over, or a transactional id's."""
+        return self.timers.wake_ms()
+
+    def expire(self, now_ms: int) -> Decision[None]:
+        """Abort transactions whose time is over; forget transactional ids that were silent for too long."""
+        facts: list[Stated] = []
+        actions: list[Action] = []
+        for key in self.timers.take_due(now_ms):
+            known = self.transactions.get(key.group_id)
+            if known is None:
+                continue
+            if key.kind == _TIMEOUT and known.state is State.ONGOING:
+                decision = self._fence(known, now_ms, ErrorCode.NONE)
+                facts += decision.facts
+                actions += decision.actions
+            elif key.kind == _EXPIRATION and known.state in IDLE:
+                del self.transactions[known.transactional_id]
+                facts.append(gone_fact(known.transactional_id))
+        return Decision(tuple(facts), None, actions=tuple(actions))
+
+    def live_facts(self) -> int:
+        """Return how many transactional ids there are."""
+        return len(self.transactions)
+
+    def snapshot(self) -> Iterator[Sequence[Fact]]:
+        """Return the facts of all, some at a time."""
+        names = iter(list(self.transactions))
+        while some := list(islice(names, _FACTS_AT_ONCE)):
+            found = (self.transactions.get(each) for each in some)
+            yield [transaction_fact(each) for each in found if each is not None]
+
+    # -- what clients ask
+
+    def wants_producer_id(self, transactional_id: str) -> bool:
+        """Whether the next decision about a transactional id may need a producer id that nobody had."""
+        known = self.transactions.get(transactional_id)
+        return known is None or known.is_exhausted
+
+    def init_producer_id(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: Producer | None,
+        new_producer_id: int,
+        now_ms: int,
+    ) -> Decision[Answer]:
+        """Return a producer its id and its next epoch, which fences all of before; what these have open is aborted.
+
+        Whoever says what producer it was (``expected``) is refused if another one has come meanwhile (KIP-360).
+        """
+        known = self.transactions.get(transactional_id)
+        if known is None:
+            known = TransactionMetadata(transactional_id, new_producer_id)
+        if expected is not None and known.epoch != NO_EPOCH and not _may_go_on(known, expected):
+            raise CoordinatorRefused(ErrorCode.PRODUCER_FENCED)
+        if known.state in PREPARED:
+            raise CoordinatorRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if known.state is State.ONGOING:
+            if expected is not None and expected.epoch not in (known.epoch, known.last_epoch):
+                raise CoordinatorRefused(ErrorCode.PRODUCER_FENCED)
+            return self._fence(known, now_ms, ErrorCode.CONCURRENT_TRANSACTIONS)
+        producer_id, epoch, last_epoch = known.producer_id, known.epoch + 1, NO_EPOCH
+        if known.is_exhausted and (expected is None or expected.epoch == known.epoch):
+            producer_id, epoch = new_producer_id, 0
+            last_epoch = NO_EPOCH if expected is None else known.epoch
+        elif expected is not None and known.epoch != NO_EPOCH:
+            if expected.epoch == known.epoch:
+                last_epoch = known.epoch
+            elif expected.epoch == known.last_epoch:  # it was granted before, and the answer was lost
+                epoch, last_epoch = known.epoch, known.last_epoch
+            else:
+                raise CoordinatorRefused(ErrorCode.PRODUCER_FENCED)
+        return self._become(
+            known,
+            Answer(ErrorCode.NONE, Producer(producer_id, epoch)),
+            state=State.EMPTY,
+            producer_id=producer_id,
+            epoch=epoch,
+            last_epoch=last_epoch,
+            timeout_ms=timeout_ms,
+            partitions=frozenset(),
+            start_ms=NO_TIME,
+            update_ms=now_ms,
+        )
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: frozenset[TopicPartition],
+        version: int,
+        now_ms: int,
+    ) -> Decision[ErrorCode]:
+        """Have partitions be of the producer's transaction, which begins with the first of them."""
+        known = self._checked(transactional_id, producer)
+        if known.state in PREPARED:
+            raise CoordinatorRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if known.state is State.ONGOING and partitions <= known.partitions:
+            return Decision((), ErrorCode.NONE)
+        is_open = known.state is State.ONGOING
+        return self._become(
+            known,
+            ErrorCode.NONE,
+            state=State.ONGOING,
+            partitions=known.partitions | partitions if is_open else partitions,
+            start_ms=known.start_ms if is_open else now_ms,
+            update_ms=now_ms,
+            version=version,
+        )
+
+    def verify(
+        self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Tell of each partition whether it is of the producer's transaction; nothing changes (KIP-890)."""
+        known = self._checked(transactional_id, producer)
+        if known.state in PREPARED:
+            raise CoordinatorRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
+        held = known.partitions if known.state is State.ONGOING else frozenset()
+        return {
+            each: ErrorCode.NONE if each in held else ErrorCode.TRANSACTION_ABORTABLE for each in partitions
+        }
+
+    def end(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        *,
+        committed: bool,
+        version: int,
+        new_producer_id: int,
+        now_ms: int,
+    ) -> Decision[Answer]:
+        """Commit or abort the producer's transaction; whoever asks again, as no answer came, is told the same."""
+        if version >= BUMPS_EPOCHS:
+            return self._end_and_bump(transactional_id, producer, committed, version, new_producer_id, now_ms)
+        known = self._checked(transactional_id, producer)
+        if known.state is State.ONGOING:
+            return self._prepare(known, committed, version, NO_ID, now_ms)
+        prepared = State.PREPARE_COMMIT if committed else State.PREPARE_ABORT
+        completed = State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT
+        if known.state is completed:
+            return Decision((), Answer(ErrorCode.NONE, producer))
+        busy = known.state is prepared
+        raise CoordinatorRefused(ErrorCode.CONCURRENT_TRANSACTIONS if busy else ErrorCode.INVALID_TXN_STATE)
+
+    def _end_and_bump(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        committed: bool,
+        version: int,
+        new_producer_id: int,
+        now_ms: int,
+    ) -> Decision[Answer]:
+        known = self._find(transactional_id)
+        had_bumped = known.producer_id == producer.producer_id and known.epoch == producer.epoch + 1
+        had_rotated = (
+            known.previous_producer_id == producer.producer_id
+            and producer.epoch == MAX_EPOCH - 1
+            and known.epoch == 0
+        )
+        repeats = had_bumped or had_rotated
+        if known.producer_id != producer.producer_id and not had_rotated:
+            raise CoordinatorRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        is_current = known.producer_id == producer.producer_id and known.epoch == producer.epoch
+        # The same epoch as that of a transaction being ended would be of the next one, which cannot have begun.
+        if not (is_current if known.state in (State.ONGOING, State.EMPTY) else repeats or is_current) or (
+            known.state in PREPARED and not repeats
+        ):
+            raise CoordinatorRefused(ErrorCode.PRODUCER_FENCED)
+        next_id = new_producer_id if known.is_exhausted else NO_ID
+        if known.state is State.ONGOING:
+            return self._prepare(known, committed, version, next_id, now_ms)
+        if known.state in PREPARED:
+            busy = (known.state is State.PREPARE_COMMIT) == committed
+            raise CoordinatorRefused(
+                ErrorCode.CONCURRENT_TRANSACTIONS if busy else ErrorCode.INVALID_TXN_STATE
+            )
+        if repeats and known.state is (State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT):
+            return Decision((), Answer(ErrorCode.NONE, Producer(known.producer_id, known.epoch)))
+        if committed or repeats:
+            raise CoordinatorRefused(ErrorCode.INVALID_TXN_STATE)
+        # Nothing was added: its batches may be on their way all the same, and the new epoch fences them.
+        return self._prepare(replace(known, start_ms=now_ms), False, version, next_id, now_ms)
+
+    # -- changing
+
+    def _find(self, transactional_id: str) -> TransactionMetadata:
+        if not transactional_id:
+            raise CoordinatorRefused(ErrorCode.INVALID_REQUEST)
+        known = self.transactions.get(transactional_id)
+        if known is None:
+            raise CoordinatorRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return known
+
+    def _checked(self, transactional_id: str, producer: Producer) -> TransactionMetadata:
+        known = self._find(transactional_id)
+        if known.producer_id != producer.producer_id:
+            raise CoordinatorRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if known.epoch != producer.epoch:
+            raise CoordinatorRefused(ErrorCode.PRODUCER_FENCED)
+        return known
+
+    def _fence(self, known: TransactionMetadata, now_ms: int, code: ErrorCode) -> Decision[Answer]:
+        """Abort what a producer has open under an epoch that nobody is told, so that it is fenced."""
+        return self._become(
+            known,
+            Answer(code),
+            state=State.PREPARE_ABORT,
+            epoch=known.epoch + 1,
+            last_epoch=NO_EPOCH,
+            update_ms=now_ms,
+        )
+
+    def _prepare(
+        self, known: TransactionMetadata, committed: bool, version: int, next_id: int, now_ms: int
+    ) -> Decision[Answer]:
+        bumps = version >= BUMPS_EPOCHS
+        epoch = known.epoch + 1 if bumps else known.epoch
+        producer = Producer(next_id, 0) if next_id != NO_ID else Producer(known.producer_id, epoch)
+        return self._become(
+            known,
+            Answer(ErrorCode.NONE, producer),
+            state=State.PREPARE_COMMIT if committed else State.PREPARE_ABORT,
+            epoch=epoch,
+            last_epoch=known.epoch if bumps else known.last_epoch,
+            start_ms=known.start_ms,
+            next_producer_id=next_id,
+            update_ms=now_ms,
+            version=version,
+        )
+
+    def _become(self, known: TransactionMetadata, answer: Any, **changes: Any) -> Decision[Any]:
+        changed = replace(known, previous_producer_id=known.producer_id, **changes)
+        self.transactions[known.transactional_id] = changed
+        self._set_timer(changed)
+        actions: tuple[Action, ...] = (_write(changed),) if changed.state in PREPARED else ()
+        return Decision((transaction_fact(changed),), answer, actions=actions)
+
+    def _set_timer(self, metadata: TransactionMetadata) -> None:
+        name = metadata.transactional_id
+        if metadata.state is State.ONGOING:
+            self.timers.schedule(TimerKey(_TIMEOUT, name), metadata.due_ms)
+            self.timers.cancel(TimerKey(_EXPIRATION, name))
+        else:
+            self.timers.cancel(TimerKey(_TIMEOUT, name))
+            if metadata.state in IDLE:
+                self.timers.schedule(TimerKey(_EXPIRATION, name), metadata.update_ms + self._expiration_ms)
+
+
+def _may_go_on(known: TransactionMetadata, expected: Producer) -> bool:
+    """Whether a producer may be the one that is known, or that of before whose epochs were used up."""
+    return expected.producer_id == known.producer_id or (
+        expected.producer_id == known.previous_producer_id and expected.epoch >= MAX_EPOCH - 1
+    )
+
+
+def _write(metadata: TransactionMetadata) -> WriteMarkers:
+    """Return what ends a prepared transaction."""
+    marker = Marker(
+        metadata.producer_id,
+        metadata.epoch,
+        committed=metadata.state is State.PREPARE_COMMIT,
+        version=metadata.version,
+    )
+    return WriteMarkers(metadata.transactional_id, marker, metadata.partitions)
