@@ -24,9 +24,11 @@ from magnetar.records.entry import (
     decode_entry,
     index_of,
     kafka_message_head,
+    kafka_payload_at,
     last_offset,
     latest_timestamp,
     payload_at,
+    read_head,
 )
 from magnetar.records.errors import CorruptBatch, EntryCorrupt, InvalidRecord, RecordsError
 from magnetar.records.varint import decode_unsigned, decode_zigzag, encode_unsigned, encode_zigzag
@@ -155,6 +157,22 @@ def test_entries_come_back(written: list[PlainRecord], now_ms: int, base_offset:
     assert latest_timestamp(memoryview(entry)) == max(record.timestamp for record in written)
 
 
+@given(
+    st.integers(0, 2**37) | st.integers(0, 40).map(lambda bits: (1 << bits) - 1),
+    st.integers(2**35, 2**42 - 1),
+    st.integers(1, 2**21),
+    st.booleans(),
+)
+def test_a_glance_at_an_entry_says_what_a_look_says(
+    index: int, now_ms: int, messages: int, mixed: bool
+) -> None:
+    head = broker_entry_head(now_ms, index) + kafka_message_head(now_ms, messages, mixed=mixed)
+    seen, kafka_at = read_head(memoryview(head + b"payload"))
+    assert seen == last_offset(head) == index_of(head).index == index
+    assert kafka_payload_at(memoryview(head)) == (-1 if mixed else len(head))
+    assert kafka_at == (-1 if mixed or index >= 2**35 else len(head))  # else nobody would be quick
+
+
 @given(st.binary(max_size=200) | st.binary(max_size=60).map(lambda rest: b"\x0e\x02\0\0\0\x04" + rest))
 def test_what_is_no_entry_is_refused_or_read_but_never_else(noise: bytes) -> None:
     for read in (decode_entry, index_of, payload_at):
@@ -162,6 +180,27 @@ def test_what_is_no_entry_is_refused_or_read_but_never_else(noise: bytes) -> Non
             read(noise)
         except EntryCorrupt:
             pass
+
+
+def _check_glance(entry: memoryview) -> None:
+    """See whether `read_head` and who looks longer agree."""
+    try:
+        seen, kafka_at = read_head(entry)
+    except EntryCorrupt:
+        with pytest.raises(EntryCorrupt):
+            last_offset(entry)
+    else:
+        assert (seen, True) == (last_offset(entry), kafka_at in (-1, kafka_payload_at(entry)))
+
+
+@pytest.mark.parametrize("index", [5, 300, 70_000, 3_000_000, 900_000_000])
+def test_whatever_byte_is_another_a_glance_says_what_a_look_says(index: int) -> None:
+    head = broker_entry_head(1_700_000_000_000, index) + kafka_message_head(1_700_000_000_001, 300)
+    for at in range(len(head)):
+        entry = bytearray(head)
+        for byte in range(256):
+            entry[at] = byte
+            _check_glance(memoryview(entry))
 
 
 @given(st.lists(records, min_size=1, max_size=3), st.data())
@@ -172,6 +211,7 @@ def test_an_entry_with_changed_metadata_is_refused_or_read_but_never_else(
     entry = bytearray(head + encode_batch(written))
     for _ in range(data.draw(st.integers(1, 3))):
         entry[data.draw(st.integers(0, len(head) - 1))] = data.draw(st.integers(0, 255))
+    _check_glance(memoryview(entry))
     for read in (decode_entry, index_of, last_offset, lambda e: latest_timestamp(memoryview(e))):
         try:
             read(bytes(entry))

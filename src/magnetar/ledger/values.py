@@ -31,6 +31,8 @@ class StoredEntry(NamedTuple):
     last_offset: int
     data: memoryview
     at: int = -1
+    kafka_at: int = -1
+    """Where in it the payload begins, if whoever read it saw that it is in format ``kafka``."""
     copy: int = -1
     """The compacted ledger that it was read from, where position and offset are those of the original."""
 

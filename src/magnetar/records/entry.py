@@ -18,8 +18,9 @@ every entry by the property ``entry.format``, as KoP marks it; an entry without 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from magnetar.records.batch import read_header
 from magnetar.records.compression import Buffer
@@ -34,10 +35,42 @@ _SIZE = struct.Struct(">I")
 
 # producer_name "", sequence_id 0, then publish_time follows
 _METADATA_HEAD = b"\x0a\x00\x10\x00\x18"
-_encode_time = lru_cache(maxsize=8)(encode_unsigned)  # many entries are written in one millisecond
 _METADATA_FORMAT = b"\x22\x15\x0a\x0centry.format\x12\x05kafka\x58"
 _KAFKA_HEAD_BYTES = len(_METADATA_HEAD) + 6 + len(_METADATA_FORMAT)
 _METADATA_MIXED = b"\x22\x1b\x0a\x0centry.format\x12\x0bmixed_kafka\x58"
+
+
+# Six bytes of a time, the tag of field 2, and the lowest byte of what that holds: which bits are known, and what they
+# are. A timestamp of our century takes six bytes: five that go on, and one that does not.
+_TIMED_MASK = int.from_bytes(b"\x80" * 6 + b"\xff\x00", "little")
+_TIMED_BITS = int.from_bytes(b"\x80" * 5 + b"\x00\x10\x00", "little")
+# The end of _METADATA_HEAD, and such a time.
+_PUBLISHED_MASK = int.from_bytes(b"\xff\xff" + b"\x80" * 6, "little")
+_PUBLISHED_BITS = int.from_bytes(_METADATA_HEAD[3:] + b"\x80" * 5 + b"\x00", "little")
+
+
+class _Form(NamedTuple):
+    """How the head of an entry looks that was written here in format ``kafka``, by how long its index is."""
+
+    unpack: Callable[[Buffer], tuple[Any, ...]]
+    """What begins it; what `_TIMED_MASK` is of; more of field 2; the metadata's size and what begins it; what
+    `_PUBLISHED_MASK` is of; the format."""
+    begin: bytes
+    metadata_at: int
+
+
+def _form(index_bytes: int) -> _Form:
+    size = 8 + index_bytes
+    unpack = struct.Struct(f"<7sQ{index_bytes - 1}s7sQ{len(_METADATA_FORMAT)}s").unpack_from
+    return _Form(unpack, _BROKER_HEAD.pack(BROKER_ENTRY_MAGIC, size) + b"\x08", 6 + size)
+
+
+_FORMS = {8 + index_bytes: _form(index_bytes) for index_bytes in range(1, 6)}
+"""By the size of the broker's metadata."""
+_METADATA_SIZES = {
+    _SIZE.pack(_KAFKA_HEAD_BYTES + count_bytes) + _METADATA_HEAD[:3]: 4 + _KAFKA_HEAD_BYTES + count_bytes
+    for count_bytes in range(1, 6)
+}
 
 
 class BrokerEntryMetadata(NamedTuple):
@@ -57,6 +90,18 @@ class Entry(NamedTuple):
     @property
     def base_offset(self) -> int:
         return self.broker.index - self.message.num_messages_in_batch + 1
+
+
+@lru_cache(maxsize=8)
+def _encode_high(value: int) -> bytes:
+    return encode_unsigned(value)
+
+
+def _encode_time(time_ms: int) -> bytes:
+    """Return a time's varint, of which only the lowest two bytes are new every 16 s."""
+    if time_ms < 1 << 14:
+        return encode_unsigned(time_ms)
+    return bytes((time_ms & 0x7F | 0x80, time_ms >> 7 & 0x7F | 0x80)) + _encode_high(time_ms >> 14)
 
 
 def broker_entry_head(broker_timestamp: int, index: int) -> bytes:
@@ -102,8 +147,38 @@ def index_of(data: Buffer, at: int = 0) -> BrokerEntryMetadata:
         raise EntryCorrupt("entry without timestamp or index") from None
 
 
+def read_head(data: Buffer) -> tuple[int, int]:
+    """Return what `last_offset` does and, where it sees that at a glance, what `kafka_payload_at` does, else -1.
+
+    Called for every entry that is read: in those that are written most all is constant but times and numbers.
+    """
+    try:
+        unpack, begin, metadata_at = _FORMS[data[5]]
+        found, timed, rest, head, published, form = unpack(data)
+        if (
+            found == begin
+            and form == _METADATA_FORMAT
+            and timed & _TIMED_MASK == _TIMED_BITS
+            and published & _PUBLISHED_MASK == _PUBLISHED_BITS
+        ):
+            byte = timed >> 56
+            index, shift = byte & 0x7F, 7
+            for following in rest:
+                if byte < 0x80:
+                    break
+                byte = following
+                index |= (byte & 0x7F) << shift
+                shift += 7
+            else:
+                if byte < 0x80:
+                    return index, metadata_at + _METADATA_SIZES[head]
+    except (IndexError, KeyError, struct.error):
+        pass
+    return last_offset(data), -1
+
+
 def last_offset(data: Buffer) -> int:
-    """Return the offset of an entry's last message. Called for every entry that is read, so the usual form is quick."""
+    """Return the offset of an entry's last message; the usual form is quick."""
     try:
         # A timestamp of our century takes six bytes: five that go on, and one that does not.
         if (
@@ -127,8 +202,8 @@ def last_offset(data: Buffer) -> int:
 def kafka_payload_at(data: memoryview) -> int:
     """Return where the payload of an entry begins that is in format ``kafka`` as it is written here, otherwise -1.
 
-    Quick, for every entry that is read, and exact: what a Pulsar producer puts into its metadata cannot look like it,
-    since `magnetar.records.pulsar_entries.open_send` refuses the property.
+    Quick, for entries of which `read_head` did not say it already, and exact: what a Pulsar producer puts into its
+    metadata cannot look like it, since `magnetar.records.pulsar_entries.open_send` refuses the property.
     """
     try:
         magic, size = _BROKER_HEAD.unpack_from(data)

@@ -201,8 +201,8 @@ def as_stored(entries: Sequence[StoredEntry]) -> list[Batch] | None:
     """Return the batches of entries that are all in format ``kafka``, where they lie; None if one is not."""
     out: list[Batch] = []
     for entry in entries:
-        at = kafka_payload_at(entry.data)
-        if at < 0:
+        at = entry.kafka_at
+        if at < 0 and (at := kafka_payload_at(entry.data)) < 0:
             return None
         out.append(entry.data[at:])
     return out

@@ -12,7 +12,7 @@ from magnetar.ledger.files.layout import FRAME, FRAME_BYTES, read_frame
 from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.ledger.port import StoredEntry
 from magnetar.records.crc import crc32c
-from magnetar.records.entry import last_offset, latest_timestamp
+from magnetar.records.entry import last_offset, latest_timestamp, read_head
 from magnetar.records.errors import RecordsError
 
 SCAN_BYTES = 4 << 20
@@ -52,15 +52,16 @@ def walk(
     place, unpack = _PLACE.pack, FRAME.unpack_from
     while at + FRAME_BYTES <= size:
         length, crc, found = unpack(data, at)
-        end = at + FRAME_BYTES + length
+        begin = at + FRAME_BYTES
+        end = begin + length
         if found != entry_id:
             raise _damaged(path, start + at, entry_id)
         if end > size:
             return Walked(entries, start + at, entry_id, end - size)
-        entry = data[at + FRAME_BYTES : end]
+        entry = data[begin:end]
         if crc32c(entry, crc32c(place(ledger_id, entry_id, length))) != crc:
             raise _damaged(path, start + at, entry_id)
-        last = last_offset(entry)
+        last, kafka_at = read_head(entry)
         if last >= up_to:
             break
         if last >= offset:
@@ -68,7 +69,7 @@ def walk(
                 break
             room -= length
             left -= 1
-            entries.append(StoredEntry(ledger_id, entry_id, last, entry, at + FRAME_BYTES))
+            entries.append(StoredEntry(ledger_id, entry_id, last, entry, begin, kafka_at))
         at = end
         entry_id += 1
     return Walked(entries, start + at, entry_id, 0)
