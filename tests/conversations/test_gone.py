@@ -264,7 +264,7 @@ async def test_nothing_waits_as_long_as_one_likes(
 async def test_while_all_is_taken_up_a_fetch_waits(service: BrokerService) -> None:
     peer = Peer(service)
     peer.say(produce(b"one", acks=1))
-    await until_quiet()
+    await until(lambda: bool(peer.answers))
     peer.answers.clear()
     memory = service.broker.memory
     greedy = memory.account(lambda: None, known=True)

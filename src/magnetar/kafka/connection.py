@@ -49,10 +49,9 @@ from magnetar.wire.kafka.header import (
     decode_request_header,
     encode_response_header,
 )
-from magnetar.wire.kafka.malformed import WireError
+from magnetar.wire.kafka.malformed import TooManyElements, WireError
 from magnetar.wire.kafka.messages import ApiKey
-from magnetar.wire.kafka.primitives import MAX_REQUEST_ELEMENTS
-from magnetar.wire.kafka.produce_rows import has_many_rows
+from magnetar.wire.kafka.primitives import MAX_ELEMENTS, MAX_REQUEST_ELEMENTS
 
 PRODUCE, FETCH, API_VERSIONS = ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.API_VERSIONS
 SASL = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
@@ -66,7 +65,8 @@ _log = logging.getLogger("magnetar.kafka")
 class KafkaConnection:
     """What goes on with one client. ``send`` takes an answer's parts; ``end`` closes the connection.
 
-    ``account`` counts the requests in hand. ``went_on`` is called whenever requests may have been begun or answered.
+    ``account`` counts what has come and what is under way. ``went_on`` is called whenever requests may have been begun
+    or answered, with how many of them wait or are under way.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class KafkaConnection:
         end: Callable[[], None],
         account: Account,
         login: Login | None = None,
-        went_on: Callable[[], None] = lambda: None,
+        went_on: Callable[[int], None] = lambda waiting: None,
     ) -> None:
         self.peer = peer
         self._login = login
@@ -90,7 +90,10 @@ class KafkaConnection:
         self._frames = frames
         self._end = end
         self._account = account
-        self._hold = account.charge
+        self._went_on = went_on
+        self._in_hand = 0  # bytes of requests under way, as ``Answer.size`` has them
+        self._counted = 0  # of those, and of what ``frames`` holds
+        self._client_host = "/" + peer
         self._tasks: set[asyncio.Task[None]] = set()
         self._serving: KafkaServing[Answer] = KafkaServing(
             frames,
@@ -100,7 +103,7 @@ class KafkaConnection:
             gathering=services.broker.engine.gathering,
             wakeups=services.wakeups,
             others_first=lambda: services.turn.is_over,
-            went_on=went_on,
+            went_on=self._look,
             done=self.close,
         )
         self._asks_long = True  # what was asked last; of who has asked nothing yet nobody knows
@@ -157,6 +160,7 @@ class KafkaConnection:
             if answer.header.api_key == FETCH:
                 answer.stop()
         self._services.fetch_sessions.forget(self._account)
+        self._count()
         self._end()
 
     def _give_up_fetches(self) -> None:
@@ -167,8 +171,20 @@ class KafkaConnection:
                 answer.parts = ()
 
     def _let_go(self, answer: Answer) -> None:
-        self._hold(-answer.size)
+        self._in_hand -= answer.size
         answer.size = 0
+
+    def _look(self) -> None:
+        """Count what is kept, and have it seen to whether to read on."""
+        self._count()
+        self._went_on(self._frames.waiting + len(self._serving.in_flight))
+
+    def _count(self) -> None:
+        """Charge what is kept now: a request that was answered in the event that brought it never is."""
+        held = self._frames.held_bytes + self._in_hand
+        if held != self._counted:
+            counted, self._counted = self._counted, held
+            self._account.charge(held - counted)
 
     # -- requests
 
@@ -194,14 +210,24 @@ class KafkaConnection:
             return SERVING
         if route.asks and self._is_gone:
             return SERVING
+        self.client_id = header.client_id or ""
         size = len(frame)
-        apart = size > APART_BYTES and (
-            header.api_key != PRODUCE or has_many_rows(body, header.api_version, MANY_ROWS)
-        )
-        if apart and not self._account.may_take_more():
-            self._frames.put_back(frame)
+        if size <= APART_BYTES:
+            self._start(route, header, body, size, MAX_ELEMENTS)
+            return SERVING
+        if header.api_key == PRODUCE:
+            try:
+                self._start(route, header, body, size, MANY_ROWS)
+            except TooManyElements:
+                pass  # nothing of it was begun
+            else:
+                return SERVING
+        self._frames.put_back(frame)  # so that it is counted
+        self._count()
+        if not self._account.may_take_more():
             return SHORT
-        self._start(route, header, body, size, apart=apart)
+        self._frames.next_frame()
+        self._start_apart(route, header, body, size)
         return SERVING
 
     @property
@@ -209,41 +235,51 @@ class KafkaConnection:
         return self._serving.client in (ClientState.GONE, ClientState.LOST)
 
     def _start(
-        self, route: Route, header: RequestHeader, body: memoryview, size: int, *, apart: bool
+        self, route: Route, header: RequestHeader, body: memoryview, size: int, max_elements: int
     ) -> None:
-        client_id = header.client_id or ""
-        self.client_id = client_id
-        context = RequestContext(
+        """Read a request and hand it over; raise `TooManyElements` with nothing done."""
+        request_class, handler = route.load()
+        request = request_class.decode(body, header.api_version, max_elements=max_elements)
+        if self._home is not None:
+            self._home.inward(route.names, request)
+        context = self._context(header)
+        if header.api_key == PRODUCE:
+            answer = self._take_up(header, size, context)
+        else:
+            answer = self._take_up(header, size * ROWS_COST, context)
+            self._serving.may_put_off = True
+        self._serve(answer, context, route, handler, request)
+
+    def _start_apart(self, route: Route, header: RequestHeader, body: memoryview, size: int) -> None:
+        """Have a request read in a thread."""
+        context = self._context(header)
+        answer = self._take_up(header, size * ROWS_COST, context)
+        self._serving.may_put_off = True
+        request_class, _ = route.load()
+        decode = partial(
+            request_class.decode, bytes(body), header.api_version, max_elements=MAX_REQUEST_ELEMENTS
+        )
+        answer.begun = self._task(self._serve_large(answer, context, route, decode))
+
+    def _take_up(self, header: RequestHeader, size: int, context: RequestContext | None) -> Answer:
+        """Return a request its place in the order of answers."""
+        answer = Answer(header, size, context)
+        self._serving.in_flight.append(answer)
+        self._in_hand += size
+        return answer
+
+    def _context(self, header: RequestHeader) -> RequestContext:
+        return RequestContext(
             self._services,
             header.api_version,
-            client_id,
-            "/" + self.peer,
+            self.client_id,
+            self._client_host,
             self._listener,
             self._login,
             self._access,
             self.software,
             self._account,
         )
-        rows = apart or header.api_key != PRODUCE
-        answer = self._take_up(header, size * ROWS_COST if rows else size, context)
-        self._serving.may_put_off |= rows
-        request_class, handler = route.load()
-        if not apart:  # and so it cannot have too many elements
-            request = request_class.decode(body, header.api_version)
-            if self._home is not None:
-                self._home.inward(route.names, request)
-            self._serve(answer, context, route, handler, request)
-        else:
-            decode = partial(
-                request_class.decode, bytes(body), header.api_version, max_elements=MAX_REQUEST_ELEMENTS
-            )
-            answer.begun = self._task(self._serve_large(answer, context, route, decode))
-
-    def _take_up(self, header: RequestHeader, size: int, context: RequestContext | None) -> Answer:
-        answer = Answer(header, size, context)
-        self._serving.in_flight.append(answer)
-        self._hold(size)
-        return answer
 
     async def _serve_large(
         self, answer: Answer, context: RequestContext, route: Route, decode: Callable[[], Any]
@@ -350,7 +386,7 @@ class KafkaConnection:
     # -- answers
 
     def _answered(self, answer: Answer, response: Any, error: BaseException | None) -> None:
-        if self.has_ended:
+        if self._serving.state is ENDED:
             return  # what it held was given back when the conversation ended
         self._let_go(answer)
         header = answer.header

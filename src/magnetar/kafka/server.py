@@ -119,7 +119,6 @@ class KafkaSocket(asyncio.BufferedProtocol):
         )
         self._transport: Any = None
         self._writing = Writing.FREE
-        self._counted = 0  # of what ``_frames`` holds
         self._unsent = 0  # of answers that the client does not take
         self._went_on_at = 0.0
         self._reading: Reading
@@ -154,7 +153,7 @@ class KafkaSocket(asyncio.BufferedProtocol):
             self._end,
             self.account,
             login,
-            self._went_on,
+            self._reading.look,
         )
         self.last_heard = self._went_on_at = self._loop.time()
         server.connections.add(self)
@@ -172,14 +171,6 @@ class KafkaSocket(asyncio.BufferedProtocol):
             self._went_on_at = self.last_heard
         self.conversation.go_on()
         self._server.services.broker.idle_poll.heard(nbytes)
-
-    def _went_on(self) -> None:
-        """Requests came, were taken up or answered: count what is kept, and see whether to read on."""
-        held = self._frames.held_bytes
-        if held != self._counted:
-            counted, self._counted = self._counted, held
-            self.account.charge(held - counted)
-        self._reading.look(self._frames.waiting + self.conversation.under_way)
 
     def _resumed(self) -> None:
         """There is room again; what a client that is gone had sent whole may wait for it, too."""

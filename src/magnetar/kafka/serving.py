@@ -272,18 +272,20 @@ class KafkaServing(Generic[R]):
 
     def _begin_some(self, yields_at: float) -> KafkaServingState:
         """Begin requests as long as what they append can be written together; return why no more."""
+        frames, in_flight = self._frames, self.in_flight
         while self.state is SERVING:
             if self.client is _IS_SLOW:
                 return SLOW
-            if self._must_wait():
+            if in_flight and self._must_wait():
                 return ORDERED
             state = self._begin_next()
             if state is not SERVING:
                 return state
-            if self._frames.waiting:
-                self._collect()
-                if self._clock() > yields_at or self._ready_bytes > MAX_READY_BYTES:
-                    return DUE
+            if frames.are_taken:
+                return IDLE
+            self._collect()
+            if self._clock() > yields_at or self._ready_bytes > MAX_READY_BYTES:
+                return DUE
         return self.state
 
     def _must_wait(self) -> bool:

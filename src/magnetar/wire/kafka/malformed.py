@@ -7,6 +7,10 @@ class WireError(Exception):
     """The bytes are no such message, or the values cannot be written as one."""
 
 
+class TooManyElements(WireError):
+    """Arrays claim more elements than their bytes can hold, or than whoever asked wanted to read."""
+
+
 class UnsupportedVersion(WireError):
     """The codec does not know this version of the message, or a value cannot be said in it."""
 
@@ -19,8 +23,8 @@ def null_field(field: str) -> WireError:
     return WireError(f"{field} must not be null")
 
 
-def too_many(field: str, count: int) -> WireError:
-    return WireError(f"{field} claims {count} elements, more than the bytes can hold or we allow")
+def too_many(field: str, count: int) -> TooManyElements:
+    return TooManyElements(f"{field} claims {count} elements, more than the bytes can hold or we allow")
 
 
 def not_in_version(field: str, version: int) -> UnsupportedVersion:

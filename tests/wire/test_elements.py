@@ -1,4 +1,4 @@
-"""Whether a Produce request names many partitions is told without decoding it, and as decoding it would."""
+"""Who reads a message says how many elements all its arrays may have together."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
+from magnetar.wire.kafka.malformed import TooManyElements, WireError
 from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from magnetar.wire.kafka.produce_rows import has_many_rows
 
 VERSIONS = range(ProduceRequest.MIN_VERSION, ProduceRequest.MAX_VERSION + 1)
 
@@ -35,23 +35,29 @@ def produce(version: int, rows: list[int], random: Random) -> memoryview:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_topics_and_partitions_are_counted(version: int) -> None:
+def test_topics_and_partitions_are_counted_together(version: int) -> None:
     random = Random(version)
     for rows in ([], [0], [3], [1, 1, 1], [0] * 9, [2, 0, 7], [5] * 5):
         body = produce(version, rows, random)
         counted = len(rows) + sum(rows)
-        assert not has_many_rows(body, version, counted)
+        read = ProduceRequest.decode(body, version, max_elements=counted)
+        assert [len(topic.partition_data) for topic in read.topic_data] == rows
         if counted:
-            assert has_many_rows(body, version, counted - 1)
+            with pytest.raises(TooManyElements):
+                ProduceRequest.decode(body, version, max_elements=counted - 1)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_cannot_be_read_has_few_and_takes_no_time(version: int) -> None:
+def test_with_a_bound_nothing_else_is_raised_for_what_cannot_be_read(version: int) -> None:
     random = Random(version)
     body = bytes(produce(version, [3, 4], random))
     for end in range(len(body)):
-        has_many_rows(memoryview(body[:end]), version, 3)
+        with pytest.raises(WireError):
+            ProduceRequest.decode(memoryview(body[:end]), version, max_elements=9)
     for _ in range(500):
         damaged = bytearray(body)
         damaged[random.randrange(len(body))] = random.choice((0xFF, 0x7F, 0x80, 0))
-        has_many_rows(memoryview(damaged), version, 3)
+        try:
+            ProduceRequest.decode(memoryview(damaged), version, max_elements=9)
+        except WireError:
+            pass
