@@ -267,7 +267,7 @@ def test_a_providers_new_keys_are_fetched_once_a_token_names_one(provider: tuple
     address, answers = provider
     answers += [key_set(first=rsa_key()), b"<html>", key_set(first=rsa_key(), second=rsa_key(1))]
     now = 1000.0
-    keys = KeySet(address, 3_600_000, lambda: now)
+    keys = KeySet(address, clock=lambda: now)
     keys.wait()
     assert len(keys.candidates("first")) == 1
     assert not keys.candidates("second")

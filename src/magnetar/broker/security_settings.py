@@ -95,7 +95,53 @@ class SecuritySettings:
         rule=at_least(1000),
         kafka=("sasl.oauthbearer.jwks.endpoint.refresh.ms",),
     )
-    token_auth_claim: str = setting("sub", Kind.STRING, "Claim of a token that holds the role.")
+    token_jwks_retry_backoff_ms: int = setting(
+        100,
+        Kind.LONG,
+        "Time after which a key set is asked for again that could not be had; it doubles with each failure in a row.",
+        unit="ms",
+        rule=at_least(1),
+        kafka=("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",),
+    )
+    token_jwks_retry_backoff_max_ms: int = setting(
+        10000,
+        Kind.LONG,
+        "The longest that token.jwks.retry.backoff.ms becomes.",
+        unit="ms",
+        rule=at_least(1),
+        kafka=("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",),
+    )
+    token_issuers: tuple[str, ...] = setting(
+        (),
+        Kind.LIST,
+        "Who must have made the tokens of an identity provider (claim iss), one of these; empty for anybody whose keys "
+        "are known. Without token.jwks each is asked where its keys are (OpenID Connect Discovery).",
+        kafka=("sasl.oauthbearer.expected.issuer",),
+        pulsar=("openIDAllowedTokenIssuers",),
+    )
+    token_audiences: tuple[str, ...] = setting(
+        (),
+        Kind.LIST,
+        "For whom the tokens of an identity provider must be made (claim aud), one of these; empty for anybody.",
+        kafka=("sasl.oauthbearer.expected.audience",),
+        pulsar=("openIDAllowedAudiences",),
+    )
+    token_scopes: tuple[str, ...] = setting(
+        (), Kind.LIST, "Scopes that the tokens of an identity provider must all have; empty asks for none."
+    )
+    token_scope_claim: str = setting(
+        "scope",
+        Kind.STRING,
+        "Claim of a token that holds its scopes: a list, or words.",
+        kafka=("sasl.oauthbearer.scope.claim.name",),
+    )
+    token_auth_claim: str = setting(
+        "sub",
+        Kind.STRING,
+        "Claim of a token that holds the role.",
+        kafka=("sasl.oauthbearer.sub.claim.name",),
+        pulsar=("openIDRoleClaim",),
+    )
     token_audience_claim: str = setting(
         "", Kind.STRING, "Claim of a token that holds for whom it is made; empty asks for none."
     )
@@ -108,6 +154,8 @@ class SecuritySettings:
         "How much later than its end, or earlier than its beginning, a token may be used.",
         unit="seconds",
         rule=at_least(0),
+        kafka=("sasl.oauthbearer.clock.skew.seconds",),
+        pulsar=("openIDAcceptedTimeLeewaySeconds",),
     )
 
     # SASL.
@@ -219,6 +267,11 @@ class SecuritySettings:
             Feed("kopSslClientAuth", lambda text: {"true": "required", "false": "none"}.get(text, text)),
         ),
     )
+
+    @property
+    def has_token_keys(self) -> bool:
+        """Whether any token can be good."""
+        return bool(self.token_secret_key or self.token_public_key or self.token_jwks or self.token_issuers)
 
     @property
     def takes_scram(self) -> bool:

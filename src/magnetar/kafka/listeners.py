@@ -77,8 +77,8 @@ def _check_mechanisms(listener: Listener, settings: Settings) -> None:
         raise InvalidConfig(
             f"listener {listener.name} asks for SASL, and of sasl.enabled.mechanisms none is served: add PLAIN"
         )
-    tokens = security.token_secret_key or security.token_public_key or security.token_jwks
-    if not (tokens or security.basic_auth_conf or security.takes_scram):
+    by_password = security.basic_auth_conf and "PLAIN" in enabled
+    if not (security.has_token_keys or by_password or security.takes_scram):
         raise InvalidConfig(
             f"listener {listener.name} asks its clients to authenticate by SASL, which takes tokens or passwords here: "
             "set token.secret.key, token.public.key, token.jwks or basic.auth.conf, or name a mechanism of SCRAM in "

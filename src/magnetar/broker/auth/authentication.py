@@ -20,6 +20,7 @@ _CLASSES = {
     "org.apache.pulsar.broker.authentication.authenticationprovidertoken": TOKEN,
     "org.apache.pulsar.broker.authentication.authenticationprovidertls": TLS,
     "org.apache.pulsar.broker.authentication.authenticationproviderbasic": BASIC,
+    "org.apache.pulsar.broker.authentication.oidc.authenticationprovideropenid": TOKEN,
 } | {method: method for method in METHODS}
 _log = logging.getLogger("magnetar.auth")
 
@@ -59,7 +60,7 @@ class Authentication:
         if TOKEN in named and not self.tokens.has_keys:
             raise InvalidConfig(
                 "authentication.providers names tokens, but no key of theirs is set: "
-                "token.secret.key, token.public.key or token.jwks"
+                "token.secret.key, token.public.key, token.jwks or token.issuers"
             )
         if BASIC in named and self._passwords is None:
             raise InvalidConfig("authentication.providers names basic, but basic.auth.conf is not set")
@@ -89,11 +90,19 @@ class Authentication:
         if method == BASIC:
             return self._by_password(data)
         try:
-            text = data if isinstance(data, str) else data.decode()
-            token = self.tokens.verify(text.removeprefix("token:").strip())
-        except (TokenInvalid, UnicodeDecodeError) as error:
+            token = self.tokens.verify(_token(data))
+        except TokenInvalid as error:
             raise AuthenticationFailed(f"invalid token: {error}") from None
         return Principal(token.role, TOKEN, token.expires_at_s)
+
+    def takes_time(self, method: str, data: str | bytes) -> bool:
+        """Whether `prove` waits for this: for a password's hash, or for the keys of a token's issuer."""
+        if method != TOKEN or TOKEN not in self.methods:
+            return method == BASIC
+        try:
+            return self.tokens.is_coming(_token(data))
+        except AuthenticationFailed:
+            return False
 
     async def prove(
         self,
@@ -108,6 +117,8 @@ class Authentication:
         ``address`` is the host that the client speaks from: of what takes long each host has its share.
         """
         passwords = self._passwords
+        if method == TOKEN and TOKEN in self.methods:
+            await self.tokens.prepare(_token(data))
         if method != BASIC or passwords is None or BASIC not in self.methods:
             return self.authenticate(method, data, certificate)
         try:
@@ -131,7 +142,7 @@ class Authentication:
             raise AuthenticationFailed(f"authentication method {method!r} is not served")
         scheme, _, proof = given.partition(" ")
         if scheme.lower() == "bearer" and proof:
-            return self.authenticate(TOKEN, proof)
+            return await self.prove(TOKEN, proof)
         if scheme.lower() == "basic" and proof:
             try:
                 said = base64.b64decode(proof, validate=True)
@@ -185,6 +196,10 @@ def _wrong(error: WrongPassword) -> AuthenticationFailed:
     _log.warning("basic authentication failed: %s", error)
     # Clients are told this, too.
     return AuthenticationFailed("Authentication failed: unknown user or wrong password")
+
+
+def _token(data: str | bytes) -> str:
+    return _text(data).removeprefix("token:").strip()
 
 
 def _text(data: str | bytes) -> str:

@@ -1,7 +1,9 @@
 """A JSON Web Key Set: the public keys of an identity provider, found by the ``kid`` of a token (RFC 7517).
 
-A set in a file is read anew when the file changes. One at an http address is asked for in a thread, regularly and
-when a token names an unknown key; that token is refused meanwhile, and its client comes again.
+A set in a file is read anew when the file changes. One at an http address is asked for in a thread: regularly, again
+and again after growing pauses where that failed, and when a token names an unknown key. A provider known by its issuer
+alone is asked where its keys are (``/.well-known/openid-configuration``, OpenID Connect Discovery). Old keys count
+until there are new ones.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from magnetar.broker.auth.keys import VerificationKey, algorithms_of, file_of, read_location
 from magnetar.broker.errors import InvalidConfig
@@ -21,20 +24,49 @@ _SETTING = "token.jwks"
 _MAX_BYTES = 1 << 20
 _TIMEOUT_S = 10.0
 _UNKNOWN_KEY_S = 30.0  # a stranger's made-up key ids must not have the provider asked all the time
+_DISCOVERY = "/.well-known/openid-configuration"
 _log = logging.getLogger("magnetar.auth")
+
+
+class Pauses(NamedTuple):
+    """When a key set is asked for again: regularly, and after failures in a row, whose pauses double."""
+
+    refresh_ms: int = 3_600_000
+    retry_ms: int = 100
+    max_retry_ms: int = 10_000
+
+    def after_s(self, failures: int) -> float:
+        """Return the pause after so many failures in a row."""
+        if not failures:
+            return self.refresh_ms / 1000
+        return min(self.retry_ms << min(failures - 1, 20), self.max_retry_ms) / 1000
+
+
+_PAUSES = Pauses()
 
 
 class KeySet:
     """Keys at one location. The first look raises `InvalidConfig`; later ones keep the old keys and complain."""
 
-    def __init__(self, location: str, refresh_ms: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        location: str,
+        pauses: Pauses = _PAUSES,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        discover: bool = False,
+    ) -> None:
+        """``discover``: the location is an issuer, who says where its keys are."""
         self._location = location
-        self._refresh_s = refresh_ms / 1000
+        self._pauses = pauses
         self._clock = clock
-        self._is_remote = location.startswith(("http://", "https://"))
+        self._discover = discover
+        self._is_remote = discover or location.startswith(("http://", "https://"))
         self._lock = threading.Lock()
         self._fetching: threading.Thread | None = None
         self._asked = -_UNKNOWN_KEY_S
+        self._failures = 0
+        """In a row."""
         self._file = None if self._is_remote else file_of(location)
         self._seen = _signature(self._file)
         self._keys: tuple[VerificationKey, ...] = ()
@@ -47,21 +79,28 @@ class KeySet:
         """Return the keys that may have signed a token; without a key id, all of them."""
         self._look_again()
         found = self._named(key_id)
-        if not found and self._is_remote and self._clock() - self._asked >= _UNKNOWN_KEY_S:
+        if not found and self._is_remote and self._clock() - self._asked >= self._unknown_s():
             self._ask()
         return found
+
+    def is_coming(self, key_id: str | None) -> bool:
+        """Whether a key for this id is not known, but asked for at this moment: then `wait` may bring it."""
+        return not self.candidates(key_id) and self._fetching is not None and self._fetching.is_alive()
 
     def wait(self) -> None:
         """Wait for an answer that is under way."""
         if self._fetching is not None:
             self._fetching.join(_TIMEOUT_S + 1)
 
+    def _unknown_s(self) -> float:
+        return self._pauses.after_s(self._failures) if self._failures else _UNKNOWN_KEY_S
+
     def _named(self, key_id: str | None) -> list[VerificationKey]:
         return [key for key in self._keys if key_id is None or key.key_id is None or key.key_id == key_id]
 
     def _look_again(self) -> None:
         if self._is_remote:
-            if self._clock() - self._asked >= self._refresh_s:
+            if self._clock() - self._asked >= self._pauses.after_s(self._failures):
                 self._ask()
         elif (seen := _signature(self._file)) != self._seen:
             self._seen = seen
@@ -79,16 +118,41 @@ class KeySet:
             self._fetching.start()
 
     def _fetch(self) -> None:
-        import urllib.request  # slow to load, and few need it
-
         try:
-            with urllib.request.urlopen(self._location, timeout=_TIMEOUT_S) as answer:
-                content = answer.read(_MAX_BYTES + 1)
-            if len(content) > _MAX_BYTES:
-                raise InvalidConfig(f"more than {_MAX_BYTES} bytes")
-            self._keys = parse_keys(content)
-        except (OSError, ValueError, InvalidConfig) as error:
+            location = self._location
+            if self._discover:
+                location = _discovered(location)
+            self._keys = parse_keys(_got(location))
+            self._failures = 0
+        except (OSError, ValueError, RecursionError, HTTPException, InvalidConfig) as error:
+            self._failures += 1
             _log.error("the key set at %s is not taken: %s", self._location, error)
+
+
+def _got(location: str) -> bytes:
+    import urllib.request  # slow to load, and few need it
+
+    if not location.startswith(("http://", "https://")):
+        raise InvalidConfig(f"{location} is no http address")
+    with urllib.request.urlopen(location, timeout=_TIMEOUT_S) as answer:
+        content: bytes = answer.read(_MAX_BYTES + 1)
+    if len(content) > _MAX_BYTES:
+        raise InvalidConfig(f"more than {_MAX_BYTES} bytes")
+    return content
+
+
+def _discovered(issuer: str) -> str:
+    """Return where an issuer says that its keys are."""
+    try:
+        said = json.loads(_got(issuer.rstrip("/") + _DISCOVERY))
+        told, location = said["issuer"], said["jwks_uri"]
+    except (KeyError, TypeError) as error:
+        raise InvalidConfig(f"its configuration has no issuer with a jwks_uri: {error!r}") from None
+    if told != issuer:
+        raise InvalidConfig(f"it calls itself {told!r}")
+    if not isinstance(location, str):
+        raise InvalidConfig("its jwks_uri is no address")
+    return location
 
 
 def parse_keys(content: bytes) -> tuple[VerificationKey, ...]:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.sasl.exchange import Exchange, Proof
+from magnetar.kafka.sasl.oauthbearer import BearerLogin
 from magnetar.kafka.sasl.plain import PlainExchange
 from magnetar.kafka.sasl.scram import ScramLogin
 
@@ -23,6 +24,7 @@ __all__ = ["SERVED", "Exchange", "Proof", "begin"]
 
 _EXCHANGES: dict[str, Callable[[Broker, str], Exchange]] = {
     "PLAIN": PlainExchange,
+    "OAUTHBEARER": BearerLogin,
     "SCRAM-SHA-256": ScramLogin,
     "SCRAM-SHA-512": ScramLogin,
 }

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from magnetar import __version__
-from magnetar.broker.auth.authentication import BASIC, AuthenticationFailed, Principal
+from magnetar.broker.auth.authentication import AuthenticationFailed, Principal
 from magnetar.pulsar.errors import BadCommand
 from magnetar.pulsar.phase import Phase
 from magnetar.pulsar.settings import PulsarSettings
@@ -47,7 +47,7 @@ def connect(
             "none"  # as with Pulsar: nobody is asked, or whose method is not served is nobody in particular
         )
     connection.phase = Phase.PROVING
-    if method == BASIC:  # passwords take time
+    if authentication.takes_time(method, command.auth_data):
         return _connect_later(connection, method, command)
     if _authenticate(connection, method, command.auth_data):
         _welcome(connection, command)
@@ -85,7 +85,7 @@ def auth_response(
         raise BadCommand("AUTH_RESPONSE twice")
     if not connection.services.broker.security.authentication.enabled:
         return None
-    if method == BASIC:
+    if connection.services.broker.security.authentication.takes_time(method, data):
         connection.phase = Phase.RENEWING
         return _respond_later(connection, method, data)
     _authenticate(connection, method, data)
