@@ -10,10 +10,10 @@ import pytest
 
 from magnetar.broker import background as module
 from magnetar.broker.background import Background, end_all
-from magnetar.broker.background_metrics import BackgroundCollector
 from magnetar.broker.compaction_monitor import CompactionMonitor
 from magnetar.broker.errors import TopicNotFound
 from magnetar.broker.node_settings import NodeSettings
+from magnetar.broker.process_figures import background_figures
 from magnetar.broker.service import ADDRESS_FILE, BrokerService
 from magnetar.broker.settings import Settings
 from magnetar.kafka.settings import KafkaSettings
@@ -88,11 +88,8 @@ def test_essential_work_that_goes_on_failing_is_told(pauses: list[float]) -> Non
             await turns(1)
         (trouble,) = background.troubles()
         assert trouble.startswith("keeping has failed")
-        families = {each.name: each for each in BackgroundCollector(background).collect()}
-        counted = {
-            each.labels["work"]: each.value for each in families["magnetar_background_failures"].samples
-        }
-        assert counted["keeping"] >= module.TROUBLE_AFTER
+        tables = {each.families[0].name: dict(each.rows) for each in background_figures(background)}
+        assert tables["magnetar_background_failures_total"]['{work="keeping"}'] >= module.TROUBLE_AFTER
         await background.close()
         assert background.failing() == {}
 

@@ -23,6 +23,7 @@ from magnetar.kafka.handlers import Route
 from magnetar.kafka.listeners import parse_listeners
 from magnetar.kafka.pace import SharedTurn
 from magnetar.kafka.reading import Reading, ReadingState
+from magnetar.kafka.request_figures import Requests
 from magnetar.kafka.server import KafkaServer, KafkaSocket
 from magnetar.kafka.settings import KafkaSettings
 from magnetar.kafka.wakeups import Wakeups
@@ -210,7 +211,12 @@ class House:
         )
         sessions = SimpleNamespace(forget=lambda account: None)
         services = SimpleNamespace(
-            broker=broker, wakeups=Wakeups(), turn=SharedTurn(), tenancy=None, fetch_sessions=sessions
+            broker=broker,
+            wakeups=Wakeups(),
+            turn=SharedTurn(),
+            tenancy=None,
+            fetch_sessions=sessions,
+            requests=Requests(),
         )
         self.server = KafkaServer(cast(Any, services), config)
         self.others = self.memory.account(lambda: None, known=True)

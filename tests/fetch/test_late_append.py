@@ -16,6 +16,7 @@ from magnetar.kafka.handlers import fetch as fetching
 from magnetar.kafka.handlers.fetch import fetch
 from magnetar.kafka.login import AuthenticationRequired
 from magnetar.kafka.partitions.partition import Partition
+from magnetar.kafka.request_figures import Requests
 from magnetar.kafka.wakeups import Wakeups
 from magnetar.ledger.memory import MemoryEngine
 from magnetar.ledger.port import LedgerPolicy
@@ -60,6 +61,7 @@ async def test_an_append_during_the_first_read_is_not_missed() -> None:
             partitions=SimpleNamespace(opened=lambda name, topic_id, index: partition),
             broker=SimpleNamespace(settings=Settings(), memory=account().budget),
             wakeups=Wakeups(),
+            requests=Requests(),
         ),
     )
     request = FetchRequest(max_wait_ms=FAR_TOO_LONG_MS, min_bytes=1, max_bytes=1 << 20, session_epoch=-1)
@@ -87,6 +89,7 @@ async def parked(**named: Any) -> tuple[Any, Any, Any]:
             partitions=SimpleNamespace(opened=lambda name, topic_id, index: partition),
             broker=SimpleNamespace(settings=Settings(), memory=account().budget),
             wakeups=Wakeups(),
+            requests=Requests(),
         ),
     )
     request = FetchRequest(max_wait_ms=FAR_TOO_LONG_MS, min_bytes=1, max_bytes=1 << 20, session_epoch=-1)

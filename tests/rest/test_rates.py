@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar.pulsar.rest import rates
-from magnetar.pulsar.rest.rates import Meter
+from magnetar.pulsar import rates
+from magnetar.pulsar.rates import Meter
 
 
 class Clock:

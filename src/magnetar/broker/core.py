@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from magnetar.broker import leader_epochs
 from magnetar.broker.auth.security import Security
@@ -29,6 +29,7 @@ from magnetar.broker.errors import (
     TopicExists,
     TopicNotFound,
 )
+from magnetar.broker.figures import Figures
 from magnetar.broker.identity import Identity, new_id, take_identity
 from magnetar.broker.idle_poll import IdlePoll
 from magnetar.broker.memory import MemoryBudget
@@ -46,12 +47,8 @@ from magnetar.ledger.port import LedgerEngine, LedgerPolicy
 from magnetar.metadata import BadVersion, MetadataStore
 from magnetar.metadata.cache import MetadataCache
 
-if TYPE_CHECKING:
-    from prometheus_client.registry import Collector
-
 _STRANGERS_PART = 8  # of the budget for clients' bytes, for those who have not said who they are
 T = TypeVar("T")
-Shows = Callable[[TopicName], bool]
 _NO_POLICIES = NamespacePolicies()
 _log = logging.getLogger("magnetar.broker")
 
@@ -124,8 +121,8 @@ class Broker:
         self.offers = Offers()
         self.readiness: list[Callable[[], Sequence[str]]] = []
         """Each tells, in words, what a handler still waits for."""
-        self.collectors: list[Callable[[Shows], Collector]] = []
-        """Each makes what tells a handler's figures when it is asked: of topics those that whoever asks may see."""
+        self.figures = Figures()
+        """What ``/metrics`` tells; handlers add their sources."""
         self.background = Background()
         self.idle_poll = IdlePoll(settings.connections.idle_poll_time_us / 1e6)
         self.connections = Connections(lambda: self.settings)

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from magnetar.broker import leader_epochs, producer_log
 from magnetar.broker.errors import BrokerError, TopicNotFound
+from magnetar.broker.figures import LogFigures
 from magnetar.broker.leader_epochs import NEVER_MOVED
 from magnetar.broker.once import Once
 from magnetar.broker.ownership import Bundle, NotOwned, Owned, Ownership
@@ -23,9 +25,10 @@ from magnetar.broker.slices import batched, sliced
 from magnetar.broker.topic import Topic
 from magnetar.ledger.errors import LedgerClosed, LedgerError
 from magnetar.ledger.port import LedgerEngine, LedgerPolicy, ManagedLedger
-from magnetar.metadata import MetadataStore
+from magnetar.metadata import MetadataError, MetadataStore
 
 _CLOSED_AT_ONCE = 100  # with one flush
+_ASKED_S = 1.0
 Reason = LedgerError | BrokerError
 """Why a log closed: in storage's words, or that its topic is gone, or that another broker has it."""
 _log = logging.getLogger("magnetar.broker")
@@ -49,6 +52,7 @@ class OpenLog:
         "bundle",
         "closed",
         "epochs",
+        "figures",
         "index",
         "log",
         "producers",
@@ -56,7 +60,13 @@ class OpenLog:
     )
 
     def __init__(
-        self, topic: Topic, index: int, log: ManagedLedger, bundle: Bundle, gone: Callable[[OpenLog], None]
+        self,
+        topic: Topic,
+        index: int,
+        log: ManagedLedger,
+        bundle: Bundle,
+        gone: Callable[[OpenLog], None],
+        figures: LogFigures,
     ) -> None:
         """``gone`` is called before holders are told that it closes."""
         self.topic = topic
@@ -64,6 +74,8 @@ class OpenLog:
         self.log = log
         self.bundle = bundle
         """By which this broker has it."""
+        self.figures = figures
+        """What comes in and goes out is counted there, by whoever has it done."""
         self.epochs = NEVER_MOVED
         """The leader epochs of what is in it; the latest is the one that it was opened under."""
         self.producers: ProducerStates | None = None
@@ -132,6 +144,9 @@ class OpenLogs:
         self._entering: dict[asyncio.Future[None], Bundle] = {}
         """Logs that the engine is opening, by what tells that it has ended."""
         self._open: dict[tuple[bytes, int], OpenLog] = {}
+        self._figures: dict[tuple[bytes, int], LogFigures] = {}
+        self.gone = LogFigures()
+        """What was counted of topics that are deleted."""
         self._gone = self._forget  # made once, not for each of many thousand logs
         self._opening: Once[tuple[bytes, int], OpenLog] = Once()
 
@@ -147,6 +162,10 @@ class OpenLogs:
         """Return those of a topic that are open."""
         found = (self._open.get((topic.topic_id, index)) for index in range(topic.partitions))
         return [each for each in found if each is not None]
+
+    def figures(self, topic: Topic, index: int) -> LogFigures | None:
+        """Return what was counted of a partition; None if its log was not opened since the process began."""
+        return self._figures.get((topic.topic_id, index))
 
     async def open(self, topic: Topic, index: int) -> OpenLog:
         """Return a partition's log, opened if need be; whoever goes on to use it holds it before it waits again.
@@ -184,7 +203,9 @@ class OpenLogs:
 
     async def _opened(self, topic: Topic, index: int, bundle: Bundle, owned: Owned) -> OpenLog:
         log = await self._engine.open(topic.name.ledger_name(index), self._policy_of(topic))
-        made = OpenLog(topic, index, log, bundle, self._gone)
+        key = topic.topic_id, index
+        figures = self._figures.get(key) or LogFigures()
+        made = OpenLog(topic, index, log, bundle, self._gone, figures)
         log.on_closed.append(made.tell_closed)
         made.epochs = await leader_epochs.entered(self._store, topic, index, owned.epoch, log.log_end_offset)
         if topic.deleted:
@@ -196,13 +217,16 @@ class OpenLogs:
         if log.has_transactions:  # whoever reads has to know what is decided, whichever protocol it speaks
             made.keep(await producer_log.load(log))
         made.check()  # another owner may have taken it meanwhile
-        self._open[topic.topic_id, index] = made
+        self._open[key] = made
+        self._figures[key] = figures
+        figures.log = log
         return made
 
     def _forget(self, gone: OpenLog) -> None:
         key = gone.topic.topic_id, gone.index
         if self._open.get(key) is gone:
             del self._open[key]
+            gone.figures.closed(is_kept=isinstance(gone.closed, LedgerClosed))
 
     # -- letting go
 
@@ -217,11 +241,30 @@ class OpenLogs:
                 unheld.append(each)
             each.asked = False
         for some in batched(unheld, _CLOSED_AT_ONCE):
-            still = [each for each in some if not (each.is_held or each.asked or each.closed)]
-            for each in still:
-                # Not found from here on: whoever asks meanwhile has to wait for the engine, not be given a closed log.
-                each.tell_closed(LedgerClosed(f"managed ledger {each.log.name} was closed: nobody used it"))
-            await self._engine.let_go([each.log for each in still])
+            await self._close_unasked(some)
+
+    async def _close_unasked(self, some: Sequence[OpenLog]) -> None:
+        still = [each for each in some if not (each.is_held or each.asked or each.closed)]
+        for each in still:
+            # Not found from here on: whoever asks meanwhile has to wait for the engine, not be given a closed log.
+            each.tell_closed(LedgerClosed(f"managed ledger {each.log.name} was closed: nobody used it"))
+        await self._engine.let_go([each.log for each in still])
+
+    async def look_at(self, partitions: Iterable[tuple[Topic, int]]) -> None:
+        """Have `figures` tell of partitions that were not opened since the process began; nothing stays open by it.
+
+        One that cannot be opened is left alone: whoever asks for it is told why.
+        """
+        for some in batched(list(partitions), _CLOSED_AT_ONCE):
+            opened = []
+            for topic, index in some:
+                if self.figures(topic, index) is None:
+                    with suppress(LedgerError, BrokerError, MetadataError):
+                        opened.append(await self.open(topic, index))
+            for each in opened:
+                each.asked = False
+            await asyncio.sleep(_ASKED_S)  # whoever has asked meanwhile holds it by then
+            await self._close_unasked(opened)
 
     async def give_away(self, bundle: Bundle) -> None:
         """Close the logs of a bundle that this broker has no longer; return when it touches none of them any more."""
@@ -243,6 +286,10 @@ class OpenLogs:
         gone = TopicNotFound(f"topic {topic.kafka_name} was deleted")
         for each in self.of(topic):
             each.tell_closed(gone)
+        for index in range(topic.partitions):
+            figures = self._figures.pop((topic.topic_id, index), None)
+            if figures is not None:
+                self.gone.add(figures)
 
     # -- policies
 

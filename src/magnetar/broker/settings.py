@@ -20,6 +20,7 @@ from typing import Any, TypeVar, cast
 from magnetar.broker import built_in
 from magnetar.broker.connection_settings import ConnectionSettings
 from magnetar.broker.errors import HandlerError, InvalidConfig
+from magnetar.broker.metrics_settings import MetricsSettings
 from magnetar.broker.naming_settings import NamingSettings
 from magnetar.broker.node_settings import NodeSettings
 from magnetar.broker.security_settings import SecuritySettings
@@ -28,7 +29,7 @@ from magnetar.broker.topic_settings import TopicSettings
 from magnetar.broker.values import Value
 
 Part = TypeVar("Part")
-_CORE = (NodeSettings, ConnectionSettings, NamingSettings, TopicSettings, SecuritySettings)
+_CORE = (NodeSettings, ConnectionSettings, NamingSettings, TopicSettings, SecuritySettings, MetricsSettings)
 
 
 class Declared:
@@ -66,7 +67,17 @@ class Declared:
 class Settings:
     """What the broker was told. It never changes: dynamic settings change by giving the broker a new object."""
 
-    __slots__ = ("node", "connections", "names", "topics", "security", "given", "declared", "_parts")
+    __slots__ = (
+        "node",
+        "connections",
+        "names",
+        "topics",
+        "security",
+        "metrics",
+        "given",
+        "declared",
+        "_parts",
+    )
 
     def __init__(self, *parts: object, given: frozenset[str] = frozenset()) -> None:
         """``parts`` stand in place of their types' defaults; those of other handlers than the built-in ones are added.
@@ -80,6 +91,7 @@ class Settings:
         self.names = self.of(NamingSettings)
         self.topics = self.of(TopicSettings)
         self.security = self.of(SecuritySettings)
+        self.metrics = self.of(MetricsSettings)
         self.given = given
         self.declared = _declared(tuple(self._parts))
 

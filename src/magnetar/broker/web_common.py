@@ -11,17 +11,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from magnetar.broker.auth import Right, may
 from magnetar.broker.auth.authentication import AuthenticationFailed, Principal
 from magnetar.broker.core import Broker
+from magnetar.broker.exposition import CONTENT_TYPE, exposed
+from magnetar.broker.process_figures import ProcessFigures
 from magnetar.broker.web import is_known
 
 AUTH_METHOD_HEADER = "x-pulsar-auth-method-name"
 """How Pulsar's clients name their method of authentication over HTTP."""
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 async def principal_of(request: Request, broker: Broker) -> Principal:
@@ -39,21 +39,12 @@ async def principal_of(request: Request, broker: Broker) -> Principal:
     return principal
 
 
-def metrics(broker: Broker, principal: Principal) -> bytes:
+def metrics(broker: Broker, principal: Principal) -> Response:
     """Return the figures of the broker and its handlers, of topics those that whoever asks may see."""
-    from prometheus_client import generate_latest
-    from prometheus_client.registry import CollectorRegistry
-
-    from magnetar.broker.background_metrics import BackgroundCollector
-
     access = None
     if broker.settings.security.authenticate_metrics_endpoint:
         access = broker.security.authorization.access(principal.role)
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(BackgroundCollector(broker.background))
-    for collector in broker.collectors:
-        registry.register(collector(lambda topic: may(access, Right.see, topic)))
-    return generate_latest(registry)
+    return StreamingResponse(exposed(broker.figures, access, ProcessFigures(broker)), media_type=CONTENT_TYPE)
 
 
 async def troubles(broker: Broker) -> list[str]:
@@ -70,6 +61,7 @@ class Common:
         self._broker = broker
         self._paths: dict[str, Callable[[Request], Awaitable[Response]]] = {
             "/metrics": self._metrics,
+            "/metrics/": self._metrics,
             "/health": self._health,
             "/ready": self._ready,
         }
@@ -92,7 +84,7 @@ class Common:
             # Guessing tokens and passwords must not be quick.
             await asyncio.sleep(security.connection_failed_authentication_delay_ms / 1000)
             return PlainTextResponse(str(error), 401)
-        return Response(metrics(self._broker, principal), media_type=METRICS_TYPE)
+        return metrics(self._broker, principal)
 
     async def _health(self, request: Request) -> Response:
         return _as_status(await troubles(self._broker))

@@ -16,10 +16,14 @@ from magnetar.wire.kafka.header import RequestHeader, encode_response_header
 class Answer:
     """The place of one request in the order of answers; ``parts`` are there once it is answered."""
 
-    __slots__ = ("begun", "context", "header", "parts", "request", "size", "translate")
+    __slots__ = ("begun", "came_s", "context", "header", "parts", "request", "size", "translate")
 
-    def __init__(self, header: RequestHeader, size: int, context: RequestContext | None) -> None:
+    def __init__(
+        self, header: RequestHeader, size: int, context: RequestContext | None, came_s: float = 0.0
+    ) -> None:
+        """``came_s`` is when the request was there to be begun, by the clock of `Serving`."""
         self.header = header
+        self.came_s = came_s
         self.context = context
         self.size = size
         self.parts: Sequence[Buffer] | None = None

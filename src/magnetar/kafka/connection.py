@@ -86,6 +86,7 @@ class KafkaConnection:
         self._access = None if login is None else login.access
         self._home: Home | None = None
         self._services = services
+        self._requests = services.requests
         self._listener = listener
         self._frames = frames
         self._end = end
@@ -263,7 +264,7 @@ class KafkaConnection:
 
     def _take_up(self, header: RequestHeader, size: int, context: RequestContext | None) -> Answer:
         """Return a request its place in the order of answers."""
-        answer = Answer(header, size, context)
+        answer = Answer(header, size, context, self._serving.began_s)
         self._serving.in_flight.append(answer)
         self._in_hand += size
         return answer
@@ -339,6 +340,7 @@ class KafkaConnection:
         began = perf_counter()
         try:
             response = await coroutine
+            self._services.requests[answer.header.api_key].count_errors(response)
             seconds = perf_counter() - began
             self._asks_long = seconds > LONG_SECONDS
             if response is not None and seconds > MAX_SECONDS / 2 and not self.has_ended:
@@ -397,6 +399,12 @@ class KafkaConnection:
         except Exception as failure:
             self._failed(header, failure)
             return
+        # Not by a method: for small requests a call would be much of what it costs to count.
+        figures = self._requests[header.api_key]
+        took_s = perf_counter() - answer.came_s
+        figures.seconds += took_s
+        figures.recent.append(took_s)
+        figures.versions[header.api_version] += 1
         if header.api_key in SASL:
             self._authenticated()
         # Fetches are answered at once. One flush makes the appends of many requests durable: they are together.

@@ -17,6 +17,7 @@ class Software:
     """What a connection's client says it is, in ApiVersions (KIP-511); empty if it says nothing."""
 
     name: str = ""
+    version: str = ""
 
 
 @dataclass(slots=True)

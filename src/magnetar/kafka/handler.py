@@ -19,6 +19,7 @@ from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.fetch_sessions import ROW_BYTES, FetchSessions
+from magnetar.kafka.figures import KafkaFigures
 from magnetar.kafka.group_progress import GroupProgress
 from magnetar.kafka.listeners import parse_listeners
 from magnetar.kafka.partitions.registry import Partitions
@@ -109,6 +110,7 @@ class KafkaProtocolHandler(ProtocolHandler):
         groups.on_joining = broker.progress.joining_group
         broker.offers.add(self.services)
         self._server = KafkaServer(self.services, self._settings, tenancy)
+        broker.figures.sources.append(KafkaFigures(self.services, self._server, tenancy))
         partitions.start()
         self._server.start()
         await groups.start()

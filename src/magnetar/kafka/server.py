@@ -212,6 +212,11 @@ class KafkaSocket(asyncio.BufferedProtocol):
         self.conversation.resume()
 
     @property
+    def listener_name(self) -> str:
+        """The name of the listener that it came by."""
+        return self._listener.name
+
+    @property
     def is_read(self) -> bool:
         """Whether its socket is read, so that the client's end would be noticed."""
         return self._reading.state is ReadingState.READING

@@ -10,6 +10,7 @@ from magnetar.kafka.fetch_sessions import FetchSessions
 from magnetar.kafka.pace import SharedTurn
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
+from magnetar.kafka.request_figures import Requests
 from magnetar.kafka.wakeups import Wakeups
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class KafkaServices:
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     wakeups: Wakeups
+    requests: Requests = field(default_factory=Requests)
+    """What is counted of requests, by the key of the API."""
     turn: SharedTurn = field(default_factory=SharedTurn)
     home: str = ""
     """The namespace of short topic names and of groups, where it is not the broker's."""

@@ -161,6 +161,7 @@ class KafkaServing(Generic[R]):
         "_took_s",
         "_wakeups",
         "_went_on",
+        "began_s",
         "client",
         "in_flight",
         "may_put_off",
@@ -185,6 +186,8 @@ class KafkaServing(Generic[R]):
         self.client = ClientState.LISTENS
         self.in_flight: deque[R] = deque()
         """Begun, and their answers have not gone out, in their order."""
+        self.began_s = 0.0
+        """When it last began to begin requests."""
         self.may_put_off = False
         """Set by ``begin_next`` where the client is put off if this took long. Batches take as long as they are long,
         and to put them off only lets more of them come meanwhile."""
@@ -218,7 +221,7 @@ class KafkaServing(Generic[R]):
         else:
             self.state = SERVING
             self.may_put_off = False
-            began = self._clock()
+            began = self.began_s = self._clock()
             self._serve(began + MAX_SECONDS)
             if self.state is not ENDED:
                 self._send_ready()

@@ -108,6 +108,10 @@ class Tenancy:
             await transactions.start()
         return replace(self._by_tenant[tenant], home=home)
 
+    def coordinators(self) -> list[tuple[str, GroupCoordinator]]:
+        """Return the groups of each tenant that has had clients, but for those that are everybody's."""
+        return [(tenant, services.groups) for tenant, services in self._by_tenant.items()]
+
     async def forget(self, topic: str) -> None:
         """Let every tenant's groups know that a topic is gone."""
         for services in list(self._by_tenant.values()):

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from magnetar.ledger.cursors import CursorStore
+from magnetar.ledger.durations import Durations
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.leases import Leases
 from magnetar.ledger.pending import Done, DoneTogether, Gathered, Pending, TakenBack, when_done
@@ -340,6 +341,9 @@ class LedgerEngine(ABC):
     def __init__(self) -> None:
         self.on_failed: Callable[[LedgerError], None] = lambda error: None
         """Called once, when that becomes so."""
+        self.flushes = Durations()
+        """What made appends durable that somebody waited for."""
+        self.flushed_bytes = 0
 
     def gathering(self) -> AbstractContextManager[None]:
         """Gather what is appended within: an engine may write all of it at the end, a log's entries at once.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from magnetar.broker.background import end_all
-from magnetar.broker.core import Broker, Shows
+from magnetar.broker.core import Broker
 from magnetar.broker.handlers import ProtocolHandler
 from magnetar.broker.listeners import Listener
 from magnetar.broker.names import TopicName
@@ -15,6 +15,7 @@ from magnetar.broker.setting import HandlerSettings
 from magnetar.broker.settings import Settings
 from magnetar.broker.url_listeners import with_tls
 from magnetar.ledger.port import wall_clock_ms
+from magnetar.pulsar.figures import PulsarFigures
 from magnetar.pulsar.group_cursors import GroupCursors
 from magnetar.pulsar.inactive import InactiveTopicsSweep
 from magnetar.pulsar.limit_settings import PulsarLimitSettings
@@ -26,9 +27,6 @@ from magnetar.pulsar.settings import PulsarSettings
 from magnetar.pulsar.topics import PulsarTopics
 from magnetar.pulsar.watches import Watches
 from magnetar.schema_registry.workshop import Workshop
-
-if TYPE_CHECKING:
-    from prometheus_client.registry import Collector
 
 
 class PulsarProtocolHandler(ProtocolHandler):
@@ -64,7 +62,6 @@ class PulsarProtocolHandler(ProtocolHandler):
             broker, topics, schemas, GroupCursors(broker, topics), self._clock, Watches(broker)
         )
         broker.offers.add(self.services)
-        broker.collectors.append(self._figures)
         InactiveTopicsSweep(broker, topics, self._clock)
         broker.events.topic_deleted.append(schemas.topic_deleted)
         namespaces = broker.namespaces
@@ -77,6 +74,7 @@ class PulsarProtocolHandler(ProtocolHandler):
         self._server = PulsarServer(self.services, self._settings)
         await broker.metadata.follow(schemas, load=False)
         await topics.start()
+        broker.figures.sources.append(PulsarFigures(self.services, self._server))
         self._server.start()
 
     def new_connection(self, listener: Listener) -> asyncio.BaseProtocol:
@@ -84,15 +82,6 @@ class PulsarProtocolHandler(ProtocolHandler):
 
     def serves(self, listeners: Sequence[Listener]) -> None:
         self.services.served = tuple(listeners)
-
-    def _figures(self, shows: Shows) -> Collector:
-        from magnetar.pulsar.rest.metrics import TopicCollector  # only where somebody asks
-
-        topics = self.services.topics
-        return TopicCollector(
-            [each for each in topics.all_open() if shows(each.topic.name)],
-            [each for each in topics.non_persistent.all_open() if shows(each.topic.name)],
-        )
 
     async def drain(self) -> None:
         self._server.close()

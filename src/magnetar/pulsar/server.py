@@ -38,6 +38,8 @@ class PulsarServer:
         self.services = services
         self.settings = settings
         self.connections: set[PulsarSocket] = set()
+        self.came = 0
+        """How many there were, since the process began."""
         self.scratch = scratch_buffer()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -119,6 +121,7 @@ class PulsarSocket(asyncio.BufferedProtocol):
         self._last_heard = self._connected_at = self._loop.time()
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
         self._server.connections.add(self)
+        self._server.came += 1
         if not broker.connections.came(self._host):
             self.connection.refuse("too many connections")
 

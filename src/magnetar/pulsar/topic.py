@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 
+from magnetar.broker.figures import LogFigures
 from magnetar.broker.limits import Limits as TopicLimits
 from magnetar.broker.limits import Persistence
 from magnetar.broker.open_logs import Reason
@@ -53,11 +54,14 @@ class PulsarTopic:
         policies: TopicLimits | None = None,
         deduplicates: bool,
         within_batches: bool = True,
+        figures: LogFigures | None = None,
     ) -> None:
         self.topic = topic
         self.index = index
         self.partition = index if topic.partitioned else -1
         self.log = log
+        self.figures = figures or LogFigures()
+        """What comes in is counted there and, when subscriptions end, what they were sent."""
         self.places = Places(log)
         self.cursors = cursors
         cursors.save_interval_ms = CURSOR_SAVE_MS
@@ -207,6 +211,8 @@ class PulsarTopic:
             earliest_ms=sent.earliest_ms,
         )
         self.last_done = pending.done
+        self.figures.messages_in += sent.messages
+        self.figures.bytes_in += len(sent.framed)
         if sent.metadata.is_chunk:
             self.has_chunks = True
         producer.messages += sent.messages
@@ -286,7 +292,7 @@ class PulsarTopic:
         """A subscription without consumers becomes what the next one asks for."""
         if is_as_wanted(found, wanted):
             return found
-        found.close()
+        self._end(found)
         return self._keep(wanted, found.cursor)
 
     def _keep(self, wanted: Wanted, cursor: Cursor) -> Subscription:
@@ -355,8 +361,14 @@ class PulsarTopic:
         if subscription is None or subscription.cursor.is_durable:
             await self.cursors.delete(name)
 
-    def _forget(self, subscription: AnySubscription) -> None:
+    def _end(self, subscription: AnySubscription) -> None:
+        """Close a subscription whose place nobody, or another one, takes."""
         subscription.close()
+        self.figures.messages_out += subscription.delivered_messages
+        self.figures.bytes_out += subscription.delivered_bytes
+
+    def _forget(self, subscription: AnySubscription) -> None:
+        self._end(subscription)
         self.stir()
         if self.subscriptions.get(subscription.name) is subscription:
             del self.subscriptions[subscription.name]
@@ -414,7 +426,7 @@ class PulsarTopic:
             self.log.on_taken_back.remove(self._taken_back)
         self.send_away(wake=False)
         for subscription in list(self.subscriptions.values()):
-            subscription.close()
+            self._end(subscription)
 
 
 def _save_interval_ms(persistence: Persistence) -> int:

@@ -106,6 +106,10 @@ class PulsarTopics:
         """Return the partitions of persistent topics that are in use."""
         return list(self._open.values())
 
+    def opened(self, topic: Topic, index: int) -> PulsarTopic | None:
+        """Return a partition of a persistent topic that is in use."""
+        return self._open.get((topic.topic_id, index))
+
     def holds(self, topic: PulsarTopic | NonPersistentTopic) -> bool:
         """Whether a partition is open still: it may have been let go of while somebody waited for something else."""
         if isinstance(topic, NonPersistentTopic):
@@ -186,6 +190,7 @@ class PulsarTopics:
             self._clock,
             policies=self.policies.limits(topic),
             deduplicates=self.policies.deduplicates(topic),
+            figures=held.figures,
             within_batches=broker.settings.of(PulsarSettings).acknowledgment_at_batch_index_level_enabled,
         )
         made.on_closed = self._closed

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from magnetar.kafka.coordinators.committing import Committing
 from magnetar.kafka.coordinators.decider import GroupsDecider
 from magnetar.kafka.coordinators.decision import Decision, Marker, Token, Transaction
 from magnetar.kafka.coordinators.facts import Committed
+from magnetar.kafka.coordinators.group import ClassicGroup
 from magnetar.kafka.coordinators.log import OffsetsLog
 from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit, TopicPartition
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
@@ -295,6 +296,13 @@ class GroupCoordinator:
             for decider in mine
             for group in decider.groups.values()
         ]
+
+    def loaded_groups(self) -> Iterator[ClassicGroup]:
+        """Yield the groups themselves, to look at: those of this broker that are loaded."""
+        for shard in self._shards:
+            decider = shard.decider if shard.is_mine else None
+            if decider is not None:
+                yield from list(decider.groups.values())
 
     def describe(self, group_id: str) -> GroupView:
         """Return a group. Raises `CoordinatorRefused`."""

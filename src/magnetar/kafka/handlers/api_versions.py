@@ -44,6 +44,7 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext) -> 
             if _SOFTWARE.fullmatch(word) is None:
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.software.name = request.client_software_name
+        context.software.version = request.client_software_version
     answer = ApiVersionsResponse(api_keys=served())
     if context.api_version >= _FIRST_WITH_EPOCH:
         # Known, and the same for ever: what is finalized comes with the broker.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from struct import Struct
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magnetar.kafka.errors import TopicDenied, code_for
 from magnetar.kafka.fetch_sessions import INVALID_SESSION, FetchedPartition, FetchSession, asks_of
@@ -43,6 +44,18 @@ _MIN_ROOM = 64 << 10  # with less left, the next partition waits for the next an
 MAX_WAIT_MS = 60_000
 """A fetch is answered by then whatever it asks for: only who is written to can be noticed to have vanished."""
 _LOOK_FOR_ROOM_S = 0.05
+_LAST_OFFSET = Struct(">q15xi")
+"""Of a batch: its base offset, and how far behind that its last offset is."""
+_EXPECTED = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.OFFSET_OUT_OF_RANGE,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+}
+"""What Kafka does not count as a failure: the client is told, and does something about it."""
 
 
 class _Limits(NamedTuple):
@@ -80,7 +93,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     if size < enough and not failed and asks and request.max_wait_ms > 0:
         rows = await _until_enough(request, context, asks, found, limits, enough, rows, ends)
     return await _answer(
-        context, session, asks, rows, answer_all=session is None or request.session_epoch <= 0
+        context, session, asks, found, rows, answer_all=session is None or request.session_epoch <= 0
     )
 
 
@@ -245,10 +258,17 @@ def _failed(ask: FetchedPartition, code: ErrorCode) -> PartitionData:
     )
 
 
+def _count_failed(code: int, partition: Partition | ErrorCode, context: RequestContext) -> None:
+    context.kafka.requests[FetchRequest.API_KEY].errors[code] += 1
+    if isinstance(partition, Partition) and code not in _EXPECTED:
+        partition.figures.failed_fetches += 1
+
+
 async def _answer(
     context: RequestContext,
     session: FetchSession | None,
     asks: list[FetchedPartition],
+    found: list[Partition | ErrorCode],
     rows: list[PartitionData],
     *,
     answer_all: bool,
@@ -264,10 +284,23 @@ async def _answer(
         known = (ask.high_watermark, ask.log_start_offset, ask.error_code)
         now = (row.high_watermark, row.log_start_offset, row.error_code)
         ask.high_watermark, ask.log_start_offset, ask.error_code = now
+        partition = found[number]
         if row.records:
             served.append(ask)
-        elif row.error_code in TELLS_LEADER:
-            misled.append(Misled(ask.topic, ask.topic_id, row.partition_index, row))
+            if isinstance(partition, Partition):
+                batches: Any = row.records
+                figures = partition.figures
+                figures.fetches += 1
+                figures.bytes_out += sum(map(len, batches))
+                base_offset, last_delta = _LAST_OFFSET.unpack_from(batches[-1])
+                figures.messages_out += base_offset + last_delta + 1 - ask.partition.fetch_offset
+        else:
+            if isinstance(partition, Partition):
+                partition.figures.fetches += 1
+            if row.error_code:
+                _count_failed(row.error_code, partition, context)
+                if row.error_code in TELLS_LEADER:
+                    misled.append(Misled(ask.topic, ask.topic_id, row.partition_index, row))
         if answer_all or news or known != now:
             topics.setdefault((ask.topic, ask.topic_id), []).append(row)
     if session is not None:

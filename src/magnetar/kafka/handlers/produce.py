@@ -97,6 +97,8 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
             except Exception as error:
                 _fail(row, error, partition)
                 failed += 1
+                if partition is not None:
+                    partition.figures.produces += 1
                 if failed > _MAX_EXPLAINED:
                     row.error_message = None
                 if row.error_code in TELLS_LEADER:
@@ -116,8 +118,11 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
         try:
             await done
         except Exception as error:
+            failed += 1
             for row in rows:
                 _fail(row, error)
+    if failed:
+        _count_failed(topics, context)
     if request.acks:
         response = ProduceResponse(responses=topics)
         if misled and context.api_version >= _FIRST_WITH_LEADERS:
@@ -180,6 +185,17 @@ _OWN_CODES: dict[type[BaseException], ErrorCode] = {
 }
 
 
+_EXPECTED = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.CORRUPT_MESSAGE,
+}
+"""What Kafka does not count as a failure: the client is told, and does something about it."""
+
+
 def _fail(row: PartitionProduceResponse, error: BaseException, partition: Partition | None = None) -> None:
     row.error_code = (
         error.code
@@ -196,6 +212,17 @@ def _fail(row: PartitionProduceResponse, error: BaseException, partition: Partit
             BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=why)
             for number, why in error.records
         ]
+
+
+def _count_failed(topics: list[TopicProduceResponse], context: RequestContext) -> None:
+    partitions, errors = context.kafka.partitions, context.kafka.requests[ProduceRequest.API_KEY].errors
+    for topic in topics:
+        for row in topic.partition_responses:
+            if row.error_code:
+                errors[row.error_code] += 1
+                partition = partitions.opened(topic.name, topic.topic_id, row.index)
+                if partition is not None and row.error_code not in _EXPECTED:
+                    partition.figures.failed_produces += 1
 
 
 def _check_unanswered(topics: list[TopicProduceResponse]) -> None:

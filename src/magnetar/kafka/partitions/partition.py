@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from magnetar.broker import producer_log
+from magnetar.broker.figures import LogFigures
 from magnetar.broker.leader_epochs import NEVER_MOVED, LeaderEpochs
 from magnetar.broker.open_logs import Reason
 from magnetar.broker.producer_snapshot import Kept
@@ -57,6 +58,7 @@ _NOBODY: set[Callable[[], None]] = set()
 _T = TypeVar("_T")
 # The fields of a batch that the broker fills in: base offset, length, leader epoch.
 _OWNED = struct.Struct(">qii")
+_BEFORE_LENGTH = 12  # the length of a batch counts from behind itself
 _NO_BOUND_MS = (1 << 63) - 1
 _FEW_RECORDS = 1000  # so many are looked at one by one without leaving the event loop
 _MAX_NAMED = 10_000
@@ -141,6 +143,7 @@ class Partition:
         "_waiting",
         "closed",
         "epochs",
+        "figures",
         "index",
         "leader_epoch",
         "log",
@@ -161,10 +164,13 @@ class Partition:
         frame_of: FrameOf | None = None,
         epochs: LeaderEpochs = NEVER_MOVED,
         producers: ProducerStates | None = None,
+        figures: LogFigures | None = None,
     ) -> None:
         """``producers`` are those of the log, if they have been loaded already."""
         self.topic = topic
         self._known = producers
+        self.figures = figures or LogFigures()
+        """What comes in and goes out is counted there."""
         self.epochs = epochs
         self.leader_epoch = self.epochs.latest
         """Since when, in the count of its owners, this broker leads it."""
@@ -366,10 +372,11 @@ class Partition:
         if header.producer_id >= 0 and header.attributes & (TRANSACTIONAL | CONTROL) == TRANSACTIONAL:
             # Open before anybody can be told that the batch is visible.
             opens_at = self.producers.transactions.begin(header.producer_id, self.log.log_end_offset)
+        messages = header.last_offset_delta + 1
         try:
             pending = self.log.append(
                 message,
-                messages=header.last_offset_delta + 1,
+                messages=messages,
                 timestamp_ms=timestamp_ms,
                 earliest_ms=earliest_ms,
             )
@@ -380,6 +387,10 @@ class Partition:
             if header.producer_id >= 0:
                 self.producers.not_kept(header)
             raise
+        figures = self.figures
+        figures.produces += 1
+        figures.messages_in += messages
+        figures.bytes_in += header.length + _BEFORE_LENGTH
         self._last_done = pending.done
         self._appended_ms = now_ms
         self._refusal = None
@@ -407,6 +418,7 @@ class Partition:
 
     def _repeated(self, header: BatchHeader, kept: Kept) -> PlacedBatch:
         """A batch sent twice is acknowledged as the first one was, and not before it."""
+        self.figures.produces += 1
         waits = kept.base_offset + header.last_offset_delta >= self.log.high_watermark
         append_time = kept.timestamp if self.topic.config.log_append_time else NO_TIMESTAMP
         return PlacedBatch(kept.base_offset, append_time, self._last_done if waits else None)

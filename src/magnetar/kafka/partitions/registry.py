@@ -105,6 +105,7 @@ class Partitions:
             self._frame_of(topic),
             held.epochs,
             held.producers,
+            held.figures,
         )
         partition.on_closed = self._on_closed
         held.hold(partition)

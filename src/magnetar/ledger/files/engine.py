@@ -103,6 +103,7 @@ class FilesEngine(LedgerEngine):
             interceptors=interceptors,
             leases=leases,
             on_failed=lambda error: self.on_failed(error),
+            on_written=self._made_durable,
         )
         self.ids = self.shared.ids
         self.leases = self.shared.leases
@@ -117,6 +118,10 @@ class FilesEngine(LedgerEngine):
     def journal(self) -> Journal:
         """The journal; made when it is first asked for."""
         return self.shared.journal
+
+    def _made_durable(self, seconds: float, size: int) -> None:
+        self.flushes.add(seconds)
+        self.flushed_bytes += size
 
     @property
     def failed(self) -> LedgerError | None:

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from time import perf_counter
 from typing import Protocol
 
 from magnetar.ledger.disk import BLOCK_BYTES, NO_DESCRIPTOR, Disk, JournalFile
@@ -75,6 +76,7 @@ class Journal:
         self._filling: Round | None = None
         self._waiting: deque[Round] = deque()
         self._writing = False
+        self._began = 0.0  # what is being written, in perf_counter's time
         self._begins_soon = False
         self._kernel = disk.kernel_writes(self._loop)
         # What threads do, and what the kernel writes.
@@ -83,6 +85,8 @@ class Journal:
         self._buffers: list[memoryview] = []
         self.failed: StorageFailed | None = None
         self.on_failed: Callable[[StorageFailed], None] = lambda error: None
+        self.on_written: Callable[[float, int], None] = lambda seconds, size: None
+        """Called with how long it took to make a round durable, and how many bytes those are."""
 
     def append(
         self,
@@ -192,6 +196,7 @@ class Journal:
         if not self._kernel.begin(file.descriptor, blocks, at, ended):
             return False
         self._writing = True
+        self._began = perf_counter()
         self._running.add(current.done)
         return True
 
@@ -209,6 +214,7 @@ class Journal:
     def _begin(self, call: Callable[[], None], ended: Callable[[BaseException | None], None]) -> None:
         """Run the one thing that rounds wait for."""
         self._writing = True
+        self._began = perf_counter()
 
         def done(error: BaseException | None) -> None:
             self._writing = False
@@ -234,6 +240,7 @@ class Journal:
             return
         # First of all whoever appended: clients that read what they write look for it by the id in its receipt.
         current.settle()
+        self.on_written(perf_counter() - self._began, current.used)
         for mark, value in current.marks.items():
             mark(value)
         if len(current.buffer) == ROUND_BYTES and len(self._buffers) < 2:

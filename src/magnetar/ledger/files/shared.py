@@ -45,8 +45,9 @@ class EngineParts:
         interceptors: Sequence[AppendInterceptor],
         leases: Leases | None,
         on_failed: Callable[[LedgerError], None],
+        on_written: Callable[[float, int], None],
     ) -> None:
-        """``on_failed`` is called once, when nothing can be made durable any more."""
+        """``on_failed`` is called once, when nothing can be made durable any more; ``on_written`` is the journal's."""
         self.root = root
         self.metadata = metadata
         self.disk = disk
@@ -65,6 +66,7 @@ class EngineParts:
         self.first_use = 1
         """Of the journal in this process."""
         self._on_failed = on_failed
+        self._on_written = on_written
         self._journal: Journal | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -74,6 +76,7 @@ class EngineParts:
         if self._journal is None:
             self._journal = Journal(self.root, self.disk, self.work.executor.submit, first_use=self.first_use)
             self._journal.on_failed = self._on_failed
+            self._journal.on_written = self._on_written
         return self._journal
 
     @property

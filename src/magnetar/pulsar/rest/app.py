@@ -198,6 +198,8 @@ async def _principal(request: Request, services: PulsarServices, needs: Required
 def _as_response(answer: Any) -> Response:
     if answer is None:
         return Response(status_code=204)
+    if isinstance(answer, Response):
+        return answer
     if isinstance(answer, Reply):
         return Response(answer.body, answer.status, dict(answer.headers), answer.content_type)
     return Response(json.dumps(answer, separators=(",", ":")).encode(), media_type="application/json")

@@ -15,7 +15,7 @@ from magnetar.pulsar.dispatch.non_persistent import NonPersistentSubscription
 from magnetar.pulsar.errors import SubscriptionNotFound
 from magnetar.pulsar.names import PulsarName, names_of
 from magnetar.pulsar.non_persistent import NonPersistentTopic, NonPersistentTopics
-from magnetar.pulsar.rest.rates import Rates
+from magnetar.pulsar.rates import Rates
 from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute
 from magnetar.pulsar.rest.stats import consumer_stats, publisher_stats, together, without
 from magnetar.pulsar.rest.topics import managing, number_of, refuse_too_many

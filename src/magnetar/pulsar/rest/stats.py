@@ -5,14 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from starlette.responses import Response
+
 from magnetar.broker import web_common
 from magnetar.ledger.port import LedgerSummary
 from magnetar.pulsar.dispatch.base import AnySubscription, SubType
 from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.producers import Producer
-from magnetar.pulsar.rest.rates import Rates
-from magnetar.pulsar.rest.request import AdminRequest, Reply, RequiredLevel, RestRoute
+from magnetar.pulsar.rates import Rates
+from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestRoute
 from magnetar.pulsar.rest.topics import every, found, one
 from magnetar.pulsar.topic import PulsarTopic
 from magnetar.wire.pulsar.pulsar_pb2 import ProducerAccessMode
@@ -287,9 +289,9 @@ def _time(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds") if ms else ""
 
 
-async def metrics(ask: AdminRequest) -> Reply:
+async def metrics(ask: AdminRequest) -> Response:
     """Return what Prometheus reads, under Pulsar's and Kafka's own names; of topics those that may be seen."""
-    return Reply(web_common.metrics(ask.services.broker, ask.principal), web_common.METRICS_TYPE)
+    return web_common.metrics(ask.services.broker, ask.principal)
 
 
 _ROOT = "/persistent/{tenant}/{namespace}/{topic}"

@@ -1,0 +1,367 @@
+"""What Kafka's users know of a broker, under the names that they know it by.
+
+Those of the broker's own beans (``kafka_server_...``, ``kafka_log_...``) are what Strimzi's rules for the JMX exporter
+make of them; topics' ends and groups' lags are named as by kafka_exporter. ``docs/metrics.md`` tells of each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from magnetar.broker.auth import Access, Group, Right, may
+from magnetar.broker.figures import (
+    Bounds,
+    Family,
+    LogFigures,
+    Table,
+    escaped,
+    labelled,
+    summarized,
+    summary,
+)
+from magnetar.broker.topic import Topic
+from magnetar.kafka.coordinators.group import ClassicGroup, GroupState
+from magnetar.wire.kafka.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from magnetar.kafka.coordinators.groups import GroupCoordinator
+    from magnetar.kafka.server import KafkaServer
+    from magnetar.kafka.services import KafkaServices
+    from magnetar.kafka.tenancy import Tenancy
+
+_BROKER_TOPIC = "kafka_server_brokertopicmetrics_"
+_OF_TOPICS = tuple(
+    Family(f"{_BROKER_TOPIC}{name}_total", "counter", text)
+    for name, text in (
+        ("bytesin", "Bytes of record batches and messages that came in, by any protocol."),
+        ("bytesout", "Bytes of record batches that Kafka's consumers fetched."),
+        ("messagesin", "Messages that came in, by any protocol."),
+        ("totalproducerequests", "How often Produce named a partition."),
+        ("totalfetchrequests", "How often Fetch named a partition."),
+        (
+            "failedproducerequests",
+            "How often Produce failed for a partition, but for what clients must expect.",
+        ),
+        ("failedfetchrequests", "How often Fetch failed for a partition, but for what clients must expect."),
+    )
+)
+_OF_PARTITIONS = (
+    Family("kafka_log_log_size", "gauge", "Bytes on disk."),
+    Family("kafka_log_log_logstartoffset", "gauge", "First offset that may be read."),
+    Family("kafka_log_log_logendoffset", "gauge", "Offset that the next record gets."),
+    Family("kafka_log_log_numlogsegments", "gauge", "Ledgers, which Kafka calls segments."),
+    Family("kafka_topic_partition_current_offset", "gauge", "High watermark: all below it may be read."),
+    Family("kafka_topic_partition_oldest_offset", "gauge", "First offset that may be read."),
+    Family("kafka_topic_partition_leader", "gauge", "Node id of the broker that leads the partition."),
+    Family("kafka_topic_partition_leader_is_preferred", "gauge", "1: it is led by the broker that should."),
+    Family("kafka_topic_partition_replicas", "gauge", "Replicas; the storage below sees to copies."),
+    Family("kafka_topic_partition_in_sync_replica", "gauge", "Replicas that are in sync."),
+    Family("kafka_topic_partition_under_replicated_partition", "gauge", "1 if a replica is behind."),
+    Family("kafka_cluster_partition_replicascount", "gauge", "Replicas; the storage below sees to copies."),
+    Family("kafka_cluster_partition_insyncreplicascount", "gauge", "Replicas that are in sync."),
+    Family(
+        "kafka_cluster_partition_underminisr", "gauge", "1 if fewer than min.insync.replicas are in sync."
+    ),
+    Family("kafka_cluster_partition_atminisr", "gauge", "1 if one less in sync would be too few."),
+)
+_PARTITIONS = Family("kafka_topic_partitions", "gauge", "Partitions of a topic.")
+_OF_GROUPS = (
+    Family("kafka_consumergroup_current_offset", "gauge", "Offset that a group committed."),
+    Family(
+        "kafka_consumergroup_lag", "gauge", "Messages that may be read and that a group has not committed."
+    ),
+    # As gauges these two would be what linters object to: the endings are those of summaries' parts.
+    Family(
+        "kafka_consumergroup_current_offset_sum", "untyped", "Offsets that a group committed, of a topic."
+    ),
+    Family("kafka_consumergroup_lag_sum", "untyped", "Lag of a group, of a topic."),
+)
+_MEMBERS = Family("kafka_consumergroup_members", "gauge", "Members of a group.")
+_GROUP_STATES = {
+    None: "",
+    GroupState.STABLE: "stable",
+    GroupState.EMPTY: "empty",
+    GroupState.DEAD: "dead",
+    GroupState.PREPARING_REBALANCE: "preparingrebalance",
+    GroupState.COMPLETING_REBALANCE: "completingrebalance",
+}
+_MANAGER = "kafka_coordinator_group_groupmetadatamanager_"
+_REQUESTS = Family("kafka_network_requestmetrics_requests_total", "counter", "Requests that were answered.")
+_ERRORS = Family("kafka_network_requestmetrics_errors_total", "counter", "Errors in answers, row by row.")
+_TIMES = summary(
+    "kafka_network_requestmetrics_totaltimems",
+    "Time from when a request had come until its answer was ready, ms; quantiles of the last 1024.",
+)
+_CONNECTIONS = Family("kafka_server_socket_server_metrics_connection_count", "untyped", "Connections.")
+_SOFTWARE = Family(
+    "kafka_server_socket_server_metrics_connections",
+    "gauge",
+    "Connections by their client's software (KIP-511).",
+)
+_FLUSHES = summary(
+    "kafka_log_logflushstats_logflushrateandtimems",
+    "Time that it took to make appends durable, ms; quantiles of the last 1024.",
+)
+_LEFT_OUT = Family("magnetar_metrics_left_out", "gauge", "What is not told of one by one: there is too much.")
+_MAX_SOFTWARE = 100
+_ALL_IS_WELL = (
+    ("kafka_server_replicamanager_underreplicatedpartitions", "Partitions with a replica that is behind."),
+    ("kafka_server_replicamanager_underminisrpartitioncount", "Partitions with too few replicas in sync."),
+    ("kafka_server_replicamanager_offlinereplicacount", "Replicas that cannot be had."),
+    ("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader."),
+    (
+        "kafka_controller_kafkacontroller_preferredreplicaimbalancecount",
+        "Partitions not led by the broker that should.",
+    ),
+)
+
+
+class KafkaFigures:
+    """Tables of what Kafka's users know; see `magnetar.broker.figures.Source`."""
+
+    def __init__(self, services: KafkaServices, server: KafkaServer, tenancy: Tenancy | None) -> None:
+        self._services = services
+        self._broker = services.broker
+        self._server = server
+        self._tenancy = tenancy
+        self._looking: asyncio.Task[None] | None = None
+        self._looked_at: set[tuple[bytes, int]] = set()
+
+    def __call__(self, access: Access | None) -> Iterator[Table | None]:
+        yield from self._of_topics(access)
+        yield from self._of_groups(access)
+        yield from self._of_requests()
+        yield from self._of_connections()
+        yield from self._of_broker()
+
+    # -- topics
+
+    def _of_topics(self, access: Access | None) -> Iterator[Table | None]:
+        broker = self._broker
+        settings, logs = broker.settings.metrics, broker.open_logs
+        in_full, most = (
+            settings.expose_topic_level_metrics_in_prometheus,
+            settings.metrics_max_lines_per_figure,
+        )
+        all_topics = LogFigures()
+        all_topics.add(logs.gone)
+        topics: list[tuple[Any, ...]] = []
+        partitions: list[tuple[Any, ...]] = []
+        counts: list[tuple[str, int]] = []
+        unseen: list[tuple[Topic, int]] = []
+        left_out = 0
+        for topic in broker.topics():
+            seen = in_full and may(access, Right.see, topic.name)
+            of_topic = LogFigures()
+            is_used = False
+            name = escaped(topic.kafka_name)
+            if seen and len(counts) < most:
+                counts.append((f'{{topic="{name}"}}', topic.partitions))
+            for index in range(topic.partitions):
+                figures = logs.figures(topic, index)
+                if figures is None:
+                    if len(unseen) < most:
+                        unseen.append((topic, index))
+                    yield None
+                    continue
+                is_used = True
+                of_topic.add(figures)
+                if seen and (bounds := figures.bounds) is not None:
+                    if len(partitions) < most:
+                        partitions.append(self._row(f'{{topic="{name}",partition="{index}"}}', bounds))
+                    else:
+                        left_out += 1
+                yield None
+            all_topics.add(of_topic)
+            if seen and is_used and len(topics) < most:
+                topics.append((f'{{topic="{name}"}}', *_counted(of_topic)))
+            yield None
+        self._look_at(unseen)
+        yield Table(_OF_TOPICS, [("", *_counted(all_topics)), *topics])
+        yield Table((_PARTITIONS,), counts)
+        yield Table(_OF_PARTITIONS, partitions)
+        yield Table((_LEFT_OUT,), [(labelled(what="partitions"), left_out)])
+
+    def _look_at(self, unseen: list[tuple[Topic, int]]) -> None:
+        """Have the next scrape tell of logs that nobody has asked for since the process began."""
+        ownership = self._broker.ownership
+        mine = [
+            (topic, index)
+            for topic, index in unseen
+            if (topic.topic_id, index) not in self._looked_at and ownership.is_mine(topic.name, index)
+        ]
+        if not mine or (self._looking is not None and not self._looking.done()):
+            return
+        self._looked_at.update((topic.topic_id, index) for topic, index in mine)  # once: it may be damaged
+        self._looking = self._broker.background.once(
+            "looking at logs that nobody uses", self._broker.open_logs.look_at(mine)
+        )
+
+    def _row(self, labels: str, bounds: Bounds) -> tuple[Any, ...]:
+        return (
+            labels,
+            bounds.size,
+            bounds.log_start_offset,
+            bounds.log_end_offset,
+            bounds.ledgers,
+            bounds.high_watermark,
+            bounds.log_start_offset,
+            self._broker.ownership.node_id,
+            *(1, 1, 1, 0),
+            *(1, 1, 0, 1),  # as a Kafka says of a partition with one replica
+        )
+
+    # -- groups
+
+    def _of_groups(self, access: Access | None) -> Iterator[Table | None]:
+        most = self._broker.settings.metrics.metrics_max_lines_per_figure
+        states: Counter[GroupState | None] = Counter(dict.fromkeys(_GROUP_STATES, 0))
+        partitions: list[tuple[Any, ...]] = []
+        sums: list[tuple[Any, ...]] = []
+        members: list[tuple[str, int]] = []
+        offsets = left_out = 0
+        for tenant, group in self._groups():
+            states[None] += 1
+            states[group.state] += 1
+            offsets += sum(map(len, group.offsets.values()))
+            yield None
+            if not self._shows(access, tenant, group):
+                continue
+            name = escaped(f"{tenant}/{group.group_id}" if tenant else group.group_id)
+            if len(members) < most:
+                members.append((f'{{consumergroup="{name}"}}', len(group.members)))
+            for kafka_name, committed in list(group.offsets.items()):
+                topic = self._broker.get(kafka_name)
+                if topic is None or not may(access, Right.see, topic.name):
+                    continue
+                labels = f'consumergroup="{name}",topic="{escaped(topic.kafka_name)}"'
+                offset_sum, lag_sum, all_known = 0, 0, True
+                for index, commit in list(committed.items()):
+                    figures = self._broker.open_logs.figures(topic, index)
+                    bounds = None if figures is None else figures.bounds
+                    lag = None if bounds is None else max(bounds.high_watermark - commit.offset, 0)
+                    offset_sum += commit.offset
+                    lag_sum += lag or 0
+                    all_known = all_known and lag is not None
+                    if len(partitions) < most:
+                        row = (f'{{{labels},partition="{index}"}}', commit.offset, lag, None, None)
+                        partitions.append(row)
+                    else:
+                        left_out += 1
+                    yield None
+                if len(sums) < most:
+                    sums.append((f"{{{labels}}}", None, None, offset_sum, lag_sum if all_known else None))
+        yield Table(_OF_GROUPS, partitions + sums)
+        yield Table((_MEMBERS,), members)
+        yield Table((_LEFT_OUT,), [(labelled(what="partitions of groups"), left_out)])
+        for state, word in _GROUP_STATES.items():
+            text = f"Groups that are {word}." if word else "Groups."
+            yield _one(f"{_MANAGER}numgroups{word}", text, states[state])
+        yield _one(f"{_MANAGER}numoffsets", "Offsets that groups have committed.", offsets)
+
+    def _groups(self) -> Iterator[tuple[str, ClassicGroup]]:
+        """Return all groups that are loaded, each with its tenant where it is not everybody's."""
+        coordinators: list[tuple[str, GroupCoordinator]] = [("", self._services.groups)]
+        if self._tenancy is not None:
+            coordinators += self._tenancy.coordinators()
+        return chain.from_iterable(
+            ((tenant, group) for group in each.loaded_groups()) for tenant, each in coordinators
+        )
+
+    def _shows(self, access: Access | None, tenant: str, group: ClassicGroup) -> bool:
+        naming = self._broker.naming
+        home = f"{tenant or naming.tenant}/{naming.namespace}"
+        of_tenant = (tenant or naming.tenant) if self._services.by_tenant else None
+        return may(access, Right.use, Group(group.group_id, home, of_tenant))
+
+    # -- the rest
+
+    def _of_requests(self) -> Iterator[Table | None]:
+        counted: list[tuple[Any, ...]] = []
+        errors: list[tuple[Any, ...]] = []
+        times: list[tuple[Any, ...]] = []
+        for each in list(self._services.requests.values()):
+            # As in Kafka, consumers' fetches have a name of their own beside the one for all of them.
+            for name in (each.name, "FetchConsumer") if each.name == "Fetch" else (each.name,):
+                for version, count in enumerate(each.versions):
+                    if count:
+                        counted.append((labelled(request=name, version=str(version)), count))
+                for code, count in list(each.errors.items()):
+                    errors.append((labelled(request=name, error=ErrorCode(code).name), count))
+                each.count = sum(each.versions)
+                times += summarized(each, 1000, request=name)
+            yield None
+        yield Table((_REQUESTS,), counted)
+        yield Table((_ERRORS,), errors)
+        yield Table(_TIMES, times)
+        yield Table(_FLUSHES, summarized(self._broker.engine.flushes, 1000))
+
+    def _of_connections(self) -> Iterator[Table | None]:
+        listeners: Counter[str] = Counter()
+        software: Counter[tuple[str, str]] = Counter()
+        for each in list(self._server.connections):
+            listeners[each.listener_name] += 1
+            said = each.conversation.software
+            known = (said.name or "unknown", said.version or "unknown")
+            software[known if known in software or len(software) < _MAX_SOFTWARE else ("other", "other")] += 1
+            yield None
+        yield Table((_CONNECTIONS,), [(labelled(listener=name), count) for name, count in listeners.items()])
+        yield Table(
+            (_SOFTWARE,),
+            [
+                (labelled(client_software_name=name, client_software_version=version), count)
+                for (name, version), count in software.items()
+            ],
+        )
+
+    def _of_broker(self) -> Iterator[Table | None]:
+        broker = self._broker
+        ownership = broker.ownership
+        brokers = list(ownership.brokers())
+        topics = broker.topics()
+        partitions = sum(topic.partitions for topic in topics)
+        yield _one("kafka_brokers", "Brokers of the cluster.", len(brokers))
+        yield Table(
+            (Family("kafka_broker_info", "gauge", "1 for each broker."),),
+            [
+                (labelled(id=str(each.node_id), address=str(next(iter(each.endpoints.values()), ""))), 1)
+                for each in brokers
+            ],
+        )
+        yield _one("kafka_server_kafkaserver_brokerstate", "3: it is running.", 3)
+        led = partitions
+        if ownership.sole_owner is None:
+            led = 0
+            for topic in topics:
+                for index in range(topic.partitions):
+                    led += ownership.is_mine(topic.name, index)
+                    yield None
+        yield _one("kafka_server_replicamanager_leadercount", "Partitions that this broker leads.", led)
+        yield _one("kafka_server_replicamanager_partitioncount", "Partitions that this broker has.", led)
+        is_leader = int(ownership.leader() == ownership.node_id)
+        name = "kafka_controller_kafkacontroller_"
+        yield _one(f"{name}activecontrollercount", "1 on one broker of the cluster.", is_leader)
+        yield _one(f"{name}globaltopiccount", "Topics of the cluster.", len(topics))
+        yield _one(f"{name}globalpartitioncount", "Partitions of the cluster.", partitions)
+        for name, text in _ALL_IS_WELL:
+            yield _one(name, text, 0)
+
+
+def _counted(figures: LogFigures) -> tuple[int, ...]:
+    return (
+        figures.bytes_in,
+        figures.bytes_out,
+        figures.messages_in,
+        figures.produces,
+        figures.fetches,
+        figures.failed_produces,
+        figures.failed_fetches,
+    )
+
+
+def _one(name: str, text: str, value: float) -> Table:
+    return Table((Family(name, "gauge", text),), [("", value)])
