@@ -10,14 +10,23 @@ import pytest
 from magnetar.broker import exposition
 from magnetar.broker.auth import Access
 from magnetar.broker.exposition import exposed
-from magnetar.broker.figures import Family, Figures, Source, Table, escaped, labelled, summarized, summary
+from magnetar.broker.figures import (
+    Family,
+    Figures,
+    FigureTable,
+    Source,
+    escaped,
+    labelled,
+    summarized,
+    summary,
+)
 from magnetar.ledger.durations import MAX_RECENT, Durations
 from tests.broker.both import both
 from tests.figures.told import Told
 
 
-def source(*tables: Table | None) -> Source:
-    def told(access: Access | None) -> Iterator[Table | None]:
+def source(*tables: FigureTable | None) -> Source:
+    def told(access: Access | None) -> Iterator[FigureTable | None]:
         yield from tables
 
     return told
@@ -30,8 +39,8 @@ async def text(figures: Figures) -> str:
 async def test_lines_of_a_name_stand_together_whoever_tells_them() -> None:
     figures, one, other = Figures(), Family("a", "gauge", "A\nb."), Family("b", "counter", "B.")
     figures.sources += [
-        source(Table((one, other), [("", 1, None), ('{x="1"}', 2.5, 3)]), None),
-        source(Table((one,), [('{x="2"}', 4)])),
+        source(FigureTable((one, other), [("", 1, None), ('{x="1"}', 2.5, 3)]), None),
+        source(FigureTable((one,), [('{x="2"}', 4)])),
     ]
     assert await text(figures) == (
         '# HELP a A\\nb.\n# TYPE a gauge\na 1\na{x="1"} 2.5\na{x="2"} 4\n# HELP b B.\n# TYPE b counter\nb{x="1"} 3\n'
@@ -39,12 +48,12 @@ async def test_lines_of_a_name_stand_together_whoever_tells_them() -> None:
 
 
 async def test_a_source_that_fails_takes_none_of_the_others_along(caplog: pytest.LogCaptureFixture) -> None:
-    def fails(access: Access | None) -> Iterator[Table | None]:
-        yield Table((Family("half", "gauge", "Half."),), [("", 1)])
+    def fails(access: Access | None) -> Iterator[FigureTable | None]:
+        yield FigureTable((Family("half", "gauge", "Half."),), [("", 1)])
         raise ValueError("not today")
 
     figures = Figures()
-    figures.sources += [fails, source(Table((Family("whole", "gauge", "Whole."),), [("", 1)]))]
+    figures.sources += [fails, source(FigureTable((Family("whole", "gauge", "Whole."),), [("", 1)]))]
     assert "whole 1\n" in await text(figures)
     assert figures.failures == 1
     assert "not today" in caplog.text

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from magnetar.broker.producers import OutOfOrderSequence, ProducerFenced, ProducerStates
+from magnetar.broker.producers import InvalidProducerEpoch, OutOfOrderSequence, ProducerStates
 from magnetar.records.batch import BatchHeader, PlainRecord, encode_batch, read_header
 
 MOST = (1 << 31) - 1
@@ -70,9 +70,9 @@ def test_a_new_epoch_begins_with_zero_and_fences_the_old_one() -> None:
         states.check(batch(7, epoch=1))
     assert states.check(batch(0, epoch=1)) is None
     states.add(batch(0, epoch=1), 300)
-    with pytest.raises(ProducerFenced):
+    with pytest.raises(InvalidProducerEpoch):
         states.check(batch(7))
-    with pytest.raises(ProducerFenced):
+    with pytest.raises(InvalidProducerEpoch):
         states.check(batch(6))  # also what was stored: nobody may think that it still writes
     with pytest.raises(OutOfOrderSequence):
         states.check(batch(5, epoch=1))

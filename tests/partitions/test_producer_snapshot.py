@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from magnetar.broker.producer_snapshot import Kept, Row, SnapshotUnreadable, decode, encode
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.ledger.port import Snapshot
-from magnetar.ledger.transactions import Aborted
+from magnetar.ledger.transactions import AbortedTransaction
 from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.records.crc import crc32c
 from tests.admin.house import House, drafted
@@ -31,7 +31,7 @@ ROWS = st.lists(
     ),
     max_size=6,
 )
-ABORTED = st.lists(st.builds(Aborted, INT64, INT64, INT64, INT64), max_size=4)
+ABORTED = st.lists(st.builds(AbortedTransaction, INT64, INT64, INT64, INT64), max_size=4)
 SOME = [Row(7, 2, [Kept(0, 4, 100, 1000), Kept(5, 9, 105, 1001)]), Row(8, 0, [])]
 # As the version before wrote it: no magic, no lengths, no checksum.
 YESTERDAYS = bytes.fromhex(
@@ -43,18 +43,20 @@ YESTERDAYS = bytes.fromhex(
 
 
 @given(ROWS, ABORTED)
-def test_what_is_kept_comes_back(rows: list[Row], aborted: list[Aborted]) -> None:
+def test_what_is_kept_comes_back(rows: list[Row], aborted: list[AbortedTransaction]) -> None:
     assert decode(encode(rows, aborted)) == (rows, aborted)
 
 
 def test_an_earlier_broker_must_not_read_what_it_knows_nothing_of() -> None:
     assert encode(SOME)[4] == 1
     assert encode([SOME[0]._replace(first_offset=100)])[4] == 2
-    assert encode(SOME, [Aborted(7, 100, 105, 106)])[4] == 2
+    assert encode(SOME, [AbortedTransaction(7, 100, 105, 106)])[4] == 2
 
 
 @given(ROWS, ABORTED, st.data())
-def test_a_changed_byte_is_noticed(rows: list[Row], aborted: list[Aborted], data: st.DataObject) -> None:
+def test_a_changed_byte_is_noticed(
+    rows: list[Row], aborted: list[AbortedTransaction], data: st.DataObject
+) -> None:
     whole = bytearray(encode(rows, aborted))
     at = data.draw(st.integers(4, len(whole) - 1))  # not the magic: without it, it would be one of yesterday
     whole[at] ^= data.draw(st.integers(1, 255))

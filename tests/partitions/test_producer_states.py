@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from magnetar.broker.core import Broker
-from magnetar.broker.producers import OutOfOrderSequence, ProducerFenced
+from magnetar.broker.producers import InvalidProducerEpoch, OutOfOrderSequence
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic_settings import TopicSettings
 from magnetar.kafka.handler import KafkaProtocolHandler
@@ -81,7 +81,7 @@ class Model:
                 if (known.first, known.last) == (first, last):
                     return known.offset
         if epoch < self.epoch:
-            return ProducerFenced
+            return InvalidProducerEpoch
         if epoch > self.epoch:
             return OutOfOrderSequence if first else None
         return None if first == following(self.batches[-1].last) else OutOfOrderSequence
@@ -245,7 +245,7 @@ class Producers(RuleBasedStateMachine):
         refused: Exception | None = None
         try:
             produced = self.run(self._produce, producer_id, epoch, first, count, now_ms)
-        except (OutOfOrderSequence, ProducerFenced) as error:
+        except (OutOfOrderSequence, InvalidProducerEpoch) as error:
             refused = error
         if refused is not None:
             assert type(refused) is due, f"{refused}; due is {due}"

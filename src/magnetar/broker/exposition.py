@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from magnetar.broker.auth import Access
-from magnetar.broker.figures import Family, Figures, Source, Table
+from magnetar.broker.figures import Family, Figures, FigureTable, Source
 from magnetar.broker.slices import SLICE_S, batched
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -50,8 +50,8 @@ async def exposed(figures: Figures, access: Access | None, *more: Source) -> Asy
     yield "".join(chunk).encode()
 
 
-async def _tables(figures: Figures, access: Access | None, more: Sequence[Source]) -> list[Table]:
-    found: list[Table] = []
+async def _tables(figures: Figures, access: Access | None, more: Sequence[Source]) -> list[FigureTable]:
+    found: list[FigureTable] = []
     began = perf_counter()
     for source in (*more, *figures.sources):
         try:
@@ -67,7 +67,7 @@ async def _tables(figures: Figures, access: Access | None, more: Sequence[Source
     return found
 
 
-def _by_family(tables: Sequence[Table]) -> dict[str, list[_Column]]:
+def _by_family(tables: Sequence[FigureTable]) -> dict[str, list[_Column]]:
     """Return by name what is told under it, by whatever sources: all lines of a name have to stand together."""
     columns: dict[str, list[_Column]] = {}
     for table in tables:

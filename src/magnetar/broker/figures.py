@@ -106,7 +106,7 @@ class Family(NamedTuple):
     """What a line's name has besides, of a summary: ``_count`` or ``_sum``."""
 
 
-class Table(NamedTuple):
+class FigureTable(NamedTuple):
     """Some figures of many things."""
 
     families: Sequence[Family]
@@ -114,7 +114,7 @@ class Table(NamedTuple):
     """Of each thing its labels (`labelled`), then a value of each family; None for none."""
 
 
-Source = Callable[[Access | None], Iterator[Table | None]]
+Source = Callable[[Access | None], Iterator[FigureTable | None]]
 """Makes tables of what may be seen (see `magnetar.broker.auth.may`), in steps: after each of them, those that give
 None too, others may have their turn."""
 

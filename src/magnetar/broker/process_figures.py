@@ -12,7 +12,7 @@ from magnetar import __version__
 from magnetar.broker.auth import Access
 from magnetar.broker.background import Background
 from magnetar.broker.core import Broker
-from magnetar.broker.figures import Family, Source, Table, labelled, summarized, summary
+from magnetar.broker.figures import Family, FigureTable, Source, labelled, summarized, summary
 
 _WRITES = summary(
     "magnetar_journal_write_seconds", "Time that a write of the journal took; quantiles of the last 1024."
@@ -46,10 +46,12 @@ class ProcessFigures:
         PlatformCollector(registry=self._registry)
         GCCollector(registry=self._registry)
 
-    def __call__(self, access: Access | None) -> Iterator[Table | None]:
+    def __call__(self, access: Access | None) -> Iterator[FigureTable | None]:
         broker = self._broker
         labels = labelled(version=__version__, python=platform.python_version())
-        yield Table((Family("magnetar_build_info", "gauge", "1; what runs, as labels."),), [(labels, 1)])
+        yield FigureTable(
+            (Family("magnetar_build_info", "gauge", "1; what runs, as labels."),), [(labels, 1)]
+        )
         yield _one("magnetar_connections", "Connections of all protocols.", broker.connections.count)
         yield _one("magnetar_open_logs", "Logs of partitions that are open.", len(broker.open_logs.all()))
         yield _one(
@@ -66,9 +68,9 @@ class ProcessFigures:
             "counter",
             "How often some of these figures were missing, for a fault.",
         )
-        yield Table((failures,), [("", broker.figures.failures)])
-        yield Table(_WRITES, summarized(broker.engine.flushes))
-        yield Table((_WRITTEN,), [("", broker.engine.flushed_bytes)])
+        yield FigureTable((failures,), [("", broker.figures.failures)])
+        yield FigureTable(_WRITES, summarized(broker.engine.flushes))
+        yield FigureTable((_WRITTEN,), [("", broker.engine.flushed_bytes)])
         yield from background_figures(broker.background)
         yield from _of_disks()
         for metric in self._registry.collect():
@@ -76,11 +78,11 @@ class ProcessFigures:
             yield None
 
 
-def background_figures(background: Background) -> Iterator[Table]:
+def background_figures(background: Background) -> Iterator[FigureTable]:
     """Yield how often work has failed since the start, and how often in a row what is repeated."""
     failures = sorted(background.failures.items())
-    yield Table((_FAILURES,), [(labelled(work=name), count) for name, count in failures])
-    yield Table(
+    yield FigureTable((_FAILURES,), [(labelled(work=name), count) for name, count in failures])
+    yield FigureTable(
         (_FAILING,), [(labelled(work=name), count) for name, count in sorted(background.failing().items())]
     )
 
@@ -88,31 +90,31 @@ def background_figures(background: Background) -> Iterator[Table]:
 def of_collector(collector: Callable[[], Iterator[Metric]]) -> Source:
     """Return the source that tells what a collector of ``prometheus_client`` does: ``of_collector(it.collect)``."""
 
-    def tables(access: Access | None) -> Iterator[Table | None]:
+    def tables(access: Access | None) -> Iterator[FigureTable | None]:
         for metric in collector():
             yield from _as_tables(metric)
 
     return tables
 
 
-def _as_tables(metric: Metric) -> Iterator[Table]:
+def _as_tables(metric: Metric) -> Iterator[FigureTable]:
     # Of a counter the text has the ending in its head, too; of others the endings are those of their parts.
     name = f"{metric.name}_total" if metric.type == "counter" else metric.name
     kind = "untyped" if metric.type == "unknown" else metric.type
     for sample in metric.samples:
         family = Family(name, kind, metric.documentation, sample.name.removeprefix(name))
-        yield Table((family,), [(labelled(**sample.labels), sample.value)])
+        yield FigureTable((family,), [(labelled(**sample.labels), sample.value)])
 
 
-def _of_disks() -> Iterator[Table]:
+def _of_disks() -> Iterator[FigureTable]:
     try:
         with open("/proc/self/io", encoding="ascii") as file:
             said = dict(line.split(": ") for line in file.read().splitlines())
     except OSError:  # it is not told everywhere
         return
     for word, name, text in _DISK:
-        yield Table((Family(name, "gauge", text),), [("", int(said[word]))])
+        yield FigureTable((Family(name, "gauge", text),), [("", int(said[word]))])
 
 
-def _one(name: str, text: str, value: float) -> Table:
-    return Table((Family(name, "gauge", text),), [("", value)])
+def _one(name: str, text: str, value: float) -> FigureTable:
+    return FigureTable((Family(name, "gauge", text),), [("", value)])

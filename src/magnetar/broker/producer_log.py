@@ -6,7 +6,7 @@ import logging
 from typing import Final
 
 from magnetar.broker.producer_snapshot import SnapshotUnreadable
-from magnetar.broker.producers import Marker, ProducerStates
+from magnetar.broker.producers import EndTransactionMarker, ProducerStates
 from magnetar.ledger.port import ManagedLedger, StoredEntry
 from magnetar.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, read_header
 from magnetar.records.control import read_marker
@@ -55,7 +55,7 @@ def replay(states: ProducerStates, header: BatchHeader, entry: StoredEntry) -> N
     elif header.attributes & TRANSACTIONAL:
         found = read_marker(decode_entry(entry.data).payload)
         if found is not None:
-            marker = Marker(
+            marker = EndTransactionMarker(
                 header.producer_id, header.producer_epoch, found.committed, found.coordinator_epoch
             )
             states.end(marker, header.base_offset, header.max_timestamp)

@@ -34,7 +34,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from magnetar.ledger.transactions import Aborted
+from magnetar.ledger.transactions import AbortedTransaction
 from magnetar.records.crc import crc32c
 
 PLAIN, TRANSACTIONAL = 1, 2
@@ -75,7 +75,7 @@ class Row(NamedTuple):
     marked_ms: int = _NONE
 
 
-def encode(rows: Iterable[Row], aborted: Iterable[Aborted] = ()) -> bytes:
+def encode(rows: Iterable[Row], aborted: Iterable[AbortedTransaction] = ()) -> bytes:
     """Return the snapshot of these producers, and of aborted transactions."""
     parts = [b""]
     version = PLAIN
@@ -100,7 +100,7 @@ def encode(rows: Iterable[Row], aborted: Iterable[Aborted] = ()) -> bytes:
     return data + _CRC.pack(crc32c(data))
 
 
-def decode(data: bytes) -> tuple[list[Row], list[Aborted]]:
+def decode(data: bytes) -> tuple[list[Row], list[AbortedTransaction]]:
     """Return the producers of a snapshot, and the aborted transactions; raise ``SnapshotUnreadable``."""
     try:
         if data[:4] != _MAGIC:
@@ -110,7 +110,7 @@ def decode(data: bytes) -> tuple[list[Row], list[Aborted]]:
         raise SnapshotUnreadable("it ends within a row") from None
 
 
-def _read(data: bytes) -> tuple[list[Row], list[Aborted]]:
+def _read(data: bytes) -> tuple[list[Row], list[AbortedTransaction]]:
     if len(data) < _HEAD.size + _CRC.size or _CRC.unpack(data[-4:])[0] != crc32c(memoryview(data)[:-4]):
         raise SnapshotUnreadable("its checksum does not match")
     _, version, count = _HEAD.unpack_from(data)
@@ -138,7 +138,8 @@ def _read(data: bytes) -> tuple[list[Row], list[Aborted]]:
     if count * _ABORTED.size != len(data) - _CRC.size - at:
         raise SnapshotUnreadable(f"it has no room for {count} aborted transactions")
     return rows, [
-        Aborted._make(_ABORTED.unpack_from(data, at + each * _ABORTED.size)) for each in range(count)
+        AbortedTransaction._make(_ABORTED.unpack_from(data, at + each * _ABORTED.size))
+        for each in range(count)
     ]
 
 

@@ -21,7 +21,7 @@ BUMPS_EPOCHS = 2
 """The ``transaction.version`` from which on each transaction has an epoch of its own (KIP-890)."""
 
 
-class Marker(NamedTuple):
+class EndTransactionMarker(NamedTuple):
     """The end of a transaction in one partition. ``version`` is Kafka's ``transaction.version`` of its client."""
 
     producer_id: int
@@ -39,7 +39,7 @@ class OutOfOrderSequence(ProducerRefused):
     """A batch before this one never arrived."""
 
 
-class ProducerFenced(ProducerRefused):
+class InvalidProducerEpoch(ProducerRefused):
     """A newer instance of the same producer has written here."""
 
 
@@ -51,7 +51,7 @@ class MarkerFenced(ProducerRefused):
     """A marker of a transaction coordinator that is none any more."""
 
 
-class Producer:
+class ProducerStateEntry:
     """One producer id in one partition."""
 
     __slots__ = ("batches", "coordinator_epoch", "epoch", "first_due", "marked_ms")
@@ -77,7 +77,7 @@ class ProducerStates:
     __slots__ = ("_markers", "_producers", "transactions")
 
     def __init__(self) -> None:
-        self._producers: dict[int, Producer] = {}
+        self._producers: dict[int, ProducerStateEntry] = {}
         self._markers: dict[int, tuple[int, int, int, int]] = {}
         """By the offset of a marker that may be taken back: whose it is, and epochs and time of before."""
         self.transactions = LogTransactions()
@@ -85,7 +85,7 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self._producers)
 
-    def active(self) -> Iterator[tuple[int, Producer]]:
+    def active(self) -> Iterator[tuple[int, ProducerStateEntry]]:
         """Yield each producer that has batches or markers in the log: its id, and itself."""
         for producer_id, producer in self._producers.items():
             if producer.batches or producer.marked_ms != NEVER:
@@ -99,13 +99,13 @@ class ProducerStates:
     def check(self, batch: BatchHeader) -> Kept | None:
         """Return the batch in the log that this one repeats, or None if it is the next one.
 
-        Raises ``OutOfOrderSequence`` or ``ProducerFenced``.
+        Raises ``OutOfOrderSequence`` or ``InvalidProducerEpoch``.
         """
         known = self._producers.get(batch.producer_id)
         if known is None:
             return None  # nothing is known (any more): any first sequence will do
         if batch.producer_epoch < known.epoch:
-            raise ProducerFenced(
+            raise InvalidProducerEpoch(
                 f"producer {batch.producer_id} is at epoch {known.epoch}, not {batch.producer_epoch}"
             )
         if not batch.attributes & TRANSACTIONAL and self.transactions.first_of(batch.producer_id) is not None:
@@ -128,7 +128,7 @@ class ProducerStates:
         """Note a batch that went into the log."""
         known = self._producers.get(batch.producer_id)
         if known is None or known.epoch != batch.producer_epoch:
-            known = self._producers[batch.producer_id] = Producer(batch.producer_epoch)
+            known = self._producers[batch.producer_id] = ProducerStateEntry(batch.producer_epoch)
         known.batches.append(Kept(batch.base_sequence, batch.last_sequence, base_offset, batch.max_timestamp))
         if batch.attributes & TRANSACTIONAL:
             self.transactions.begin(batch.producer_id, base_offset)
@@ -139,7 +139,7 @@ class ProducerStates:
         """Whether a producer has a transaction open in this epoch."""
         return self.transactions.first_of(producer_id) is not None and self.epoch_of(producer_id) == epoch
 
-    def check_marker(self, marker: Marker) -> bool:
+    def check_marker(self, marker: EndTransactionMarker) -> bool:
         """Return whether a marker is to be written, or (False) repeats one; raise ``ProducerRefused`` for zombies'.
 
         A marker of the second version bears an epoch above that of its transaction's batches.
@@ -158,18 +158,18 @@ class ProducerStates:
         if marker.epoch < known.epoch or (
             marker.version >= BUMPS_EPOCHS and marker.epoch == known.epoch and is_open
         ):
-            raise ProducerFenced(
+            raise InvalidProducerEpoch(
                 f"producer {marker.producer_id} is at epoch {known.epoch}, and a marker of {marker.epoch} too old"
             )
         return True
 
-    def end(self, marker: Marker, offset: int, now_ms: int) -> None:
+    def end(self, marker: EndTransactionMarker, offset: int, now_ms: int) -> None:
         """Note a marker that went into the log."""
         producer_id = marker.producer_id
         known = self._producers.get(producer_id)
         before = NO_EPOCH if known is None else known.epoch
         if known is None or known.epoch != marker.epoch:
-            known = self._producers[producer_id] = Producer(marker.epoch)
+            known = self._producers[producer_id] = ProducerStateEntry(marker.epoch)
         self._markers[offset] = (producer_id, before, known.coordinator_epoch, known.marked_ms)
         known.coordinator_epoch, known.marked_ms = marker.coordinator_epoch, now_ms
         self.transactions.end(producer_id, offset, committed=marker.committed)
@@ -182,7 +182,7 @@ class ProducerStates:
     def not_kept(self, batch: BatchHeader) -> None:
         """Note a batch that storage refused: if it is its producer's first, those sent behind it must not go in."""
         if batch.producer_id not in self._producers:
-            self._producers[batch.producer_id] = Producer(batch.producer_epoch, batch.base_sequence)
+            self._producers[batch.producer_id] = ProducerStateEntry(batch.producer_epoch, batch.base_sequence)
 
     def take_back(self, offset: int) -> None:
         """Forget the batches from ``offset`` on: they did not go in, and those sent behind them must not, either."""
@@ -229,7 +229,7 @@ class ProducerStates:
         states = cls()
         rows, aborted = producer_snapshot.decode(data)
         for row in rows:
-            producer = states._producers[row.producer_id] = Producer(row.epoch)
+            producer = states._producers[row.producer_id] = ProducerStateEntry(row.epoch)
             producer.batches.extend(row.batches)
             producer.coordinator_epoch, producer.marked_ms = row.coordinator_epoch, row.marked_ms
         opened = [(row.producer_id, row.first_offset) for row in rows if row.first_offset is not None]

@@ -6,10 +6,10 @@ from magnetar.broker import errors as broker
 from magnetar.broker.auth import scram_users
 from magnetar.broker.ownership import NotOwned
 from magnetar.broker.producers import (
+    InvalidProducerEpoch,
     MarkerFenced,
     NotInTransaction,
     OutOfOrderSequence,
-    ProducerFenced,
 )
 from magnetar.kafka.configs.changes import InvalidChange
 from magnetar.kafka.partitions.partition import BatchTooLarge, InvalidTimestamp
@@ -63,7 +63,7 @@ CODES: dict[type[BaseException], ErrorCode] = {
     BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
     OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    ProducerFenced: ErrorCode.INVALID_PRODUCER_EPOCH,
+    InvalidProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
     NotInTransaction: ErrorCode.INVALID_TXN_STATE,
     MarkerFenced: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
     ledger.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,

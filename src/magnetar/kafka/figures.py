@@ -16,8 +16,8 @@ from magnetar.broker.auth import Access, Group, Right, may
 from magnetar.broker.figures import (
     Bounds,
     Family,
+    FigureTable,
     LogFigures,
-    Table,
     escaped,
     labelled,
     summarized,
@@ -131,7 +131,7 @@ class KafkaFigures:
         self._looking: asyncio.Task[None] | None = None
         self._looked_at: set[tuple[bytes, int]] = set()
 
-    def __call__(self, access: Access | None) -> Iterator[Table | None]:
+    def __call__(self, access: Access | None) -> Iterator[FigureTable | None]:
         yield from self._of_topics(access)
         yield from self._of_groups(access)
         yield from self._of_requests()
@@ -140,7 +140,7 @@ class KafkaFigures:
 
     # -- topics
 
-    def _of_topics(self, access: Access | None) -> Iterator[Table | None]:
+    def _of_topics(self, access: Access | None) -> Iterator[FigureTable | None]:
         broker = self._broker
         settings, logs = broker.settings.metrics, broker.open_logs
         in_full, most = (
@@ -181,10 +181,10 @@ class KafkaFigures:
                 topics.append((f'{{topic="{name}"}}', *_counted(of_topic)))
             yield None
         self._look_at(unseen)
-        yield Table(_OF_TOPICS, [("", *_counted(all_topics)), *topics])
-        yield Table((_PARTITIONS,), counts)
-        yield Table(_OF_PARTITIONS, partitions)
-        yield Table((_LEFT_OUT,), [(labelled(what="partitions"), left_out)])
+        yield FigureTable(_OF_TOPICS, [("", *_counted(all_topics)), *topics])
+        yield FigureTable((_PARTITIONS,), counts)
+        yield FigureTable(_OF_PARTITIONS, partitions)
+        yield FigureTable((_LEFT_OUT,), [(labelled(what="partitions"), left_out)])
 
     def _look_at(self, unseen: list[tuple[Topic, int]]) -> None:
         """Have the next scrape tell of logs that nobody has asked for since the process began."""
@@ -217,7 +217,7 @@ class KafkaFigures:
 
     # -- groups
 
-    def _of_groups(self, access: Access | None) -> Iterator[Table | None]:
+    def _of_groups(self, access: Access | None) -> Iterator[FigureTable | None]:
         most = self._broker.settings.metrics.metrics_max_lines_per_figure
         states: Counter[GroupState | None] = Counter(dict.fromkeys(_GROUP_STATES, 0))
         partitions: list[tuple[Any, ...]] = []
@@ -255,9 +255,9 @@ class KafkaFigures:
                     yield None
                 if len(sums) < most:
                     sums.append((f"{{{labels}}}", None, None, offset_sum, lag_sum if all_known else None))
-        yield Table(_OF_GROUPS, partitions + sums)
-        yield Table((_MEMBERS,), members)
-        yield Table((_LEFT_OUT,), [(labelled(what="partitions of groups"), left_out)])
+        yield FigureTable(_OF_GROUPS, partitions + sums)
+        yield FigureTable((_MEMBERS,), members)
+        yield FigureTable((_LEFT_OUT,), [(labelled(what="partitions of groups"), left_out)])
         for state, word in _GROUP_STATES.items():
             text = f"Groups that are {word}." if word else "Groups."
             yield _one(f"{_MANAGER}numgroups{word}", text, states[state])
@@ -280,7 +280,7 @@ class KafkaFigures:
 
     # -- the rest
 
-    def _of_requests(self) -> Iterator[Table | None]:
+    def _of_requests(self) -> Iterator[FigureTable | None]:
         counted: list[tuple[Any, ...]] = []
         errors: list[tuple[Any, ...]] = []
         times: list[tuple[Any, ...]] = []
@@ -295,12 +295,12 @@ class KafkaFigures:
                 each.count = sum(each.versions)
                 times += summarized(each, 1000, request=name)
             yield None
-        yield Table((_REQUESTS,), counted)
-        yield Table((_ERRORS,), errors)
-        yield Table(_TIMES, times)
-        yield Table(_FLUSHES, summarized(self._broker.engine.flushes, 1000))
+        yield FigureTable((_REQUESTS,), counted)
+        yield FigureTable((_ERRORS,), errors)
+        yield FigureTable(_TIMES, times)
+        yield FigureTable(_FLUSHES, summarized(self._broker.engine.flushes, 1000))
 
-    def _of_connections(self) -> Iterator[Table | None]:
+    def _of_connections(self) -> Iterator[FigureTable | None]:
         listeners: Counter[str] = Counter()
         software: Counter[tuple[str, str]] = Counter()
         for each in list(self._server.connections):
@@ -309,8 +309,10 @@ class KafkaFigures:
             known = (said.name or "unknown", said.version or "unknown")
             software[known if known in software or len(software) < _MAX_SOFTWARE else ("other", "other")] += 1
             yield None
-        yield Table((_CONNECTIONS,), [(labelled(listener=name), count) for name, count in listeners.items()])
-        yield Table(
+        yield FigureTable(
+            (_CONNECTIONS,), [(labelled(listener=name), count) for name, count in listeners.items()]
+        )
+        yield FigureTable(
             (_SOFTWARE,),
             [
                 (labelled(client_software_name=name, client_software_version=version), count)
@@ -318,14 +320,14 @@ class KafkaFigures:
             ],
         )
 
-    def _of_broker(self) -> Iterator[Table | None]:
+    def _of_broker(self) -> Iterator[FigureTable | None]:
         broker = self._broker
         ownership = broker.ownership
         brokers = list(ownership.brokers())
         topics = broker.topics()
         partitions = sum(topic.partitions for topic in topics)
         yield _one("kafka_brokers", "Brokers of the cluster.", len(brokers))
-        yield Table(
+        yield FigureTable(
             (Family("kafka_broker_info", "gauge", "1 for each broker."),),
             [
                 (labelled(id=str(each.node_id), address=str(next(iter(each.endpoints.values()), ""))), 1)
@@ -363,5 +365,5 @@ def _counted(figures: LogFigures) -> tuple[int, ...]:
     )
 
 
-def _one(name: str, text: str, value: float) -> Table:
-    return Table((Family(name, "gauge", text),), [("", value)])
+def _one(name: str, text: str, value: float) -> FigureTable:
+    return FigureTable((Family(name, "gauge", text),), [("", value)])

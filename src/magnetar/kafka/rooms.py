@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 
 from magnetar.broker.core import Broker
 from magnetar.broker.names import CONSUMER_OFFSETS, TRANSACTION_STATE
-from magnetar.broker.producers import Marker
+from magnetar.broker.producers import EndTransactionMarker
 from magnetar.broker.settings import Settings
 from magnetar.kafka.coordinators.decision import Marker as LogMarker
 from magnetar.kafka.coordinators.decision import Transaction
@@ -53,7 +53,9 @@ class Rooms:
             self._broker.background,
         )
 
-    def _end_offsets(self, topic: str, partition: int, marker: Marker) -> Awaitable[None] | None:
+    def _end_offsets(
+        self, topic: str, partition: int, marker: EndTransactionMarker
+    ) -> Awaitable[None] | None:
         groups = self._groups.get(topic)
         if groups is None:
             return None

@@ -16,7 +16,7 @@ NOT_OPENED: Final = -1
 """No offset: a message that is not the first of its transaction."""
 
 
-class Aborted(NamedTuple):
+class AbortedTransaction(NamedTuple):
     """A transaction that was aborted: its producer's messages in ``[first_offset, last_offset]`` do not count.
 
     At ``last_offset`` is its marker. When it was written no message below ``stable`` was of an open transaction.
@@ -84,9 +84,9 @@ class LogTransactions:
         self._ended.append(_Ended(producer_id, first_offset, marker_offset))
         if not committed:
             stable = next(iter(self._open.values()), marker_offset + 1)
-            self.add_aborted(Aborted(producer_id, first_offset, marker_offset, stable))
+            self.add_aborted(AbortedTransaction(producer_id, first_offset, marker_offset, stable))
 
-    def add_aborted(self, aborted: Aborted) -> None:
+    def add_aborted(self, aborted: AbortedTransaction) -> None:
         """Note an aborted transaction whose marker lies behind all that are known."""
         self._producers.append(aborted.producer_id)
         self._firsts.append(aborted.first_offset)
@@ -105,7 +105,7 @@ class LogTransactions:
             stable = min(stable, each.first_offset)
         return max(stable, min(log_start_offset, high_watermark))
 
-    def aborted_in(self, start: int, end: int) -> list[Aborted]:
+    def aborted_in(self, start: int, end: int) -> list[AbortedTransaction]:
         """Return the aborted transactions that have messages in ``[start, end)``, or may, by their markers' offsets."""
         found = []
         for at in range(bisect_left(self._lasts, start), len(self._lasts)):
@@ -115,12 +115,12 @@ class LogTransactions:
                 break
         return found
 
-    def aborted(self) -> Iterable[Aborted]:
+    def aborted(self) -> Iterable[AbortedTransaction]:
         """Return all aborted transactions that are known, by their markers' offsets."""
         return map(self._at, range(len(self._lasts)))
 
-    def _at(self, at: int) -> Aborted:
-        return Aborted(self._producers[at], self._firsts[at], self._lasts[at], self._stables[at])
+    def _at(self, at: int) -> AbortedTransaction:
+        return AbortedTransaction(self._producers[at], self._firsts[at], self._lasts[at], self._stables[at])
 
     def take_back(self, offset: int) -> None:
         """Messages from ``offset`` on did not go in: transactions that began there did not, those ended there go on."""
@@ -142,7 +142,7 @@ class LogTransactions:
         self._producers, self._firsts = self._producers[start:end], self._firsts[start:end]
         self._lasts, self._stables = self._lasts[start:end], self._stables[start:end]
 
-    def restore(self, opened: Iterable[tuple[int, int]], aborted: Iterable[Aborted]) -> None:
+    def restore(self, opened: Iterable[tuple[int, int]], aborted: Iterable[AbortedTransaction]) -> None:
         """Take over what a snapshot says: open transactions as (producer id, first offset), and the aborted ones."""
         self._open = dict(sorted(opened, key=lambda each: each[1]))
         for each in aborted:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar import __version__
 from magnetar.broker.auth import Access, Right, may
-from magnetar.broker.figures import Family, LogFigures, Table, escaped, labelled
+from magnetar.broker.figures import Family, FigureTable, LogFigures, escaped, labelled
 from magnetar.broker.ownership import CLUSTER
 from magnetar.pulsar.dispatch.base import AnySubscription
 from magnetar.pulsar.dispatch.non_persistent import NonPersistentSubscription
@@ -111,7 +111,7 @@ class PulsarFigures:
         self._broker = services.broker
         self._server = server
 
-    def __call__(self, access: Access | None) -> Iterator[Table | None]:
+    def __call__(self, access: Access | None) -> Iterator[FigureTable | None]:
         settings = self._broker.settings.metrics
         in_full, most = (
             settings.expose_topic_level_metrics_in_prometheus,
@@ -143,11 +143,11 @@ class PulsarFigures:
             topics = [
                 sums.row(labelled(cluster=CLUSTER, namespace=name)) for name, sums in namespaces.items()
             ]
-        yield Table(_OF_TOPICS, topics)
-        yield Table(_OF_SUBSCRIPTIONS, subscriptions)
+        yield FigureTable(_OF_TOPICS, topics)
+        yield FigureTable(_OF_SUBSCRIPTIONS, subscriptions)
         # As Pulsar does, one line more, so that a broker without topics is seen.
         counts = {name: sums.partitions for name, sums in namespaces.items()}
-        yield Table(
+        yield FigureTable(
             (_TOPICS,),
             [
                 (labelled(cluster=CLUSTER), 0),
@@ -155,7 +155,7 @@ class PulsarFigures:
             ],
         )
         left_out = (("topics", left_topics), ("subscriptions", left_subscriptions))
-        yield Table((_LEFT_OUT,), [(labelled(what=what), count) for what, count in left_out])
+        yield FigureTable((_LEFT_OUT,), [(labelled(what=what), count) for what, count in left_out])
         yield from self._of_broker(namespaces)
 
     def _partitions(
@@ -186,7 +186,7 @@ class PulsarFigures:
                 namespace = fleeting.topic.name.namespace_name
                 yield namespace, fleeting.name, _of_fleeting(fleeting), list(fleeting.subscriptions.values())
 
-    def _of_broker(self, namespaces: dict[str, _Sums]) -> Iterator[Table | None]:
+    def _of_broker(self, namespaces: dict[str, _Sums]) -> Iterator[FigureTable | None]:
         everything = _Sums()
         for sums in namespaces.values():
             everything.add(sums.values)
@@ -200,12 +200,12 @@ class PulsarFigures:
             *(rate_in, bytes_in, rate_out, bytes_out),
             *(size, size, backlog),
         )
-        yield Table(_OF_BROKER, [row])
+        yield FigureTable(_OF_BROKER, [row])
         server = self._server
         broker = labelled(cluster=CLUSTER, broker=str(self._broker.ownership.node_id))
         now = len(server.connections)
-        yield Table(_CONNECTIONS, [(broker, now, server.came, server.came - now)])
-        yield Table((_VERSION,), [(labelled(cluster=CLUSTER, version=__version__, commit=""), 1)])
+        yield FigureTable(_CONNECTIONS, [(broker, now, server.came, server.came - now)])
+        yield FigureTable((_VERSION,), [(labelled(cluster=CLUSTER, version=__version__, commit=""), 1)])
 
 
 def _of_log(figures: LogFigures, size: int, topic: PulsarTopic | None) -> tuple[float, ...]:

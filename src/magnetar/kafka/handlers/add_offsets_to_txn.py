@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.transactional import EACH_DECLARED, fenced_as
-from magnetar.kafka.transactions.decider import Producer
-from magnetar.kafka.transactions.metadata import TopicPartition
+from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
+from magnetar.kafka.transactions.metadata import TransactionPartition
 from magnetar.wire.kafka.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from magnetar.wire.kafka.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
 
@@ -20,8 +20,8 @@ async def add_offsets_to_txn(
 ) -> AddOffsetsToTxnResponse:
     """Answer when the partition of the group's offsets is of the transaction, durable."""
     groups = context.kafka.groups
-    where = TopicPartition(groups.topic, groups.partition_of(request.group_id))
-    producer = Producer(request.producer_id, request.producer_epoch)
+    where = TransactionPartition(groups.topic, groups.partition_of(request.group_id))
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
         await context.kafka.transactions.add_partitions(
             request.transactional_id, producer, frozenset({where}), EACH_DECLARED

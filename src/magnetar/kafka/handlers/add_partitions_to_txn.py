@@ -9,8 +9,8 @@ from magnetar.kafka.authorization.transactions import FIRST_OF_BROKERS
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.transactional import EACH_DECLARED, EPOCH_BUMPED, fenced_as, partition_of
 from magnetar.kafka.pace import paced
-from magnetar.kafka.transactions.decider import Producer
-from magnetar.kafka.transactions.metadata import TopicPartition
+from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
+from magnetar.kafka.transactions.metadata import TransactionPartition
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
@@ -34,7 +34,7 @@ async def add_partitions_to_txn(
 ) -> AddPartitionsToTxnResponse:
     """Answer when all are of the transaction, durable; if one of them cannot be, none is."""
     if context.api_version < FIRST_OF_BROKERS:
-        producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+        producer = ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
         return AddPartitionsToTxnResponse(
             results_by_topic_v3_and_below=await _topics(
                 request.v3_and_below_transactional_id,
@@ -50,7 +50,7 @@ async def add_partitions_to_txn(
                 transactional_id=each.transactional_id,
                 topic_results=await _topics(
                     each.transactional_id,
-                    Producer(each.producer_id, each.producer_epoch),
+                    ProducerIdAndEpoch(each.producer_id, each.producer_epoch),
                     each.topics,
                     context,
                     verify_only=each.verify_only,
@@ -63,20 +63,22 @@ async def add_partitions_to_txn(
 
 async def _topics(
     transactional_id: str,
-    producer: Producer,
+    producer: ProducerIdAndEpoch,
     topics: list[AddPartitionsToTxnTopic],
     context: RequestContext,
     *,
     verify_only: bool,
 ) -> list[AddPartitionsToTxnTopicResult]:
     broker = context.kafka.broker
-    found: dict[tuple[str, int], TopicPartition | ErrorCode] = {}
+    found: dict[tuple[str, int], TransactionPartition | ErrorCode] = {}
     async for topic in paced(topics):
         async for index in paced(topic.partitions):
             found[topic.name, index] = partition_of(broker, topic.name, index)
-    wanted = frozenset(each for each in found.values() if isinstance(each, TopicPartition))
+    wanted = frozenset(each for each in found.values() if isinstance(each, TransactionPartition))
     if len({*wanted}) < len(found) and any(isinstance(each, ErrorCode) for each in found.values()):
-        codes: Mapping[TopicPartition, ErrorCode] = dict.fromkeys(wanted, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        codes: Mapping[TransactionPartition, ErrorCode] = dict.fromkeys(
+            wanted, ErrorCode.OPERATION_NOT_ATTEMPTED
+        )
     else:
         codes = await _decided(transactional_id, producer, wanted, context, verify_only=verify_only)
     return [
@@ -92,12 +94,12 @@ async def _topics(
 
 async def _decided(
     transactional_id: str,
-    producer: Producer,
-    wanted: frozenset[TopicPartition],
+    producer: ProducerIdAndEpoch,
+    wanted: frozenset[TransactionPartition],
     context: RequestContext,
     *,
     verify_only: bool,
-) -> Mapping[TopicPartition, ErrorCode]:
+) -> Mapping[TransactionPartition, ErrorCode]:
     transactions, version = context.kafka.transactions, context.api_version
     try:
         if verify_only:
@@ -110,13 +112,15 @@ async def _decided(
     return dict.fromkeys(wanted, ErrorCode.NONE)
 
 
-def _without_abortable(codes: Mapping[TopicPartition, ErrorCode]) -> dict[TopicPartition, ErrorCode]:
+def _without_abortable(
+    codes: Mapping[TransactionPartition, ErrorCode],
+) -> dict[TransactionPartition, ErrorCode]:
     abortable = ErrorCode.TRANSACTION_ABORTABLE
     return {each: ErrorCode.INVALID_TXN_STATE if code is abortable else code for each, code in codes.items()}
 
 
 def _row(
-    index: int, found: TopicPartition | ErrorCode, codes: Mapping[TopicPartition, ErrorCode]
+    index: int, found: TransactionPartition | ErrorCode, codes: Mapping[TransactionPartition, ErrorCode]
 ) -> AddPartitionsToTxnPartitionResult:
-    code = codes[found] if isinstance(found, TopicPartition) else found
+    code = codes[found] if isinstance(found, TransactionPartition) else found
     return AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.transactional import EACH_DECLARED, EPOCH_BUMPED, fenced_as
-from magnetar.kafka.transactions.decider import Producer
+from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
 from magnetar.wire.kafka.messages.end_txn_request import EndTxnRequest
 from magnetar.wire.kafka.messages.end_txn_response import EndTxnResponse
 
@@ -23,7 +23,7 @@ async def end_txn(request: EndTxnRequest, context: RequestContext) -> EndTxnResp
     try:
         code, producer = await context.kafka.transactions.end(
             request.transactional_id,
-            Producer(request.producer_id, request.producer_epoch),
+            ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             committed=request.committed,
             version=EPOCH_BUMPED if version >= _FIRST_WITH_BUMP else EACH_DECLARED,
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.transactional import fenced_as
-from magnetar.kafka.transactions.decider import Producer
+from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.init_producer_id_request import InitProducerIdRequest
 from magnetar.wire.kafka.messages.init_producer_id_response import InitProducerIdResponse
@@ -35,7 +35,7 @@ async def init_producer_id(request: InitProducerIdRequest, context: RequestConte
             )
         expected = None
         if request.producer_id != _NONE:
-            expected = Producer(request.producer_id, request.producer_epoch)
+            expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         code, producer = await context.kafka.transactions.init_producer_id(
             request.transactional_id, request.transaction_timeout_ms, expected
         )

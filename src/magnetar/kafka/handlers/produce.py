@@ -14,8 +14,8 @@ from magnetar.kafka.handlers.leaders import TELLS_LEADER, Misled, tell_leaders
 from magnetar.kafka.handlers.transactional import EPOCH_BUMPED, OF_BATCHES
 from magnetar.kafka.pace import MAX_SECONDS, drained
 from magnetar.kafka.partitions.partition import Partition, PreparedBatch, RecordsRejected
-from magnetar.kafka.transactions.decider import Producer
-from magnetar.kafka.transactions.metadata import TopicPartition
+from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
+from magnetar.kafka.transactions.metadata import TransactionPartition
 from magnetar.records.batch import TRANSACTIONAL
 from magnetar.records.errors import InvalidRecord, UnsupportedCompression
 from magnetar.wire.kafka.errors import ErrorCode
@@ -159,8 +159,8 @@ async def _admit(
         return
     await partition.may_end_transactions()
     transactions, version = context.kafka.transactions, context.api_version
-    producer = Producer(header.producer_id, header.producer_epoch)
-    where = TopicPartition(partition.topic.kafka_name, partition.index)
+    producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
+    where = TransactionPartition(partition.topic.kafka_name, partition.index)
     try:
         if version >= _FIRST_THAT_ADDS:
             await transactions.add_partitions(transactional_id, producer, frozenset({where}), EPOCH_BUMPED)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from magnetar.broker.core import Broker
 from magnetar.kafka.handlers.named_topic import named_topic
-from magnetar.kafka.transactions.metadata import TopicPartition
+from magnetar.kafka.transactions.metadata import TransactionPartition
 from magnetar.wire.kafka.errors import ErrorCode
 
 EPOCH_BUMPED, EACH_DECLARED = 2, 0
@@ -36,11 +36,11 @@ def fenced_as(code: ErrorCode, version: int, since: int = 2) -> ErrorCode:
     return code
 
 
-def partition_of(broker: Broker, name: str, index: int) -> TopicPartition | ErrorCode:
+def partition_of(broker: Broker, name: str, index: int) -> TransactionPartition | ErrorCode:
     """Return a partition that a transaction may have, by its topic's one name, or why there is none."""
     topic = named_topic(broker, name)
     if topic is None or not 0 <= index < topic.partitions:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic.internal:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    return TopicPartition(topic.kafka_name, index)
+    return TransactionPartition(topic.kafka_name, index)

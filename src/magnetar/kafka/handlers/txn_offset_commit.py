@@ -10,8 +10,8 @@ from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.named_topic import named_topic, not_found
 from magnetar.kafka.handlers.transactional import EPOCH_BUMPED, OF_OFFSETS
 from magnetar.kafka.pace import paced
-from magnetar.kafka.transactions.decider import Producer
-from magnetar.kafka.transactions.metadata import TopicPartition
+from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
+from magnetar.kafka.transactions.metadata import TransactionPartition
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequest,
@@ -52,8 +52,8 @@ async def _commit(
 ) -> list[ErrorCode]:
     groups, transactions = context.kafka.groups, context.kafka.transactions
     name = request.transactional_id
-    producer = Producer(request.producer_id, request.producer_epoch)
-    where = TopicPartition(groups.topic, groups.partition_of(request.group_id))
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    where = TransactionPartition(groups.topic, groups.partition_of(request.group_id))
     try:
         if context.api_version >= _FIRST_THAT_ADDS:
             await transactions.add_partitions(name, producer, frozenset({where}), EPOCH_BUMPED)

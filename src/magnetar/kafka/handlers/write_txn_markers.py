@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.broker.errors import BrokerError
-from magnetar.broker.producers import Marker, ProducerRefused
+from magnetar.broker.producers import EndTransactionMarker, ProducerRefused
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.errors import code_for
 from magnetar.kafka.pace import paced
-from magnetar.kafka.transactions.metadata import TopicPartition
+from magnetar.kafka.transactions.metadata import TransactionPartition
 from magnetar.ledger.errors import LedgerError
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.write_txn_markers_request import WritableTxnMarker, WriteTxnMarkersRequest
@@ -52,7 +52,7 @@ async def write_txn_markers(
 
 
 async def _write(asked: WritableTxnMarker, name: str, index: int, context: RequestContext) -> ErrorCode:
-    marker = Marker(
+    marker = EndTransactionMarker(
         asked.producer_id,
         asked.producer_epoch,
         asked.transaction_result,
@@ -60,7 +60,7 @@ async def _write(asked: WritableTxnMarker, name: str, index: int, context: Reque
         asked.transaction_version,
     )
     try:
-        await context.kafka.transactions.write_marker(marker, TopicPartition(name, index))
+        await context.kafka.transactions.write_marker(marker, TransactionPartition(name, index))
     except CoordinatorRefused as refused:
         return refused.code
     except (BrokerError, LedgerError, ProducerRefused) as error:

@@ -15,7 +15,7 @@ from magnetar.broker.figures import LogFigures
 from magnetar.broker.leader_epochs import NEVER_MOVED, LeaderEpochs
 from magnetar.broker.open_logs import Reason
 from magnetar.broker.producer_snapshot import Kept
-from magnetar.broker.producers import Marker, ProducerStates
+from magnetar.broker.producers import EndTransactionMarker, ProducerStates
 from magnetar.broker.topic import Topic
 from magnetar.kafka.partitions.chunked import ChunkedMessages
 from magnetar.kafka.partitions.conversions import BatchConversions, FrameOf, as_stored
@@ -313,7 +313,7 @@ class Partition:
         if not self.log.has_transactions:
             await self.log.note_transactions()
 
-    def end_transaction(self, marker: Marker) -> asyncio.Future[None] | None:
+    def end_transaction(self, marker: EndTransactionMarker) -> asyncio.Future[None] | None:
         """Write a marker, unless it is there already; give what tells that it is durable, None if that is so at once.
 
         Raises ``ProducerRefused`` or ``LedgerError``. `may_end_transactions` has been awaited before.
@@ -344,7 +344,7 @@ class Partition:
     def stated(self, data: memoryview, header: BatchHeader, base_offset: int) -> None:
         """Note what a coordinator has stated of a transaction; its batches have no sequences."""
         if header.is_control and (found := read_marker(data)) is not None:
-            marker = Marker(
+            marker = EndTransactionMarker(
                 header.producer_id, header.producer_epoch, found.committed, found.coordinator_epoch
             )
             self.producers.end(marker, base_offset, header.max_timestamp)

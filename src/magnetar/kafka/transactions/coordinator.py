@@ -8,20 +8,25 @@ from typing import TypeVar
 
 from magnetar.broker.background import Background
 from magnetar.broker.ownership import Owned
-from magnetar.broker.producers import Marker
+from magnetar.broker.producers import EndTransactionMarker
 from magnetar.kafka.coordinators.decision import Action
 from magnetar.kafka.coordinators.groups import partition_of, steady_clock_ms
 from magnetar.kafka.coordinators.log import OffsetsLog
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.shard import Shard
 from magnetar.kafka.settings import KafkaSettings
-from magnetar.kafka.transactions.decider import Answer, Producer, TransactionsDecider, WriteMarkers
+from magnetar.kafka.transactions.decider import (
+    ProducerIdAndEpoch,
+    TransactionAnswer,
+    TransactionsDecider,
+    WriteMarkers,
+)
 from magnetar.kafka.transactions.markers import Markers
 from magnetar.kafka.transactions.metadata import (
     NO_ID,
     PREPARED,
-    TopicPartition,
     TransactionMetadata,
+    TransactionPartition,
 )
 from magnetar.wire.kafka.errors import ErrorCode
 
@@ -105,13 +110,13 @@ class TransactionCoordinator:
     # -- what producers ask
 
     async def init_producer_id(
-        self, transactional_id: str, timeout_ms: int, expected: Producer | None
-    ) -> Answer:
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
+    ) -> TransactionAnswer:
         """Return a producer its id and epoch; what the one of before has open is aborted first, and everywhere."""
         if not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
             raise CoordinatorRefused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
 
-        async def once() -> Answer:
+        async def once() -> TransactionAnswer:
             new_id = await self._spare_id(transactional_id)
             return await self._shard(transactional_id).ask(
                 lambda decider, token: decider.init_producer_id(
@@ -122,7 +127,11 @@ class TransactionCoordinator:
         return await self._patiently(transactional_id, once, lambda answer: answer.code)
 
     async def add_partitions(
-        self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition], version: int
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: frozenset[TransactionPartition],
+        version: int,
     ) -> None:
         """Have partitions be of the producer's transaction, durable on return."""
 
@@ -136,15 +145,15 @@ class TransactionCoordinator:
         await self._patiently(transactional_id, once, lambda code: code)
 
     def verify(
-        self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, ErrorCode]:
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Iterable[TransactionPartition]
+    ) -> dict[TransactionPartition, ErrorCode]:
         """Tell of each partition whether it is of the producer's transaction."""
         decider = self._shard(transactional_id).check_loaded()
         return decider.verify(transactional_id, producer, frozenset(partitions))
 
     async def end(
-        self, transactional_id: str, producer: Producer, *, committed: bool, version: int
-    ) -> Answer:
+        self, transactional_id: str, producer: ProducerIdAndEpoch, *, committed: bool, version: int
+    ) -> TransactionAnswer:
         """Commit or abort; what was decided is durable on return, and the markers are on their way."""
         new_id = await self._spare_id(transactional_id)
         return await self._shard(transactional_id).ask(
@@ -163,7 +172,7 @@ class TransactionCoordinator:
         decider = self._shard(transactional_id).check_loaded()
         return await self._new_producer_id() if decider.wants_producer_id(transactional_id) else NO_ID
 
-    async def write_marker(self, marker: Marker, where: TopicPartition) -> None:
+    async def write_marker(self, marker: EndTransactionMarker, where: TransactionPartition) -> None:
         """End a transaction in one partition, whatever its coordinator knows of it; durable on return.
 
         Raises also ``BrokerError``, ``LedgerError`` and ``ProducerRefused``.

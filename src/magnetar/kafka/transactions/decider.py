@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
-from magnetar.broker.producers import BUMPS_EPOCHS, Marker
+from magnetar.broker.producers import BUMPS_EPOCHS, EndTransactionMarker
 from magnetar.kafka.coordinators.decision import Action, Decision, Fact, Stated
 from magnetar.kafka.coordinators.decision import Marker as LogMarker
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
@@ -27,8 +27,8 @@ from magnetar.kafka.transactions.metadata import (
     NO_TIME,
     PREPARED,
     State,
-    TopicPartition,
     TransactionMetadata,
+    TransactionPartition,
 )
 from magnetar.wire.kafka.errors import ErrorCode
 
@@ -36,18 +36,18 @@ _FACTS_AT_ONCE = 500
 _TIMEOUT, _EXPIRATION = "timeout", "expiration"
 
 
-class Producer(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """A producer as its client knows it."""
 
     producer_id: int
     epoch: int
 
 
-class Answer(NamedTuple):
+class TransactionAnswer(NamedTuple):
     """What a client is told: an error, or the producer that it is from now on."""
 
     code: ErrorCode
-    producer: Producer = Producer(NO_ID, NO_EPOCH)
+    producer: ProducerIdAndEpoch = ProducerIdAndEpoch(NO_ID, NO_EPOCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class WriteMarkers(Action):
     """A prepared transaction, to be ended in the partitions that it touched."""
 
     transactional_id: str
-    marker: Marker
-    partitions: frozenset[TopicPartition]
+    marker: EndTransactionMarker
+    partitions: frozenset[TransactionPartition]
 
 
 class TransactionsDecider:
@@ -157,10 +157,10 @@ class TransactionsDecider:
         self,
         transactional_id: str,
         timeout_ms: int,
-        expected: Producer | None,
+        expected: ProducerIdAndEpoch | None,
         new_producer_id: int,
         now_ms: int,
-    ) -> Decision[Answer]:
+    ) -> Decision[TransactionAnswer]:
         """Return a producer its id and its next epoch, which fences all of before; what these have open is aborted.
 
         Whoever says what producer it was (``expected``) is refused if another one has come meanwhile (KIP-360).
@@ -189,7 +189,7 @@ class TransactionsDecider:
                 raise CoordinatorRefused(ErrorCode.PRODUCER_FENCED)
         return self._become(
             known,
-            Answer(ErrorCode.NONE, Producer(producer_id, epoch)),
+            TransactionAnswer(ErrorCode.NONE, ProducerIdAndEpoch(producer_id, epoch)),
             state=State.EMPTY,
             producer_id=producer_id,
             epoch=epoch,
@@ -203,8 +203,8 @@ class TransactionsDecider:
     def add_partitions(
         self,
         transactional_id: str,
-        producer: Producer,
-        partitions: frozenset[TopicPartition],
+        producer: ProducerIdAndEpoch,
+        partitions: frozenset[TransactionPartition],
         version: int,
         now_ms: int,
     ) -> Decision[ErrorCode]:
@@ -226,8 +226,8 @@ class TransactionsDecider:
         )
 
     def verify(
-        self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition]
-    ) -> dict[TopicPartition, ErrorCode]:
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: frozenset[TransactionPartition]
+    ) -> dict[TransactionPartition, ErrorCode]:
         """Tell of each partition whether it is of the producer's transaction; nothing changes (KIP-890)."""
         known = self._checked(transactional_id, producer)
         if known.state in PREPARED:
@@ -240,13 +240,13 @@ class TransactionsDecider:
     def end(
         self,
         transactional_id: str,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         *,
         committed: bool,
         version: int,
         new_producer_id: int,
         now_ms: int,
-    ) -> Decision[Answer]:
+    ) -> Decision[TransactionAnswer]:
         """Commit or abort the producer's transaction; whoever asks again, as no answer came, is told the same."""
         if version >= BUMPS_EPOCHS:
             return self._end_and_bump(transactional_id, producer, committed, version, new_producer_id, now_ms)
@@ -256,19 +256,19 @@ class TransactionsDecider:
         prepared = State.PREPARE_COMMIT if committed else State.PREPARE_ABORT
         completed = State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT
         if known.state is completed:
-            return Decision((), Answer(ErrorCode.NONE, producer))
+            return Decision((), TransactionAnswer(ErrorCode.NONE, producer))
         busy = known.state is prepared
         raise CoordinatorRefused(ErrorCode.CONCURRENT_TRANSACTIONS if busy else ErrorCode.INVALID_TXN_STATE)
 
     def _end_and_bump(
         self,
         transactional_id: str,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         committed: bool,
         version: int,
         new_producer_id: int,
         now_ms: int,
-    ) -> Decision[Answer]:
+    ) -> Decision[TransactionAnswer]:
         known = self._find(transactional_id)
         had_bumped = known.producer_id == producer.producer_id and known.epoch == producer.epoch + 1
         had_rotated = (
@@ -294,7 +294,9 @@ class TransactionsDecider:
                 ErrorCode.CONCURRENT_TRANSACTIONS if busy else ErrorCode.INVALID_TXN_STATE
             )
         if repeats and known.state is (State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT):
-            return Decision((), Answer(ErrorCode.NONE, Producer(known.producer_id, known.epoch)))
+            return Decision(
+                (), TransactionAnswer(ErrorCode.NONE, ProducerIdAndEpoch(known.producer_id, known.epoch))
+            )
         if committed or repeats:
             raise CoordinatorRefused(ErrorCode.INVALID_TXN_STATE)
         # Nothing was added: its batches may be on their way all the same, and the new epoch fences them.
@@ -310,7 +312,7 @@ class TransactionsDecider:
             raise CoordinatorRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         return known
 
-    def _checked(self, transactional_id: str, producer: Producer) -> TransactionMetadata:
+    def _checked(self, transactional_id: str, producer: ProducerIdAndEpoch) -> TransactionMetadata:
         known = self._find(transactional_id)
         if known.producer_id != producer.producer_id:
             raise CoordinatorRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -318,11 +320,11 @@ class TransactionsDecider:
             raise CoordinatorRefused(ErrorCode.PRODUCER_FENCED)
         return known
 
-    def _fence(self, known: TransactionMetadata, now_ms: int, code: ErrorCode) -> Decision[Answer]:
+    def _fence(self, known: TransactionMetadata, now_ms: int, code: ErrorCode) -> Decision[TransactionAnswer]:
         """Abort what a producer has open under an epoch that nobody is told, so that it is fenced."""
         return self._become(
             known,
-            Answer(code),
+            TransactionAnswer(code),
             state=State.PREPARE_ABORT,
             epoch=known.epoch + 1,
             last_epoch=NO_EPOCH,
@@ -331,13 +333,17 @@ class TransactionsDecider:
 
     def _prepare(
         self, known: TransactionMetadata, committed: bool, version: int, next_id: int, now_ms: int
-    ) -> Decision[Answer]:
+    ) -> Decision[TransactionAnswer]:
         bumps = version >= BUMPS_EPOCHS
         epoch = known.epoch + 1 if bumps else known.epoch
-        producer = Producer(next_id, 0) if next_id != NO_ID else Producer(known.producer_id, epoch)
+        producer = (
+            ProducerIdAndEpoch(next_id, 0)
+            if next_id != NO_ID
+            else ProducerIdAndEpoch(known.producer_id, epoch)
+        )
         return self._become(
             known,
-            Answer(ErrorCode.NONE, producer),
+            TransactionAnswer(ErrorCode.NONE, producer),
             state=State.PREPARE_COMMIT if committed else State.PREPARE_ABORT,
             epoch=epoch,
             last_epoch=known.epoch if bumps else known.last_epoch,
@@ -365,7 +371,7 @@ class TransactionsDecider:
                 self.timers.schedule(TimerKey(_EXPIRATION, name), metadata.update_ms + self._expiration_ms)
 
 
-def _may_go_on(known: TransactionMetadata, expected: Producer) -> bool:
+def _may_go_on(known: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
     """Whether a producer may be the one that is known, or that of before whose epochs were used up."""
     return expected.producer_id == known.producer_id or (
         expected.producer_id == known.previous_producer_id and expected.epoch >= MAX_EPOCH - 1
@@ -374,7 +380,7 @@ def _may_go_on(known: TransactionMetadata, expected: Producer) -> bool:
 
 def _write(metadata: TransactionMetadata) -> WriteMarkers:
     """Return what ends a prepared transaction."""
-    marker = Marker(
+    marker = EndTransactionMarker(
         metadata.producer_id,
         metadata.epoch,
         committed=metadata.state is State.PREPARE_COMMIT,

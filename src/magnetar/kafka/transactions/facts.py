@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from magnetar.kafka.coordinators.decision import Fact
-from magnetar.kafka.transactions.metadata import NO_TIME, State, TopicPartition, TransactionMetadata
+from magnetar.kafka.transactions.metadata import NO_TIME, State, TransactionMetadata, TransactionPartition
 from magnetar.wire.kafka.malformed import WireError
 from magnetar.wire.kafka.messages.transaction_log_key import TransactionLogKey
 from magnetar.wire.kafka.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
@@ -73,7 +73,7 @@ def read_fact(key: bytes, value: bytes | None) -> tuple[str, TransactionMetadata
         stored.transaction_timeout_ms,
         state,
         frozenset(
-            TopicPartition(each.topic, partition)
+            TransactionPartition(each.topic, partition)
             for each in stored.transaction_partitions or ()
             for partition in each.partition_ids
         ),

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError, TopicNotFound
 from magnetar.broker.ownership import NotOwned
-from magnetar.broker.producers import Marker, ProducerRefused
+from magnetar.broker.producers import EndTransactionMarker, ProducerRefused
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.partitions.registry import Partitions
-from magnetar.kafka.transactions.metadata import TopicPartition
+from magnetar.kafka.transactions.metadata import TransactionPartition
 from magnetar.ledger.errors import LedgerError, LedgerTerminated
 from magnetar.metadata import MetadataError
 
@@ -27,17 +27,19 @@ class Markers:
         self,
         broker: Broker,
         partitions: Partitions,
-        end_offsets: Callable[[str, int, Marker], Awaitable[None] | None],
+        end_offsets: Callable[[str, int, EndTransactionMarker], Awaitable[None] | None],
     ) -> None:
         self._broker = broker
         self._partitions = partitions
         self._end_offsets = end_offsets
 
-    async def write_all(self, marker: Marker, partitions: Iterable[TopicPartition]) -> None:
+    async def write_all(
+        self, marker: EndTransactionMarker, partitions: Iterable[TransactionPartition]
+    ) -> None:
         """Return when the marker is durable in each partition that there is; tried again for as long as it takes."""
         await asyncio.gather(*(self._write_surely(marker, each) for each in partitions))
 
-    async def _write_surely(self, marker: Marker, where: TopicPartition) -> None:
+    async def _write_surely(self, marker: EndTransactionMarker, where: TransactionPartition) -> None:
         tries = 0
         while True:
             try:
@@ -61,7 +63,7 @@ class Markers:
                 tries += 1
                 await asyncio.sleep(wait_s)
 
-    async def write(self, marker: Marker, where: TopicPartition) -> None:
+    async def write(self, marker: EndTransactionMarker, where: TransactionPartition) -> None:
         """Write one marker, durable on return.
 
         Raises ``TopicNotFound``, `NotOwned`, ``ProducerRefused``, ``LedgerError``.

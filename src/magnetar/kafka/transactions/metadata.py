@@ -37,7 +37,7 @@ IDLE: Final = frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABOR
 """No transaction is under way."""
 
 
-class TopicPartition(NamedTuple):
+class TransactionPartition(NamedTuple):
     """A partition by its topic's one name."""
 
     topic: str
@@ -53,7 +53,7 @@ class TransactionMetadata:
     epoch: int = NO_EPOCH
     timeout_ms: int = 0
     state: State = State.EMPTY
-    partitions: frozenset[TopicPartition] = frozenset()
+    partitions: frozenset[TransactionPartition] = frozenset()
     start_ms: int = NO_TIME
     update_ms: int = NO_TIME
     version: int = 0
