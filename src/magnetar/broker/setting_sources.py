@@ -12,7 +12,6 @@ once more with theirs.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -173,6 +172,8 @@ def _parsed(definition: SettingDef, text: str, source: str) -> Value:
 
 
 def _near(name: str, declared: Declared) -> str:
+    import difflib  # for who mistyped a name, and nobody else
+
     names = [feed.name for each in declared.definitions.values() for feed in each.feeds]
     close = difflib.get_close_matches(name, names, n=1)
     return f"; did you mean {close[0]}?" if close else ""

@@ -7,9 +7,11 @@ Pure functions of entries in, entries out, with the map of keys between them; in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.port import CompactionRules, NewEntry, StoredEntry
@@ -31,6 +33,9 @@ from magnetar.records.compaction import (
 from magnetar.records.compression import Buffer
 from magnetar.records.entry import index_of, latest_timestamp
 from magnetar.records.errors import EntryCorrupt, RecordsError
+
+T = TypeVar("T")
+InThread = Callable[[Callable[[], T]], asyncio.Future[T]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,26 @@ class Copies:
     """Messages that were left out."""
     complaints: list[str] = field(default_factory=list)
     """What is kept as it is because it could not be read."""
+
+
+class Worker(ABC):
+    """Does the passes of one run after the other; see `Passes`."""
+
+    @abstractmethod
+    async def begin(self, job: Job) -> None:
+        """Begin a run, with an empty map of keys."""
+
+    @abstractmethod
+    async def note(self, entries: Sequence[StoredEntry]) -> int:
+        """Do as `Passes.note`."""
+
+    @abstractmethod
+    async def copy(self, entries: Sequence[StoredEntry], *, are_copies: bool) -> Copies:
+        """Do as `Passes.copy`."""
+
+    @abstractmethod
+    async def end(self) -> None:
+        """Let go of the run's map; harmless where none was begun."""
 
 
 class Passes:

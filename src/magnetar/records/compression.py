@@ -9,9 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
-
-import cramjam
 
 from magnetar.records.errors import CorruptBatch, TooMuchInside, UnsupportedCompression
 
@@ -49,13 +48,21 @@ class Codec(IntEnum):
 _CODECS = tuple(Codec)  # asked for every batch; to call the class costs more than all else about it
 
 
+@cache
+def codecs() -> Any:
+    """Return the library of codecs: 1.7 MB that a broker goes without until something compressed comes."""
+    import cramjam
+
+    return cramjam
+
+
 def decompress(codec: Codec, data: Buffer, *, most_bytes: int = MAX_DECOMPRESSED_BYTES) -> memoryview:
     """Return the bytes behind ``data``; raise on damage, or once they would be more than ``most_bytes``."""
     if codec is Codec.none:
         return memoryview(data)
     if codec is Codec.snappy:
         return memoryview(_decompress_snappy(data, most_bytes))
-    return _decompress_growing(getattr(cramjam, codec.name), data, most_bytes)
+    return _decompress_growing(getattr(codecs(), codec.name), data, most_bytes)
 
 
 def compress(codec: Codec, data: Buffer, *, level: int | None = None) -> bytes:
@@ -64,7 +71,7 @@ def compress(codec: Codec, data: Buffer, *, level: int | None = None) -> bytes:
         return bytes(data)
     if codec is Codec.snappy:
         return _compress_snappy(data)
-    module = getattr(cramjam, codec.name)
+    module = getattr(codecs(), codec.name)
     return bytes(module.compress(data) if level is None else module.compress(data, level))
 
 
@@ -74,15 +81,15 @@ def decompress_into(codec: Codec, data: Buffer, room: Bytes) -> int | None:
     ``codec`` is one that compresses. Raises ``CorruptBatch``.
     """
     if codec is not Codec.snappy:
-        return _frame_into(getattr(cramjam, codec.name), data, room)
+        return _frame_into(getattr(codecs(), codec.name), data, room)
     at = 0
     try:
         for block in _snappy_blocks(data):
-            size = cramjam.snappy.decompress_raw_len(block)
+            size = codecs().snappy.decompress_raw_len(block)
             if size > len(room) - at:
                 return None
-            at += cramjam.snappy.decompress_raw_into(block, room[at:].data)
-    except cramjam.DecompressionError as error:
+            at += codecs().snappy.decompress_raw_into(block, room[at:].data)
+    except codecs().DecompressionError as error:
         raise CorruptBatch(f"records do not decompress: {error}") from None
     return at
 
@@ -90,7 +97,7 @@ def decompress_into(codec: Codec, data: Buffer, room: Bytes) -> int | None:
 def _frame_into(module: object, data: Buffer, room: Buffer | Bytes) -> int | None:
     try:
         return int(module.decompress_into(data, room))  # type: ignore[attr-defined]
-    except (cramjam.DecompressionError, ValueError) as error:
+    except (codecs().DecompressionError, ValueError) as error:
         if not _says_too_small(error):
             raise CorruptBatch(f"records do not decompress: {error}") from None
     return None
@@ -118,11 +125,11 @@ def _decompress_snappy(data: Buffer, most_bytes: int) -> bytes:
     blocks = []
     try:
         for block in _snappy_blocks(data):
-            if cramjam.snappy.decompress_raw_len(block) > most_bytes:
+            if codecs().snappy.decompress_raw_len(block) > most_bytes:
                 raise TooMuchInside("records decompress to more than the limit")
-            blocks.append(bytes(cramjam.snappy.decompress_raw(block)))
+            blocks.append(bytes(codecs().snappy.decompress_raw(block)))
             most_bytes -= len(blocks[-1])
-    except cramjam.DecompressionError as error:
+    except codecs().DecompressionError as error:
         raise CorruptBatch(f"records do not decompress: {error}") from None
     return blocks[0] if len(blocks) == 1 else b"".join(blocks)
 
@@ -148,6 +155,6 @@ def _compress_snappy(data: Buffer) -> bytes:
     view = memoryview(data)
     parts = [_XERIAL_MAGIC, struct.pack(">ii", 1, 1)]
     for at in range(0, len(view), _XERIAL_BLOCK_BYTES):
-        block = bytes(cramjam.snappy.compress_raw(view[at : at + _XERIAL_BLOCK_BYTES]))
+        block = bytes(codecs().snappy.compress_raw(view[at : at + _XERIAL_BLOCK_BYTES]))
         parts += (struct.pack(">i", len(block)), block)
     return b"".join(parts)

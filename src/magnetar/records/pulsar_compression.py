@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import zlib
 
-import cramjam
-
-from magnetar.records.compression import MAX_DECOMPRESSED_BYTES, Buffer, Codec
+from magnetar.records.compression import MAX_DECOMPRESSED_BYTES, Buffer, Codec, codecs
 from magnetar.records.errors import EntryCorrupt, TooMuchInside, UnsupportedCompression
 from magnetar.records.pulsar_metadata import Compression
 
@@ -46,7 +44,7 @@ def decompress_into(compression: int, data: Buffer, out: memoryview) -> None:
     size = len(out)
     try:
         found = _decompressed(Compression(compression), data, out) if size else 0
-    except (cramjam.DecompressionError, ValueError, OverflowError, zlib.error) as error:
+    except (codecs().DecompressionError, ValueError, OverflowError, zlib.error) as error:
         name = (
             Compression(compression).name if compression in Compression.__members__.values() else compression
         )
@@ -70,22 +68,22 @@ def _decompressed(compression: Compression, data: Buffer, out: memoryview) -> in
         out[: len(found)] = found
         return len(found)
     if compression is Compression.SNAPPY:
-        if cramjam.snappy.decompress_raw_len(data) != size:
+        if codecs().snappy.decompress_raw_len(data) != size:
             raise ValueError("it says another length itself")
-        return int(cramjam.snappy.decompress_raw_into(data, out))
+        return int(codecs().snappy.decompress_raw_into(data, out))
     if compression is Compression.LZ4:
-        return int(cramjam.lz4.decompress_block_into(data, out, output_len=size))
-    return int(cramjam.zstd.decompress_into(data, out))
+        return int(codecs().lz4.decompress_block_into(data, out, output_len=size))
+    return int(codecs().zstd.decompress_into(data, out))
 
 
 def compress_payload(compression: int, data: Buffer) -> Buffer:
     """Return ``data`` compressed as Pulsar's own producers would write it."""
     if compression == Compression.LZ4:
-        return bytes(cramjam.lz4.compress_block(data, store_size=False))
+        return bytes(codecs().lz4.compress_block(data, store_size=False))
     if compression == Compression.ZLIB:
         return zlib.compress(data)
     if compression == Compression.ZSTD:
-        return bytes(cramjam.zstd.compress(data))
+        return bytes(codecs().zstd.compress(data))
     if compression == Compression.SNAPPY:
-        return bytes(cramjam.snappy.compress_raw(data))
+        return bytes(codecs().snappy.compress_raw(data))
     return data
