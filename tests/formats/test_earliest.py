@@ -43,7 +43,7 @@ async def test_readers_find_nothing_earlier(tmp_path: Path, entry_format: str, s
         config = {"message_timestamp_type": "LogAppendTime"} if stamped else {}
         partition.topic.config = type(partition.topic.config)(entry_format=entry_format, **config)
         for times in TIMES.values():
-            index = partition.log.writer.index if partition.log.writer else None  # type: ignore[attr-defined]
+            index = partition.log.state.writer.index if partition.log.state.writer else None  # type: ignore[attr-defined]
             if index is not None:
                 index.earliest[-1] = (1 << 63) - 1  # so that it tells what comes now
             batch = encode_batch([PlainRecord(b"k", b"v", (), time) for time in times])
@@ -55,7 +55,7 @@ async def test_readers_find_nothing_earlier(tmp_path: Path, entry_format: str, s
                 for part in (await partition.read(base_offset, 1 << 20))[0]
                 for record in decode_records(part)
             ]
-            index = partition.log.writer.index  # type: ignore[attr-defined]
+            index = partition.log.state.writer.index  # type: ignore[attr-defined]
             earliest = min(record.timestamp for record in found)
             assert index.earliest[-1] == earliest
             assert stamped or earliest == min(times)
