@@ -15,6 +15,7 @@ from magnetar.broker.collector import uncollected
 from magnetar.broker.core import NewTopic
 from magnetar.broker.service import BrokerService
 from magnetar.kafka import connection, pace
+from magnetar.kafka.answers import Answer
 from magnetar.kafka.connection import APART_BYTES, ROWS_COST
 from magnetar.kafka.handlers import produce as producing
 from magnetar.kafka.handlers.delete_topics import delete_topics
@@ -26,7 +27,7 @@ from magnetar.wire.kafka.messages.delete_topics_request import DeleteTopicsReque
 from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from magnetar.wire.kafka.messages.leave_group_response import LeaveGroupResponse, MemberResponse
-from magnetar.wire.kafka.messages.metadata_request import MetadataRequest
+from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from magnetar.wire.kafka.messages.metadata_response import MetadataResponse
 from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
@@ -69,6 +70,7 @@ async def test_no_garbage_is_looked_for_and_what_rows_take_is_counted(service: B
         assert len(content) > APART_BYTES
         peer = Peer(kafka(service), service)
         full: list[Any] = []
+        gc.collect()  # so that none is due by what other tests left
         gc.callbacks.append(lambda phase, info, full=full: full.append(info["generation"]))
         peer.say(content)
         assert not peer.answers, "it is read in a thread"
@@ -300,3 +302,35 @@ async def test_what_all_clients_are_told_of_is_not_let_go_of_with_an_answer(
         _, body = decode_response_header(memoryview(peer.answers[0])[4:], 3, 12)
         told = {topic.name: len(topic.partitions) for topic in MetadataResponse.decode(body, 12).topics}
         assert told["wide"] == pace.MANY_ROWS
+
+
+async def test_rows_of_a_large_topic_are_made_in_many_turns_and_written_down_in_a_thread(
+    service: BrokerService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """10,000 partitions held up everybody for 25 ms when they were first asked for, and each time by being written."""
+    apart: list[Any] = []
+    encoded_apart = Answer.encoded_apart
+
+    async def noted(self: Answer, response: Any) -> bytes:
+        apart.append(response)
+        return await encoded_apart(self, response)
+
+    monkeypatch.setattr(Answer, "encoded_apart", noted)
+    partitions = 2 * pace.MANY_ROWS + 7
+    await service.broker.create_topics([NewTopic(service.broker.naming.parse("wide"), partitions)])
+    question = MetadataRequest(topics=[MetadataRequestTopic(name="wide")])
+    for times in range(1, 3):
+        peer, collects = Peer(kafka(service), service), list[bool]()
+        with monkeypatch.context() as patch:
+            patch.setattr(pace, "perf_counter", SlowClock())
+            peer.say(frame(request_bytes(question, 12)))
+            while len(apart) < times:
+                collects.append(gc.isenabled())
+                await asyncio.sleep(0)
+        await answered(peer)
+        assert (len(collects) > 100) == (times == 1)
+        assert times > 1 or collects.count(False) > 100, "rows are no garbage"
+        _, body = decode_response_header(memoryview(peer.answers[0])[4:], 3, 12)
+        (topic,) = MetadataResponse.decode(body, 12).topics
+        assert [row.partition_index for row in topic.partitions] == list(range(partitions))
+    assert gc.isenabled()

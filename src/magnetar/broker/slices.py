@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from time import perf_counter
 from typing import TypeVar
 
@@ -28,3 +29,36 @@ async def sliced(things: Iterable[T]) -> AsyncIterator[T]:
 def batched(things: Sequence[T], most: int) -> Iterator[Sequence[T]]:
     """Return ``things`` in parts of ``most`` at most."""
     return (things[at : at + most] for at in range(0, len(things), most))
+
+
+class PacedTurns:
+    """Work that may come in crowds, of which some are done in each turn of the event loop.
+
+    A thousand clients that leave at once are a thousand events of one turn; nobody else would be heard until all are
+    taken leave of.
+    """
+
+    __slots__ = ("_under_way", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._under_way = False
+
+    def add(self, work: Callable[[], None]) -> None:
+        """Have ``work`` done soon, behind all that was added before."""
+        self._waiting.append(work)
+        if not self._under_way:
+            self._under_way = True
+            asyncio.get_running_loop().call_soon(self._do_some)
+
+    def _do_some(self) -> None:
+        waiting, until = self._waiting, perf_counter() + SLICE_S
+        try:
+            while waiting:
+                waiting.popleft()()
+                if perf_counter() > until:
+                    break
+        finally:
+            self._under_way = bool(waiting)
+            if waiting:
+                asyncio.get_running_loop().call_soon(self._do_some)

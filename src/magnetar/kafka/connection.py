@@ -343,7 +343,8 @@ class KafkaConnection:
             self._services.requests[answer.header.api_key].count_errors(response)
             seconds = perf_counter() - began
             self._asks_long = seconds > LONG_SECONDS
-            if response is not None and seconds > MAX_SECONDS / 2 and not self.has_ended:
+            has_many_rows = answer.context is not None and answer.context.has_many_rows
+            if response is not None and (has_many_rows or seconds > MAX_SECONDS / 2) and not self.has_ended:
                 # It may well have many rows. (It may have waited, too: then this does no harm.)
                 response = await answer.encoded_apart(response)
         except Exception as error:

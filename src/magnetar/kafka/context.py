@@ -37,6 +37,8 @@ class RequestContext:
     """The same for all requests of a connection."""
     account: Account | None = None
     """What the connection makes the broker keep; None where there is no connection."""
+    has_many_rows: bool = False
+    """Set where the answer has very many rows though it took no time: a thread writes it down."""
     placed: bool = False
     """Set by Produce once all its batches have their place in the logs: then the next request may begin."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from time import perf_counter
 from typing import Any, TypeVar
 
-MAX_SECONDS = 0.005
+from magnetar.broker.slices import SLICE_S
+
+MAX_SECONDS = SLICE_S
 """That a request holds the event loop at a stretch, about."""
 LONG_SECONDS = 0.001
 """A client whose requests took longer than that takes turns with others like it."""
@@ -69,39 +70,6 @@ def _lists(message: Any) -> list[list[Any]]:
 def _empty(rows: list[Any]) -> None:
     while rows:
         del rows[-_FREED_AT_ONCE:]
-
-
-class PacedTurns:
-    """Work that may come in crowds, of which some milliseconds are done in each turn of the event loop.
-
-    A thousand clients that leave at once are a thousand events of one turn; nobody else would be heard until all are
-    taken leave of.
-    """
-
-    __slots__ = ("_under_way", "_waiting")
-
-    def __init__(self) -> None:
-        self._waiting: deque[Callable[[], None]] = deque()
-        self._under_way = False
-
-    def add(self, work: Callable[[], None]) -> None:
-        """Have ``work`` done soon, behind all that was added before."""
-        self._waiting.append(work)
-        if not self._under_way:
-            self._under_way = True
-            asyncio.get_running_loop().call_soon(self._do_some)
-
-    def _do_some(self) -> None:
-        waiting, until = self._waiting, perf_counter() + MAX_SECONDS
-        try:
-            while waiting:
-                waiting.popleft()()
-                if perf_counter() > until:
-                    break
-        finally:
-            self._under_way = bool(waiting)
-            if waiting:
-                asyncio.get_running_loop().call_soon(self._do_some)
 
 
 class SharedTurn:

@@ -14,10 +14,11 @@ from typing import Any
 from magnetar.broker.listeners import Listener
 from magnetar.broker.memory import MIN_BYTES, Account
 from magnetar.broker.settings import Settings
+from magnetar.broker.slices import PacedTurns
 from magnetar.broker.writing import write_parts
 from magnetar.kafka.connection import KafkaConnection
 from magnetar.kafka.login import login_for
-from magnetar.kafka.pace import PacedTurns, paced
+from magnetar.kafka.pace import paced
 from magnetar.kafka.reading import Reading, ReadingState
 from magnetar.kafka.services import KafkaServices
 from magnetar.kafka.settings import KafkaSettings

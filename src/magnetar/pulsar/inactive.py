@@ -46,7 +46,9 @@ class InactiveTopicsSweep:
 
     async def sweep(self) -> None:
         """Delete what has not been used for as long as its policy says."""
-        open_topics = {each.topic.topic_id: each.topic for each in self._topics.all_open()}
+        open_topics: dict[bytes, Topic] = {}
+        async for each in sliced(self._topics.all_open()):
+            open_topics[each.topic.topic_id] = each.topic
         before, self._since_ms = self._since_ms, {}
         async for topic_id, topic in sliced(open_topics.items()):
             try:

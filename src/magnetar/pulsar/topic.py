@@ -11,6 +11,7 @@ from magnetar.broker.figures import LogFigures
 from magnetar.broker.limits import Limits as TopicLimits
 from magnetar.broker.limits import Persistence
 from magnetar.broker.open_logs import Reason
+from magnetar.broker.slices import PacedTurns
 from magnetar.broker.topic import Topic
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursors import CursorStore
@@ -55,7 +56,9 @@ class PulsarTopic:
         deduplicates: bool,
         within_batches: bool = True,
         figures: LogFigures | None = None,
+        turns: PacedTurns | None = None,
     ) -> None:
+        """``turns`` are shared with other topics (see `Readings`); None for some of its own."""
         self.topic = topic
         self.index = index
         self.partition = index if topic.partitioned else -1
@@ -79,7 +82,9 @@ class PulsarTopic:
         self.dedup = Deduplication(log, cursors) if deduplicates else None
         self._store = store
         self._clock = clock
-        self._readings = Readings(log, conversions, clock, limits, within_batches)
+        self._readings = Readings(
+            log, conversions, clock, limits, within_batches, turns=turns or PacedTurns()
+        )
         self._epoch = TopicEpoch(store, log.name)
         self.producers = Producers()
         self.on_closed: Callable[[PulsarTopic], None] = lambda topic: None

@@ -12,7 +12,7 @@ from magnetar.broker.core import Broker
 from magnetar.broker.errors import TopicExists, TopicNotFound
 from magnetar.broker.names import TopicName
 from magnetar.broker.once import Once
-from magnetar.broker.slices import batched, sliced
+from magnetar.broker.slices import PacedTurns, batched, sliced
 from magnetar.broker.topic import Topic
 from magnetar.ledger.errors import LedgerError
 from magnetar.metadata import MetadataError
@@ -44,6 +44,7 @@ class PulsarTopics:
         self._clock = clock
         settings = broker.settings
         self._conversions = Deliveries(settings.of(PulsarSettings).memory_cache_bytes)
+        self._turns = PacedTurns()
         self._limits = UnackedLimits(
             settings.of(PulsarSettings).max_unacked_messages_per_consumer,
             settings.of(PulsarSettings).max_unacked_messages_per_subscription,
@@ -192,6 +193,7 @@ class PulsarTopics:
             deduplicates=self.policies.deduplicates(topic),
             figures=held.figures,
             within_batches=broker.settings.of(PulsarSettings).acknowledgment_at_batch_index_level_enabled,
+            turns=self._turns,
         )
         made.on_closed = self._closed
         held.hold(made)

@@ -16,9 +16,9 @@ from magnetar.records.batch import (
 )
 from magnetar.records.control import marker_batch, marker_of
 
-BATCH_BYTES: Final = 96 * 1024
-"""About the largest batch of facts; one big fact may exceed it. To write or to replay a thousand small ones holds up
-everybody else for some milliseconds."""
+BATCH_BYTES: Final = 16 * 1024
+"""About the largest batch of facts; one big fact may exceed it. To write 150 small ones down takes 2 ms, in which
+nobody else is heard."""
 _NOBODY: Final = Transaction(NO_PRODUCER, -1)
 
 

@@ -22,7 +22,7 @@ from magnetar.wire.kafka.errors import ErrorCode
 
 SNAPSHOT_AFTER: Final = 2_000
 """A log of fewer records is replayed in no time (75,000 a second were measured)."""
-SNAPSHOT_BATCH: Final = 500
+SNAPSHOT_BATCH: Final = 150
 """Facts per batch of a snapshot."""
 SNAPSHOT_FACTOR: Final = 4
 """How many times more records than live keys a log may hold."""

@@ -66,7 +66,7 @@ async def _page(
         first = start[1] if name == start[0] else 0
         until = min(topic.partitions, first + limit)
         owner = broker.ownership.owner
-        rows = [_partition(index, owner(topic.name, index)) for index in range(first, until)]
+        rows = [_partition(index, owner(topic.name, index)) async for index in paced(range(first, until))]
         response.topics.append(_told(topic, name, rows))
         limit -= len(rows)
         if until < topic.partitions:

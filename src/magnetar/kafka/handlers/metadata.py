@@ -7,10 +7,10 @@ it; after a deletion some wait for just that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
+from magnetar.broker.collector import uncollected
 from magnetar.broker.core import Broker
 from magnetar.broker.names import INTERNAL_TOPICS
 from magnetar.broker.ownership import NO_EPOCH, Owned
@@ -18,7 +18,7 @@ from magnetar.broker.topic import Topic
 from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.leaders import brokers, endpoint_of
 from magnetar.kafka.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from magnetar.kafka.pace import paced
+from magnetar.kafka.pace import MANY_ROWS, paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from magnetar.wire.kafka.messages.metadata_response import (
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
 
 _FIRST_WITH_IDS = 12
-_Rows = Callable[[Topic], list[MetadataResponsePartition]]
+_MAX_SIZES = 64
+_alike: dict[tuple[int, Owned], Sequence[MetadataResponsePartition]] = {}
+"""The rows of topics of so many partitions with one owner: topics of one size share them, and nobody changes them."""
+_Rows = Callable[[Topic], Awaitable[Sequence[MetadataResponsePartition]]]
 
 
 async def metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
@@ -43,7 +46,7 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     if asked is None or (context.api_version == 0 and not asked):
         found = [
-            _told(rows(topic), topic, topic.kafka_name, operations)
+            _told(await rows(topic), topic, topic.kafka_name, operations)
             async for topic in paced(list(broker.topics()))
             if broker.visible(topic) and context.shows(topic.name)
         ]
@@ -81,7 +84,7 @@ async def _found(
         else:
             by_name[topic.name] = None
     named = [await _by_name(broker, rows, name, operations, create=create) async for name in paced(by_name)]
-    return named + [_by_id(broker, rows, topic_id, operations) async for topic_id in paced(by_id)]
+    return named + [await _by_id(broker, rows, topic_id, operations) async for topic_id in paced(by_id)]
 
 
 async def _by_name(
@@ -97,24 +100,24 @@ async def _by_name(
         return _refused(code_for(error), name)
     if topic is None or not broker.visible(topic):
         return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
-    return _told(rows(topic), topic, name, operations)
+    return _told(await rows(topic), topic, name, operations)
 
 
-def _by_id(broker: Broker, rows: _Rows, topic_id: bytes, operations: int) -> MetadataResponseTopic:
+async def _by_id(broker: Broker, rows: _Rows, topic_id: bytes, operations: int) -> MetadataResponseTopic:
     topic = broker.get_by_id(topic_id)
     if topic is None or not broker.visible(topic):
         return _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
-    return _told(rows(topic), topic, topic.kafka_name, operations)
+    return _told(await rows(topic), topic, topic.kafka_name, operations)
 
 
 def _told(
-    rows: list[MetadataResponsePartition], topic: Topic, name: str, operations: int
+    rows: Sequence[MetadataResponsePartition], topic: Topic, name: str, operations: int
 ) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        partitions=rows,
+        partitions=rows,  # type: ignore[arg-type]
         topic_authorized_operations=operations,
     )
 
@@ -128,35 +131,39 @@ def _refused(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> 
 def _rows_of(context: RequestContext) -> _Rows:
     """Return what gives a topic's rows."""
     sole = context.kafka.broker.ownership.sole_owner
-    if sole is None:
-        return lambda topic: _each(context, topic)
-    by_size: dict[int, list[MetadataResponsePartition]] = {}  # most topics have one of few sizes
 
-    def alike(topic: Topic) -> list[MetadataResponsePartition]:
-        found = by_size.get(topic.partitions)
+    async def rows(topic: Topic) -> Sequence[MetadataResponsePartition]:
+        if topic.partitions <= MANY_ROWS:
+            return await made(topic)
+        context.has_many_rows = True
+        with uncollected():
+            return await made(topic)
+
+    async def made(topic: Topic) -> Sequence[MetadataResponsePartition]:
+        if sole is None:
+            return await _each(context, topic)
+        key = topic.partitions, sole
+        found = _alike.get(key)
         if found is None:
-            found = by_size[topic.partitions] = _alike(topic.partitions, sole)
+            found = tuple([_led(index, sole) async for index in paced(range(topic.partitions))])
+            if len(_alike) >= _MAX_SIZES:
+                del _alike[next(iter(_alike))]
+            _alike[key] = found
         return found
 
-    return alike
+    return rows
 
 
-def _each(context: RequestContext, topic: Topic) -> list[MetadataResponsePartition]:
+async def _each(context: RequestContext, topic: Topic) -> list[MetadataResponsePartition]:
     owner_of = context.kafka.broker.ownership.owner
-    owners = [owner_of(topic.name, index) for index in range(topic.partitions)]
+    owners = [owner_of(topic.name, index) async for index in paced(range(topic.partitions))]
     unreached = {each.node_id for each in set(owners) if each and endpoint_of(context, each.node_id) is None}
     return [
         _led(index, owner)
         if owner is None or owner.node_id not in unreached
         else _leaderless(index, ErrorCode.LISTENER_NOT_FOUND)
-        for index, owner in enumerate(owners)
+        async for index, owner in paced(enumerate(owners))
     ]
-
-
-@lru_cache(maxsize=64)
-def _alike(count: int, owner: Owned) -> Any:
-    """Return the rows of a topic with one owner, in a tuple: topics of one size share them, and nobody changes them."""
-    return tuple(_led(index, owner) for index in range(count))
 
 
 def _led(index: int, owner: Owned | None) -> MetadataResponsePartition:

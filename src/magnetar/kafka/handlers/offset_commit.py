@@ -39,7 +39,7 @@ async def offset_commit(request: OffsetCommitRequest, context: RequestContext) -
             codes = await context.kafka.groups.commit(request.group_id, who, commits, context.api_version)
         except CoordinatorRefused as refused:
             codes = [refused.code] * len(rows)
-        for row, code in zip(rows, codes, strict=True):
+        async for row, code in paced(zip(rows, codes, strict=True)):
             row.error_code = code
     return OffsetCommitResponse(topics=answers)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from magnetar.broker.slices import PacedTurns
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import ManagedLedger, Position
@@ -29,12 +30,16 @@ _log = logging.getLogger("magnetar.pulsar")
 class Acknowledgements:
     """Those of one subscription, on their way to its cursor."""
 
-    def __init__(self, log: ManagedLedger, cursor: Cursor, name: str, *, within_batches: bool) -> None:
+    def __init__(
+        self, log: ManagedLedger, cursor: Cursor, name: str, turns: PacedTurns, *, within_batches: bool
+    ) -> None:
+        """``turns`` are those in which acknowledgements of very many subscriptions become known to their cursors."""
         self.partly: dict[Place, int] = cursor.partly
         """Of batches acknowledged in part: the set of indexes that remain."""
         self._log = log
         self._cursor = cursor
         self._name = name
+        self._turns = turns
         self._within_batches = within_batches
         self._sizes: dict[Place, int] = {}
         self._partly_bytes = (
@@ -83,7 +88,7 @@ class Acknowledgements:
         if len(self._waiting) >= _MAX_WAITING:
             self.flush()
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_DELAY_S, self.flush)
+            self._timer = asyncio.get_running_loop().call_later(_DELAY_S, self._turns.add, self.flush)
 
     def done_but(self, place: Place, remaining: int) -> bool:
         """Be done with a batch but for the messages that ``remaining`` says; tell whether any of them is left."""

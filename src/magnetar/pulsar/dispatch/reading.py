@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from magnetar.broker.slices import PacedTurns
 from magnetar.ledger.cursor import BEFORE_FIRST, Cursor
 from magnetar.ledger.port import ManagedLedger, Position, StoredEntry
 from magnetar.pulsar.dispatch.acknowledgements import Acknowledgements
@@ -42,6 +43,8 @@ class Readings:
     """How fast all subscriptions together may be sent messages."""
     delays: bool = True
     """Whether messages wait for their time."""
+    turns: PacedTurns = field(default_factory=PacedTurns)
+    """In which subscriptions, perhaps those of all topics, do what very many of them may have to do at once."""
 
 
 class SubscriptionReader:

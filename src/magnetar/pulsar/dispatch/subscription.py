@@ -40,7 +40,9 @@ class Subscription(AnySubscription):
         """Since when nobody has been there, if it ends unless somebody comes back."""
         self.rate: RateLimit | None = None
         """How fast its consumers may be sent messages."""
-        self.acks = Acknowledgements(readings.log, cursor, name, within_batches=readings.within_batches)
+        self.acks = Acknowledgements(
+            readings.log, cursor, name, readings.turns, within_batches=readings.within_batches
+        )
         self._readings = readings
         self._log = readings.log
         self._reading = SubscriptionReader(readings, cursor, self.acks)
