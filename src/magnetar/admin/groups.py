@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from magnetar.admin.cluster import ClusterAdmin
-from magnetar.admin.errors import Declined, NotThere
+from magnetar.admin.errors import Declined, NotThere, Unreachable
 from magnetar.admin.offsets import EARLIEST, LATEST, Key, Spot, list_offsets, resolve
 from magnetar.admin.refusals import check
 from magnetar.admin.topics import partitions_of
+from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.malformed import WireError
+from magnetar.wire.kafka.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
+from magnetar.wire.kafka.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse
 from magnetar.wire.kafka.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from magnetar.wire.kafka.messages.delete_groups_request import DeleteGroupsRequest
 from magnetar.wire.kafka.messages.delete_groups_response import DeleteGroupsResponse
@@ -33,6 +37,7 @@ from magnetar.wire.kafka.messages.offset_delete_response import OffsetDeleteResp
 from magnetar.wire.kafka.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from magnetar.wire.kafka.messages.offset_fetch_response import OffsetFetchResponse
 
+_WITHOUT_NOT_FOUND = 5  # the last version of DescribeGroups that calls a group dead which is not there
 _BY_NAME = 9  # the last version of OffsetCommit and OffsetFetch that names topics instead of their ids
 
 
@@ -128,13 +133,13 @@ def list_groups(cluster: ClusterAdmin) -> tuple[GroupRow, ...]:
 
 def describe_group(cluster: ClusterAdmin, name: str) -> GroupDetail:
     """Return one group with its members and its lag per partition; raise `NotThere`."""
-    said = cluster.ask_coordinator(name, DescribeGroupsRequest(groups=[name]), DescribeGroupsResponse)
-    group = said.groups[0]
-    check(group.error_code, None, f"group {name}")
+    found = _classic_group(cluster, name)
+    if found.state == "Dead":
+        found = _consumer_group(cluster, name) or found
     committed = committed_of(cluster, name)
-    if group.group_state == "Dead" and not committed:
+    if found.state == "Dead" and not committed:
         raise NotThere(f"group {name} does not exist", "See 'magnetar group list'.")
-    members, owners = _members(group)
+    owners = found.owners
     keys = sorted(committed.keys() | owners.keys())
     low = list_offsets(cluster, keys, EARLIEST, leave_out_missing=True)
     high = list_offsets(cluster, keys, LATEST, leave_out_missing=True)
@@ -151,7 +156,53 @@ def describe_group(cluster: ClusterAdmin, name: str) -> GroupDetail:
         for key in keys
     )
     total = sum(high[key] - max(committed.get(key, low[key]), low[key]) for key in keys if key in high)
-    return GroupDetail(name, group.group_state, group.protocol_data, members, rows, max(total, 0))
+    return GroupDetail(name, found.state, found.protocol, found.members, rows, max(total, 0))
+
+
+class _Found(NamedTuple):
+    """A group of either protocol: its members, and which client holds which partition."""
+
+    state: str
+    protocol: str
+    members: tuple[MemberRow, ...]
+    owners: dict[Key, str]
+
+
+def _consumer_group(cluster: ClusterAdmin, name: str) -> _Found | None:
+    """Return a group of the consumer protocol (KIP-848); None if it is none, or the broker knows none."""
+    request = ConsumerGroupDescribeRequest(group_ids=[name])
+    try:
+        said = cluster.ask_coordinator(name, request, ConsumerGroupDescribeResponse)
+    except Unreachable:  # a broker that does not serve this has no such groups
+        return None
+    group = said.groups[0]
+    if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return None
+    check(group.error_code, group.error_message, f"group {name}")
+    rows: list[MemberRow] = []
+    owners: dict[Key, str] = {}
+    for member in group.members:
+        keys = [
+            (each.topic_name, index)
+            for each in member.assignment.topic_partitions
+            for index in each.partitions
+        ]
+        owners |= dict.fromkeys(keys, member.client_id)
+        host = member.client_host.lstrip("/")
+        rows.append(
+            MemberRow(
+                member.member_id, member.client_id, host, member.instance_id, tuple(_names(sorted(keys)))
+            )
+        )
+    return _Found(group.group_state, group.assignor_name, tuple(rows), owners)
+
+
+def _classic_group(cluster: ClusterAdmin, name: str) -> _Found:
+    request = DescribeGroupsRequest(groups=[name])
+    said = cluster.ask_coordinator(name, request, DescribeGroupsResponse, most=_WITHOUT_NOT_FOUND)
+    group = said.groups[0]
+    check(group.error_code, None, f"group {name}")
+    return _Found(group.group_state, group.protocol_data, *_members(group))
 
 
 def committed_of(cluster: ClusterAdmin, group: str) -> dict[Key, int]:

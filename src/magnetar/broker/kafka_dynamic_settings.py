@@ -14,7 +14,7 @@ from magnetar.broker.values import MAX_INT, MAX_LONG, Kind, Rule, Value, at_leas
 _THREADS = "threads of Kafka's; one event loop serves all"
 _TIERED = "tiered storage; nothing is tiered"
 _INDEX = "Kafka's offset index; ledgers have their own"
-_GROUPS = "the newer group protocols; the classic one is served"
+_GROUPS = "share groups and streams groups; there are none"
 _CLEANER = "the buffers of Kafka's log cleaner; one buffer, of log.cleaner.dedupe.buffer.size, is used"
 _BUFFERS = "a coordinator's buffers; facts are appended as they come"
 _LEVEL = "the level of a codec; the default is used"
@@ -25,7 +25,6 @@ _ROWS: tuple[tuple[str, Kind, Value, Rule | None, str], ...] = (
     ("compression.lz4.level", Kind.INT, 9, between(1, 17), _LEVEL),
     ("compression.zstd.level", Kind.INT, 3, between(-131072, 22), _LEVEL),
     ("follower.fetch.last.tiered.offset.enable", Kind.BOOLEAN, False, None, _TIERED),
-    ("group.consumer.assignment.interval.ms", Kind.INT, 1000, at_least(0), _GROUPS),
     ("group.coordinator.cached.buffer.max.bytes", Kind.INT, 1048588, at_least(524288), _BUFFERS),
     ("group.share.assignment.interval.ms", Kind.INT, 1000, at_least(0), _GROUPS),
     ("group.streams.assignment.interval.ms", Kind.INT, 1000, at_least(0), _GROUPS),

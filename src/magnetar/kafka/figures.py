@@ -24,7 +24,8 @@ from magnetar.broker.figures import (
     summary,
 )
 from magnetar.broker.topic import Topic
-from magnetar.kafka.coordinators.group import ClassicGroup, GroupState
+from magnetar.kafka.coordinators.group import GroupState
+from magnetar.kafka.coordinators.kinds import AnyGroup
 from magnetar.wire.kafka.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ class KafkaFigures:
 
     def _of_groups(self, access: Access | None) -> Iterator[FigureTable | None]:
         most = self._broker.settings.metrics.metrics_max_lines_per_figure
-        states: Counter[GroupState | None] = Counter(dict.fromkeys(_GROUP_STATES, 0))
+        states: Counter[str | None] = Counter(dict.fromkeys(_GROUP_STATES, 0))
         partitions: list[tuple[Any, ...]] = []
         sums: list[tuple[Any, ...]] = []
         members: list[tuple[str, int]] = []
@@ -263,7 +264,7 @@ class KafkaFigures:
             yield _one(f"{_MANAGER}numgroups{word}", text, states[state])
         yield _one(f"{_MANAGER}numoffsets", "Offsets that groups have committed.", offsets)
 
-    def _groups(self) -> Iterator[tuple[str, ClassicGroup]]:
+    def _groups(self) -> Iterator[tuple[str, AnyGroup]]:
         """Return all groups that are loaded, each with its tenant where it is not everybody's."""
         coordinators: list[tuple[str, GroupCoordinator]] = [("", self._services.groups)]
         if self._tenancy is not None:
@@ -272,7 +273,7 @@ class KafkaFigures:
             ((tenant, group) for group in each.loaded_groups()) for tenant, each in coordinators
         )
 
-    def _shows(self, access: Access | None, tenant: str, group: ClassicGroup) -> bool:
+    def _shows(self, access: Access | None, tenant: str, group: AnyGroup) -> bool:
         naming = self._broker.naming
         home = f"{tenant or naming.tenant}/{naming.namespace}"
         of_tenant = (tenant or naming.tenant) if self._services.by_tenant else None

@@ -16,6 +16,7 @@ from magnetar.kafka.offsets_log import LedgerOffsetsLog
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
 from magnetar.kafka.settings import KafkaSettings
+from magnetar.kafka.topics_of_groups import TopicsOfGroups
 from magnetar.kafka.transactions.coordinator import TransactionCoordinator
 from magnetar.kafka.transactions.markers import Markers
 
@@ -39,6 +40,8 @@ class Rooms:
             LedgerOffsetsLog(self._broker, self._partitions, topic),
             self._settings.of(GroupSettings),
             background=self._broker.background,
+            topics=TopicsOfGroups(self._broker, topic.partition("/")[0] if "/" in topic else None),
+            in_force=lambda: self._broker.settings.of(GroupSettings),
         )
         self._groups[made.topic] = made
         return made

@@ -10,6 +10,8 @@ from magnetar.kafka.authorization.topics import DENIED as TOPIC_DENIED
 from magnetar.kafka.authorization.topics import refused, split
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.consumer_group_describe_response import DescribedGroup as ToldGroup
+from magnetar.wire.kafka.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from magnetar.wire.kafka.messages.delete_groups_response import DeletableGroupResult
 from magnetar.wire.kafka.messages.describe_groups_response import DescribedGroup
 from magnetar.wire.kafka.messages.find_coordinator_response import Coordinator
@@ -102,6 +104,52 @@ async def describe_groups(request: Any, context: RequestContext, checks: Checks,
         DescribedGroup(group_id=group_id, error_code=DENIED) async for group_id in paced(denied)
     ]
     return response
+
+
+async def consumer_group_heartbeat(
+    request: Any, context: RequestContext, checks: Checks, answer: Handler
+) -> Any:
+    """READ on the group, and DESCRIBE on each topic that is named."""
+    if not checks.uses(request.group_id):
+        return ConsumerGroupHeartbeatResponse(error_code=DENIED, error_message=MESSAGE)
+    async for name in paced(request.subscribed_topic_names or ()):
+        if not checks.sees(name):
+            return ConsumerGroupHeartbeatResponse(
+                error_code=TOPIC_DENIED, error_message="Topic authorization failed."
+            )
+    return await answer(request, context)
+
+
+async def consumer_group_describe(
+    request: Any, context: RequestContext, checks: Checks, answer: Handler
+) -> Any:
+    """DESCRIBE on each group, and on each topic that its members read."""
+    request.group_ids, denied = await split(request.group_ids, checks.uses)
+    response = await answer(request, context)
+    response.groups = [
+        group
+        if all(checks.sees(name) for name in _topics_of(group))
+        else ToldGroup(
+            group_id=group.group_id,
+            error_code=TOPIC_DENIED,
+            error_message="The group has described topic(s) that the client is not authorized to describe.",
+        )
+        async for group in paced(response.groups)
+    ]
+    response.groups += [
+        ToldGroup(group_id=group_id, error_code=DENIED, error_message=MESSAGE)
+        async for group_id in paced(denied)
+    ]
+    return response
+
+
+def _topics_of(group: ToldGroup) -> set[str]:
+    return {
+        each.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for each in assignment.topic_partitions
+    } | {name for member in group.members for name in member.subscribed_topic_names}
 
 
 async def list_groups(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:

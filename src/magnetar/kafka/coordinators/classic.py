@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from magnetar.kafka.coordinators.decision import Assigned, Decision, Token
 from magnetar.kafka.coordinators.group import ClassicGroup, GroupState, Member, Protocols
+from magnetar.kafka.coordinators.kinds import Kinds, end_of
 from magnetar.kafka.coordinators.rebalance import Rebalancer, joined, refused_join, refused_sync, synced
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
@@ -43,9 +44,9 @@ class Caller(NamedTuple):
 class ClassicGroups:
     """The classic groups of one partition. ``new_id`` gives texts that never repeat (Kafka: UUIDs)."""
 
-    def __init__(self, settings: GroupSettings, new_id: Callable[[], str]) -> None:
+    def __init__(self, settings: GroupSettings, new_id: Callable[[], str], kinds: Kinds) -> None:
         self.settings = settings
-        self.groups: dict[str, ClassicGroup] = {}
+        self._kinds = kinds
         self.timers = Timers()
         self._new_id = new_id
         self._moves = Rebalancer(settings, self.timers)
@@ -70,15 +71,22 @@ class ClassicGroups:
         longest = settings.group_max_session_timeout_ms
         if not settings.group_min_session_timeout_ms <= request.session_timeout_ms <= longest:
             raise CoordinatorRefused(ErrorCode.INVALID_SESSION_TIMEOUT)
-        known = self.groups.get(request.group_id)
+        taken = self._kinds.groups.get(request.group_id)
+        known = taken if isinstance(taken, ClassicGroup) else None
+        if taken is not None and known is None and not taken.is_empty:
+            raise CoordinatorRefused(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Group {request.group_id} is not a classic group."
+            )
         if known is None and request.member_id:
             raise CoordinatorRefused(ErrorCode.UNKNOWN_MEMBER_ID)
-        group = known or ClassicGroup(request.group_id, since_ms=now_ms)
+        offsets = {} if taken is None else taken.offsets
+        group = known or ClassicGroup(request.group_id, since_ms=now_ms, offsets=offsets)
         if not self._has_room(group, request.member_id):
             return self._turn_away(group, request.member_id, now_ms)
         self._check_join(group, request)
         if known is None:
-            self.groups[group.group_id] = group
+            self._moves.facts += () if taken is None else end_of(taken)
+            self._kinds.take(group)
             self._moves.store(group)
         if not request.member_id:
             return self._decide(self._join_new(group, request, caller, token, now_ms))
@@ -254,7 +262,7 @@ class ClassicGroups:
 
     def kept(self, assigned: Assigned, now_ms: int) -> Decision[None]:
         """Hear that a decision's facts are durable, which had an assignment among them."""
-        group = self.groups.get(assigned.group_id)
+        group = self._known(assigned.group_id)
         if group is not None:
             self._moves.kept(group, assigned.generation, now_ms)
         return self._decide(None)
@@ -284,7 +292,7 @@ class ClassicGroups:
         """Take members out, each answered for itself; by instance id alone, an operator may (KIP-345)."""
         if not request.group_id:
             raise CoordinatorRefused(ErrorCode.INVALID_GROUP_ID)
-        group = self.groups.get(request.group_id)
+        group = self._known(request.group_id)
         answers = [self._leave_one(group, member) for member in request.members]
         left = [answer for answer in answers if answer.error_code == ErrorCode.NONE]
         if group is not None and left:
@@ -314,7 +322,7 @@ class ClassicGroups:
     def expire(self, now_ms: int) -> Decision[None]:
         """Do what is due by now; `timers` tell when that is the next time."""
         for key in self.timers.take_due(now_ms):
-            group = self.groups.get(key.group_id)
+            group = self._known(key.group_id)
             if group is None:
                 continue
             if key.kind == "session":
@@ -342,23 +350,28 @@ class ClassicGroups:
 
     def resume(self, now_ms: int) -> Decision[None]:
         """After all facts were replayed: give every member a whole session to be heard in."""
-        for group in self.groups.values():
+        for group in list(self._kinds.groups.values()):
+            if not isinstance(group, ClassicGroup):
+                continue
             for member in group.members.values():
                 self._moves.renew(group, member, now_ms)
             if len(group.members) > self.settings.group_max_size:
                 self._moves.prepare(group, "the group is larger than group.max.size allows", now_ms)
         return self._decide(None)
 
-    def forget(self, group_id: str) -> None:
-        """Drop an empty group; its last member's sessions are over, those of ids given out are not."""
-        group = self.groups.pop(group_id)
+    def forget(self, group: ClassicGroup) -> None:
+        """Let go of an empty group's timers: its last member's session is over, those of ids given out are not."""
         for member_id in group.pending:
-            self.timers.cancel(TimerKey("session", group_id, member_id))
+            self.timers.cancel(TimerKey("session", group.group_id, member_id))
+
+    def _known(self, group_id: str) -> ClassicGroup | None:
+        group = self._kinds.groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
 
     def _find(self, group_id: str) -> ClassicGroup:
         if not group_id:
             raise CoordinatorRefused(ErrorCode.INVALID_GROUP_ID)
-        group = self.groups.get(group_id)
+        group = self._known(group_id)
         if group is None:
             raise CoordinatorRefused(ErrorCode.UNKNOWN_MEMBER_ID)
         return group

@@ -3,40 +3,78 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from magnetar.kafka.coordinators.classic import ClassicGroups
+from magnetar.kafka.coordinators.consumer.facts import ConsumerFact, read_consumer_fact
+from magnetar.kafka.coordinators.consumer.group import ConsumerGroup
+from magnetar.kafka.coordinators.consumer.members import (
+    Beating,
+    ConsumerGroups,
+    MakeTarget,
+    ResolveRegexes,
+)
+from magnetar.kafka.coordinators.consumer.topics import NoTopics, Topics
 from magnetar.kafka.coordinators.decision import Action, Assigned, Decision, Fact, Marker, Stated
 from magnetar.kafka.coordinators.facts import (
     Committed,
     GroupFact,
     OffsetFact,
-    group_fact,
     offset_fact,
     read_fact,
 )
 from magnetar.kafka.coordinators.group import ClassicGroup, from_value
+from magnetar.kafka.coordinators.kinds import AnyGroup, Kinds, facts_about
 from magnetar.kafka.coordinators.offsets import GroupOffsets
 from magnetar.kafka.coordinators.pending import Name
 from magnetar.kafka.coordinators.settings import GroupSettings
+from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from magnetar.wire.kafka.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from magnetar.wire.kafka.messages.group_metadata_value import GroupMetadataValue
 
 _FACTS_AT_ONCE = 500
+_FACTS_OF_A_MEMBER = 3
 
 
 class GroupsDecider:
     """A `Decider`: replay its facts in order, resume, then ask."""
 
-    def __init__(self, settings: GroupSettings, new_id: Callable[[], str]) -> None:
-        self.classic = ClassicGroups(settings, new_id)
-        self.offsets = GroupOffsets(self.classic)
+    def __init__(
+        self,
+        settings: GroupSettings,
+        new_id: Callable[[], str],
+        topics: Topics | None = None,
+        in_force: Callable[[], GroupSettings] | None = None,
+    ) -> None:
+        """``in_force`` gives the settings as they are changed while the broker runs."""
+        self.groups: dict[str, AnyGroup] = {}
+        """All groups by their ids; to look at, not to change."""
+        kinds = Kinds(self.groups, self._forget)
+        self.classic = ClassicGroups(settings, new_id, kinds)
+        self.consumer = ConsumerGroups(in_force or (lambda: settings), topics or NoTopics(), new_id)
+        self.offsets = GroupOffsets(self.classic, kinds)
         self.foreign = 0
         """Records of kinds that are not known here: a snapshot would lose them."""
+        self._kinds = kinds
 
-    @property
-    def groups(self) -> dict[str, ClassicGroup]:
-        """All groups by their ids; to look at, not to change."""
-        return self.classic.groups
+    def _forget(self, group: AnyGroup) -> None:
+        if isinstance(group, ConsumerGroup):
+            self.consumer.forget(group)
+        else:
+            self.classic.forget(group)
+
+    def heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Beating, now_ms: int
+    ) -> Decision[ConsumerGroupHeartbeatResponse]:
+        """Take in what a member of a consumer group says (KIP-848)."""
+        self.consumer.check(request, caller.api_version)
+        group, ended = self._kinds.consumer(request.group_id, create=request.member_epoch == 0)
+        if request.member_epoch < 0:
+            return self.consumer.leave(group, request)
+        decision = self.consumer.heartbeat(group, request, caller, now_ms)
+        self._kinds.take(group)
+        return replace(decision, facts=ended + decision.facts) if ended else decision
 
     def replay(self, stated: Stated) -> None:
         """Take in what was stated before; raises ``WireError`` if the record is damaged."""
@@ -54,24 +92,60 @@ class GroupsDecider:
         elif isinstance(said, GroupFact):
             self._replay_group(said.group_id, said.value)
         else:
-            self.foreign += 1
+            about = read_consumer_fact(stated.key, stated.value)
+            if about is None:
+                self.foreign += 1
+            else:
+                self._replay_consumer(about)
+
+    def _replay_consumer(self, about: ConsumerFact) -> None:
+        known = self.groups.get(about.group_id)
+        if not isinstance(known, ConsumerGroup):
+            if about.is_end:
+                return
+            offsets = {} if known is None else known.offsets
+            known = self.groups[about.group_id] = ConsumerGroup(about.group_id, offsets=offsets)
+        about.apply(known)
+        if about.ends:
+            del self.groups[about.group_id]
+            if known.offsets:
+                self.groups[about.group_id] = ClassicGroup(about.group_id, offsets=known.offsets)
 
     def resume(self, now_ms: int) -> Decision[None]:
         """Begin deadlines anew for the members that the facts tell of."""
+        groups = [each for each in self.groups.values() if isinstance(each, ConsumerGroup)]
+        self.consumer.resume(groups, now_ms)
         return self.classic.resume(now_ms)
 
     def done(self, action: Action, result: object, now_ms: int) -> Decision[None]:
-        """Hear that a decision's facts are durable, which had an assignment among them."""
-        assert isinstance(action, Assigned)
-        return self.classic.kept(action, now_ms)
+        """Hear that an assignment is durable, or what a thread made for a consumer group."""
+        if isinstance(action, Assigned):
+            return self.classic.kept(action, now_ms)
+        assert isinstance(action, MakeTarget | ResolveRegexes)
+        group = self.groups.get(action.group_id)
+        if not isinstance(group, ConsumerGroup):
+            return Decision((), None)
+        if isinstance(action, MakeTarget):
+            assert isinstance(result, dict | Exception)
+            return self.consumer.target_made(group, action, result)
+        assert isinstance(result, dict | Exception)
+        return self.consumer.resolved(group, action, result, now_ms)
 
     def wake_ms(self) -> int | None:
         """Return when a member's time is over, or a rebalance's."""
-        return self.classic.timers.wake_ms()
+        times = [self.classic.timers.wake_ms(), self.consumer.timers.wake_ms()]
+        return min((each for each in times if each is not None), default=None)
 
     def expire(self, now_ms: int) -> Decision[None]:
         """Let go of members whose time is over."""
-        return self.classic.expire(now_ms)
+        due = []
+        for key in self.consumer.timers.take_due(now_ms):
+            group = self.groups.get(key.group_id)
+            if isinstance(group, ConsumerGroup):
+                due.append((group, key.member_id))
+        silent = self.consumer.expire(due)
+        decision = self.classic.expire(now_ms)
+        return replace(decision, facts=silent.facts + decision.facts) if silent.facts else decision
 
     def _replay_offset(self, said: OffsetFact) -> None:
         if said.committed is not None:
@@ -82,12 +156,15 @@ class GroupsDecider:
         partitions.pop(said.partition, None)
         if known is not None and not partitions:
             known.offsets.pop(said.topic, None)
-            if not known.offsets and known.stored is None:
+            if not known.offsets and isinstance(known, ClassicGroup) and known.stored is None:
                 # It only ever stood for its offsets.
                 del self.groups[said.group_id]
 
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
-        known = self.groups.pop(group_id, None)
+        known = self.groups.get(group_id)
+        if value is None and isinstance(known, ConsumerGroup):
+            return  # it was empty when the other kind took its name
+        self.groups.pop(group_id, None)
         offsets = known.offsets if known is not None else {}
         if value is not None:
             self.groups[group_id] = from_value(group_id, value)
@@ -99,8 +176,7 @@ class GroupsDecider:
     def live_facts(self) -> int:
         """Return how many keys are not gone."""
         return len(self.offsets.pending) + sum(
-            (group.stored is not None) + sum(map(len, group.offsets.values()))
-            for group in self.groups.values()
+            _facts_about(group) + sum(map(len, group.offsets.values())) for group in self.groups.values()
         )
 
     def snapshot(self) -> Iterator[Sequence[Fact]]:
@@ -122,8 +198,14 @@ class GroupsDecider:
         group = self.groups.get(group_id)
         if group is None:
             return
-        if group.stored is not None:
-            yield group_fact(group_id, group.stored)
+        yield from facts_about(group)
         for topic, partitions in list(group.offsets.items()):
             for partition, committed in list(partitions.items()):
                 yield offset_fact(group_id, topic, partition, committed)
+
+
+def _facts_about(group: AnyGroup) -> int:
+    """Return about how many facts make a group what it is, but for its offsets."""
+    if isinstance(group, ConsumerGroup):
+        return _FACTS_OF_A_MEMBER * len(group.members) + 2
+    return group.stored is not None

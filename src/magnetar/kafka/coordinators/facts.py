@@ -48,6 +48,19 @@ class Committed(NamedTuple):
     topic_id: bytes = ZERO_UUID
 
 
+class Committer(NamedTuple):
+    """Who commits: a member of a generation, or (-1, no member) a client that manages partitions by itself."""
+
+    member_id: str = ""
+    instance_id: str | None = None
+    generation: int = -1
+    """Or the member's epoch (KIP-848)."""
+    retention_ms: int = -1
+    """How long to keep the offsets, as clients before 2.1 may ask; -1 as configured."""
+    is_broker: bool = False
+    """The broker itself, for a subscription that shares the group's progress: no generation binds it."""
+
+
 class OffsetFact(NamedTuple):
     """A group's offset of a partition was committed, or (None) is gone."""
 

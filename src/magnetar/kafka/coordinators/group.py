@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from magnetar.kafka.coordinators.decision import Token
-from magnetar.kafka.coordinators.facts import Committed
+from magnetar.kafka.coordinators.facts import Committed, Committer
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.malformed import WireError
@@ -167,6 +167,46 @@ class ClassicGroup:
         if member is None:
             raise CoordinatorRefused(ErrorCode.UNKNOWN_MEMBER_ID)
         return member
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody is in it."""
+        return self.state is GroupState.EMPTY
+
+    def check_committer(self, who: Committer, api_version: int, *, in_transaction: bool) -> None:
+        """Refuse who may not commit: strangers while it has members, and members of another generation."""
+        if who.is_broker or (who.generation < 0 and self.is_empty):
+            # Admin clients, consumers that assign partitions themselves, and the broker.
+            return
+        if who.generation < 0 and not who.member_id and who.instance_id is None:
+            if in_transaction:  # of a producer that does not know its consumer's group
+                return
+            raise CoordinatorRefused(ErrorCode.UNKNOWN_MEMBER_ID)
+        self.check_member(who.member_id, who.instance_id)
+        if who.generation != self.generation:
+            raise CoordinatorRefused(ErrorCode.ILLEGAL_GENERATION)
+        if self.state is GroupState.COMPLETING_REBALANCE and not in_transaction:
+            raise CoordinatorRefused(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def check_fetcher(self, member_id: str, epoch: int) -> None:
+        """Let anybody ask what was committed: generations are not looked at."""
+
+    def check_deletes_offsets(self) -> None:
+        """Refuse while it has members of which nobody knows what they read."""
+        if not self.is_empty and not self.is_consumer:
+            raise CoordinatorRefused(ErrorCode.NON_EMPTY_GROUP)
+
+    def idle_since_ms(self, topic: str, kept: Committed) -> int | None:
+        """Return since when nobody reads a topic that it committed an offset for (KIP-211); None while somebody may."""
+        if self.is_subscribed_to(topic):
+            return None
+        if self.protocol_type is None:
+            return kept.commit_timestamp
+        if self.is_empty:
+            return self.since_ms if self.since_ms >= 0 else kept.commit_timestamp
+        if self.state is GroupState.STABLE and self.subscribed is not None:
+            return kept.commit_timestamp
+        return None
 
     # Changing.
 

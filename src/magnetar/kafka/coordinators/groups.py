@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -14,18 +14,25 @@ from magnetar.broker.background import Background, Repeated
 from magnetar.broker.ownership import Owned
 from magnetar.kafka.coordinators.classic import Caller
 from magnetar.kafka.coordinators.committing import Committing
+from magnetar.kafka.coordinators.consumer.group import ConsumerGroup
+from magnetar.kafka.coordinators.consumer.members import Beating, MakeTarget, ResolveRegexes
+from magnetar.kafka.coordinators.consumer.topics import NoTopics, Topics, resolve
+from magnetar.kafka.coordinators.consumer.views import consumer_view, described
 from magnetar.kafka.coordinators.decider import GroupsDecider
-from magnetar.kafka.coordinators.decision import Decision, Marker, Token, Transaction
-from magnetar.kafka.coordinators.facts import Committed
-from magnetar.kafka.coordinators.group import ClassicGroup
+from magnetar.kafka.coordinators.decision import Action, Decision, Marker, Token, Transaction
+from magnetar.kafka.coordinators.facts import Committed, Committer
+from magnetar.kafka.coordinators.kinds import AnyGroup
 from magnetar.kafka.coordinators.log import OffsetsLog
-from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit, TopicPartition
+from magnetar.kafka.coordinators.offsets import OffsetCommit, TopicPartition
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.shard import Shard
 from magnetar.kafka.coordinators.telling import Row, Telling
 from magnetar.kafka.coordinators.views import GroupView, view
 from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.consumer_group_describe_response import DescribedGroup
+from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from magnetar.wire.kafka.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
 from magnetar.wire.kafka.messages.heartbeat_response import HeartbeatResponse
 from magnetar.wire.kafka.messages.join_group_request import JoinGroupRequest
@@ -76,10 +83,14 @@ class GroupCoordinator:
         clock: Callable[[], int] = steady_clock_ms,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
         background: Background | None = None,
+        topics: Topics | None = None,
+        in_force: Callable[[], GroupSettings] | None = None,
     ) -> None:
+        """``in_force`` gives the settings as they are changed while the broker runs."""
         self.settings = settings
         self.topic = log.topic
         """The one name of the topic that these groups are kept in."""
+        self._topics = topics or NoTopics()
         self._background = background or Background()
         self.telling = Telling(self._background)
         """Tells of what is durable."""
@@ -87,7 +98,14 @@ class GroupCoordinator:
         """Called with a group before somebody joins it."""
         self._clock = clock
         self._shards = [
-            Shard(index, log, lambda: GroupsDecider(settings, new_id), clock, self._background)
+            Shard(
+                index,
+                log,
+                lambda: GroupsDecider(settings, new_id, self._topics, in_force),
+                clock,
+                self._background,
+                self._act,
+            )
             for index in range(log.partitions)
         ]
         for shard in self._shards:
@@ -198,6 +216,28 @@ class GroupCoordinator:
         except CoordinatorRefused as refused:
             return LeaveGroupResponse(error_code=refused.code)
 
+    async def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Beating
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Answer with what a member of the consumer protocol may have now (KIP-848), or what stands against it."""
+        now_ms = self._clock()
+        if request.member_epoch == 0:
+            self.on_joining(request.group_id)
+        try:
+            return await self._ask(
+                request.group_id, lambda decider, token: decider.heartbeat(request, caller, now_ms)
+            )
+        except CoordinatorRefused as refused:
+            return ConsumerGroupHeartbeatResponse(error_code=refused.code, error_message=str(refused))
+
+    def _act(self, action: Action) -> Awaitable[object] | None:
+        """Do what takes longer than a decision may."""
+        if isinstance(action, MakeTarget):
+            return asyncio.to_thread(action.make)
+        if isinstance(action, ResolveRegexes):
+            return resolve(self._topics, action.regexes, action.shows)
+        return None
+
     # Offsets.
 
     async def commit(
@@ -249,15 +289,21 @@ class GroupCoordinator:
         for group_id, rows in by_group.items():
             self.telling.tell(group_id, rows, len(rows))
 
-    async def fetch(self, group_id: str, read: Callable[[Offsets], T]) -> T:
+    async def fetch(
+        self, group_id: str, read: Callable[[Offsets], T], member_id: str = "", epoch: int = -1
+    ) -> T:
         """Return what ``read`` makes of the group's offsets, once none of them can be lost. Raises
         `CoordinatorRefused`.
 
-        ``read`` is called before this waits for anything, and must not give None.
+        ``read`` is called before this waits for anything, and must not give None. A member of a consumer group that
+        says who it is must have its epoch.
         """
-        return await self._ask(
-            group_id, lambda decider, token: Decision((), read(decider.offsets.fetch(group_id)))
-        )
+
+        def decide(decider: GroupsDecider, token: Token) -> Decision[T]:
+            offsets = decider.offsets.fetch(group_id, member_id, epoch)
+            return Decision((), read(offsets))
+
+        return await self._ask(group_id, decide)
 
     async def delete_offsets(
         self, group_id: str, partitions: list[TopicPartition], *, tell: bool = True
@@ -291,13 +337,9 @@ class GroupCoordinator:
         """
         now_ms = self._clock()
         mine = [shard.check_loaded() for shard in self._shards if shard.is_mine]
-        return [
-            view(group, decider.classic.timers, now_ms)
-            for decider in mine
-            for group in decider.groups.values()
-        ]
+        return [self._view(decider, group, now_ms) for decider in mine for group in decider.groups.values()]
 
-    def loaded_groups(self) -> Iterator[ClassicGroup]:
+    def loaded_groups(self) -> Iterator[AnyGroup]:
         """Yield the groups themselves, to look at: those of this broker that are loaded."""
         for shard in self._shards:
             decider = shard.decider if shard.is_mine else None
@@ -310,7 +352,24 @@ class GroupCoordinator:
         group = decider.groups.get(group_id)
         if group is None:
             raise CoordinatorRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        return view(group, decider.classic.timers, self._clock())
+        return self._view(decider, group, self._clock())
+
+    def describe_consumer(self, group_id: str) -> DescribedGroup:
+        """Return a group of the consumer protocol, as it is told. Raises `CoordinatorRefused`."""
+        group = self._shard(group_id).check_loaded().groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            why = (
+                f"Group {group_id} not found."
+                if group is None
+                else f"Group {group_id} is not a consumer group."
+            )
+            raise CoordinatorRefused(ErrorCode.GROUP_ID_NOT_FOUND, why)
+        return described(group, self._topics, self.settings)
+
+    def _view(self, decider: GroupsDecider, group: AnyGroup, now_ms: int) -> GroupView:
+        if isinstance(group, ConsumerGroup):
+            return consumer_view(group, self._topics, self.settings, decider.consumer.timers, now_ms)
+        return view(group, decider.classic.timers, now_ms)
 
     def committed(self, group_id: str) -> dict[str, dict[int, Committed]]:
         """Return a copy of what a group committed. Raises `CoordinatorRefused`."""

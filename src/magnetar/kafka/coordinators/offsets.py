@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from magnetar.kafka.coordinators.classic import ClassicGroups
 from magnetar.kafka.coordinators.decision import Decision, Fact, Marker, Transaction
-from magnetar.kafka.coordinators.facts import NO_TIMESTAMP, Committed, group_fact, offset_fact
-from magnetar.kafka.coordinators.group import ClassicGroup, GroupState
+from magnetar.kafka.coordinators.facts import NO_TIMESTAMP, Committed, Committer, offset_fact
+from magnetar.kafka.coordinators.group import ClassicGroup
+from magnetar.kafka.coordinators.kinds import AnyGroup, Kinds
 from magnetar.kafka.coordinators.pending import Name, PendingOffsets
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
@@ -33,23 +34,12 @@ class OffsetCommit(NamedTuple):
     metadata: str
 
 
-class Committer(NamedTuple):
-    """Who commits: a member of a generation, or (-1, no member) a client that manages partitions by itself."""
-
-    member_id: str = ""
-    instance_id: str | None = None
-    generation: int = -1
-    retention_ms: int = -1
-    """How long to keep the offsets, as clients before 2.1 may ask; -1 as configured."""
-    is_broker: bool = False
-    """The broker itself, for a subscription that shares the group's progress: no generation binds it."""
-
-
 class GroupOffsets:
     """The committed offsets of one partition's groups."""
 
-    def __init__(self, classic: ClassicGroups) -> None:
+    def __init__(self, classic: ClassicGroups, kinds: Kinds) -> None:
         self._classic = classic
+        self._kinds = kinds
         self._settings = classic.settings
         self.pending = PendingOffsets()
 
@@ -64,7 +54,7 @@ class GroupOffsets:
         transaction: Transaction | None = None,
     ) -> Decision[list[ErrorCode]]:
         """Keep offsets, those of a transaction until it ends; the answer has one code per commit."""
-        group = self._classic.groups.get(group_id)
+        group = self._kinds.groups.get(group_id)
         if group is None:
             if who.generation >= 0:
                 late = api_version >= _GROUP_NOT_FOUND_SINCE
@@ -72,8 +62,9 @@ class GroupOffsets:
                     ErrorCode.GROUP_ID_NOT_FOUND if late else ErrorCode.ILLEGAL_GENERATION
                 )
             group = ClassicGroup(group_id, since_ms=now_ms)
-        _check_committer(group, who, in_transaction=transaction is not None)
-        self._classic.touch(group, who.member_id, now_ms)
+        group.check_committer(who, api_version, in_transaction=transaction is not None)
+        if isinstance(group, ClassicGroup):
+            self._classic.touch(group, who.member_id, now_ms)
         codes = []
         facts = []
         for commit in commits:
@@ -93,7 +84,7 @@ class GroupOffsets:
             self.pending.overrule(name)
             group.offsets.setdefault(commit.topic, {})[commit.partition] = kept
             # A group that nobody joined begins with its first offset.
-            self._classic.groups.setdefault(group_id, group)
+            self._kinds.groups.setdefault(group_id, group)
         return Decision(tuple(facts), codes)
 
     def end_transaction(self, marker: Marker) -> Decision[dict[Name, Committed]]:
@@ -111,19 +102,23 @@ class GroupOffsets:
 
     def apply(self, group_id: str, topic: str, partition: int, committed: Committed) -> None:
         """Keep an offset, without stating it."""
-        group = self._classic.groups.setdefault(group_id, ClassicGroup(group_id))
+        group = self._kinds.groups.setdefault(group_id, ClassicGroup(group_id))
         group.offsets.setdefault(topic, {})[partition] = committed
 
-    def fetch(self, group_id: str) -> Mapping[str, Mapping[int, Committed]]:
+    def fetch(
+        self, group_id: str, member_id: str = "", epoch: int = -1
+    ) -> Mapping[str, Mapping[int, Committed]]:
         """Return what a group committed, by topic and partition; nothing for an unknown group. Not to be changed."""
-        group = self._classic.groups.get(group_id)
-        return {} if group is None else group.offsets
+        group = self._kinds.groups.get(group_id)
+        if group is None:
+            return {}
+        group.check_fetcher(member_id, epoch)
+        return group.offsets
 
     def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> Decision[list[ErrorCode]]:
         """Forget offsets of topics that no member reads; the answer has one code per partition."""
         group = self._find(group_id)
-        if group.state is not GroupState.EMPTY and not group.is_consumer:
-            raise CoordinatorRefused(ErrorCode.NON_EMPTY_GROUP)
+        group.check_deletes_offsets()
         codes = []
         facts: list[Fact] = []
         for topic, partition in partitions:
@@ -137,14 +132,14 @@ class GroupOffsets:
     def delete_group(self, group_id: str) -> Decision[ErrorCode]:
         """Forget a group without members, and all it committed."""
         group = self._find(group_id)
-        if group.state is not GroupState.EMPTY:
+        if not group.is_empty:
             raise CoordinatorRefused(ErrorCode.NON_EMPTY_GROUP)
         return Decision(tuple(self._drop_group(group)), ErrorCode.NONE)
 
     def delete_topic(self, topic: str) -> Decision[None]:
         """Forget what all groups committed for a topic that is gone."""
         facts: list[Fact] = []
-        for group in self._classic.groups.values():
+        for group in self._kinds.groups.values():
             facts += self._drop(group, topic, list(group.offsets.get(topic, ())))
         facts += self._drop_pending(self.pending.of_topic(topic))
         return Decision(tuple(facts), None)
@@ -152,7 +147,7 @@ class GroupOffsets:
     def expire(self, now_ms: int) -> Decision[None]:
         """Forget offsets nobody came back for, and empty groups that have none left (KIP-211)."""
         facts: list[Fact] = []
-        for group in list(self._classic.groups.values()):
+        for group in list(self._kinds.groups.values()):
             for topic, partitions in list(group.offsets.items()):
                 gone = [
                     partition
@@ -160,34 +155,26 @@ class GroupOffsets:
                     if self._is_over(group, topic, kept, now_ms)
                 ]
                 facts += self._drop(group, topic, gone)
-            waits = group.pending or self.pending.of_group(group.group_id)
-            if group.state is GroupState.EMPTY and not group.offsets and not waits:
+            waits = isinstance(group, ClassicGroup) and group.pending
+            if group.is_empty and not group.offsets and not (waits or self.pending.of_group(group.group_id)):
                 facts += self._drop_group(group)
         return Decision(tuple(facts), None)
 
-    def _is_over(self, group: ClassicGroup, topic: str, kept: Committed, now_ms: int) -> bool:
-        if group.is_subscribed_to(topic):
-            return False
-        if group.protocol_type is None:
-            since_ms = kept.commit_timestamp
-        elif group.state is GroupState.EMPTY:
-            since_ms = group.since_ms if group.since_ms >= 0 else kept.commit_timestamp
-        elif group.state is GroupState.STABLE and group.subscribed is not None:
-            since_ms = kept.commit_timestamp
-        else:
+    def _is_over(self, group: AnyGroup, topic: str, kept: Committed, now_ms: int) -> bool:
+        since_ms = group.idle_since_ms(topic, kept)
+        if since_ms is None:
             return False
         if kept.expire_timestamp != NO_TIMESTAMP:
             return now_ms >= kept.expire_timestamp
         return now_ms - since_ms >= self._settings.offsets_retention_ms
 
-    def _drop_group(self, group: ClassicGroup) -> Iterator[Fact]:
+    def _drop_group(self, group: AnyGroup) -> Iterator[Fact]:
         for topic, partitions in list(group.offsets.items()):
             yield from self._drop(group, topic, list(partitions))
         yield from self._drop_pending(self.pending.of_group(group.group_id))
-        self._classic.forget(group.group_id)
-        yield group_fact(group.group_id, None)
+        yield from self._kinds.end(group)
 
-    def _drop(self, group: ClassicGroup, topic: str, partitions: Sequence[int]) -> Iterator[Fact]:
+    def _drop(self, group: AnyGroup, topic: str, partitions: Sequence[int]) -> Iterator[Fact]:
         kept = group.offsets.get(topic, {})
         for partition in partitions:
             name = Name(group.group_id, topic, partition)
@@ -202,23 +189,8 @@ class GroupOffsets:
             self.pending.overrule(name)
             yield offset_fact(*name, None)
 
-    def _find(self, group_id: str) -> ClassicGroup:
-        group = self._classic.groups.get(group_id)
+    def _find(self, group_id: str) -> AnyGroup:
+        group = self._kinds.groups.get(group_id)
         if group is None:
-            raise CoordinatorRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+            raise CoordinatorRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"AnyGroup {group_id} not found.")
         return group
-
-
-def _check_committer(group: ClassicGroup, who: Committer, *, in_transaction: bool) -> None:
-    if who.is_broker or (who.generation < 0 and group.state is GroupState.EMPTY):
-        # Admin clients, consumers that assign partitions themselves, and the broker.
-        return
-    if who.generation < 0 and not who.member_id and who.instance_id is None:
-        if in_transaction:  # of a producer that does not know its consumer's group
-            return
-        raise CoordinatorRefused(ErrorCode.UNKNOWN_MEMBER_ID)
-    group.check_member(who.member_id, who.instance_id)
-    if who.generation != group.generation:
-        raise CoordinatorRefused(ErrorCode.ILLEGAL_GENERATION)
-    if group.state is GroupState.COMPLETING_REBALANCE and not in_transaction:
-        raise CoordinatorRefused(ErrorCode.REBALANCE_IN_PROGRESS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from magnetar.broker.setting import HandlerSettings, setting
-from magnetar.broker.values import MAX_INT, Kind, at_least
+from magnetar.broker.values import MAX_INT, Kind, at_least, one_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,44 @@ class GroupSettings(HandlerSettings):
         pulsar=("groupInitialRebalanceDelayMs",),
     )
     group_max_size: int = setting(MAX_INT, Kind.INT, "Most members of one group.", rule=at_least(1))
+    group_consumer_session_timeout_ms: int = setting(
+        45000,
+        Kind.INT,
+        "How long a member of the consumer protocol (KIP-848) may be silent.",
+        unit="ms",
+        rule=at_least(1),
+    )
+    group_consumer_heartbeat_interval_ms: int = setting(
+        5000,
+        Kind.INT,
+        "How often members of the consumer protocol are told to send heartbeats.",
+        unit="ms",
+        rule=at_least(1),
+    )
+    group_consumer_max_size: int = setting(
+        MAX_INT, Kind.INT, "Most members of one group of the consumer protocol.", rule=at_least(1)
+    )
+    group_consumer_assignors: tuple[str, ...] = setting(
+        ("uniform", "range"),
+        Kind.LIST,
+        "Assignors that members of the consumer protocol may ask for; the first one is the default.",
+        rule=one_of("uniform", "range"),
+    )
+    group_consumer_assignment_interval_ms: int = setting(
+        1000,
+        Kind.INT,
+        "Least time between two new assignments of one group of the consumer protocol.",
+        unit="ms",
+        rule=at_least(0),
+        dynamic=True,
+    )
+    group_consumer_regex_refresh_interval_ms: int = setting(
+        600000,
+        Kind.INT,
+        "Time after which the topics that subscribed patterns mean are looked for again, whatever has changed.",
+        unit="ms",
+        rule=at_least(10000),
+    )
     offset_metadata_max_bytes: int = setting(
         4096,
         Kind.INT,

@@ -36,8 +36,8 @@ D = TypeVar("D", bound=Decider)
 class Shard(Generic[D]):
     """One partition. Its decider is None while it is not loaded.
 
-    ``act`` carries out the decider's actions. They are begun in their order, and end in any. Without it the decider
-    only hears of them again, once their facts are durable.
+    ``act`` carries out the decider's actions. They are begun in their order, and end in any. Of one for which it has
+    nothing to wait for (None) the decider hears at once: all that it wanted is that its facts are durable.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Shard(Generic[D]):
         new_decider: Callable[[], D],
         clock: Callable[[], int],
         background: Background,
-        act: Callable[[Action], Awaitable[object]] | None = None,
+        act: Callable[[Action], Awaitable[object] | None] = lambda action: None,
         *,
         about: str = "groups",
     ) -> None:
@@ -165,21 +165,22 @@ class Shard(Generic[D]):
 
     def _begin_actions(self, actions: Sequence[Action]) -> None:
         for action in actions:
-            if self._act is None:
+            begun = self._act(action)
+            if begun is None:
                 self._hear(action, None)
                 continue
             acting = self._background.once(
                 "carrying out what was decided in partition",
-                self._carry_on(self._act, action),
+                self._carry_on(begun, action),
                 about=self.partition,
             )
             self._acting.add(acting)
             acting.add_done_callback(self._acting.discard)
 
-    async def _carry_on(self, act: Callable[[Action], Awaitable[object]], action: Action) -> None:
+    async def _carry_on(self, begun: Awaitable[object], action: Action) -> None:
         """Carry out an action, and have the decider hear what it came to; cancelled if it is that one no more."""
         try:
-            result = await act(action)
+            result = await begun
         except Exception as error:
             result = error
         self._hear(action, result)

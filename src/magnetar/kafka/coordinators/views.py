@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from magnetar.kafka.coordinators.group import ClassicGroup, GroupState, Member
 from magnetar.kafka.coordinators.rebalance import join_key, session_key, sync_key
@@ -34,7 +35,8 @@ class GroupView:
     """One group, and what it waits for."""
 
     group_id: str
-    state: GroupState
+    state: StrEnum
+    """How far it is, in Kafka\'s words: `GroupState` of classic groups, `ConsumerGroupState` of consumer groups."""
     since_ms: int
     generation: int
     protocol_type: str
@@ -53,6 +55,8 @@ class GroupView:
     """Why the last rebalance began; empty if none did since the broker started."""
     offsets: int
     """How many partitions it has committed offsets for."""
+    kind: str = "classic"
+    """Or ``consumer`` (KIP-848)."""
 
     @property
     def why(self) -> str:
@@ -65,6 +69,8 @@ class GroupView:
             return f"rebalancing because of {self.reason}; " + (
                 f"waits for {names} to rejoin{left}" if names else f"waits for more members{left}"
             )
+        if self.state in ("Assigning", "Reconciling"):
+            return f"members are being led to the assignment of epoch {self.generation}; it waits for {names}"
         if self.storing:
             return f"rebalancing because of {self.reason}; the assignment is being stored"
         if self.state is GroupState.COMPLETING_REBALANCE:

@@ -150,6 +150,24 @@ ROUTES = (
     ),
     Route(ApiKey.LIST_TRANSACTIONS, versions(0, 2), guard=Guard.TRANSACTIONS, names=NO_TOPICS, asks=True),
     Route(
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        versions(0, 1),
+        guard=Guard.GROUPS,
+        names=names("subscribed_topic_names", ""),
+    ),
+    Route(
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        versions(0, 1),
+        guard=Guard.GROUPS,
+        names=names(
+            "",
+            "groups.members.assignment.topic_partitions.topic_name "
+            "groups.members.target_assignment.topic_partitions.topic_name "
+            "groups.members.subscribed_topic_names",
+        ),
+        asks=True,
+    ),
+    Route(
         ApiKey.LIST_CONFIG_RESOURCES,
         versions(0, 1),
         guard=Guard.CLUSTER,

@@ -1,9 +1,9 @@
 """ApiVersions: what this broker serves, read from ``ROUTES``, so it cannot promise what it does not do.
 
-Features (KIP-584): ``transaction.version`` is finalized at 2, by which clients know the newer transactions (KIP-890).
-The others are told as a broker would at level 0: clients that ask ``group.version`` and ``share.version`` before they
-use the newer groups keep to what is served. ``metadata.version`` and ``kraft.version`` speak of the controllers'
-log, which there is none of, so they are absent.
+Features (KIP-584): ``transaction.version`` is finalized at 2, by which clients know the newer transactions (KIP-890),
+and ``group.version`` at 1, by which tools know the consumer protocol (KIP-848). The others are told as a broker would
+at level 0: clients that ask ``share.version`` before they use share groups keep to what is served.
+``metadata.version`` and ``kraft.version`` speak of the controllers' log, which there is none of, so they are absent.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ _FIRST_WITH_LEVEL_0 = 4
 """Earlier clients refuse an answer with a feature of level 0 (KAFKA-17011), so Kafka leaves those out."""
 _FEATURES = (
     "eligible.leader.replicas.version",
-    "group.version",
     "share.version",
     "streams.version",
 )
-_SERVED = {"transaction.version": 2}
+_SERVED = {"group.version": 1, "transaction.version": 2}
 """With the level that is finalized, which is the highest."""
 
 

@@ -40,6 +40,10 @@ async def describe_groups(request: DescribeGroupsRequest, context: RequestContex
 def _described(group_id: str, context: RequestContext) -> DescribedGroup:
     try:
         group = context.kafka.groups.describe(group_id)
+        if group.kind != "classic":
+            raise CoordinatorRefused(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group."
+            )
     except CoordinatorRefused as refused:
         absent = DescribedGroup(group_id=group_id, authorized_operations=NOT_ASKED)
         if refused.code != ErrorCode.GROUP_ID_NOT_FOUND:

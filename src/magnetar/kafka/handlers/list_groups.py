@@ -11,8 +11,6 @@ from magnetar.wire.kafka.messages.list_groups_response import ListedGroup, ListG
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
 
-_TYPE = "classic"
-
 
 async def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     """Tell of each group; names in filters may be written in any case."""
@@ -22,17 +20,15 @@ async def list_groups(request: ListGroupsRequest, context: RequestContext) -> Li
         groups = context.kafka.groups.list_groups()
     except CoordinatorRefused as refused:
         return ListGroupsResponse(error_code=refused.code)
-    if types and _TYPE not in types:
-        return ListGroupsResponse()
     return ListGroupsResponse(
         groups=[
             ListedGroup(
                 group_id=group.group_id,
                 protocol_type=group.protocol_type,
                 group_state=group.state,
-                group_type=_TYPE,
+                group_type=group.kind,
             )
             for group in groups
-            if not states or group.state.lower() in states
+            if (not states or group.state.lower() in states) and (not types or group.kind in types)
         ]
     )

@@ -53,7 +53,9 @@ async def _group(asked: OffsetFetchRequestGroup, context: RequestContext) -> Off
         return [_topic(broker, topic, offsets) for topic in asked.topics]
 
     try:
-        topics = await context.kafka.groups.fetch(asked.group_id, read)
+        topics = await context.kafka.groups.fetch(
+            asked.group_id, read, asked.member_id or "", asked.member_epoch
+        )
     except CoordinatorRefused as refused:
         return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=refused.code)
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.kafka.coordinators.decision import Transaction
-from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit
+from magnetar.kafka.coordinators.facts import Committer
+from magnetar.kafka.coordinators.offsets import OffsetCommit
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.named_topic import named_topic, not_found
 from magnetar.kafka.handlers.transactional import EPOCH_BUMPED, OF_OFFSETS

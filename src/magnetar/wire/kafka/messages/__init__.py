@@ -226,6 +226,8 @@ _MODULES = {
     61: "describe_producers",
     65: "describe_transactions",
     66: "list_transactions",
+    68: "consumer_group_heartbeat",
+    69: "consumer_group_describe",
     74: "list_config_resources",
     75: "describe_topic_partitions",
 }

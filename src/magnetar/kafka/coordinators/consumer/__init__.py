@@ -1,0 +1,10 @@
+"""Groups of the new consumer protocol (KIP-848): the coordinator assigns, and members are led to it one by one.
+
+facts      their records in ``__consumer_offsets``, as Kafka 4.x writes them
+group      one group: its members, what they should have (the target) and what they have
+assignors  who should have what: ``uniform`` and ``range``
+reconcile  how one member comes from what it has to what it should have
+members    decides heartbeats, leaving, silence
+topics     what groups see of topics, and the names that regular expressions mean
+views      groups as operators see them
+"""

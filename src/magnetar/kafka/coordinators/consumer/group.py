@@ -1,0 +1,269 @@
+"""One group of the consumer protocol (KIP-848). Rules are elsewhere; this keeps the books."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import NamedTuple
+
+from magnetar.kafka.coordinators.facts import Committed, Committer
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.wire.kafka.errors import ErrorCode
+
+Assignment = Mapping[bytes, frozenset[int]]
+"""Partitions by topic id; a topic without partitions is not in it."""
+NOTHING: Assignment = {}
+LEFT_FOR_A_MOMENT = -2
+"""The epoch of a static member that said it would come back."""
+_EPOCHS_SINCE = 9
+"""The version of OffsetCommit that knows members' epochs."""
+
+
+class ConsumerGroupState(StrEnum):
+    """How far a group is; the names are Kafka's."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class MemberState(IntEnum):
+    """How far a member is from what it should have; numbers as Kafka stores them."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    """It has partitions to give up, and has not said yet that it did."""
+    UNRELEASED_PARTITIONS = 2
+    """It waits for partitions that others have to give up."""
+    UNKNOWN = 127
+
+
+class ResolvedRegex(NamedTuple):
+    """The topics that a regular expression meant when it was last held against all names."""
+
+    topics: frozenset[str]
+    version: int = -1
+    """Of the names; -1 if it was another process that looked."""
+    timestamp: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    """One member, as its last heartbeats and the last decision about it left it."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    server_assignor: str | None = None
+    topics: frozenset[str] = frozenset()
+    regex: str = ""
+    epoch: int = 0
+    previous_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    assigned: Assignment = field(default_factory=dict)
+    revoking: Assignment = field(default_factory=dict)
+    """What it has to give up before it may go on."""
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        """Whether it has what the target of that epoch says."""
+        return self.state is MemberState.STABLE and self.epoch == epoch
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """One group; members keep the order in which they came."""
+
+    group_id: str
+    epoch: int = 0
+    """Grows with whatever asks for a new assignment."""
+    metadata_hash: int = 0
+    """Of the subscribed topics: their ids and numbers of partitions."""
+    assignment_epoch: int = 0
+    """The epoch that `targets` are for."""
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    static: dict[str, str] = field(default_factory=dict)
+    """The member id of each instance id."""
+    targets: dict[str, Assignment] = field(default_factory=dict)
+    regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
+    offsets: dict[str, dict[int, Committed]] = field(default_factory=dict)
+    heard_ms: dict[str, int] = field(default_factory=dict)
+    topics_version: int = -1
+    """Of the topics that `metadata_hash` was made from in this process."""
+    assigned_ms: int = -1
+    """When the target was last made in this process."""
+    assigning: bool = False
+    """Whether one is being made in a thread."""
+    resolving: bool = False
+    """Whether regular expressions are being held against the names of topics."""
+    _held: dict[bytes, dict[int, str]] = field(default_factory=dict)
+    """Who has a partition, or has yet to give it up."""
+    _subscribed: Counter[str] = field(default_factory=Counter)
+    _by_regex: Counter[str] = field(default_factory=Counter)
+    _assignors: Counter[str] = field(default_factory=Counter)
+    _behind: int = 0
+    """How many members are not stable."""
+    _at_epoch: Counter[int] = field(default_factory=Counter)
+    """How many stable members have each epoch."""
+
+    # Asking.
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody is in it."""
+        return not self.members
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        """How far it is."""
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return ConsumerGroupState.ASSIGNING
+        done = self._at_epoch[self.assignment_epoch] == len(self.members)
+        return ConsumerGroupState.STABLE if done else ConsumerGroupState.RECONCILING
+
+    def subscribed_topics(self) -> frozenset[str]:
+        """Return the topics that members named, and those that their expressions meant."""
+        found = set(self._subscribed)
+        for regex in self._by_regex:
+            found |= self.regexes[regex].topics if regex in self.regexes else frozenset()
+        return frozenset(found)
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        """Return the topics that one member reads."""
+        if not member.regex or member.regex not in self.regexes:
+            return member.topics
+        return member.topics | self.regexes[member.regex].topics
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member reads the topic."""
+        return topic in self._subscribed or any(
+            topic in self.regexes[regex].topics for regex in self._by_regex if regex in self.regexes
+        )
+
+    def is_held(self, topic_id: bytes, partition: int) -> bool:
+        """Whether a member has a partition, or has yet to give it up."""
+        return partition in self._held.get(topic_id, ())
+
+    def uses_regex(self, regex: str) -> bool:
+        """Whether a member reads what it means."""
+        return regex in self._by_regex
+
+    def used_regexes(self) -> Iterable[str]:
+        """Return the expressions of all members."""
+        return self._by_regex.keys()
+
+    def assignor(self, default: str) -> str:
+        """Return the assignor that most members ask for, else the default."""
+        most = self._assignors.most_common(1)
+        return most[0][0] if most else default
+
+    def member(self, member_id: str) -> ConsumerMember:
+        """Return a member; refuse strangers."""
+        found = self.members.get(member_id)
+        if found is None:
+            raise CoordinatorRefused(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
+            )
+        return found
+
+    def static_member(self, instance_id: str) -> ConsumerMember | None:
+        """Return the member that has an instance id."""
+        member_id = self.static.get(instance_id)
+        return None if member_id is None else self.members[member_id]
+
+    # What it committed.
+
+    def check_committer(self, who: Committer, api_version: int, *, in_transaction: bool) -> None:
+        """Refuse who may not commit: strangers while it has members, and members with another epoch."""
+        if who.is_broker or (
+            who.generation < 0 and (self.is_empty or (in_transaction and not who.member_id))
+        ):
+            return
+        member = self.member(who.member_id)
+        if api_version < _EPOCHS_SINCE and not in_transaction:
+            raise CoordinatorRefused(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"OffsetCommit version {_EPOCHS_SINCE} or above must be used by members using the modern "
+                "group protocol",
+            )
+        _check_epoch(member, who.generation)
+
+    def check_fetcher(self, member_id: str, epoch: int) -> None:
+        """Refuse members that ask with another epoch; who says nothing of itself may ask."""
+        if epoch >= 0 or member_id:
+            _check_epoch(self.member(member_id), epoch)
+
+    def check_deletes_offsets(self) -> None:
+        """Nothing stands against it, but for topics that members read."""
+
+    def idle_since_ms(self, topic: str, kept: Committed) -> int | None:
+        """Return since when nobody reads a topic that it committed an offset for; None while somebody does."""
+        return None if self.is_subscribed_to(topic) else kept.commit_timestamp
+
+    # Changing.
+
+    def put(self, member: ConsumerMember) -> None:
+        """Take in a member, or what became of it."""
+        old = self.members.get(member.member_id)
+        if old is not None:
+            self._count(old, -1)
+            if old.instance_id is not None and old.instance_id != member.instance_id:
+                self.static.pop(old.instance_id, None)
+        self.members[member.member_id] = member
+        self._count(member, 1)
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.member_id
+
+    def remove(self, member_id: str) -> ConsumerMember | None:
+        """Forget a member, and what it should have."""
+        member = self.members.pop(member_id, None)
+        self.targets.pop(member_id, None)
+        self.heard_ms.pop(member_id, None)
+        if member is not None:
+            self._count(member, -1)
+            if member.instance_id is not None and self.static.get(member.instance_id) == member_id:
+                del self.static[member.instance_id]
+        return member
+
+    def _count(self, member: ConsumerMember, by: int) -> None:
+        self._add(self._subscribed, member.topics, by)
+        self._add(self._by_regex, (member.regex,) if member.regex else (), by)
+        self._add(self._assignors, (member.server_assignor,) if member.server_assignor else (), by)
+        if member.state is MemberState.STABLE:
+            self._add(self._at_epoch, (member.epoch,), by)
+        for held in (member.assigned, member.revoking):
+            for topic_id, partitions in held.items():
+                self._hold(topic_id, partitions, member.member_id if by > 0 else None, member.member_id)
+
+    def _hold(self, topic_id: bytes, partitions: Iterable[int], holder: str | None, before: str) -> None:
+        holders = self._held.setdefault(topic_id, {})
+        for partition in partitions:
+            if holder is not None:
+                holders[partition] = holder
+            elif holders.get(partition) == before:  # else it has gone to another already
+                del holders[partition]
+        if not holders:
+            del self._held[topic_id]
+
+    @staticmethod
+    def _add(counter: Counter, keys: Iterable, by: int) -> None:  # type: ignore[type-arg]
+        for key in keys:
+            counter[key] += by
+            if not counter[key]:
+                del counter[key]
+
+
+def _check_epoch(member: ConsumerMember, epoch: int) -> None:
+    if epoch != member.epoch:
+        raise CoordinatorRefused(
+            ErrorCode.STALE_MEMBER_EPOCH,
+            f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}.",
+        )

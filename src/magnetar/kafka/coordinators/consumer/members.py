@@ -1,0 +1,565 @@
+"""What members of consumer groups do: join, beat, leave, or fall silent (KIP-848). Pure decisions.
+
+A heartbeat is everything: it joins (epoch 0), tells what has changed, leaves (epoch -1, or -2 for a static member that
+will be back). A change of subscriptions or topics makes a new epoch of the group; for that a target is made, and each
+member is led to it with its own heartbeats.
+
+Each method gives a `Decision`, or raises `CoordinatorRefused` and then has changed nothing. ``now_ms`` is handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from magnetar.kafka.coordinators.consumer.assignors import ASSIGNORS, Sizes, Subscriber, Targets
+from magnetar.kafka.coordinators.consumer.facts import (
+    current_fact,
+    group_fact,
+    member_end,
+    member_fact,
+    regex_fact,
+    target_epoch_fact,
+    target_fact,
+)
+from magnetar.kafka.coordinators.consumer.group import (
+    LEFT_FOR_A_MOMENT,
+    NOTHING,
+    Assignment,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    ResolvedRegex,
+)
+from magnetar.kafka.coordinators.consumer.reconcile import reconcile
+from magnetar.kafka.coordinators.consumer.topics import Shows, Topics, compiled, hash_of
+from magnetar.kafka.coordinators.decision import Action, Decision, Fact
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.kafka.coordinators.settings import GroupSettings
+from magnetar.kafka.coordinators.timers import TimerKey, Timers
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from magnetar.wire.kafka.messages.consumer_group_heartbeat_response import (
+    Assignment as ToldAssignment,
+)
+from magnetar.wire.kafka.messages.consumer_group_heartbeat_response import (
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+LEAVES = -1
+INLINE_WORK = 2_000
+"""Members and partitions for which a target is made at once, a millisecond or two of work; for more in a thread."""
+REGEX_PAUSE_MS = 10_000
+"""At least, between two looks of one group at all names of topics."""
+_NEEDS_MEMBER_ID_SINCE = 1
+
+
+class Beating(NamedTuple):
+    """Who sends a heartbeat, in which version, and what it may know of topics (None: all)."""
+
+    client_id: str
+    client_host: str
+    api_version: int
+    shows: Shows | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MakeTarget(Action):
+    """A target to be made apart from the event loop, for an epoch of a group."""
+
+    group_id: str
+    epoch: int
+    assignor: str
+    subscribers: tuple[Subscriber, ...]
+    sizes: Sizes
+
+    def make(self) -> Targets:
+        """Return who should have what; takes a while."""
+        return ASSIGNORS[self.assignor](self.subscribers, self.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveRegexes(Action):
+    """Expressions to be held against the names of all topics."""
+
+    group_id: str
+    regexes: tuple[str, ...]
+    version: int
+    shows: Shows | None
+
+
+class _Draft:
+    """What one decision comes to: facts gather in it."""
+
+    def __init__(self) -> None:
+        self.facts: list[Fact] = []
+        self.actions: list[Action] = []
+
+
+class ConsumerGroups:
+    """The consumer groups of one partition; ``new_id`` gives texts that never repeat."""
+
+    def __init__(
+        self, settings: Callable[[], GroupSettings], topics: Topics, new_id: Callable[[], str]
+    ) -> None:
+        """``settings`` gives those in force now."""
+        self._settings = settings
+        self.timers = Timers()
+        self._topics = topics
+        self._new_id = new_id
+
+    # Heartbeats.
+
+    def check(self, request: ConsumerGroupHeartbeatRequest, api_version: int) -> None:
+        """Refuse what can never be granted."""
+        _check(request, api_version, self._settings().group_consumer_assignors)
+        if request.subscribed_topic_regex:
+            compiled(request.subscribed_topic_regex)
+
+    def heartbeat(
+        self,
+        group: ConsumerGroup,
+        request: ConsumerGroupHeartbeatRequest,
+        caller: Beating,
+        now_ms: int,
+    ) -> Decision[ConsumerGroupHeartbeatResponse]:
+        """Take in what a member says, and lead it one step on; the request was checked, and does not leave."""
+        draft = _Draft()
+        joins = request.member_epoch == 0
+        owned = _owned(request)
+        member_id = request.member_id or self._new_id()
+        self._check_room(group, member_id)
+        before = self._before(group, member_id, request, owned, draft)
+        member = _told(before, request, caller)
+        self._take_in(group, before, member, joins, draft)
+        self._refresh(group, caller, now_ms, draft)
+        self._retarget(group, now_ms, draft)
+        member = self._reconcile(group, group.members[member.member_id], owned, now_ms, draft)
+        self._heard(group, member, now_ms)
+        # Whoever says everything wants to hear everything; whoever is an epoch behind has missed an answer.
+        full = (
+            request.member_epoch != before.epoch
+            or joins
+            or (
+                request.rebalance_timeout_ms != -1
+                and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+                and owned is not None
+            )
+        )
+        answer = ConsumerGroupHeartbeatResponse(
+            member_id=member.member_id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=self._settings().group_consumer_heartbeat_interval_ms,
+            assignment=told_assignment(member) if full or member.assigned != before.assigned else None,
+        )
+        return Decision(tuple(draft.facts), answer, (), tuple(draft.actions))
+
+    def _check_room(self, group: ConsumerGroup, member_id: str) -> None:
+        most = self._settings().group_consumer_max_size
+        if len(group.members) >= most and member_id not in group.members:
+            raise CoordinatorRefused(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {most} members.",
+            )
+
+    def _before(
+        self,
+        group: ConsumerGroup,
+        member_id: str,
+        request: ConsumerGroupHeartbeatRequest,
+        owned: Assignment | None,
+        draft: _Draft,
+    ) -> ConsumerMember:
+        """Return the member as it was before this heartbeat; one that was not there has nothing yet."""
+        joins = request.member_epoch == 0
+        if request.instance_id is None:
+            known = group.members.get(member_id)
+            if known is None and joins:
+                return ConsumerMember(member_id)
+            known = group.member(member_id)
+        else:
+            known = group.static_member(request.instance_id)
+            if known is None:
+                if joins:
+                    return ConsumerMember(member_id, request.instance_id)
+                raise CoordinatorRefused(
+                    ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {request.instance_id} is unknown."
+                )
+            if joins and known.member_id != member_id:
+                return self._replace(group, known, member_id, request.instance_id, draft)
+            if joins and known.epoch == LEFT_FOR_A_MOMENT:
+                return self._replace(group, known, member_id, request.instance_id, draft)
+            _check_instance(known, member_id, request.instance_id)
+        _check_epoch(known, request.member_epoch, owned)
+        return known
+
+    def _replace(
+        self, group: ConsumerGroup, known: ConsumerMember, member_id: str, instance_id: str, draft: _Draft
+    ) -> ConsumerMember:
+        """Let a static member that came back take the place of the one that left."""
+        if known.epoch != LEFT_FOR_A_MOMENT:
+            raise CoordinatorRefused(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
+                f"instance id is owned by {known.member_id} member.",
+            )
+        target = group.targets.get(known.member_id, NOTHING)
+        self._cancel(group, known.member_id)
+        group.remove(known.member_id)
+        draft.facts += member_end(group.group_id, known.member_id)
+        member = replace(known, member_id=member_id, epoch=0, previous_epoch=0)
+        group.put(member)
+        group.targets[member_id] = target
+        draft.facts.append(member_fact(group.group_id, member))
+        draft.facts.append(target_fact(group.group_id, member_id, target))
+        draft.facts.append(current_fact(group.group_id, member))
+        return member
+
+    def _take_in(
+        self, group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember, joins: bool, draft: _Draft
+    ) -> None:
+        """Note what a member says of itself; a new subscription asks for a new assignment."""
+        is_new = before.member_id not in group.members
+        if member != before or is_new:
+            draft.facts.append(member_fact(group.group_id, member))
+        group.put(member)
+        if is_new or member.topics != before.topics or member.regex != before.regex:
+            group.topics_version = -1
+            self._bump(group, draft)
+        if before.regex and before.regex != member.regex:
+            self._drop_regex(group, before.regex, draft)
+
+    def _bump(self, group: ConsumerGroup, draft: _Draft) -> None:
+        """Begin a new epoch; of several reasons in one decision the first does it."""
+        fact = group_fact(group)
+        if not any(each.key == fact.key for each in draft.facts):
+            group.epoch += 1
+        draft.facts = [each for each in draft.facts if each.key != fact.key]
+        draft.facts.append(group_fact(group))
+
+    def _drop_regex(self, group: ConsumerGroup, regex: str, draft: _Draft) -> None:
+        if not group.uses_regex(regex) and group.regexes.pop(regex, None) is not None:
+            draft.facts.append(regex_fact(group.group_id, regex, None))
+
+    # Topics.
+
+    def _refresh(self, group: ConsumerGroup, caller: Beating, now_ms: int, draft: _Draft) -> None:
+        """See whether the topics that are read have changed, and have expressions resolved that nobody has yet."""
+        version = self._topics.version
+        self._resolve(group, caller, now_ms, version, draft)
+        if group.topics_version == version:
+            return
+        group.topics_version = version
+        found = hash_of(self._topics, group.subscribed_topics())
+        if found != group.metadata_hash:
+            group.metadata_hash = found
+            self._bump(group, draft)
+
+    def _resolve(
+        self, group: ConsumerGroup, caller: Beating, now_ms: int, version: int, draft: _Draft
+    ) -> None:
+        if group.resolving:
+            return
+        refresh_ms = self._settings().group_consumer_regex_refresh_interval_ms
+        due = []
+        for regex in group.used_regexes():
+            known = group.regexes.get(regex)
+            if known is None:
+                due.append(regex)
+                continue
+            passed_ms = now_ms - known.timestamp
+            if (known.version != version and passed_ms >= REGEX_PAUSE_MS) or passed_ms >= refresh_ms:
+                due.append(regex)
+        if due:
+            group.resolving = True
+            draft.actions.append(ResolveRegexes(group.group_id, tuple(due), version, caller.shows))
+
+    def resolved(
+        self,
+        group: ConsumerGroup,
+        asked: ResolveRegexes,
+        found: dict[str, frozenset[str]] | BaseException,
+        now_ms: int,
+    ) -> Decision[None]:
+        """Hear what expressions mean; with other topics than before a new assignment is due."""
+        group.resolving = False
+        draft = _Draft()
+        if not isinstance(found, BaseException):
+            for regex, topics in found.items():
+                if not group.uses_regex(regex):
+                    continue
+                known = group.regexes.get(regex)
+                group.regexes[regex] = ResolvedRegex(topics, asked.version, now_ms)
+                draft.facts.append(regex_fact(group.group_id, regex, group.regexes[regex]))
+                if known is None or known.topics != topics:
+                    group.topics_version = -1
+                    self._bump(group, draft)
+        return Decision(tuple(draft.facts), None)
+
+    # Targets.
+
+    def _retarget(self, group: ConsumerGroup, now_ms: int, draft: _Draft) -> None:
+        """Make a new target if the group has a new epoch, and the last one is not too young."""
+        if group.epoch <= group.assignment_epoch or group.assigning:
+            return
+        pause_ms = self._settings().group_consumer_assignment_interval_ms
+        if group.assigned_ms >= 0 and now_ms - group.assigned_ms < pause_ms:
+            return
+        group.assigned_ms = now_ms
+        made = self._order(group)
+        if len(made.subscribers) + sum(made.sizes.values()) > INLINE_WORK:
+            group.assigning = True
+            draft.actions.append(made)
+        else:
+            self._set_targets(group, made.epoch, made.make(), draft)
+
+    def _order(self, group: ConsumerGroup) -> MakeTarget:
+        ids: dict[str, bytes] = {}
+        sizes: dict[bytes, int] = {}
+        for name in group.subscribed_topics():
+            found = self._topics.find(name)
+            if found is not None:
+                ids[name] = found.topic_id
+                sizes[found.topic_id] = found.partitions
+        known: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
+        subscribers = []
+        for member in group.members.values():
+            subscribed = (member.topics, member.regex)  # most members have the same
+            if subscribed not in known:
+                names = group.topics_of(member)
+                known[subscribed] = frozenset(ids[name] for name in names if name in ids)
+            target = group.targets.get(member.member_id, NOTHING)
+            subscribers.append(Subscriber(member.member_id, member.instance_id, known[subscribed], target))
+        assignor = group.assignor(self._settings().group_consumer_assignors[0])
+        return MakeTarget(group.group_id, group.epoch, assignor, tuple(subscribers), sizes)
+
+    def _set_targets(self, group: ConsumerGroup, epoch: int, targets: Targets, draft: _Draft) -> None:
+        for member_id, target in targets.items():
+            if member_id in group.members and group.targets.get(member_id) != target:
+                group.targets[member_id] = target
+                draft.facts.append(target_fact(group.group_id, member_id, target))
+        group.assignment_epoch = epoch
+        draft.facts.append(target_epoch_fact(group))
+
+    def target_made(
+        self, group: ConsumerGroup, asked: MakeTarget, made: Targets | BaseException
+    ) -> Decision[None]:
+        """Hear what was made in a thread; members that came meanwhile are for the next one."""
+        group.assigning = False
+        draft = _Draft()
+        if not isinstance(made, BaseException) and asked.epoch > group.assignment_epoch:
+            self._set_targets(group, asked.epoch, made, draft)
+        return Decision(tuple(draft.facts), None)
+
+    # One member's way.
+
+    def _reconcile(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        owned: Assignment | None,
+        now_ms: int,
+        draft: _Draft,
+    ) -> ConsumerMember:
+        target = group.targets.get(member.member_id, NOTHING)
+        moved = reconcile(member, group.assignment_epoch, target, owned, group.is_held)
+        if moved is member:
+            return member
+        group.put(moved)
+        draft.facts.append(current_fact(group.group_id, moved))
+        key = TimerKey("revoke", group.group_id, moved.member_id)
+        if moved.state is MemberState.UNREVOKED_PARTITIONS:
+            self.timers.schedule(key, now_ms + max(moved.rebalance_timeout_ms, 0))
+        else:
+            self.timers.cancel(key)
+        return moved
+
+    def _heard(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+        group.heard_ms[member.member_id] = now_ms
+        key = TimerKey("session", group.group_id, member.member_id)
+        self.timers.schedule(key, now_ms + self._settings().group_consumer_session_timeout_ms)
+
+    # Leaving.
+
+    def leave(
+        self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
+    ) -> Decision[ConsumerGroupHeartbeatResponse]:
+        """Take a member out; a static one that will be back (-2) keeps its place for a session."""
+        if request.instance_id is None:
+            member = group.member(request.member_id)
+        else:
+            found = group.static_member(request.instance_id)
+            if found is None:
+                raise CoordinatorRefused(
+                    ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {request.instance_id} is unknown."
+                )
+            _check_instance(found, request.member_id, request.instance_id)
+            member = found
+        draft = _Draft()
+        if request.member_epoch == LEFT_FOR_A_MOMENT:
+            left = replace(member, epoch=LEFT_FOR_A_MOMENT, revoking=NOTHING)
+            group.put(left)
+            draft.facts.append(current_fact(group.group_id, left))
+            self.timers.cancel(TimerKey("revoke", group.group_id, member.member_id))
+        else:
+            self._remove(group, member, draft)
+        answer = ConsumerGroupHeartbeatResponse(
+            member_id=request.member_id, member_epoch=request.member_epoch
+        )
+        return Decision(tuple(draft.facts), answer)
+
+    def _remove(self, group: ConsumerGroup, member: ConsumerMember, draft: _Draft) -> None:
+        self._cancel(group, member.member_id)
+        group.remove(member.member_id)
+        draft.facts += member_end(group.group_id, member.member_id)
+        if member.regex:
+            self._drop_regex(group, member.regex, draft)
+        group.topics_version = -1
+        self._bump(group, draft)
+
+    def _cancel(self, group: ConsumerGroup, member_id: str) -> None:
+        for kind in ("session", "revoke"):
+            self.timers.cancel(TimerKey(kind, group.group_id, member_id))
+
+    # Time.
+
+    def expire(self, due: Iterable[tuple[ConsumerGroup, str]]) -> Decision[None]:
+        """Take out members that were silent for a session, or kept what they had to give up."""
+        draft = _Draft()
+        facts: list[Fact] = []
+        for group, member_id in due:
+            member = group.members.get(member_id)
+            if member is not None:
+                self._remove(group, member, draft)
+                facts += draft.facts
+                draft = _Draft()
+        return Decision(tuple(facts), None)
+
+    def resume(self, groups: Iterable[ConsumerGroup], now_ms: int) -> None:
+        """After all facts were replayed: give every member a whole session to be heard in."""
+        for group in groups:
+            for member in group.members.values():
+                self._heard(group, member, now_ms)
+                if member.state is MemberState.UNREVOKED_PARTITIONS:
+                    key = TimerKey("revoke", group.group_id, member.member_id)
+                    self.timers.schedule(key, now_ms + max(member.rebalance_timeout_ms, 0))
+
+    def forget(self, group: ConsumerGroup) -> None:
+        """Let go of a group's timers."""
+        for member_id in group.members:
+            self._cancel(group, member_id)
+
+    def spell(self, assignment: Assignment) -> Sequence[tuple[bytes, str, list[int]]]:
+        """Return id, name (empty if it is gone) and partitions of each topic."""
+        return [
+            (topic_id, self._topics.name_of(topic_id) or "", sorted(partitions))
+            for topic_id, partitions in assignment.items()
+        ]
+
+
+def told_assignment(member: ConsumerMember) -> ToldAssignment:
+    """Return what a member has, as it is told."""
+    return ToldAssignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
+            for topic_id, partitions in member.assigned.items()
+        ]
+    )
+
+
+def _told(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Beating) -> ConsumerMember:
+    """Return the member with what it says now; what it leaves out has not changed."""
+    topics = request.subscribed_topic_names
+    now = replace(
+        member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        client_id=caller.client_id,
+        client_host=caller.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms
+        if request.rebalance_timeout_ms < 0
+        else request.rebalance_timeout_ms,
+        server_assignor=member.server_assignor
+        if request.server_assignor is None
+        else request.server_assignor,
+        topics=member.topics if topics is None else frozenset(topics),
+        regex=member.regex if request.subscribed_topic_regex is None else request.subscribed_topic_regex,
+    )
+    return member if now == member else now
+
+
+def _owned(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
+    if request.topic_partitions is None:
+        return None
+    return {each.topic_id: frozenset(each.partitions) for each in request.topic_partitions if each.partitions}
+
+
+def _check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -> None:
+    """Refuse an epoch that is not the member's; the one before counts, as the answer with the new one may be lost.
+
+    Epoch 0 of a member that has nothing begins anew: it was fenced, or its first answer was lost.
+    """
+    if member.state is MemberState.UNKNOWN and (owned is None or owned):
+        raise CoordinatorRefused(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            "The consumer group member is in a unknown state. "
+            "The member must abandon all its partitions and rejoin.",
+        )
+    if epoch == 0:
+        return
+    if epoch > member.epoch:
+        which = "greater"
+    elif epoch < member.epoch:
+        covered = owned is not None and all(
+            partitions <= member.assigned.get(topic_id, frozenset()) for topic_id, partitions in owned.items()
+        )
+        if epoch == member.previous_epoch and covered:
+            return
+        which = "smaller"
+    else:
+        return
+    raise CoordinatorRefused(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {which} member epoch ({epoch}) than the one known by the group "
+        f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _check_instance(member: ConsumerMember, member_id: str, instance_id: str) -> None:
+    if member.member_id != member_id:
+        raise CoordinatorRefused(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
+        )
+
+
+def _check(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: Sequence[str]) -> None:
+    def refuse(wrong: bool, why: str) -> None:
+        if wrong:
+            raise CoordinatorRefused(ErrorCode.INVALID_REQUEST, why)
+
+    epoch = request.member_epoch
+    refuse(not request.group_id.strip(), "GroupId can't be empty.")
+    refuse(request.instance_id is not None and not request.instance_id.strip(), "InstanceId can't be empty.")
+    refuse(request.rack_id is not None and not request.rack_id.strip(), "RackId can't be empty.")
+    needs_id = epoch != 0 or api_version >= _NEEDS_MEMBER_ID_SINCE
+    refuse(needs_id and not request.member_id.strip(), "MemberId can't be empty.")
+    if epoch == 0:
+        refuse(request.rebalance_timeout_ms == -1, "RebalanceTimeoutMs must be provided in first request.")
+        refuse(request.topic_partitions != [], "TopicPartitions must be empty when (re-)joining.")
+        names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+        refuse(
+            names is None and regex is None,
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+        )
+    elif epoch == LEFT_FOR_A_MOMENT:
+        refuse(request.instance_id is None, "InstanceId can't be null.")
+    refuse(epoch < LEFT_FOR_A_MOMENT, "MemberEpoch is invalid.")
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        raise CoordinatorRefused(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: "
+            f"{', '.join(assignors)}.",
+        )

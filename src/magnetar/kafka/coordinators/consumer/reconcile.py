@@ -1,0 +1,84 @@
+"""How one member comes from what it has to what it should have, a step with each heartbeat (KIP-848).
+
+has something to give up  -> UNREVOKED_PARTITIONS, in its old epoch, until it says that it has let go
+waits for others to do so -> UNRELEASED_PARTITIONS, in the new epoch, with what is free already
+has it all                -> STABLE, in the new epoch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from magnetar.kafka.coordinators.consumer.group import NOTHING, Assignment, ConsumerMember, MemberState
+
+IsHeld = Callable[[bytes, int], bool]
+
+
+def reconcile(
+    member: ConsumerMember, epoch: int, target: Assignment, owned: Assignment | None, is_held: IsHeld
+) -> ConsumerMember:
+    """Return the member one step further towards the target of an epoch.
+
+    ``owned`` is what it says it has, None if it says nothing: then it counts as not having given up anything.
+    """
+    if member.is_reconciled_to(epoch):
+        return member
+    if member.state is MemberState.UNREVOKED_PARTITIONS:
+        if _owns_some(owned, member.revoking):
+            return member
+        return _next(member, member.epoch + 1, epoch, target, owned, is_held)
+    member_epoch = epoch if member.state is MemberState.UNKNOWN else member.epoch
+    return _next(member, member_epoch, epoch, target, owned, is_held)
+
+
+def _next(
+    member: ConsumerMember,
+    member_epoch: int,
+    epoch: int,
+    target: Assignment,
+    owned: Assignment | None,
+    is_held: IsHeld,
+) -> ConsumerMember:
+    assigned: dict[bytes, frozenset[int]] = {}
+    revoking: dict[bytes, frozenset[int]] = {}
+    waits = False
+    for topic_id in target.keys() | member.assigned.keys():
+        wanted = target.get(topic_id, frozenset())
+        has = member.assigned.get(topic_id, frozenset())
+        if lost := has - wanted:
+            revoking[topic_id] = lost
+        if keeps := has & wanted:
+            assigned[topic_id] = keeps
+    if revoking and _owns_some(owned, revoking):
+        return _became(member, member_epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoking)
+    for topic_id, wanted in target.items():
+        missing = wanted - assigned.get(topic_id, frozenset())
+        held = {partition for partition in missing if is_held(topic_id, partition)}
+        waits = waits or bool(held)
+        if free := missing - held:
+            assigned[topic_id] = assigned.get(topic_id, frozenset()) | free
+    state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
+    return _became(member, epoch, state, assigned, NOTHING)
+
+
+def _owns_some(owned: Assignment | None, some: Assignment) -> bool:
+    if owned is None:
+        return True
+    return any(not partitions.isdisjoint(some.get(topic_id, ())) for topic_id, partitions in owned.items())
+
+
+def _became(
+    member: ConsumerMember, epoch: int, state: MemberState, assigned: Assignment, revoking: Assignment
+) -> ConsumerMember:
+    unchanged = (epoch, state, assigned, revoking) == (
+        member.epoch,
+        member.state,
+        member.assigned,
+        member.revoking,
+    )
+    if unchanged:
+        return member
+    return replace(
+        member, epoch=epoch, previous_epoch=member.epoch, state=state, assigned=assigned, revoking=revoking
+    )

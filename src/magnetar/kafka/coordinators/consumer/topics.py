@@ -1,0 +1,113 @@
+"""What groups see of topics."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from functools import lru_cache
+from hashlib import blake2b
+from typing import NamedTuple, Protocol
+
+import re2
+
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.wire.kafka.errors import ErrorCode
+
+MAX_REGEX_CHARS = 1000
+_MAX_STEPS = 1000
+"""Of an expression's program: a name costs at most its length times as many steps."""
+_MAX_BYTES = 128 << 10
+Shows = Callable[[str], bool]
+"""Whether whoever asks may know of a topic of that name."""
+
+
+class SeenTopic(NamedTuple):
+    """One topic as an assignor sees it."""
+
+    topic_id: bytes
+    partitions: int
+
+
+class Topics(Protocol):
+    """All topics, as of now."""
+
+    @property
+    def version(self) -> int:
+        """Grows whenever a topic comes, goes or changes."""
+        ...
+
+    def find(self, name: str) -> SeenTopic | None:
+        """Return the topic of that name, if there is one."""
+        ...
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """Return the name of a topic, if it is there."""
+        ...
+
+    def named(self) -> AsyncIterator[tuple[str, str]]:
+        """Return each topic's name, and how a client of these groups writes it; others have their turn meanwhile."""
+        ...
+
+
+class NoTopics:
+    """Nothing is there."""
+
+    version = 0
+
+    def find(self, name: str) -> SeenTopic | None:
+        """Return None."""
+        return None
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """Return None."""
+        return None
+
+    async def named(self) -> AsyncIterator[tuple[str, str]]:
+        """Return nothing."""
+        return
+        yield
+
+
+def hash_of(topics: Topics, names: Iterable[str]) -> int:
+    """Return a signed 64-bit number that changes with the ids and sizes of these topics; 0 where there is none."""
+    digest = blake2b(digest_size=8)
+    empty = True
+    for name in sorted(names):
+        found = topics.find(name)
+        if found is not None:
+            empty = False
+            digest.update(found.topic_id + found.partitions.to_bytes(4, "big"))
+    return 0 if empty else int.from_bytes(digest.digest(), "big", signed=True) or 1
+
+
+@lru_cache(maxsize=128)
+def compiled(text: str) -> re2._Regexp:
+    """Return a subscription's expression (RE2/J's syntax, as of Kafka); raise `CoordinatorRefused`."""
+    options = re2.Options()
+    options.max_mem = _MAX_BYTES
+    options.log_errors = False
+    if len(text) > MAX_REGEX_CHARS:
+        raise CoordinatorRefused(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"The regular expression has over {MAX_REGEX_CHARS} characters.",
+        )
+    try:
+        found = re2.compile(text, options)
+    except (re2.error, UnicodeEncodeError):
+        raise CoordinatorRefused(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{text}` is not a valid regular expression.",
+        ) from None
+    if found.programsize > _MAX_STEPS:
+        raise CoordinatorRefused(ErrorCode.INVALID_REGULAR_EXPRESSION, "The regular expression is too large.")
+    return found
+
+
+async def resolve(topics: Topics, regexes: Iterable[str], shows: Shows | None) -> dict[str, frozenset[str]]:
+    """Return the topics that each expression means, of those that whoever asks may know of."""
+    programs = {text: compiled(text) for text in regexes}
+    found: dict[str, set[str]] = {text: set() for text in programs}
+    async for name, spelled in topics.named():
+        for text, program in programs.items():
+            if program.fullmatch(spelled) is not None and (shows is None or shows(name)):
+                found[text].add(name)
+    return {text: frozenset(names) for text, names in found.items()}

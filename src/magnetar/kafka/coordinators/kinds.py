@@ -1,0 +1,70 @@
+"""The groups of one partition, of all kinds under their one name, and how a name goes from one kind to another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from magnetar.kafka.coordinators.consumer.facts import facts_of, group_end
+from magnetar.kafka.coordinators.consumer.group import ConsumerGroup
+from magnetar.kafka.coordinators.decision import Fact
+from magnetar.kafka.coordinators.facts import group_fact
+from magnetar.kafka.coordinators.group import ClassicGroup
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.wire.kafka.errors import ErrorCode
+
+AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup
+
+
+class Kinds:
+    """All groups by their ids. ``forget`` lets go of a group's timers."""
+
+    def __init__(self, groups: dict[str, AnyGroup], forget: Callable[[AnyGroup], None]) -> None:
+        self.groups = groups
+        self._forget = forget
+
+    def consumer(self, group_id: str, *, create: bool) -> tuple[ConsumerGroup, tuple[Fact, ...]]:
+        """Return the consumer group of that name, and the facts that end what had the name before.
+
+        An empty group of another kind gives way, and leaves its offsets.
+        """
+        known = self.groups.get(group_id)
+        if isinstance(known, ConsumerGroup):
+            return known, ()
+        if not create:
+            raise CoordinatorRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+        if known is None:
+            return ConsumerGroup(group_id), ()
+        if not known.is_empty:
+            raise CoordinatorRefused(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"AnyGroup {group_id} is not a consumer group."
+            )
+        ended = (group_fact(group_id, None),) if known.stored is not None else ()
+        return ConsumerGroup(group_id, offsets=known.offsets), ended
+
+    def take(self, group: AnyGroup) -> None:
+        """Give the group its name, whatever had it before."""
+        known = self.groups.get(group.group_id)
+        if known is not group:
+            if known is not None:
+                self._forget(known)
+            self.groups[group.group_id] = group
+
+    def end(self, group: AnyGroup) -> Iterable[Fact]:
+        """Forget a group, and return the facts of its end."""
+        facts = list(end_of(group))
+        self._forget(group)
+        self.groups.pop(group.group_id, None)
+        return facts
+
+
+def end_of(group: AnyGroup) -> Iterable[Fact]:
+    """Return the facts of a group's end, but for its offsets'."""
+    return group_end(group) if isinstance(group, ConsumerGroup) else (group_fact(group.group_id, None),)
+
+
+def facts_about(group: AnyGroup) -> Iterable[Fact]:
+    """Return the facts that make a group what it is, but for its offsets."""
+    if isinstance(group, ConsumerGroup):
+        return facts_of(group)
+    return () if group.stored is None else (group_fact(group.group_id, group.stored),)
