@@ -13,8 +13,10 @@ import asyncio
 import logging
 import os
 import random
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -34,6 +36,8 @@ from magnetar.kafka.listeners import parse_listeners
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.ledger.files.engine import FilesEngine
 from magnetar.ledger.files.gathering import Gathering
+from magnetar.ledger.port import LedgerEngine
+from magnetar.metadata import MetadataStore
 from magnetar.records.batch import PlainRecord, batches, decode_records, encode_batch
 from magnetar.records.compression import Buffer
 from magnetar.wire.kafka.errors import ErrorCode
@@ -63,6 +67,11 @@ SEEDS = int(os.environ.get("MAGNETAR_SEEDS", "300")) // 5
 FIRST = int(os.environ.get("MAGNETAR_SEED", random.randrange(1 << 30)))
 TOPIC, PARTITIONS, LIVES, IN_FLIGHT = "t", 2, 4, 3
 PRODUCE_VERSION, FETCH_VERSION, INIT_VERSION = 9, 12, 4
+MAY_BE_TOLD = (
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+)
 __all__ = ["small_house"]
 
 
@@ -115,7 +124,7 @@ class Wire:
         return answer
 
     def _arrive(self, data: bytes) -> None:
-        if self.is_cut or self._world.disk.crashed:
+        if self.is_cut or self._world.machine.crashed:
             return
         self._on_their_way -= 1
         try:
@@ -128,7 +137,7 @@ class Wire:
 
     def _heard(self, parts: Sequence[Buffer]) -> None:
         """An answer is on its way; it may be lost with the connection."""
-        if not self._world.disk.crashed:
+        if not self._world.machine.crashed:
             self._world.loop.call_later(self._world.dice.random() * 0.001, self._told, b"".join(parts))
 
     def _told(self, data: bytes) -> None:
@@ -150,32 +159,100 @@ class Wire:
         self._asked.clear()
 
 
-class BrokerWorld:
-    """One seed's lives of one broker and three producers."""
+class Machine(ABC):
+    """What a broker lives on: storage that outlives it, and what befalls both."""
 
-    def __init__(self, seed: int) -> None:
-        self.dice = Random(seed)
-        self.disk = SimulatedDisk(self.dice)
+    crashed = False
+    """Whether this life is over."""
+    lasts_s = 60.0
+    """How long a life is at most."""
+
+    def __init__(self, dice: Random) -> None:
+        self.dice = dice
+        self.flush = dice.choice(("always", "os"))
+
+    @abstractmethod
+    def begin(self) -> MetadataStore:
+        """Begin a life; what it has begun in this one never goes on in the next."""
+
+    @abstractmethod
+    def engine(self, loop: VirtualLoop, clock: Callable[[], int]) -> LedgerEngine:
+        """Return this life's engine."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """End a life."""
+
+    @abstractmethod
+    async def mischief(self) -> None:
+        """Do something that the broker has to bear with."""
+
+    @abstractmethod
+    def calm(self) -> None:
+        """Let all be well from now on."""
+
+
+class FilesMachine(Machine):
+    """Files on a disk that crashes, tears and fills up."""
+
+    def __init__(self, dice: Random) -> None:
+        super().__init__(dice)
+        self.disk = SimulatedDisk(dice)
         self.metadata = SimulatedMetadata(self.disk)
-        self.clients = [Client(partition=n % PARTITIONS) for n in range(3)]
         self.boots = 0
+        self.may_lose_power = self.flush == "always"
+
+    @property
+    def crashed(self) -> bool:  # type: ignore[override]
+        return self.disk.crashed
+
+    def begin(self) -> MetadataStore:
+        self.disk.crash_at = self.disk.steps + 40 + int(self.dice.expovariate(1 / 150))
+        return self.metadata
+
+    def engine(self, loop: VirtualLoop, clock: Callable[[], int]) -> LedgerEngine:
+        boot, threads = str(self.boots), SimulatedThreads(loop, self.dice)
+        return FilesEngine(
+            Path("/data"), self.metadata, self.disk, clock=clock, boot=lambda: boot, executor=threads
+        )
+
+    def end(self) -> None:
+        power_lost = self.may_lose_power and self.dice.random() < 0.5
+        self.disk.crashed = True
+        self.disk.restart(power_lost=power_lost)
+        self.boots += power_lost
+
+    async def mischief(self) -> None:
+        self.disk.full = self.dice.random() < 0.1
+
+    def calm(self) -> None:
+        self.disk.crash_at, self.disk.full = -1, False
+
+
+class BrokerWorld:
+    """One seed's lives of one broker, three producers, and a reader of each partition."""
+
+    def __init__(self, seed: int, machine: Callable[[Random], Machine] = FilesMachine) -> None:
+        self.dice = Random(seed)
+        self.machine = machine(self.dice)
+        self.clients = [Client(partition=n % PARTITIONS) for n in range(3)]
+        self.read: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+        """What readers were given of each partition: it stays so."""
         self.now = 0.0
         self.loop: VirtualLoop
         self.handler: KafkaProtocolHandler
-        flush = self.dice.choice(("always", "os"))
-        self.may_lose_power = flush == "always"
-        settings = Settings(TopicSettings(num_partitions=PARTITIONS, flush=flush, log_segment_bytes=20_000))
+        settings = Settings(
+            TopicSettings(num_partitions=PARTITIONS, flush=self.machine.flush, log_segment_bytes=20_000)
+        )
         self.settings = settings
         (self.listener,) = parse_listeners(settings)
 
     def run(self) -> None:
         for _ in range(LIVES):
-            self.disk.crash_at = self.disk.steps + 40 + int(self.dice.expovariate(1 / 150))
+            self.metadata = self.machine.begin()
             self._in_new_process(self._live())
-            power_lost = self.may_lose_power and self.dice.random() < 0.5
-            self.disk.crashed = True
-            self.disk.restart(power_lost=power_lost)
-            self.boots += power_lost
+            self.machine.end()
+        self.machine.calm()
         self._in_new_process(self._last_look())
 
     def _in_new_process(self, life: Any) -> None:
@@ -183,18 +260,14 @@ class BrokerWorld:
         try:
             self.loop.run_until_complete(life)
         except (Crashed, Stuck):
-            if not self.disk.crashed:
+            if not self.machine.crashed:
                 raise
         finally:
             self.now = self.loop.now
             self.loop.end()
 
     async def _start(self) -> None:
-        boot = str(self.boots)
-        threads = SimulatedThreads(self.loop, self.dice)
-        engine = FilesEngine(
-            Path("/data"), self.metadata, self.disk, clock=self._clock, boot=lambda: boot, executor=threads
-        )
+        engine = self.machine.engine(self.loop, self._clock)
         await engine.start()
         broker = Broker(self.settings, self.metadata, engine)
         await broker.start()
@@ -210,10 +283,13 @@ class BrokerWorld:
     async def _live(self) -> None:
         await self._start()
         producers = [asyncio.ensure_future(self._produce(client)) for client in self.clients]
-        mischief = asyncio.ensure_future(self._mischief())
-        done, _ = await asyncio.wait(producers, timeout=60)
-        mischief.cancel()
-        for task in done:
+        beside = [asyncio.ensure_future(self._follow(partition)) for partition in range(PARTITIONS)]
+        beside.append(asyncio.ensure_future(self._mischief()))
+        done, _ = await asyncio.wait(producers, timeout=self.machine.lasts_s)
+        for task in beside:
+            task.cancel()
+        await asyncio.wait(beside, timeout=0)
+        for task in (*done, *(each for each in beside if each.done() and not each.cancelled())):
             error = task.exception()
             if isinstance(error, AssertionError):
                 raise error
@@ -221,14 +297,26 @@ class BrokerWorld:
     async def _mischief(self) -> None:
         while True:
             await asyncio.sleep(self.dice.random() * 0.05)
-            self.disk.full = self.dice.random() < 0.1
+            await self.machine.mischief()
+
+    async def _follow(self, partition: int) -> None:
+        """Read what there is, again and again: what was read once is there for good."""
+        while not self.machine.crashed:
+            wire = Wire(self)
+            with suppress(ConnectionError):
+                values = await self._fetch_all(partition, patient=True)
+                known = self.read[partition]
+                assert all(map(bytes.__eq__, values, known)), "what was read has changed"
+                self.read[partition] = max(values, known, key=len)
+            wire.cut()
+            await asyncio.sleep(0.05 * self.dice.random())
 
     async def _produce(self, client: Client) -> None:
         """Send on, as a stock idempotent producer would, until this life is over."""
         wire = Wire(self)
         client.sent = 0
         for _ in range(60):
-            if self.disk.crashed:
+            if self.machine.crashed:
                 return
             if wire.is_cut or self.dice.random() < 0.03:
                 wire.cut()
@@ -250,10 +338,7 @@ class BrokerWorld:
         for answer in asked:
             row = (await answer).responses[0].partition_responses[0]
             if row.error_code:
-                assert row.error_code in (
-                    ErrorCode.KAFKA_STORAGE_ERROR,
-                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                )
+                assert row.error_code in MAY_BE_TOLD, ErrorCode(row.error_code)
                 await asyncio.gather(*asked[asked.index(answer) :], return_exceptions=True)
                 await asyncio.sleep(0.01)
                 return
@@ -283,6 +368,8 @@ class BrokerWorld:
             for client in self.clients:
                 if client.partition == partition:
                     self._hold_against(client, values)
+            known = self.read[partition]
+            assert values[: len(known)] == known, "what was read has changed"
 
     def _hold_against(self, client: Client, values: list[bytes]) -> None:
         mark = b"%d:" % self.clients.index(client)
@@ -292,15 +379,18 @@ class BrokerWorld:
             f"{len(client.acknowledged)} were acknowledged, {len(numbers)} are left"
         )
 
-    async def _fetch_all(self, partition: int) -> list[bytes]:
+    async def _fetch_all(self, partition: int, *, patient: bool = False) -> list[bytes]:
         wire, offset = Wire(self), 0
         values: list[bytes] = []
         while True:
             asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=3000)
             request = FetchRequest(max_bytes=5000, topics=[FetchTopic(topic=TOPIC, partitions=[asked])])
             row = (await wire.ask(request, FETCH_VERSION)).responses[0].partitions[0]
+            if patient and row.error_code:
+                assert row.error_code in MAY_BE_TOLD, ErrorCode(row.error_code)
+                return values
             assert row.error_code == ErrorCode.NONE
-            if offset == row.high_watermark:
+            if offset == row.high_watermark or (patient and not row.records):
                 return values
             for header, batch in batches(row.records):
                 assert header.base_offset == offset, "offsets are continuous"
@@ -308,8 +398,8 @@ class BrokerWorld:
                 offset = header.last_offset + 1
 
 
-def one_world(seed: int) -> int:
-    world = BrokerWorld(seed)
+def one_world(seed: int, machine: Callable[[Random], Machine] = FilesMachine) -> int:
+    world = BrokerWorld(seed, machine)
     try:
         world.run()
     except BaseException as error:
@@ -319,9 +409,9 @@ def one_world(seed: int) -> int:
     return sum(len(client.acknowledged) for client in world.clients)
 
 
-def many_worlds(count: int) -> None:
+def many_worlds(count: int, machine: Callable[[Random], Machine] = FilesMachine) -> None:
     for seed in range(count):
-        one_world(seed)
+        one_world(seed, machine)
 
 
 @pytest.fixture(autouse=True)

@@ -184,6 +184,20 @@ class ProducerStates:
         if batch.producer_id not in self._producers:
             self._producers[batch.producer_id] = ProducerStateEntry(batch.producer_epoch, batch.base_sequence)
 
+    @property
+    def await_first(self) -> bool:
+        """Whether the first batch of some producer was not kept, and those sent behind it must not go in."""
+        return any(not producer.batches for producer in self._producers.values())
+
+    def expect(self, before: ProducerStates) -> None:
+        """Have producers of which the log knows nothing go on where they were due in a partition before this one."""
+        for producer_id, producer in before._producers.items():
+            if producer_id not in self._producers:
+                due = producer.first_due
+                if producer.batches:
+                    due = (producer.batches[-1].last_sequence + 1) & 0x7FFFFFFF
+                self._producers[producer_id] = Producer(producer.epoch, due)
+
     def take_back(self, offset: int) -> None:
         """Forget the batches from ``offset`` on: they did not go in, and those sent behind them must not, either."""
         for producer in self._producers.values():

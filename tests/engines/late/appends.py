@@ -211,11 +211,7 @@ class Appends:
         def counts() -> None:
             self._stream, self._kept, self._earliest = Stream(store, ledger_id), replace(new), _LATEST_MS
 
-        try:
-            await log.list.change(make, counts)
-        except LedgerError:
-            log.engine.background(store.remove([ledger_id]))
-            raise
+        await log.list.change(make, counts, refused=lambda: log.remove([ledger_id]))
 
     async def _all_answered(self) -> None:
         while self._sent:

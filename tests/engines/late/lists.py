@@ -28,14 +28,22 @@ class ListOfLedgers:
         """Change it no more."""
         self._ended = reason
 
-    async def change(self, make: Callable[[Listed], bool], counts: Callable[[], None] = lambda: None) -> bool:
+    async def change(
+        self,
+        make: Callable[[Listed], bool],
+        counts: Callable[[], None] = lambda: None,
+        refused: Callable[[], None] = lambda: None,
+    ) -> bool:
         """Keep what ``make`` makes of a copy unless it returns False; ``counts`` is called as soon as it counts.
 
-        It goes on when whoever asked is cancelled. Raises ``LedgerError``, and then nothing has changed.
+        It goes on when whoever asked is cancelled. Raises ``LedgerError``; ``refused`` was called then if nothing has
+        changed, but not where another owner may have gone on from what this one has changed.
         """
-        return await asyncio.shield(asyncio.ensure_future(self._change(make, counts)))
+        return await asyncio.shield(asyncio.ensure_future(self._change(make, counts, refused)))
 
-    async def _change(self, make: Callable[[Listed], bool], counts: Callable[[], None]) -> bool:
+    async def _change(
+        self, make: Callable[[Listed], bool], counts: Callable[[], None], refused: Callable[[], None]
+    ) -> bool:
         async with self.changing:
             if self._ended is not None:
                 raise self._ended
@@ -46,9 +54,11 @@ class ListOfLedgers:
             try:
                 made.version = await self._store.put(self._name, made, self.now.version)
             except StorageFailed as error:
-                made.version = await self._found_out(made.change, error)
-            except LedgerFenced as error:
-                self._lost(error)
+                made.version = await self._found_out(made.change, error, refused)
+            except LedgerError as error:
+                refused()
+                if isinstance(error, LedgerFenced):
+                    self._lost(error)
                 raise
             # What was appended meanwhile stands in the one that counted until now.
             if made.ledgers and self.now.ledgers and not made.ledgers[-1].sealed:
@@ -59,7 +69,7 @@ class ListOfLedgers:
             counts()
             return True
 
-    async def _found_out(self, change: int, error: StorageFailed) -> int:
+    async def _found_out(self, change: int, error: StorageFailed, refused: Callable[[], None]) -> int:
         """Return the version of a change of which the store could not tell whether it was kept, if it was."""
         stored = await self._store.listed(self._name)
         if stored is not None and stored.change == change:
@@ -68,6 +78,7 @@ class ListOfLedgers:
             fenced = LedgerFenced(f"{self._name} has another owner")
             self._lost(fenced)
             raise fenced from error
+        refused()
         raise error
 
 

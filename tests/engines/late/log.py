@@ -230,7 +230,7 @@ class LateLog(CompactableLog):
 
         def counts() -> None:
             self.log_start_offset = self.listed.first_offset
-            self._remove(gone)
+            self.remove(gone)
             self.tell_moved()
 
         await self.list.change(make, counts)
@@ -238,7 +238,8 @@ class LateLog(CompactableLog):
     def _may_go(self, summary: LedgerSummary) -> bool:
         return summary.sealed and summary.last_offset < self.high_watermark
 
-    def _remove(self, ledger_ids: Sequence[int]) -> None:
+    def remove(self, ledger_ids: Sequence[int]) -> None:
+        """Let go of ledgers that the list does not name any more."""
         if ledger_ids:
             self.engine.background(self.store.remove(ledger_ids))
 
@@ -296,7 +297,7 @@ class LateLog(CompactableLog):
             return True
 
         await self.list.change(make)
-        self._remove([each for each in before if each >= 0])
+        self.remove([each for each in before if each >= 0])
         return writer
 
     async def put_in_place(self, compacted: Compacted, sizes: Mapping[int, int]) -> None:
@@ -312,7 +313,7 @@ class LateLog(CompactableLog):
             return True
 
         def counts() -> None:
-            self._remove(gone)
+            self.remove(gone)
             self.tell_moved()
 
         await self.list.change(make, counts)

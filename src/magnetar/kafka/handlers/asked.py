@@ -13,11 +13,17 @@ from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
+    from magnetar.broker.topic import Topic
     from magnetar.kafka.context import RequestContext
 
 
 async def find_partition(context: RequestContext, name: str, topic_id: bytes, index: int) -> Partition:
     """Return the partition by its topic's id, or by any form of its name; raise ``TopicNotFound`` or ``NotOwned``."""
+    return await context.kafka.partitions.get(find_topic(context, name, topic_id), index)
+
+
+def find_topic(context: RequestContext, name: str, topic_id: bytes) -> Topic:
+    """Return the topic of that id, or with any form of that name; raise ``TopicNotFound``."""
     broker = context.kafka.broker
     if not name and topic_id != ZERO_UUID:
         topic = broker.get_by_id(topic_id)
@@ -27,7 +33,7 @@ async def find_partition(context: RequestContext, name: str, topic_id: bytes, in
         topic = broker.topic(name)
     if not broker.visible(topic):
         raise TopicNotFound(f"topic {name} does not exist")
-    return await context.kafka.partitions.get(topic, index)
+    return topic
 
 
 def may_read(context: RequestContext, access: Access, name: str, topic_id: bytes) -> bool:

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from magnetar.broker.errors import TopicNotFound
+from magnetar.broker.ownership import NotOwned
 from magnetar.broker.producers import ProducerRefused
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.errors import code_for
-from magnetar.kafka.handlers.asked import find_partition
+from magnetar.kafka.handlers.asked import find_partition, find_topic
 from magnetar.kafka.handlers.leaders import TELLS_LEADER, Misled, tell_leaders
 from magnetar.kafka.handlers.transactional import EPOCH_BUMPED, OF_BATCHES
 from magnetar.kafka.pace import MAX_SECONDS, drained
 from magnetar.kafka.partitions.partition import Partition, PreparedBatch, RecordsRejected
 from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
 from magnetar.kafka.transactions.metadata import TransactionPartition
-from magnetar.records.batch import TRANSACTIONAL
-from magnetar.records.errors import InvalidRecord, UnsupportedCompression
+from magnetar.ledger.errors import LedgerError
+from magnetar.records.batch import TRANSACTIONAL, read_header
+from magnetar.records.errors import InvalidRecord, RecordsError, UnsupportedCompression
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
+    TopicProduceData,
 )
 from magnetar.wire.kafka.messages.produce_response import (
     BatchIndexAndErrorMessage,
@@ -96,6 +101,8 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
                 produced = partition.produce(draft)
             except Exception as error:
                 _fail(row, error, partition)
+                if isinstance(error, LedgerError | NotOwned) and (partition is None or partition.closed):
+                    _note_refused(context, topic, asked)
                 failed += 1
                 if partition is not None:
                     partition.figures.produces += 1
@@ -223,6 +230,14 @@ def _count_failed(topics: list[TopicProduceResponse], context: RequestContext) -
                 partition = partitions.opened(topic.name, topic.topic_id, row.index)
                 if partition is not None and row.error_code not in _EXPECTED:
                     partition.figures.failed_produces += 1
+
+
+def _note_refused(context: RequestContext, topic: TopicProduceData, asked: PartitionProduceData) -> None:
+    """Have a batch that found its partition closed be due when that is open again, before those sent behind it."""
+    with suppress(RecordsError, TopicNotFound):
+        found = find_topic(context, topic.name, topic.topic_id)
+        batch = read_header(memoryview(asked.records or b""))
+        context.kafka.partitions.due_batches.refused(found.topic_id, asked.index, batch)
 
 
 def _check_unanswered(topics: list[TopicProduceResponse]) -> None:

@@ -13,6 +13,7 @@ from magnetar.broker.once import Once
 from magnetar.broker.slices import sliced
 from magnetar.broker.topic import Topic
 from magnetar.kafka.partitions.conversions import BatchConversions, FrameOf
+from magnetar.kafka.partitions.due_batches import DueBatches
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.partitions.read_ahead import ReadAhead
 from magnetar.kafka.settings import KafkaSettings
@@ -33,7 +34,8 @@ class Partitions:
         self._broker = broker
         self._clock = clock
         self._open: dict[tuple[str, int], Partition] = {}
-        self._on_closed = self._forget  # made once, not for each of many thousand partitions
+        self.due_batches = DueBatches()
+        self._on_closed = self._closed  # made once, not for each of many thousand partitions
         self._opening: Once[tuple[str, int], Partition] = Once()
         self._ahead = ReadAhead()
         memory = broker.memory.account(lambda: None, known=True)
@@ -116,8 +118,13 @@ class Partitions:
         except BaseException:
             held.leave(partition)
             raise
+        self.due_batches.opened(partition)
         self._open[topic.kafka_name, index] = partition
         return partition
+
+    def _closed(self, partition: Partition) -> None:
+        self._forget(partition)
+        self.due_batches.closed(partition)
 
     def _forget(self, partition: Partition) -> None:
         key = partition.topic.kafka_name, partition.index
@@ -138,6 +145,7 @@ class Partitions:
         before_ms = self._clock() - self._broker.settings.of(KafkaSettings).producer_id_expiration_ms
         async for partition in sliced(self._open.values()):
             partition.producers.expire(before_ms)
+        self.due_batches.forget()
 
     async def let_go(self) -> None:
         """Close partitions that nobody has asked for since this was done last; who does opens them again.
