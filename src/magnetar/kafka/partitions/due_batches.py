@@ -12,7 +12,7 @@ from magnetar.broker.producers import ProducerStates
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.records.batch import BatchHeader
 
-_MOST = 10_000
+_MAX_REFUSED = 10_000
 """Refused batches that are remembered: anybody may send some."""
 Key = tuple[bytes, int]
 
@@ -35,7 +35,7 @@ class DueBatches:
 
     def refused(self, topic_id: bytes, index: int, batch: BatchHeader) -> None:
         """A batch was refused because its partition is not open."""
-        if batch.producer_id >= 0 and self._refused < _MOST:
+        if batch.producer_id >= 0 and self._refused < _MAX_REFUSED:
             self._refused += 1
             key = topic_id, index
             if key not in self._lately:
