@@ -18,6 +18,7 @@ from magnetar.broker.ownership import HASHES, Bundle, NotOwned, Owned, SoleOwner
 from magnetar.kafka.coordinators.classic import Caller
 from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.ledger.port import LedgerPolicy, ManagedLedger
 from magnetar.pulsar.rest.app import make_app
 from magnetar.pulsar.rest.request import Address
 from magnetar.records.batch import batches
@@ -480,3 +481,19 @@ async def test_a_bundle_is_unloaded_by_its_name_and_a_topic_alone() -> None:
         assert {name for name, held in logs.items() if held.closed} == {*in_first, alone}
         assert (await http.put(f"{root}/unload")).status_code == 204
         assert all(held.closed for held in logs.values())
+
+
+async def test_logs_are_opened_under_the_epoch_of_their_ownership(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with both(ownership=MovingOwnership()) as house:
+        opened: list[int] = []
+        engine_open = house.broker.engine.open
+
+        async def noted(name: str, policy: LedgerPolicy, epoch: int = 0) -> ManagedLedger:
+            opened.append(epoch)
+            return await engine_open(name, policy, epoch)
+
+        monkeypatch.setattr(house.broker.engine, "open", noted)
+        bundle = await taken(house)
+        await moving(house).give(bundle)
+        assert not (await house.kafka.produce("t", b"2")).error_code
+        assert opened[-1] == 2

@@ -13,6 +13,7 @@ from magnetar.ledger.cursor import Cursor, Start
 from magnetar.ledger.errors import (
     LedgerClosed,
     LedgerError,
+    LedgerFenced,
     LedgerNotFound,
     LedgerTerminated,
     OffsetOutOfRange,
@@ -462,6 +463,23 @@ class ManagedLedgerContract:
         again = await house.open()
         assert again is not log
         assert again.log_end_offset == 1
+
+    async def test_an_opening_under_an_older_ownership_is_refused(self, house: House) -> None:
+        for epoch in (0, 2, 2, 5):
+            log = await house.engine.open(NAME, LedgerPolicy(), epoch)
+            await log.roll()
+            await append_durably(log, b"x")
+            await house.reopen()
+        for epoch in (1, 4):
+            with pytest.raises(LedgerFenced):
+                await house.engine.open(NAME, LedgerPolicy(), epoch)
+        log = await house.engine.open(NAME, LedgerPolicy(), 0)  # a sole owner has nobody to fear
+        await append_durably(log, b"x")
+        await log.roll()
+        await house.reopen()
+        with pytest.raises(LedgerFenced):
+            await house.engine.open(NAME, LedgerPolicy(), 4)
+        assert (await house.engine.open(NAME, LedgerPolicy(), 5)).log_end_offset == 5
 
     # -- a full disk
 

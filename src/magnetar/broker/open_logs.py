@@ -202,7 +202,7 @@ class OpenLogs:
             entering.set_result(None)
 
     async def _opened(self, topic: Topic, index: int, bundle: Bundle, owned: Owned) -> OpenLog:
-        log = await self._engine.open(topic.name.ledger_name(index), self._policy_of(topic))
+        log = await self._engine.open(topic.name.ledger_name(index), self._policy_of(topic), owned.epoch)
         key = topic.topic_id, index
         figures = self._figures.get(key) or LogFigures()
         made = OpenLog(topic, index, log, bundle, self._gone, figures)

@@ -196,7 +196,7 @@ class ProducerStates:
                 due = producer.first_due
                 if producer.batches:
                     due = (producer.batches[-1].last_sequence + 1) & 0x7FFFFFFF
-                self._producers[producer_id] = Producer(producer.epoch, due)
+                self._producers[producer_id] = ProducerStateEntry(producer.epoch, due)
 
     def take_back(self, offset: int) -> None:
         """Forget the batches from ``offset`` on: they did not go in, and those sent behind them must not, either."""

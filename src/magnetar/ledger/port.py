@@ -354,8 +354,13 @@ class LedgerEngine(ABC):
         return nullcontext()
 
     @abstractmethod
-    async def open(self, name: str, policy: LedgerPolicy) -> ManagedLedger:
-        """Open or create the managed ledger ``name`` (``tenant/ns/persistent/topic``); give the same one each time."""
+    async def open(self, name: str, policy: LedgerPolicy, epoch: int = 0) -> ManagedLedger:
+        """Open or create the managed ledger ``name`` (``tenant/ns/persistent/topic``); return the same one each time.
+
+        It is taken from whichever engine on the same storage had it: that one may write nothing more of it. ``epoch``
+        is that of the ownership under which it is opened. Raises ``LedgerFenced`` where there has been a later one, so
+        that nobody who is late takes it back; 0, a sole owner's, is not compared.
+        """
 
     async def let_go(self, logs: Iterable[ManagedLedger]) -> None:
         """Close those of the managed ledgers that nobody listens to and all of which is durable.

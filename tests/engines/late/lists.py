@@ -89,10 +89,11 @@ async def taken_over(store: LateStore, name: str, epoch: int) -> Listed:
     """
     for tries_left in reversed(range(_TRIES)):
         stored = await store.listed(name) or Listed()
-        if stored.epoch > epoch:
+        if 0 < epoch < stored.epoch:
             raise LedgerFenced(f"{name} was opened under epoch {stored.epoch}, which is later than {epoch}")
         mine = stored.copy()
-        mine.owner, mine.epoch, mine.change = next(store.numbers), epoch, next(store.numbers)
+        mine.owner, mine.change = next(store.numbers), next(store.numbers)
+        mine.epoch = epoch or stored.epoch
         draft, mine.draft = mine.draft, -1
         if mine.ledgers and not mine.ledgers[-1].sealed:
             await _seal(store, mine.ledgers[-1])

@@ -21,6 +21,7 @@ from magnetar.ledger.files.journal import Journal
 from magnetar.ledger.files.journal_rounds import Journaled, journaled, records_of
 from magnetar.ledger.files.layout import HEADER_BYTES, encode_header, is_header, ledger_path
 from magnetar.ledger.files.ledger_file import LedgerFile
+from magnetar.ledger.files.ledger_list import check_epoch
 from magnetar.ledger.files.managed import FilesManagedLedger
 from magnetar.ledger.files.recovery import Recovery
 from magnetar.ledger.files.shared import EngineParts
@@ -194,23 +195,25 @@ class FilesEngine(LedgerEngine):
             for summary in decode_info(stored.value, name=path).files()
         }
 
-    async def open(self, name: str, policy: LedgerPolicy) -> FilesManagedLedger:
+    async def open(self, name: str, policy: LedgerPolicy, epoch: int = 0) -> FilesManagedLedger:
         await self._gone(name)
         managed = self._managed.get(name)
         if managed is None:
             opening = self._opening.get(name)
             if opening is None:
-                opening = self._opening[name] = asyncio.ensure_future(self._open(name, policy))
+                opening = self._opening[name] = asyncio.ensure_future(self._open(name, policy, epoch))
                 opening.add_done_callback(lambda _: self._opening.pop(name, None))
             managed = await asyncio.shield(opening)
         managed.policy = policy
         return managed
 
-    async def _open(self, name: str, policy: LedgerPolicy) -> FilesManagedLedger:
+    async def _open(self, name: str, policy: LedgerPolicy, epoch: int) -> FilesManagedLedger:
         stored = await self.metadata.get(path_of(name))
         info = decode_info(stored.value, name=name) if stored else ManagedLedgerInfo()
         version = stored.version if stored else MUST_NOT_EXIST  # it is written with its first ledger
+        check_epoch(info, name, epoch)
         managed = FilesManagedLedger(self.shared, self, self._keeper, name, policy, info, version)
+        managed.ledger_list.epoch = epoch
         recovery = Recovery(
             self.shared.disk,
             self.root,

@@ -18,9 +18,13 @@ from magnetar.metadata.ops import Put
 from magnetar.metadata.port import MetadataStore
 
 _TRIES = 3
-BOOT, FIRST, NEXT = "boot", "first_offset", "next_offset"
+BOOT, FIRST, NEXT, EPOCH = "boot", "first_offset", "next_offset", "epoch"
 TRANSACTIONS = "transactions"
 """Of the list's properties: there have been transactions in the log."""
+
+
+class _MayBeKept(LedgerFenced):
+    """Another owner has the log, and may have gone on from what this one meant to change."""
 
 
 class LedgerList:
@@ -36,6 +40,8 @@ class LedgerList:
         lost: Callable[[LedgerError], None],
     ) -> None:
         self.info = info
+        self.epoch = 0
+        """Of the ownership under which it was opened."""
         self.changing = asyncio.Lock()
         """Held while a change is on its way: no other one begins."""
         self._store = store
@@ -64,7 +70,8 @@ class LedgerList:
 
         Returns whether there was anything to commit. Raises ``LedgerFenced``, ``StorageFull`` or ``StorageFailed``, and
         then nothing has changed, and ``refused`` was called; ``LedgerClosed`` if that is not known: the log is to be
-        opened anew. A change goes on when whoever asked for it is cancelled: what has to follow it stands in the two.
+        opened anew. Nor is it known where another owner came before the store could tell, and ``refused`` is not called
+        then. A change goes on when whoever asked for it is cancelled: what has to follow it stands in the two.
         """
         return await asyncio.shield(asyncio.ensure_future(self._change(make, counts, refused)))
 
@@ -83,9 +90,11 @@ class LedgerList:
             if info.ledgers:
                 info.properties[NEXT] = str(info.ledgers[-1].first_offset)
             info.properties[BOOT] = self._boot
+            if self.epoch:
+                info.properties[EPOCH] = str(self.epoch)
             try:
                 await self._commit(encode_info(info))
-            except LedgerClosed:
+            except (LedgerClosed, _MayBeKept):
                 raise
             except LedgerError:
                 refused()
@@ -95,14 +104,15 @@ class LedgerList:
             return True
 
     async def _commit(self, value: bytes) -> None:
-        path = path_of(self._name)
+        path, kind = path_of(self._name), LedgerFenced  # what it means if another one wrote
         for tries_left in reversed(range(_TRIES)):
             try:
                 (self._version,) = await self._store.commit([Put(path, value, self._version)])
                 return
             except BadVersion as error:
-                raise self._fenced(error) from error
+                raise self._fenced(error, kind) from error
             except MetadataUncertain as error:
+                kind = _MayBeKept
                 if await self._is_kept(path, value, error):
                     return
                 if not tries_left:
@@ -122,14 +132,23 @@ class LedgerList:
         if version == self._version:
             return False
         if stored is None or stored.value != value:
-            raise self._fenced(uncertain) from uncertain
+            raise self._fenced(uncertain, _MayBeKept) from uncertain
         self._version = version
         return True
 
-    def _fenced(self, error: MetadataError) -> LedgerFenced:
-        fenced = LedgerFenced(f"managed ledger {self._name} has another owner: {error}")
+    def _fenced(self, error: MetadataError, kind: type[LedgerFenced]) -> LedgerFenced:
+        fenced = kind(f"managed ledger {self._name} has another owner: {error}")
         self._lost(fenced)
         return fenced
+
+
+def check_epoch(info: ManagedLedgerInfo, name: str, epoch: int) -> None:
+    """Raise ``LedgerFenced`` if a log was opened, and its list changed, under a later ownership than this one."""
+    latest = int(info.properties.get(EPOCH, 0))
+    if 0 < epoch < latest:
+        raise LedgerFenced(
+            f"managed ledger {name} was opened under epoch {latest}, which is later than {epoch}"
+        )
 
 
 def changed(info: ManagedLedgerInfo, ledger_id: int) -> LedgerSummary | None:
