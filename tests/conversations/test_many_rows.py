@@ -237,6 +237,28 @@ async def test_produces_rows_leave_others_their_turn_by_time(
     assert await turns_until_answered(peer) > at_once + 10
 
 
+async def test_rows_that_failed_are_counted_in_many_turns(
+    service: BrokerService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = Peer(kafka(service), service)
+    peer.say(produce(200))
+    at_once = await turns_until_answered(peer)
+    peer.answers.clear()
+    errors = kafka(service).services.requests[ProduceRequest.API_KEY].errors
+    before = errors[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    monkeypatch.setattr(pace, "perf_counter", SlowClock())
+    peer.say(produce(200))
+    assert await turns_until_answered(peer) > at_once + 10
+    assert errors[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] == before + 200
+
+
+async def test_a_fetch_of_many_rows_goes_through_them_in_stretches(service: BrokerService) -> None:
+    """Where each partition ends was looked up for all of them at one stretch, 15 ms for 249,000."""
+    peer = Peer(kafka(service), service)
+    peer.say(fetch(20 * 256))
+    assert await turns_until_answered(peer) >= 5 * 20, "asked for, found, ends, read, answered"
+
+
 async def test_what_is_read_in_a_thread_for_one_who_has_gone_is_not_carried_out(
     service: BrokerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from magnetar.broker.slices import batched
 from magnetar.kafka.errors import TopicDenied, code_for
 from magnetar.kafka.fetch_sessions import INVALID_SESSION, FetchedPartition, FetchSession, asks_of
 from magnetar.kafka.handlers.asked import check_epoch, find_partition, may_read
@@ -88,7 +90,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     )
     enough = min(request.min_bytes, _MAX_PARTITION_BYTES // 2)
     found = await _find(asks, context)
-    ends = _ends(found, limits)
+    ends = _ends(found, limits) if len(found) <= _ROWS_AT_A_STRETCH else await _many_ends(found, limits)
     rows, size, failed = await _read_all(asks, found, limits)
     if size < enough and not failed and asks and request.max_wait_ms > 0:
         rows = await _until_enough(request, context, asks, found, limits, enough, rows, ends)
@@ -119,11 +121,19 @@ async def _find(asks: list[FetchedPartition], context: RequestContext) -> list[P
     return found
 
 
-def _ends(found: list[Partition | ErrorCode], limits: _Limits) -> list[int]:
+def _ends(found: Sequence[Partition | ErrorCode], limits: _Limits) -> list[int]:
     """Return where what the client may read ends in each partition."""
     if limits.isolation_level == READ_COMMITTED:
         return [each.log.last_stable_offset for each in found if isinstance(each, Partition)]
     return [each.log.high_watermark for each in found if isinstance(each, Partition)]
+
+
+async def _many_ends(found: list[Partition | ErrorCode], limits: _Limits) -> list[int]:
+    ends: list[int] = []
+    for some in batched(found, _ROWS_AT_A_STRETCH):
+        ends += _ends(some, limits)
+        await asyncio.sleep(0)
+    return ends
 
 
 async def _until_enough(
@@ -143,7 +153,11 @@ async def _until_enough(
     """
     wakeups = context.kafka.wakeups
     loop = asyncio.get_running_loop()
-    partitions = [partition for partition in found if isinstance(partition, Partition)]
+    partitions: dict[Partition, None] = {}  # whoever names one a hundred thousand times waits for it once
+    for some in batched(found, _ROWS_AT_A_STRETCH):
+        if partitions:
+            await asyncio.sleep(0)
+        partitions |= dict.fromkeys(each for each in some if isinstance(each, Partition))
     wakeup = Wakeup(wakeups)
     time_is_up = False
 
@@ -158,7 +172,8 @@ async def _until_enough(
     timer = loop.call_later(min(request.max_wait_ms, MAX_WAIT_MS) / 1000, stop)
     for partition in partitions:
         partition.wait(wake)
-    if _ends(found, limits) != ends:  # a read that waited for the disk may have missed what came meanwhile
+    now = _ends(found, limits) if len(found) <= _ROWS_AT_A_STRETCH else await _many_ends(found, limits)
+    if now != ends:  # a read that waited for the disk may have missed what came meanwhile
         wake()
     try:
         while True:

@@ -15,7 +15,7 @@ from magnetar.kafka.errors import code_for
 from magnetar.kafka.handlers.asked import find_partition, find_topic
 from magnetar.kafka.handlers.leaders import TELLS_LEADER, Misled, tell_leaders
 from magnetar.kafka.handlers.transactional import EPOCH_BUMPED, OF_BATCHES
-from magnetar.kafka.pace import MAX_SECONDS, drained
+from magnetar.kafka.pace import MAX_SECONDS, drained, paced
 from magnetar.kafka.partitions.partition import Partition, PreparedBatch, RecordsRejected
 from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
 from magnetar.kafka.transactions.metadata import TransactionPartition
@@ -129,13 +129,14 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
             for row in rows:
                 _fail(row, error)
     if failed:
-        _count_failed(topics, context)
+        await _count_failed(topics, context)
     if request.acks:
         response = ProduceResponse(responses=topics)
         if misled and context.api_version >= _FIRST_WITH_LEADERS:
             response.node_endpoints = tell_leaders(context, misled, LeaderIdAndEpoch, NodeEndpoint)
         return response
-    _check_unanswered(topics)
+    if failed:
+        _check_unanswered(topics)
     return None
 
 
@@ -221,15 +222,14 @@ def _fail(row: PartitionProduceResponse, error: BaseException, partition: Partit
         ]
 
 
-def _count_failed(topics: list[TopicProduceResponse], context: RequestContext) -> None:
+async def _count_failed(topics: list[TopicProduceResponse], context: RequestContext) -> None:
     partitions, errors = context.kafka.partitions, context.kafka.requests[ProduceRequest.API_KEY].errors
-    for topic in topics:
-        for row in topic.partition_responses:
-            if row.error_code:
-                errors[row.error_code] += 1
-                partition = partitions.opened(topic.name, topic.topic_id, row.index)
-                if partition is not None and row.error_code not in _EXPECTED:
-                    partition.figures.failed_produces += 1
+    async for topic, row in paced((each, row) for each in topics for row in each.partition_responses):
+        if row.error_code:
+            errors[row.error_code] += 1
+            partition = partitions.opened(topic.name, topic.topic_id, row.index)
+            if partition is not None and row.error_code not in _EXPECTED:
+                partition.figures.failed_produces += 1
 
 
 def _note_refused(context: RequestContext, topic: TopicProduceData, asked: PartitionProduceData) -> None:
