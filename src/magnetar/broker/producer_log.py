@@ -32,7 +32,8 @@ async def load(log: ManagedLedger) -> ProducerStates:
         offset = entries[-1].last_offset + 1
     states.transactions.stable(log.high_watermark)  # all that was read is durable
     states.settled(log.high_watermark)
-    log.transactions = states.transactions
+    if log.has_transactions:  # others need not ask each time what their last stable offset is
+        log.transactions = states.transactions
     return states
 
 

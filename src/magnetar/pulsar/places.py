@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from magnetar.broker.decided import last_message
 from magnetar.ledger.port import ManagedLedger, Position, StoredEntry
 from magnetar.records.entry import index_of
 
@@ -69,6 +70,13 @@ class Places:
             lambda entry: index_of(entry.data).broker_timestamp >= timestamp_ms
         )
         return await self.end() if found is None else Position(found.ledger_id, found.entry_id)
+
+    async def last_message(self, *, compacted: bool = False) -> StoredEntry | None:
+        """Return the last entry that some consumer gets: as `last_entry`, but no marker, and nothing aborted."""
+        log = self._log
+        if compacted or not log.has_transactions:
+            return await self.last_entry(compacted=compacted)
+        return await last_message(log, log.last_stable_offset)
 
     async def last_entry(self, *, compacted: bool = False) -> StoredEntry | None:
         """Return the last entry that may be read, by readers of what is compacted or by any, or None."""

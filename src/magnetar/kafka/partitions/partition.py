@@ -312,6 +312,7 @@ class Partition:
         """Have all know from now on that there are transactions in this log; before the first one is written."""
         if not self.log.has_transactions:
             await self.log.note_transactions()
+        self.log.transactions = self.producers.transactions
 
     def end_transaction(self, marker: EndTransactionMarker) -> asyncio.Future[None] | None:
         """Write a marker, unless it is there already; give what tells that it is durable, None if that is so at once.

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from magnetar.broker.decided import aborted_among
 from magnetar.broker.slices import PacedTurns
 from magnetar.ledger.cursor import BEFORE_FIRST, Cursor
 from magnetar.ledger.port import ManagedLedger, Position, StoredEntry
@@ -96,7 +97,12 @@ class SubscriptionReader:
         else:
             offset = max(offset, self._log.log_start_offset)
             entries = await self._log.read(offset, max_bytes=READ_BYTES, up_to=self._log.last_stable_offset)
+        aborted = aborted_among(self._log, entries)
         found = await self._conversions.deliveries(entries)
+        if aborted:  # as markers: no consumer gets them
+            found = [
+                each._replace(control=number in aborted or each.control) for number, each in enumerate(found)
+            ]
         if generation != self.generation:
             return True
         if not entries:

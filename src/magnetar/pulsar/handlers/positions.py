@@ -97,7 +97,7 @@ async def _last_message_id(
 
 async def fill_last_message_id(filled: MessageIdData, topic: PulsarTopic, *, compacted: bool = False) -> None:
     """Write the id of a topic's last message, as a reader of what is compacted sees it or any; -1:-1 for none."""
-    last = await topic.places.last_entry(compacted=compacted)
+    last = await topic.places.last_message(compacted=compacted)
     filled.partition = topic.partition
     if last is None:
         filled.ledgerId = filled.entryId = _UINT64

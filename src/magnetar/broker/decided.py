@@ -1,0 +1,52 @@
+"""Which entries below a log's last stable offset count for readers of messages, whichever protocol they speak."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from magnetar.broker.producer_log import producer_header
+from magnetar.ledger.port import ManagedLedger, StoredEntry
+
+_BLOCK_OFFSETS, _BLOCK_BYTES = 500, 1 << 20
+
+
+def aborted_among(log: ManagedLedger, entries: Sequence[StoredEntry]) -> frozenset[int]:
+    """Return the numbers of those entries that aborted transactions wrote."""
+    transactions = log.transactions
+    if transactions is None or not entries or not transactions.aborted_count:
+        return frozenset()
+    found = transactions.aborted_in(entries[0].last_offset, entries[-1].last_offset + 1)
+    if not found:
+        return frozenset()
+    by_producer: dict[int, list[tuple[int, int]]] = {}
+    for each in found:
+        by_producer.setdefault(each.producer_id, []).append((each.first_offset, each.last_offset))
+    numbers = set()
+    for number, entry in enumerate(entries):
+        header = producer_header(entry)
+        if header is None or not header.is_transactional or header.producer_id not in by_producer:
+            continue
+        if any(first <= header.base_offset <= last for first, last in by_producer[header.producer_id]):
+            numbers.add(number)
+    return frozenset(numbers)
+
+
+async def last_message(log: ManagedLedger, before: int) -> StoredEntry | None:
+    """Return the last entry below offset ``before`` that some consumer gets: no marker, and nothing aborted.
+
+    Raises ``LedgerError``.
+    """
+    while before > log.log_start_offset:
+        start = max(before - _BLOCK_OFFSETS, log.log_start_offset)
+        block: list[StoredEntry] = []
+        at = start
+        while at < before and (some := await log.read(at, max_bytes=_BLOCK_BYTES, up_to=before)):
+            block += some
+            at = some[-1].last_offset + 1
+        aborted = aborted_among(log, block)
+        for number in reversed(range(len(block))):
+            header = producer_header(block[number])
+            if number not in aborted and not (header is not None and header.is_control):
+                return block[number]
+        before = start
+    return None
