@@ -16,14 +16,19 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from magnetar.kafka.coordinators.decision import Decision, Fact
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.transactions.decider import Answer, Producer, TransactionsDecider, WriteMarkers
+from magnetar.kafka.transactions.decider import (
+    ProducerIdAndEpoch,
+    TransactionAnswer,
+    TransactionsDecider,
+    WriteMarkers,
+)
 from magnetar.kafka.transactions.facts import transaction_fact
-from magnetar.kafka.transactions.metadata import MAX_EPOCH, State, TopicPartition
+from magnetar.kafka.transactions.metadata import MAX_EPOCH, State, TransactionPartition
 from magnetar.wire.kafka.errors import ErrorCode
 
 IDS = ("a", "b")
 TIMEOUT_MS, EXPIRATION_MS = 1_000, 50_000
-PARTITIONS = [TopicPartition("t", each) for each in range(3)]
+PARTITIONS = [TransactionPartition("t", each) for each in range(3)]
 FENCED, CONCURRENT = ErrorCode.PRODUCER_FENCED, ErrorCode.CONCURRENT_TRANSACTIONS
 
 
@@ -31,15 +36,15 @@ FENCED, CONCURRENT = ErrorCode.PRODUCER_FENCED, ErrorCode.CONCURRENT_TRANSACTION
 class Known:
     """What the model knows of one transactional id."""
 
-    producer: Producer
+    producer: ProducerIdAndEpoch
     state: str = "empty"
     """empty, ongoing, ending, ended"""
     committed: bool = False
-    partitions: set[TopicPartition] = field(default_factory=set)
+    partitions: set[TransactionPartition] = field(default_factory=set)
     began_ms: int = 0
-    ended_by: Producer | None = None
+    ended_by: ProducerIdAndEpoch | None = None
     """Whose EndTxn it was, in version 2, and which answer it got."""
-    outcome: Producer | None = None
+    outcome: ProducerIdAndEpoch | None = None
     fenced: bool = False
 
 
@@ -51,7 +56,7 @@ class Transactions(RuleBasedStateMachine):
         self.facts: list[Any] = []
         self.actions: list[WriteMarkers] = []
         self.known: dict[str, Known] = {}
-        self.past: dict[str, list[Producer]] = {each: [] for each in IDS}
+        self.past: dict[str, list[ProducerIdAndEpoch]] = {each: [] for each in IDS}
         self.decider = TransactionsDecider(EXPIRATION_MS)
 
     @initialize(first_epoch=st.sampled_from([0, MAX_EPOCH - 3]))
@@ -64,7 +69,7 @@ class Transactions(RuleBasedStateMachine):
             changed = replace(forced, epoch=first_epoch)
             self.decider.transactions["a"] = changed
             self.facts.append(transaction_fact(changed))
-            known.producer = Producer(known.producer.producer_id, first_epoch)
+            known.producer = ProducerIdAndEpoch(known.producer.producer_id, first_epoch)
             self.past["a"].append(known.producer)
 
     # -- what is asked
@@ -74,10 +79,10 @@ class Transactions(RuleBasedStateMachine):
         self.actions += [each for each in decision.actions if isinstance(each, WriteMarkers)]
         return decision.answer
 
-    def _init(self, name: str, expected: Producer | None) -> Answer | ErrorCode:
+    def _init(self, name: str, expected: ProducerIdAndEpoch | None) -> TransactionAnswer | ErrorCode:
         self.ids += 1
         try:
-            answer: Answer = self._take(
+            answer: TransactionAnswer = self._take(
                 self.decider.init_producer_id(name, TIMEOUT_MS, expected, self.ids, self.now_ms)
             )
         except CoordinatorRefused as refused:
@@ -100,37 +105,41 @@ class Transactions(RuleBasedStateMachine):
         before = None if known is None else (known.state, known.producer)
         said = self._init(name, expected)
         if known is None or before is None:
-            assert isinstance(said, Answer)
+            assert isinstance(said, TransactionAnswer)
             assert said.producer.epoch == 0
             return
         state, producer = before
         if state == "ending":
             assert said in (CONCURRENT, FENCED)
         elif state == "ongoing":
-            if isinstance(said, Answer):
+            if isinstance(said, TransactionAnswer):
                 self._fenced(known)
             else:
                 assert said is FENCED
                 assert expected not in (None, producer)
         elif expected is None or expected == producer:
             # A new epoch, which nobody had.
-            assert isinstance(said, Answer)
+            assert isinstance(said, TransactionAnswer)
             assert said.producer not in self.past[name][:-1]
             assert said.producer.producer_id != producer.producer_id or said.producer.epoch > producer.epoch
         else:
             # A zombie, or the one that did not hear the answer to its last request.
-            assert said is FENCED or (isinstance(said, Answer) and self.past[name][-1] == said.producer)
+            assert said is FENCED or (
+                isinstance(said, TransactionAnswer) and self.past[name][-1] == said.producer
+            )
 
     def _fenced(self, known: Known) -> None:
         known.state, known.committed, known.fenced = "ending", False, True
-        known.producer = Producer(known.producer.producer_id, known.producer.epoch + 1)
+        known.producer = ProducerIdAndEpoch(known.producer.producer_id, known.producer.epoch + 1)
         known.ended_by = known.outcome = None
 
     @rule(name=st.sampled_from(IDS), data=st.data(), version=st.sampled_from([0, 2]))
     def adds(self, name: str, data: st.DataObject, version: int) -> None:
         if not self.past[name]:
             with pytest.raises(CoordinatorRefused):
-                self.decider.add_partitions(name, Producer(1, 0), frozenset(PARTITIONS), version, self.now_ms)
+                self.decider.add_partitions(
+                    name, ProducerIdAndEpoch(1, 0), frozenset(PARTITIONS), version, self.now_ms
+                )
             return
         who = data.draw(st.sampled_from(self.past[name]))
         wanted = frozenset(data.draw(st.sets(st.sampled_from(PARTITIONS), min_size=1)))
@@ -158,7 +167,7 @@ class Transactions(RuleBasedStateMachine):
         before = known.producer
         self.ids += 1
         try:
-            answer: Answer = self._take(
+            answer: TransactionAnswer = self._take(
                 self.decider.end(
                     name,
                     who,
@@ -191,14 +200,20 @@ class Transactions(RuleBasedStateMachine):
             assert answer.producer == known.producer
 
     def _ended(
-        self, name: str, known: Known, who: Producer, committed: bool, version: int, answer: Answer
+        self,
+        name: str,
+        known: Known,
+        who: ProducerIdAndEpoch,
+        committed: bool,
+        version: int,
+        answer: TransactionAnswer,
     ) -> None:
         known.state, known.committed, known.fenced = "ending", committed, False
         known.ended_by, known.outcome = (who, answer.producer) if version == 2 else (None, None)
         if version == 2:
             assert answer.producer != who
             assert answer.producer not in self.past[name]
-            known.producer = Producer(who.producer_id, who.epoch + 1)
+            known.producer = ProducerIdAndEpoch(who.producer_id, who.epoch + 1)
             self.past[name].append(answer.producer)
         else:
             assert answer.producer == who
