@@ -297,7 +297,7 @@ class Transactions(RuleBasedStateMachine):
 
 
 TestTransactions = Transactions.TestCase
-TestTransactions.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestTransactions.settings = settings(max_examples=400, stateful_step_count=40, deadline=None)
 
 
 def test_a_snapshot_says_what_all_facts_say() -> None:
