@@ -12,7 +12,6 @@ from magnetar.broker.setting import HandlerSettings
 from magnetar.broker.settings import Settings
 from magnetar.broker.storage.factories import Factory, MetadataStoreFactory, StorageEngineFactory
 from magnetar.ledger.port import LedgerEngine
-from magnetar.metadata.errors import MetadataUnavailable
 from magnetar.metadata.lock import DirectoryLock
 from magnetar.metadata.port import MetadataStore
 
@@ -33,14 +32,11 @@ class Storage(NamedTuple):
 async def open_storage(settings: Settings) -> Storage:
     """Open what the settings name, or nothing, and lock the data directory.
 
-    Raises `InvalidConfig`, ``MetadataError`` or ``LedgerError``.
+    Raises `InvalidConfig`, ``MetadataError`` or ``LedgerError``; ``OSError`` for a directory that cannot be used.
     """
     stores, engines = _stores(settings)(), _engines(settings)()
     directory = Path(settings.node.data_dir).absolute()
-    try:
-        held = DirectoryLock(directory)
-    except OSError as error:
-        raise MetadataUnavailable(f"{error.filename or directory}: {error.strerror or error}") from error
+    held = DirectoryLock(directory)
     try:
         store = await stores.open(settings.node.metadata_url, settings, held)
         try:
