@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from magnetar.broker import slices
 from magnetar.pulsar.errors import PulsarError
 from magnetar.pulsar.ids import Ids
 from magnetar.pulsar.names import PulsarName
@@ -288,3 +289,35 @@ async def test_whatever_crosses_leaves_nobody_behind(
         for each in clients:
             each.leave()
         await nobody_is_left(broker)
+
+
+@pytest.mark.parametrize("count", [10, 300])
+async def test_what_a_client_with_very_many_had_leaves_in_many_turns(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """20,000 producers of one client that went held up everybody for 60 ms; few are gone at once."""
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
+    async with inside() as broker:
+        client = broker.client()
+        for number in range(count):
+            topic = f"persistent://public/default/t{number % 10}"
+            answer = await client.ask(raw.producer(topic, number, 2 * number))
+            assert answer.type == BaseCommand.PRODUCER_SUCCESS
+            answer = await client.ask(raw.subscribe(topic, f"s{number}", number, request_id=2 * number + 1))
+            assert answer.type == BaseCommand.SUCCESS
+        topics = broker.services.topics.all_open()
+
+        def there() -> int:
+            consumers = sum(len(each.consumers) for topic in topics for each in topic.subscriptions.values())
+            return consumers + sum(len(topic.producers.by_name) for topic in topics)
+
+        left = [there()]
+        assert left == [2 * count]
+        client.leave()
+        while there():
+            left.append(there())
+            await asyncio.sleep(0)
+        left.append(0)
+        first, *others = [before - after for before, after in pairwise(left) if before > after]
+        assert 50 <= first <= 51 or first == 2 * count, "few are gone at once"
+        assert set(others) <= {1}

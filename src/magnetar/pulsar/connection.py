@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from magnetar.broker.auth.authorization import Access
@@ -35,6 +36,8 @@ NO_REQUEST = (1 << 64) - 1
 """The request id of errors that answer no request: -1."""
 ANSWERS_AT_ONCE_BYTES = 256 << 10
 """That are worked on before it is seen whether the client takes them."""
+_AT_ONCE = 50
+"""Of a connection's producers and consumers that leave in one turn of the event loop."""
 _log = logging.getLogger("magnetar.pulsar")
 
 
@@ -347,10 +350,18 @@ class PulsarConnection:
         for watch in list(self.watchers.values()):
             watch.end()
         self.watchers.clear()
-        for producing in list(self.producers.values()):
-            producing.topic.producers.remove(producing.producer)
-        for consuming in list(self.consumers.values()):
-            consuming.subscription.remove(consuming.consumer)
-            consuming.topic.left(consuming.subscription)
+        # Of those that have thousands the others leave in later turns: behind them others wait.
+        leaves = [partial(each.topic.producers.remove, each.producer) for each in self.producers.values()]
+        leaves += [partial(_leave, each) for each in self.consumers.values()]
         self.producers.clear()
         self.consumers.clear()
+        for number, leave in enumerate(leaves):
+            if number < _AT_ONCE:
+                leave()
+            else:
+                self.services.topics.turns.add(leave)
+
+
+def _leave(consuming: Consuming) -> None:
+    consuming.subscription.remove(consuming.consumer)
+    consuming.topic.left(consuming.subscription)

@@ -50,7 +50,8 @@ class InactiveTopicsSweep:
         async for each in sliced(self._topics.all_open()):
             open_topics[each.topic.topic_id] = each.topic
         before, self._since_ms = self._since_ms, {}
-        async for topic_id, topic in sliced(open_topics.items()):
+        async for topic_id in sliced(open_topics):  # pairs would be so many objects more to look through
+            topic = open_topics[topic_id]
             try:
                 await self._look_at(topic, before.get(topic_id))
             except (LedgerError, MetadataError, BrokerError, RecordsError) as error:

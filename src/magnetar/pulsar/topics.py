@@ -44,7 +44,8 @@ class PulsarTopics:
         self._clock = clock
         settings = broker.settings
         self._conversions = Deliveries(settings.of(PulsarSettings).memory_cache_bytes)
-        self._turns = PacedTurns()
+        self.turns = PacedTurns()
+        """In which topics, and connections, do what very many of them may have to do at once."""
         self._limits = UnackedLimits(
             settings.of(PulsarSettings).max_unacked_messages_per_consumer,
             settings.of(PulsarSettings).max_unacked_messages_per_subscription,
@@ -193,7 +194,7 @@ class PulsarTopics:
             deduplicates=self.policies.deduplicates(topic),
             figures=held.figures,
             within_batches=broker.settings.of(PulsarSettings).acknowledgment_at_batch_index_level_enabled,
-            turns=self._turns,
+            turns=self.turns,
         )
         made.on_closed = self._closed
         held.hold(made)
@@ -296,8 +297,9 @@ class PulsarTopics:
             del self._stirred[topic]
             self._settle(topic)
             saved.append(topic)
-        for some in batched(saved, _SAVED_AT_ONCE):
-            await asyncio.gather(*(self._save(topic) for topic in some if topic.cursors.unsaved))
+        unsaved = [topic async for topic in sliced(saved) if topic.cursors.unsaved]
+        for some in batched(unsaved, _SAVED_AT_ONCE):
+            await asyncio.gather(*map(self._save, some))
         async for topic in sliced(saved):
             if not self.holds(topic):
                 continue
