@@ -47,6 +47,13 @@ async def test_lines_of_a_name_stand_together_whoever_tells_them() -> None:
     )
 
 
+async def test_rows_are_taken_apart_in_slices_after_all_is_written() -> None:
+    figures, rows = Figures(), [(f'{{x="{number}"}}', number) for number in range(1000)]
+    figures.sources.append(source(Table((Family("a", "gauge", "A."),), rows)))
+    assert (await text(figures)).count("\n") == 1002
+    assert rows == []
+
+
 async def test_a_source_that_fails_takes_none_of_the_others_along(caplog: pytest.LogCaptureFixture) -> None:
     def fails(access: Access | None) -> Iterator[FigureTable | None]:
         yield FigureTable((Family("half", "gauge", "Half."),), [("", 1)])

@@ -12,13 +12,14 @@ from time import perf_counter
 from typing import Any
 
 from magnetar.broker.auth import Access
+from magnetar.broker.collector import uncollected
 from magnetar.broker.figures import Family, Figures, FigureTable, Source
 from magnetar.broker.slices import SLICE_S, batched
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _ROWS_AT_ONCE = 200
 _CHUNK_BYTES = 64 << 10
-_Column = tuple[Family, int, Sequence[tuple[Any, ...]]]
+_Column = tuple[Family, int, list[tuple[Any, ...]]]
 _log = logging.getLogger("magnetar.broker")
 
 
@@ -26,7 +27,8 @@ async def exposed(figures: Figures, access: Access | None, *more: Source) -> Asy
     """Yield the text in parts. Nothing is written before all figures are known, and others have their turn
     meanwhile.
     """
-    columns = _by_family(await _tables(figures, access, more))
+    with uncollected():  # rows are no garbage, and very many
+        columns = _by_family(await _tables(figures, access, more))
     chunk: list[str] = []
     size = 0
     began = perf_counter()
@@ -48,6 +50,18 @@ async def exposed(figures: Figures, access: Access | None, *more: Source) -> Asy
                     await asyncio.sleep(0)
                     began = perf_counter()
     yield "".join(chunk).encode()
+    await _let_go([rows for those in columns.values() for _, _, rows in those])
+
+
+async def _let_go(tables: Sequence[list[tuple[Any, ...]]]) -> None:
+    """Take rows apart in slices, too: tens of thousands that end at once hold everybody up for some milliseconds."""
+    began = perf_counter()
+    for rows in tables:
+        while rows:
+            del rows[-_ROWS_AT_ONCE:]
+            if perf_counter() - began > SLICE_S:
+                await asyncio.sleep(0)
+                began = perf_counter()
 
 
 async def _tables(figures: Figures, access: Access | None, more: Sequence[Source]) -> list[FigureTable]:

@@ -110,8 +110,8 @@ class FigureTable(NamedTuple):
     """Some figures of many things."""
 
     families: Sequence[Family]
-    rows: Sequence[tuple[Any, ...]]
-    """Of each thing its labels (`labelled`), then a value of each family; None for none."""
+    rows: list[tuple[Any, ...]]
+    """Of each thing its labels (`labelled`), then a value of each family; None for none. The list is given away."""
 
 
 Source = Callable[[Access | None], Iterator[FigureTable | None]]
