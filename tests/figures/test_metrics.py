@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -153,7 +154,7 @@ def test_requests_are_counted_and_timed_by_api(after_kafka: Told) -> None:
 def test_connections_the_journal_and_the_process_are_told_of(
     after_kafka: Told, broker: BrokerProcess
 ) -> None:
-    assert sum(after_kafka.all("kafka_server_socket_server_metrics_connection_count")) >= 2
+    assert after_kafka.of("kafka_server_socket_server_metrics_connection_count", listener="PLAINTEXT") >= 2
     software = after_kafka.labelled(
         "client_software_name", ["kafka_server_socket_server_metrics_connections"]
     )
@@ -318,16 +319,19 @@ def test_a_broker_that_begins_again_counts_anew_and_knows_where_logs_and_groups_
         consumer = consumed(first, "kept", "late", 1)
         consumer.commit(offsets=[TopicPartition("kept", 0, 400)], asynchronous=False)
         consumer.close()
+        produced(first, "unread", 5)
     with BrokerProcess(tmp_path / "data", *HTTP) as again:
         told = scraped(again)
-        while not told.all(
-            "kafka_consumergroup_lag"
-        ):  # nobody asks for the topic: the scrape has it looked at
+        # Nobody asks for the topics: the scrape has them looked at.
+        while not (
+            told.all("kafka_consumergroup_lag") and told.all("kafka_log_log_logendoffset", topic="unread")
+        ):
             time.sleep(0.2)
             told = scraped(again)
         assert told.of("kafka_consumergroup_lag", consumergroup="late", topic="kept", partition="0") == 600
         assert told.of("kafka_consumergroup_lag_sum", consumergroup="late", topic="kept") == 600
         assert told.of("kafka_log_log_logendoffset", topic="kept", partition="0") == 1000
+        assert told.of("kafka_log_log_logendoffset", topic="unread", partition="0") == 5
         assert told.of("kafka_topic_partition_current_offset", topic="kept", partition="0") == 1000
         assert told.of(IN, topic="kept") == 0
         produced(again, "kept", 10)
@@ -388,3 +392,51 @@ def test_who_asks_is_told_of_what_he_may_see(tmp_path: Path) -> None:
         }
         assert alices.labelled("consumergroup") == set()
         assert httpx.get(f"{url(broker)}/metrics").status_code == 401
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "monitoring"
+NAMES = re.compile(r"\b(?:kafka|pulsar|magnetar|process|python)_[a-z0-9_]+\b(?=\s*(?:\{|\[|\)|,|/|>|$))")
+DASHBOARD = json.loads((EXAMPLES / "grafana-magnetar.json").read_text())
+QUERIES = [
+    *(each["query"] for each in DASHBOARD["templating"]["list"] if each["type"] == "query"),
+    *(target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", ())),
+]
+
+
+def test_the_dashboard_asks_for_what_there_is(after_kafka: Told) -> None:
+    assert len(QUERIES) > 35
+    for query in QUERIES:
+        asked = set(NAMES.findall(query))
+        assert asked, query
+        assert asked <= after_kafka.series(), query
+
+
+def test_labels_that_the_dashboard_selects_are_there(after_kafka: Told) -> None:
+    for query in QUERIES:
+        for name, selected in re.findall(r"([a-z_]+)\{([^}]*)\}", query):
+            labels = set(re.findall(r"(\w+)\s*!?=~?", selected)) - {"job"}
+            there = [{key for key, _ in those} for found, those in after_kafka if found == name]
+            assert not there or any(labels <= those for those in there), query
+
+
+def test_alerts_ask_for_what_there_is(after_kafka: Told) -> None:
+    asked = set(NAMES.findall("\n".join(re.sub(r'".*?"', "", line) for line in rules())))
+    assert len(asked) > 12
+    assert asked <= after_kafka.series()
+
+
+def rules() -> list[str]:
+    """Return what alerts ask for, line by line."""
+    text = (EXAMPLES / "alerts.yml").read_text()
+    return [rule.partition("\n        for:")[0] for rule in text.split("expr: ")[1:]]
+
+
+@pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="promtool is not here (Debian's package prometheus)"
+)
+def test_promtool_takes_the_alerts() -> None:
+    done = subprocess.run(
+        ("promtool", "check", "rules", EXAMPLES / "alerts.yml"), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "13 rules found" in done.stdout

@@ -37,6 +37,10 @@ class Told(dict[tuple[str, Labels], float]):
         """Return what families there are, with lines or without."""
         return {line.split()[2] for line in self.text.splitlines() if line.startswith("# TYPE ")}
 
+    def series(self) -> set[str]:
+        """Return what may be asked for: families, and of summaries the parts besides."""
+        return self.names() | {name for name, _ in self}
+
     def labelled(self, label: str, names: Iterable[str] = ()) -> set[str]:
         """Return the values that a label has, of all families or of some."""
         wanted = set(names)
