@@ -49,7 +49,7 @@ async def test_lines_of_a_name_stand_together_whoever_tells_them() -> None:
 
 async def test_rows_are_taken_apart_in_slices_after_all_is_written() -> None:
     figures, rows = Figures(), [(f'{{x="{number}"}}', number) for number in range(1000)]
-    figures.sources.append(source(Table((Family("a", "gauge", "A."),), rows)))
+    figures.sources.append(source(FigureTable((Family("a", "gauge", "A."),), rows)))
     assert (await text(figures)).count("\n") == 1002
     assert rows == []
 
