@@ -4,6 +4,7 @@ Producers mostly send runs of records of one shape. For such a run the same fiel
 record to record, so a strided slice of the batch holds that field of the whole run, and one comparison in C checks
 it. Records that fall out of the run are walked singly, so any batch is checked in full; only the price differs. Where
 many are walked and numba is installed, machine code takes over what is well-formed (`magnetar.records.check_machine`).
+Batches of a geometry that was met before are compared with what is known of it (`magnetar.records.layouts`).
 
 On the way the earliest timestamp is found: the batch's head tells the latest one only.
 """
@@ -25,6 +26,7 @@ from magnetar.records.batch import (
 from magnetar.records.check_machine import NOT_WELL, Machine
 from magnetar.records.compression import MAX_DECOMPRESSED_BYTES, Codec, decompress
 from magnetar.records.errors import CorruptBatch, InvalidRecord, TooMuchInside
+from magnetar.records.layouts import Layouts, Run, Shape
 from magnetar.records.varint import decode_zigzag
 
 _CONTINUED = bytes(range(0x80, 0x100))  # bytes of a varint that more bytes follow
@@ -41,6 +43,7 @@ _MAX_TIME = 1 << 55  # who reckons with later times, or with earlier than the ne
 _FAR, _NONE_YET = -(1 << 62), 1 << 62
 _NO_RUN = 0, b""
 machine = Machine()
+layouts = Layouts()
 
 
 class TakesLong(Exception):
@@ -103,6 +106,8 @@ def check_records(records: memoryview, count: int) -> int:
     body = bytes(records)  # indexing and strided slices of bytes are far quicker than a view's
     if machine.min_time is not None and (least := machine.min_time(body, count)) != NOT_WELL:
         return least
+    if layouts.fit(body, count):
+        return 0
     return plain_least_time(body, count)
 
 
@@ -110,6 +115,7 @@ def plain_least_time(body: bytes, count: int) -> int:
     """Do as `check_records` in plain Python: what it says, the machine code must say, too."""
     at = delta = misses = in_runs = 0
     least = _NONE_YET
+    runs: list[Run] = []
     try:
         while delta < count:
             shape = _check_one(body, at, delta)
@@ -120,6 +126,7 @@ def plain_least_time(body: bytes, count: int) -> int:
             if misses < 3 and count - delta >= _FEW:
                 run, lowest = _run_of(body, at, delta, count - delta, shape)
                 if run:
+                    runs.append(Run(at - shape[0], run + 1, shape))
                     # Nearly always time does not go back in it.
                     if least > 0 or lowest.translate(None, _EVEN):
                         least = min(least, _min_time(body, at, run, shape))
@@ -134,10 +141,11 @@ def plain_least_time(body: bytes, count: int) -> int:
     if at != len(body):
         raise InvalidRecord(f"{len(body) - at} bytes follow the last record")
     machine.saw(count - in_runs)
+    layouts.met(body, count, runs)
     return least
 
 
-def _check_one(body: bytes, start: int, delta: int) -> tuple[int, int, int, int, int, int, int, int]:
+def _check_one(body: bytes, start: int, delta: int) -> Shape:
     """Check one record; give its shape: its size, and where in it lie the body, the offset delta, key, value, headers.
 
     Behind these come the number of headers and the timestamp delta.
@@ -218,7 +226,7 @@ def _skip_bytes(body: bytes, at: int, end: int) -> int:
     return at if length == -1 else at + length
 
 
-def _run_of(body: bytes, at: int, delta: int, most: int, shape: tuple[int, ...]) -> tuple[int, bytes]:
+def _run_of(body: bytes, at: int, delta: int, most: int, shape: Shape) -> tuple[int, bytes]:
     """Return how many of the next ``most`` records surely have the shape of the one before ``at``.
 
     And the lowest bytes of their timestamp deltas, perhaps with some that follow.
@@ -274,7 +282,7 @@ def _counts_on(body: bytes, at: int, stride: int, offset_at: int, width: int, de
     return True
 
 
-def _min_time(body: bytes, at: int, count: int, shape: tuple[int, ...]) -> int:
+def _min_time(body: bytes, at: int, count: int, shape: Shape) -> int:
     """Return the least timestamp delta of a run of ``count`` records from ``at`` on; `_FAR` if one has no bounds."""
     stride, start = shape[0], at + shape[1] + 1
     reach = (count - 1) * stride + 1
