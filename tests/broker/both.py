@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,7 +17,8 @@ from magnetar.kafka.connection import KafkaConnection
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.listeners import parse_listeners
 from magnetar.ledger.memory import MemoryEngine
-from magnetar.metadata import MemoryStore
+from magnetar.ledger.port import LedgerEngine
+from magnetar.metadata import MemoryStore, MetadataStore
 from magnetar.pulsar.handler import PulsarProtocolHandler
 from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.records.compression import Buffer
@@ -115,16 +116,21 @@ class Both:
             self.kafka = KafkaClient(broker, kafka)
         if isinstance(pulsar, PulsarProtocolHandler):
             self.pulsar_services = pulsar.services
+            self.pulsar_server = Inside(broker, pulsar).server
             self.pulsar = Inside(broker, pulsar).client()
 
 
 @asynccontextmanager
 async def both(
-    protocols: Sequence[str] = ("kafka", "pulsar"), *, ownership: Ownership | None = None, **settings: str
+    protocols: Sequence[str] = ("kafka", "pulsar"),
+    *,
+    ownership: Ownership | None = None,
+    engine_on: Callable[[MetadataStore], LedgerEngine] = MemoryEngine,
+    **settings: str,
 ) -> AsyncIterator[Both]:
     """Return a broker that serves these protocols; settings are named with underscores."""
     store = MemoryStore()
-    engine = MemoryEngine(store)
+    engine = engine_on(store)
     await engine.start()
     texts = {"group_initial_rebalance_delay_ms": "0", **settings}
     given = Settings().with_values({name.replace("_", "."): text for name, text in texts.items()})
