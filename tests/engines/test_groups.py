@@ -1,0 +1,140 @@
+"""Groups on the late engine: what a commit was acknowledged for is found again, whoever took the coordinators' logs. A seed decides."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+
+from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.port import LedgerEngine, LedgerPolicy, NewEntry, Pending
+from magnetar.metadata import MetadataStore
+from magnetar.wire.kafka.errors import ErrorCode
+from magnetar.wire.kafka.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from magnetar.wire.kafka.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from tests.broker.both import Both, both
+from tests.engines.late import LateEngine, LateStore, Weather
+from tests.engines.late.log import LateLog
+
+COMMITS = 40
+GROUPS = "a", "b", "c"
+
+
+class World:
+    def __init__(self, seed: int) -> None:
+        self.dice = Random(seed)
+        self.store = LateStore(Weather(Random(seed), slowest_s=0.003, failing=0.0))
+        self.kept = dict.fromkeys(GROUPS, -1)
+        self.refused = 0
+        self.house: Both
+        self.metadata: MetadataStore
+
+    def engine(self, metadata: MetadataStore) -> LedgerEngine:
+        self.metadata = metadata
+        return LateEngine(self.store, metadata)
+
+    async def run(self) -> None:
+        async with both(["kafka"], engine_on=self.engine, offsets_topic_num_partitions="2") as self.house:
+            await self.house.broker.create_topic("t", 1)
+            rival = asyncio.ensure_future(self._rival())
+            self.store.weather.failing = self.dice.choice((0.0, 0.02))
+            await asyncio.gather(*(self._commit(group) for group in GROUPS))
+            rival.cancel()
+            self.store.weather.failing = 0.0
+            assert await self._fetched() == self.kept
+
+    async def _rival(self) -> None:
+        """Take the coordinators' logs at any time."""
+        while True:
+            await asyncio.sleep(self.dice.random() * 0.1)
+            if not self.store.logs:
+                continue
+            name = self.dice.choice(sorted(self.store.logs))
+            try:
+                await LateEngine(self.store, self.metadata).open(name, LedgerPolicy())
+            except LedgerError:
+                continue
+
+    async def _commit(self, group: str) -> None:
+        for number in range(COMMITS):
+            while True:
+                row = OffsetCommitRequestPartition(partition_index=0, committed_offset=number)
+                request = OffsetCommitRequest(
+                    group_id=group, topics=[OffsetCommitRequestTopic(name="t", partitions=[row])]
+                )
+                answer = (await self.house.kafka.ask(request, 8)).topics[0].partitions[0]
+                if not answer.error_code:
+                    self.kept[group] = number
+                    break
+                self.refused += 1
+                assert answer.error_code in (
+                    ErrorCode.NOT_COORDINATOR,
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                    ErrorCode.REQUEST_TIMED_OUT,
+                ), ErrorCode(answer.error_code)
+                await asyncio.sleep(0.005)
+
+    async def _fetched(self) -> dict[str, int]:
+        found = {}
+        for group in GROUPS:
+            wanted = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+            request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=wanted)])
+            while True:
+                answer = (await self.house.kafka.ask(request, 8)).groups[0]
+                if not answer.error_code:
+                    break
+                await asyncio.sleep(0.01)
+            found[group] = answer.topics[0].partitions[0].committed_offset
+        return found
+
+
+async def test_what_was_committed_is_found_again() -> None:
+    refused = 0
+    for seed in range(8):
+        world = World(seed)
+        await asyncio.wait_for(world.run(), 60)
+        refused += world.refused
+    assert refused > 20, "nothing much happened"
+
+
+# -- planted bugs
+
+
+def acknowledges_what_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = LateLog.append
+
+    def hasty(self: LateLog, *message: Any, **about: Any) -> Pending:
+        return Pending(place(self, *message, **about).base_offset, None)
+
+    monkeypatch.setattr(LateLog, "append", hasty)
+
+
+def finds_one_entry_less_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    fence = LateStore.fence
+
+    async def cut_short(self: LateStore, ledger_id: int) -> list[NewEntry]:
+        return (await fence(self, ledger_id))[:-1]
+
+    monkeypatch.setattr(LateStore, "fence", cut_short)
+
+
+@pytest.mark.parametrize("plant", [acknowledges_what_is_on_its_way, finds_one_entry_less_at_the_end])
+async def test_planted_bugs_are_found(plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    for seed in range(30):
+        try:
+            await asyncio.wait_for(World(seed).run(), 30)
+        except AssertionError:
+            return
+    pytest.fail("thirty worlds did not find it")
