@@ -126,10 +126,11 @@ async def both(
     *,
     ownership: Ownership | None = None,
     engine_on: Callable[[MetadataStore], LedgerEngine] = MemoryEngine,
+    store: MetadataStore | None = None,
     **settings: str,
 ) -> AsyncIterator[Both]:
     """Return a broker that serves these protocols; settings are named with underscores."""
-    store = MemoryStore()
+    store = store or MemoryStore()
     engine = engine_on(store)
     await engine.start()
     texts = {"group_initial_rebalance_delay_ms": "0", **settings}

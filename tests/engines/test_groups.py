@@ -1,8 +1,9 @@
-"""Groups on the late engine: what a commit was acknowledged for is found again, whoever took the coordinators' logs. A seed decides."""
+"""Groups on the late engine: what a commit was acknowledged for is found again, whoever took the coordinators' logs."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
 from random import Random
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import LedgerEngine, LedgerPolicy, NewEntry, Pending
-from magnetar.metadata import MetadataStore
+from magnetar.metadata import MemoryStore, MetadataStore
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.offset_commit_request import (
     OffsetCommitRequest,
@@ -36,22 +37,32 @@ class World:
         self.store = LateStore(Weather(Random(seed), slowest_s=0.003, failing=0.0))
         self.kept = dict.fromkeys(GROUPS, -1)
         self.refused = 0
+        self.is_over = False
         self.house: Both
-        self.metadata: MetadataStore
+        self.metadata = MemoryStore()
 
     def engine(self, metadata: MetadataStore) -> LedgerEngine:
-        self.metadata = metadata
         return LateEngine(self.store, metadata)
 
     async def run(self) -> None:
-        async with both(["kafka"], engine_on=self.engine, offsets_topic_num_partitions="2") as self.house:
+        async with self._broker() as self.house:
             await self.house.broker.create_topic("t", 1)
             rival = asyncio.ensure_future(self._rival())
             self.store.weather.failing = self.dice.choice((0.0, 0.02))
+            watching = asyncio.ensure_future(self._watch())
             await asyncio.gather(*(self._commit(group) for group in GROUPS))
+            self.is_over = True
             rival.cancel()
+            await watching
             self.store.weather.failing = 0.0
-            assert await self._fetched() == self.kept
+            async with (
+                self._broker() as self.house
+            ):  # another broker takes over, and this one has not ended yet
+                assert await self._fetched() == self.kept
+
+    def _broker(self) -> AbstractAsyncContextManager[Both]:
+        settings = {"offsets_topic_num_partitions": "2"}
+        return both(["kafka"], engine_on=self.engine, store=self.metadata, **settings)
 
     async def _rival(self) -> None:
         """Take the coordinators' logs at any time."""
@@ -64,6 +75,14 @@ class World:
                 await LateEngine(self.store, self.metadata).open(name, LedgerPolicy())
             except LedgerError:
                 continue
+
+    async def _watch(self) -> None:
+        """Look at any time whether what was acknowledged is there."""
+        while not self.is_over:
+            before = dict(self.kept)
+            found = await self._fetched()
+            assert all(found[group] >= before[group] for group in GROUPS), f"{before}, found {found}"
+            await asyncio.sleep(0.005)
 
     async def _commit(self, group: str) -> None:
         for number in range(COMMITS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 
 from magnetar.broker.core import Broker
@@ -10,7 +11,6 @@ from magnetar.broker.ownership import Owned
 from magnetar.kafka.partitions.conversions import batch_of
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.kafka.partitions.registry import Partitions
-from magnetar.ledger.info import decode_info, path_of
 from magnetar.ledger.port import wall_clock_ms
 from magnetar.records.batch import read_header
 
@@ -41,12 +41,8 @@ class LedgerOffsetsLog:
         """Return the partitions that have a ledger."""
         topic = self._broker.get(self._topic)
         names = topic.ledger_names() if topic is not None else []
-        found = enumerate(zip(names, await self._broker.store.get_many(map(path_of, names)), strict=True))
-        return [
-            index
-            for index, (name, stored) in found
-            if stored is not None and decode_info(stored.value, name=name).ledgers
-        ]
+        found = await asyncio.gather(*map(self._broker.engine.summaries, names))
+        return [index for index, ledgers in enumerate(found) if ledgers]
 
     async def append(self, partition: int, batch: bytes, records: int) -> int:
         """Keep one record batch; durable by the flush policy when this returns."""
