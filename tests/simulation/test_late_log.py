@@ -207,7 +207,9 @@ def asks_for_leases_only_where_history_is_replaced(monkeypatch: pytest.MonkeyPat
 
 
 def asks_for_leases_only_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def may(self: Compactor, *about: object) -> bool:
+    async def may(self: Compactor, rules: CompactionRules, draft: object, replaced: list[Any]) -> bool:
+        if replaced:
+            await self._before_compaction()
         return True
 
     monkeypatch.setattr(Compactor, "_may_count", may)
