@@ -1,10 +1,11 @@
-"""Real servers for tests, each a JVM on loopback: ZooKeeper. Their jars are those of the engine's pinned list.
+"""Real servers for tests, each a JVM on loopback: ZooKeeper and bookies. Their jars are the engine's.
 
 Where there is no Java, or no Maven to bring the jars, tests that want one are skipped, and say so.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
@@ -48,6 +49,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: a test that was killed leaves no servers
+
+
 class Server:
     """A process that listens on a port."""
 
@@ -63,7 +68,9 @@ class Server:
     def start(self) -> None:
         """Start it and wait until it listens."""
         with self.log.open("ab") as out:
-            self._process = subprocess.Popen(self._command, stdout=out, stderr=subprocess.STDOUT)
+            self._process = subprocess.Popen(
+                self._command, stdout=out, stderr=subprocess.STDOUT, preexec_fn=_die_with_parent
+            )
         while True:
             if self._answers():
                 return
@@ -108,3 +115,69 @@ def zookeeper(directory: Path, tick_ms: int = 200, extra: str = "") -> Server:
     main = "org.apache.zookeeper.server.ZooKeeperServerMain"
     command = [java(), *options, "-cp", class_path(), main, str(config)]
     return Server("ZooKeeper", command, port, directory / "server.log", b"srvr")
+
+
+def bookie(directory: Path, metadata: Server) -> Server:
+    """Return a bookie that is not started yet. What it acknowledges is in the page cache only."""
+    directory.mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    config = directory / "bookie.conf"
+    config.write_text(
+        f"bookiePort={port}\nadvertisedAddress=127.0.0.1\nlisteningInterface=lo\nallowLoopback=true\n"
+        f"metadataServiceUri=zk+hierarchical://127.0.0.1:{metadata.port}/ledgers\nzkTimeout=4000\n"
+        f"journalDirectories={directory / 'journal'}\nledgerDirectories={directory / 'ledgers'}\n"
+        "httpServerEnabled=false\njournalSyncData=false\njournalMaxGroupWaitMSec=0\nflushEntrylogBytes=0\n"
+        "journalPreAllocSizeMB=4\njournalMaxSizeMB=64\nskipListSizeLimit=8388608\nnettyMaxFrameSizeBytes=33554432\n"
+        "numAddWorkerThreads=1\nnumReadWorkerThreads=1\nserverNumIOThreads=1\nnumHighPriorityWorkerThreads=1\n"
+        "gcWaitTime=600000\ndiskUsageThreshold=0.99\ndiskUsageWarnThreshold=0.98\n"
+    )
+    main = "org.apache.bookkeeper.server.Main"
+    return Server("a bookie", _bookkeeper(main, "--conf", str(config)), port, directory / "server.log")
+
+
+def _bookkeeper(*arguments: str) -> list[str]:
+    opens = [
+        "java.base/java.lang",
+        "java.base/java.nio",
+        "java.base/sun.nio.ch",
+        "java.base/jdk.internal.misc",
+    ]
+    options = [
+        *_LITTLE,
+        "-Xmx128m",
+        "-XX:MaxDirectMemorySize=128m",
+        "-Dio.netty.leakDetectionLevel=disabled",
+        "-Dio.netty.tryReflectionSetAccessible=true",
+        *(f"--add-opens={each}=ALL-UNNAMED" for each in opens),
+    ]
+    return [java(), *options, "-cp", class_path(), *arguments]
+
+
+class Cluster:
+    """A ZooKeeper and some bookies."""
+
+    def __init__(self, directory: Path, bookies: int = 3) -> None:
+        self.zookeeper = zookeeper(directory / "zookeeper")
+        self.bookies = [bookie(directory / f"bookie-{number}", self.zookeeper) for number in range(bookies)]
+        self._directory = directory
+
+    @property
+    def hosts(self) -> str:
+        """Return where the ZooKeeper is."""
+        return f"127.0.0.1:{self.zookeeper.port}"
+
+    def start(self) -> None:
+        """Start all of them, their metadata made first."""
+        self.zookeeper.start()
+        shell = "org.apache.bookkeeper.bookie.BookieShell"
+        config = str(self._directory / "bookie-0" / "bookie.conf")
+        with (self._directory / "format.log").open("ab") as out:
+            command = _bookkeeper(shell, "-conf", config, "initnewcluster")
+            subprocess.run(command, check=True, stdout=out, stderr=out)
+        for each in self.bookies:
+            each.start()
+
+    def kill(self) -> None:
+        """End all of them."""
+        for each in (*self.bookies, self.zookeeper):
+            each.kill()

@@ -136,7 +136,7 @@ class KeptCursors(CursorStore):
         if kept is None:
             return
         if stored is not None and kept.ledger_id < 0:
-            kept.ledger_id = _ledger_of(stored)
+            kept.ledger_id = ledger_of(stored)
         kept.end = LedgerFenced(f"cursor {name} of {self._log.name} was deleted")
         kept.to_delete = True
         try:
@@ -216,7 +216,7 @@ async def _last_readable(log: ManagedLedger) -> Position:
     return Position(last.ledger_id, last.entries - 1 if last.sealed else BEFORE_FIRST)
 
 
-def _ledger_of(stored: Stored) -> int:
+def ledger_of(stored: Stored) -> int:
     try:
         return decode_cursor(stored.value).ledger_id
     except LedgerError:

@@ -1,0 +1,333 @@
+"""What is appended to a log on bookies: placed and sent at once where there is a ledger, known of when it is answered.
+
+An entry that is not kept takes all behind it along, and its ledger ends before it; what comes then goes to another one.
+Where none can be made, because too few bookies are there, appends wait for a while that grows, and then fail together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from magnetar.ledger.bookkeeper.bookies import BookieWriter
+from magnetar.ledger.bookkeeper.opening import INDEX, LogCheckpoint
+from magnetar.ledger.bookkeeper.reading import BookieReader
+from magnetar.ledger.bookkeeper.shared import WrittenLog
+from magnetar.ledger.errors import LedgerError, LedgerFenced
+from magnetar.ledger.files.ledger_list import NEXT
+from magnetar.ledger.info import ManagedLedgerInfo
+from magnetar.ledger.port import Done, LedgerSummary, Pending, Position, Snapshot, StoredEntry, TakenBack
+from magnetar.records.batch import UNKNOWN_TIME
+from magnetar.records.compression import Buffer
+from magnetar.records.entry import broker_entry_head
+
+_LATEST_MS = 1 << 62
+_CHECKPOINT_ENTRIES = 20_000
+_CHECKPOINT_BYTES = 64 << 20
+_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 5.0
+"""Between two tries to make a ledger: bookies that died stay known for as long as their sessions."""
+
+
+@dataclass(eq=False, slots=True)
+class PlacedEntry:
+    """An entry that has its offsets, and whoever waits for it."""
+
+    pending: Pending
+    done: Done
+    data: bytes
+    last_offset: int
+    latest_ms: int
+    earliest_ms: int
+    position: Position | None = None
+    sent: float = 0.0
+
+
+class Appends:
+    """The writer of one log."""
+
+    def __init__(self, log: WrittenLog) -> None:
+        self._log = log
+        self._engine = log.engine
+        self._unsent: deque[PlacedEntry] = deque()
+        self._sent: deque[PlacedEntry] = deque()
+        self._writer: BookieWriter | None = None
+        """Of the open ledger; None where a new one is needed."""
+        self._reader: BookieReader | None = None
+        self._last: LedgerSummary | None = None
+        """The open ledger, with what is on its way to it."""
+        self._kept = (0, 0, -1, -1)
+        """Entries, bytes, last offset and latest time of it that are kept."""
+        self._earliest = _LATEST_MS
+        self._writing: asyncio.Task[None] | None = None
+        self._making = asyncio.Lock()
+        self._waiting: list[asyncio.Future[None]] = []
+        self._pause_s = 0.0
+        self._checked = (0, 0)
+        """Entries and bytes at the last checkpoint."""
+        self._noted: Snapshot | None = None
+        """What is to be kept when all of which it speaks is."""
+
+    def place(self, message: Sequence[Buffer], messages: int, timestamp_ms: int, earliest_ms: int) -> Pending:
+        """Return an entry its offsets, and send it if it can be."""
+        assert messages > 0
+        log = self._log
+        for interceptor in self._engine.interceptors:
+            message, earliest_ms = interceptor.before_append(log, message, messages), UNKNOWN_TIME
+        last_offset = log.log_end_offset + messages - 1
+        data = b"".join((broker_entry_head(self._engine.clock(), last_offset), *message))
+        done = Done()
+        pending = Pending(log.log_end_offset, done)
+        placed = PlacedEntry(pending, done, data, last_offset, timestamp_ms, earliest_ms)
+        log.log_end_offset = last_offset + 1
+        if not self._unsent and self._writing is None and self._takes_more() and not self._making.locked():
+            self._send(placed)
+        else:
+            self._unsent.append(placed)
+            if self._writing is None:
+                self._writing = self._engine.background(self._write())
+        return pending
+
+    # -- sending
+
+    async def _write(self) -> None:
+        try:
+            while self._unsent:
+                if self._making.locked() or not self._takes_more():
+                    await self._make_ledger_for_what_waits()
+                else:
+                    self._send(self._unsent.popleft())
+        finally:
+            self._writing = None
+
+    async def _make_ledger_for_what_waits(self) -> None:
+        try:
+            async with self._making:
+                if not self._takes_more():
+                    await asyncio.sleep(self._pause_s)
+                    await self._new_ledger()
+        except LedgerError as error:
+            self._pause()
+            if self._unsent:
+                self._take_back(self._unsent[0].pending.base_offset, error)
+
+    def _pause(self) -> None:
+        self._pause_s = min(max(_PAUSE_S, 2 * self._pause_s), _LONGEST_PAUSE_S)
+
+    def is_full(self) -> bool:
+        """Whether the open ledger, if there is one, has had its time."""
+        return self._writer is not None and not self._takes_more()
+
+    def _takes_more(self) -> bool:
+        policy, last = self._log.policy, self._last
+        if self._writer is None or last is None:
+            return False
+        if not last.entries:
+            return True
+        age_ms = self._engine.clock() - last.created_ms
+        return not (
+            last.size >= policy.max_ledger_bytes > 0
+            or last.entries >= policy.max_ledger_entries > 0
+            or age_ms >= policy.max_ledger_ms > 0
+        )
+
+    def _send(self, placed: PlacedEntry) -> None:
+        writer, last = self._writer, self._last
+        assert writer is not None
+        assert last is not None
+        last.entries += 1
+        last.size += len(placed.data)
+        last.last_offset = placed.last_offset
+        last.max_timestamp = max(last.max_timestamp, placed.latest_ms)
+        placed.sent = time.monotonic()
+        self._sent.append(placed)
+        entry_id = writer.send((placed.data,), lambda error: self._answered(placed, error))
+        placed.position = Position(writer.ledger_id, entry_id)
+
+    def _answered(self, placed: PlacedEntry, error: LedgerError | None) -> None:
+        if not self._sent or self._sent[0] is not placed:
+            return  # it was taken back with one before it
+        if error is not None:
+            self._failed(error)
+            return
+        log = self._log
+        self._sent.popleft()
+        assert placed.position is not None
+        assert self._reader is not None
+        placed.pending.position = placed.position
+        entries, size, _, latest = self._kept
+        latest = max(latest, placed.latest_ms)
+        self._kept = (entries + 1, size + len(placed.data), placed.last_offset, latest)
+        self._earliest = min(self._earliest, placed.earliest_ms)
+        self._pause_s = 0.0
+        self._engine.kept(time.monotonic() - placed.sent, len(placed.data))
+        entry = StoredEntry(*placed.position, placed.last_offset, memoryview(placed.data))
+        self._reader.grew(entry, latest, placed.last_offset + 1)
+        log.high_watermark = placed.last_offset + 1
+        if (
+            entries + 1 - self._checked[0] >= _CHECKPOINT_ENTRIES
+            or size - self._checked[1] >= _CHECKPOINT_BYTES
+        ):
+            self.note_snapshot()
+        self._keep_noted()
+        self._wake()
+        placed.done.settle()
+        log.tell_moved()
+
+    # -- what does not work
+
+    def _failed(self, error: LedgerError) -> None:
+        """Take back the first one that was sent, and all behind it. What is in its ledger then is not known."""
+        last = self._last
+        assert last is not None
+        last.entries, last.size, last.last_offset, last.max_timestamp = self._kept
+        if not last.entries:
+            self._pause()
+        self._take_back(self._sent[0].pending.base_offset, error)
+        if isinstance(error, LedgerFenced):
+            self._log.lost(error)
+        elif self._writer is not None:
+            writer, self._writer = self._writer, None
+            self._left = writer
+
+    _left: BookieWriter | None = None
+    """Of a ledger that failed, and is not ended yet."""
+
+    def _take_back(self, offset: int, error: LedgerError) -> None:
+        gone = [*self._sent, *self._unsent]
+        self._sent.clear()
+        self._unsent.clear()
+        self._log.log_end_offset = offset
+        if self._noted is not None and self._noted.offset > offset:
+            self._noted = None
+        self._log.tell_taken_back(TakenBack(offset, error))
+        for placed in gone:
+            placed.done.settle(error)
+        self._wake()
+
+    def give_up(self, error: LedgerError) -> None:
+        """Take back all that is on its way: the log is not this engine's any more."""
+        if self._sent or self._unsent:
+            self._take_back(self._log.high_watermark, error)
+        self._writer = None
+
+    # -- ledgers
+
+    async def roll(self) -> None:
+        """Have the open ledger be sealed, if it holds anything, and the next one be open."""
+        async with self._making:
+            if self._last is None or self._last.entries:
+                await self._new_ledger()
+
+    async def _new_ledger(self) -> None:
+        log = self._log
+        await self._all_answered()
+        self.note_snapshot()
+        old = await self._end_of_the_old()
+        writer = await self._engine.bookies.create(log.custom)
+        offset = log.high_watermark
+        new = LedgerSummary(writer.ledger_id, offset, offset - 1, created_ms=self._engine.clock())
+        gone = [old.ledger_id] if old is not None and not old.entries else []
+        reader = BookieReader(writer.ledger_id, offset, writer.read, self._engine.tail)
+
+        def make(info: ManagedLedgerInfo) -> bool:
+            if old is not None:
+                info.ledgers = [old if each.ledger_id == old.ledger_id else each for each in info.ledgers]
+                info.ledgers = [each for each in info.ledgers if each.ledger_id not in gone]
+            info.ledgers.append(new)
+            info.properties[INDEX] = str(offset - 1)
+            return True
+
+        def counts() -> None:
+            self._writer, self._last, self._reader = writer, new, reader
+            self._kept, self._earliest, self._checked = (0, 0, offset - 1, -1), _LATEST_MS, (0, 0)
+            log.readers[writer.ledger_id] = reader
+            log.remove(gone)
+
+        try:
+            await log.list.change(make, counts)
+        except LedgerError:
+            self._engine.background(self._engine.bookies.delete(writer.ledger_id))
+            raise
+
+    async def _end_of_the_old(self) -> LedgerSummary | None:
+        """Have the ledger that was written until now take no more; return it as it is sealed."""
+        old, writer = self._last, self._writer or self._left
+        if old is None:
+            return None
+        if writer is not None:
+            self._left, self._writer = writer, None
+            try:
+                await writer.close()
+            except LedgerFenced as error:
+                self._log.lost(error)
+                raise
+            except LedgerError:
+                await self._engine.bookies.recover(old.ledger_id)
+            self._left = None
+        earliest = self._earliest if old.entries else UNKNOWN_TIME
+        return replace(old, sealed=True, min_timestamp=earliest)
+
+    async def end(self) -> None:
+        """Have the open ledger take no more, so that whoever opens the log next need not recover it."""
+        if self._last is not None:
+            found = await self._end_of_the_old()
+            assert found is not None
+            sealed = replace(found, min_timestamp=UNKNOWN_TIME)
+
+            def make(info: ManagedLedgerInfo) -> bool:
+                kept = [sealed if each.ledger_id == sealed.ledger_id else each for each in info.ledgers]
+                info.ledgers = [each for each in kept if each.entries or each.compacted or not each.sealed]
+                info.properties[INDEX], info.properties[NEXT] = (
+                    str(sealed.last_offset),
+                    str(sealed.last_offset + 1),
+                )
+                return True
+
+            await self._log.list.change(make)
+            self._last = None
+            if not sealed.entries:
+                self._log.remove([sealed.ledger_id])
+
+    async def _all_answered(self) -> None:
+        while self._sent:
+            self._waiting.append(asyncio.get_running_loop().create_future())
+            await self._waiting[-1]
+
+    async def quiet(self) -> None:
+        """Return when nothing is on its way."""
+        while self._writing is not None or self._sent:
+            if self._writing is not None:
+                await asyncio.wait([self._writing])
+            await self._all_answered()
+
+    def _wake(self) -> None:
+        if not self._sent:
+            waiting, self._waiting = self._waiting, []
+            for each in waiting:
+                if not each.done():
+                    each.set_result(None)
+
+    # -- what the owner knows
+
+    def note_snapshot(self) -> None:
+        """Take a snapshot of what the owner knows, to be kept when all that it speaks of is."""
+        data = b"" if self._log.take_snapshot is None else self._log.take_snapshot()
+        self._checked = self._kept[:2]
+        if self._log.take_snapshot is not None:
+            self._noted = Snapshot(self._log.log_end_offset, data)
+            self._keep_noted()
+
+    def _keep_noted(self) -> None:
+        noted = self._noted
+        if noted is not None and noted.offset <= self._log.high_watermark:
+            self._noted = None
+            self._engine.background(self._log.keep_snapshot(self.checkpoint(noted)))
+
+    def checkpoint(self, snapshot: Snapshot) -> LogCheckpoint:
+        """Return what is known now, with a snapshot."""
+        entries, _, _, latest = self._kept
+        ledger_id = -1 if self._last is None else self._last.ledger_id
+        return LogCheckpoint(ledger_id, entries, latest, self._earliest, snapshot)

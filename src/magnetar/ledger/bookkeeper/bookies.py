@@ -1,0 +1,259 @@
+"""Ledgers on Apache BookKeeper's bookies, through BookKeeper's own client, for an event loop.
+
+What can lose data is its work: quorums, ensemble changes, fencing, recovery of ledgers that a writer has left open.
+Ledgers are made as Pulsar makes them (CRC32C, its password, its custom metadata), so that a Pulsar broker opens them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jpype
+
+from magnetar.ledger.bookkeeper.jvm import JavaAnswers, start_jvm
+from magnetar.ledger.errors import (
+    LedgerCorrupt,
+    LedgerError,
+    LedgerFenced,
+    LedgerNotFound,
+    StorageFailed,
+    StorageFull,
+)
+from magnetar.records.compression import Buffer
+
+Answered = Callable[[LedgerError | None], None]
+_CALLBACKS = tuple(
+    f"org.apache.bookkeeper.client.AsyncCallback${each}Callback"
+    for each in ("Add", "Create", "Open", "Read", "Close", "Delete")
+)
+_HANDLES = 1000  # ledgers open to be read
+_MIB = 1 << 20
+
+ERRORS: Mapping[int, tuple[type[LedgerError], str]] = {
+    -6: (StorageFull, "too few bookies take entries"),
+    -7: (LedgerNotFound, "there is no such ledger"),
+    -25: (LedgerNotFound, "there is no such ledger"),
+    -13: (LedgerNotFound, "there is no such entry"),
+    -5: (LedgerCorrupt, "the digest of an entry does not fit its bytes"),
+    -101: (LedgerFenced, "another owner has fenced the ledger"),
+    -11: (StorageFailed, "the ledger was closed"),
+    -104: (StorageFull, "a bookie is read-only: its disk is full, or failed"),
+}
+"""BookKeeper's return codes in storage's words; all others are ``StorageFailed``."""
+
+
+def translated(code: int, what: str) -> LedgerError:
+    """Return in storage's words what BookKeeper said."""
+    kind, words = ERRORS.get(code, (StorageFailed, ""))
+    if not words:
+        words = str(jpype.JClass("org.apache.bookkeeper.client.BKException").getMessage(code))
+    return kind(f"{what}: {words} (BookKeeper's code {code})")
+
+
+@dataclass(frozen=True, slots=True)
+class Quorums:
+    """How many bookies a ledger is spread over, how many get each entry, and how many must have it."""
+
+    ensemble: int = 2
+    write: int = 2
+    ack: int = 2
+
+
+class Recovered(NamedTuple):
+    """What lies in a ledger that takes no more: its last entry, -1 for none, and its bytes."""
+
+    last_entry: int
+    size: int
+
+
+class Bookies:
+    """One client of a BookKeeper cluster. ``connect`` before use."""
+
+    def __init__(
+        self,
+        hosts: str,
+        root: str,
+        jars: Sequence[Path],
+        *,
+        quorums: Quorums | None = None,
+        password: bytes = b"",
+        add_timeout_s: int = 30,
+        heap_bytes: int = 256 * _MIB,
+        direct_bytes: int = 256 * _MIB,
+        max_entry_bytes: int = 32 * _MIB,
+    ) -> None:
+        """``hosts`` are those of ZooKeeper, separated by commas; ledgers lie below ``ROOT/ledgers`` there."""
+        self._uri = f"zk+null://{hosts.replace(',', ';')}{root}/ledgers"
+        self._jars = jars
+        self._quorums = quorums or Quorums()
+        self._password = password
+        self._add_timeout_s = add_timeout_s
+        self._sizes = heap_bytes, direct_bytes
+        self._max_entry_bytes = max_entry_bytes
+        self._client: Any = None
+        self._answers: JavaAnswers
+        self._handles: OrderedDict[int, Any] = OrderedDict()
+        """Of ledgers that take no more."""
+
+    async def connect(self) -> None:
+        """Start the JVM and connect; raise ``StorageFailed``."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, start_jvm, self._jars, *self._sizes)
+        self._answers = JavaAnswers(_CALLBACKS)
+        self._client = await loop.run_in_executor(None, self._connected)
+        self._digest = jpype.JClass("org.apache.bookkeeper.client.BookKeeper$DigestType").CRC32C
+        self._secret = jpype.JArray(jpype.JByte)(self._password)
+        self._allocator = jpype.JClass("io.netty.buffer.PooledByteBufAllocator").DEFAULT
+
+    def _connected(self) -> Any:
+        conf = jpype.JClass("org.apache.bookkeeper.conf.ClientConfiguration")()
+        conf.setMetadataServiceUri(self._uri)
+        conf.setThrottleValue(0)  # it is 5,000 operations a second
+        conf.setUseV2WireProtocol(True)
+        conf.setNumIOThreads(1)
+        conf.setNumWorkerThreads(1)
+        conf.setNettyMaxFrameSizeBytes(self._max_entry_bytes + 64 * 1024)
+        conf.setAddEntryTimeout(max(1, self._add_timeout_s // 3))
+        conf.setAddEntryQuorumTimeout(self._add_timeout_s)
+        conf.setReadEntryTimeout(max(1, self._add_timeout_s // 3))
+        conf.setEnableDigestTypeAutodetection(True)
+        conf.setTcpUserTimeoutMillis(self._add_timeout_s * 1000)
+        try:
+            return jpype.JClass("org.apache.bookkeeper.client.BookKeeper")(conf)
+        except jpype.JException as error:
+            raise StorageFailed(f"BookKeeper at {self._uri} cannot be used: {error}") from error
+
+    # -- ledgers
+
+    async def create(self, custom: Mapping[str, bytes] | None = None) -> BookieWriter:
+        """Make a ledger; its id is higher than any before."""
+        kept = jpype.JClass("java.util.HashMap")()
+        for name, value in (custom or {}).items():
+            kept.put(jpype.JString(name), jpype.JArray(jpype.JByte)(value))
+        quorums = self._quorums
+        code, handle = await self._answers.ask(
+            lambda callback, number: self._client.asyncCreateLedger(
+                quorums.ensemble,
+                quorums.write,
+                quorums.ack,
+                self._digest,
+                self._secret,
+                callback,
+                number,
+                kept,
+            ),
+            lambda arguments: arguments[1],
+        )
+        if code:
+            raise translated(code, "no ledger could be made")
+        return BookieWriter(self, int(handle.getId()), handle)
+
+    async def recover(self, ledger_id: int) -> Recovered:
+        """Have a ledger take nothing more, whoever writes it, and return what is in it for good."""
+        handle = await self._opened(ledger_id, self._client.asyncOpenLedger)
+        return Recovered(int(handle.getLastAddConfirmed()), int(handle.getLength()))
+
+    async def _opened(self, ledger_id: int, how: Any) -> Any:
+        code, handle = await self._answers.ask(
+            lambda callback, number: how(ledger_id, self._digest, self._secret, callback, number),
+            lambda arguments: arguments[1],
+        )
+        if code:
+            raise translated(code, f"ledger {ledger_id} cannot be opened")
+        self._keep_handle(ledger_id, handle)
+        return handle
+
+    def _keep_handle(self, ledger_id: int, handle: Any) -> None:
+        self._handles[ledger_id] = handle
+        if len(self._handles) > _HANDLES:
+            self._handles.popitem(last=False)
+
+    async def read(self, ledger_id: int, first: int, last: int) -> list[bytes]:
+        """Return entries of a ledger that takes no more."""
+        handle = self._handles.get(ledger_id)
+        if handle is None:
+            handle = await self._opened(ledger_id, self._client.asyncOpenLedgerNoRecovery)
+        return await self.read_by(handle, ledger_id, first, last)
+
+    async def read_by(self, handle: Any, ledger_id: int, first: int, last: int) -> list[bytes]:
+        """Return entries by a handle of the ledger."""
+        code, found = await self._answers.ask(
+            lambda callback, number: handle.asyncReadEntries(first, last, callback, number), _entries
+        )
+        if code:
+            raise translated(code, f"entries {first} to {last} of ledger {ledger_id} cannot be read")
+        if isinstance(found, Exception):
+            raise StorageFailed(f"entries {first} to {last} of ledger {ledger_id} cannot be read: {found}")
+        return found  # type: ignore[no-any-return]
+
+    async def delete(self, ledger_id: int) -> None:
+        """Let go of a ledger; one that is not there is no error."""
+        self._handles.pop(ledger_id, None)
+        code, _ = await self._answers.ask(
+            lambda callback, number: self._client.asyncDeleteLedger(ledger_id, callback, number)
+        )
+        if code and not issubclass(ERRORS.get(code, (StorageFailed, ""))[0], LedgerNotFound):
+            raise translated(code, f"ledger {ledger_id} cannot be deleted")
+
+    async def close(self) -> None:
+        """Disconnect."""
+        if self._client is not None:
+            client, self._client = self._client, None
+            await asyncio.get_running_loop().run_in_executor(None, client.close)
+            self._answers.close()
+
+
+class BookieWriter:
+    """The one writer of a ledger."""
+
+    def __init__(self, bookies: Bookies, ledger_id: int, handle: Any) -> None:
+        self.ledger_id = ledger_id
+        self._bookies = bookies
+        self._handle = handle
+        self._sent = 0
+
+    def send(self, parts: Sequence[Buffer], answered: Answered) -> int:
+        """Send an entry; return its id. ``answered`` is called when it is known what became of it, in their order."""
+        entry_id = self._sent
+        self._sent += 1
+        size = sum(map(len, parts))
+        buffer = self._bookies._allocator.directBuffer(size)
+        view, at = memoryview(buffer.nioBuffer(0, size)).cast("B"), 0
+        for part in parts:
+            view[at : at + len(part)] = part
+            at += len(part)
+        view.release()
+        buffer.writerIndex(size)
+
+        def told(code: int, _: Any) -> None:
+            answered(translated(code, f"entry {self.ledger_id}:{entry_id} was not kept") if code else None)
+
+        answers = self._bookies._answers
+        self._handle.asyncAddEntry(buffer, answers.callback, answers.number(told))
+        return entry_id
+
+    async def read(self, first: int, last: int) -> list[bytes]:
+        """Return entries that are kept."""
+        return await self._bookies.read_by(self._handle, self.ledger_id, first, last)
+
+    async def close(self) -> Recovered:
+        """Have it take nothing more; return what is in it."""
+        code, _ = await self._bookies._answers.ask(
+            lambda callback, number: self._handle.asyncClose(callback, number)
+        )
+        if code and code != -11:
+            raise translated(code, f"ledger {self.ledger_id} cannot be closed")
+        return Recovered(int(self._handle.getLastAddConfirmed()), int(self._handle.getLength()))
+
+
+def _entries(arguments: Any) -> list[bytes]:
+    found = []
+    entries = arguments[2]
+    while entries.hasMoreElements():
+        found.append(bytes(entries.nextElement().getEntry()))
+    return found

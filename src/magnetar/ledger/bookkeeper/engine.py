@@ -1,0 +1,207 @@
+"""The engine ``bookkeeper``: managed ledgers on the bookies of a cluster, their lists in its metadata store.
+
+Whoever opens a log has it: the last ledger is fenced, and the list is claimed by a change of its node. Who had it until
+then is told so by the next thing it does. That is the last line of defence; who may open what is ownership's matter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from magnetar.ledger.bookkeeper.bookies import Bookies
+from magnetar.ledger.bookkeeper.leases import KeptLeases
+from magnetar.ledger.bookkeeper.log import BookKeeperLog
+from magnetar.ledger.bookkeeper.opening import CheckpointNode, taken_over
+from magnetar.ledger.bookkeeper.shared import BookKeeperParts
+from magnetar.ledger.bookkeeper.streams import CursorStates
+from magnetar.ledger.bookkeeper.tail import Tail
+from magnetar.ledger.compaction_workers import CompactionWorkers
+from magnetar.ledger.cursor_keeper import CursorKeeper
+from magnetar.ledger.errors import LedgerError, metadata_failed
+from magnetar.ledger.info import decode_info, path_of
+from magnetar.ledger.kept_cursors import ledger_of
+from magnetar.ledger.port import (
+    AppendInterceptor,
+    LedgerEngine,
+    LedgerPolicy,
+    LedgerSummary,
+    ManagedLedger,
+    wall_clock_ms,
+)
+from magnetar.metadata import ANY, Delete, MetadataError, MetadataStore, NotFound
+
+T = TypeVar("T")
+TAIL_BYTES = 64 << 20
+_log = logging.getLogger("magnetar.ledger")
+
+
+class BookKeeperEngine(LedgerEngine):
+    """Logs on ``bookies``; ``metadata`` is the store that all brokers of the cluster share."""
+
+    def __init__(
+        self,
+        bookies: Bookies,
+        metadata: MetadataStore,
+        *,
+        clock: Callable[[], int] = wall_clock_ms,
+        interceptors: Sequence[AppendInterceptor] = (),
+        tail_bytes: int = TAIL_BYTES,
+    ) -> None:
+        super().__init__()
+        self.bookies = bookies
+        self.metadata = metadata
+        self.leases = KeptLeases(metadata, clock)
+        workers = CompactionWorkers(self._in_thread)
+        self._shared = BookKeeperParts(
+            bookies,
+            metadata,
+            clock,
+            tuple(interceptors),
+            Tail(tail_bytes),
+            self.leases,
+            workers,
+            CursorKeeper(metadata, CursorStates(bookies, self.background), clock),
+            asyncio.Lock(),
+            self.background,
+            self._dropped,
+            self.release,
+            self._kept,
+        )
+        self._logs: dict[str, BookKeeperLog] = {}
+        self._opening: dict[str, asyncio.Future[BookKeeperLog]] = {}
+        self._going: dict[str, asyncio.Future[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        await self.bookies.connect()
+
+    def background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do something beside everything else; `close` waits for it."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            error = task.exception()
+            known = isinstance(error, LedgerError | MetadataError)
+            _log.error("work in the background failed: %s", error, exc_info=None if known else error)
+
+    def _in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(None, call)
+
+    def _kept(self, seconds: float, size: int) -> None:
+        self.flushes.add(seconds)
+        self.flushed_bytes += size
+
+    # -- opening
+
+    async def open(self, name: str, policy: LedgerPolicy) -> BookKeeperLog:
+        await self._gone(name)
+        log = self._logs.get(name)
+        if log is None:
+            opening = self._opening.get(name)
+            if opening is None:
+                opening = self._opening[name] = asyncio.ensure_future(self._open(name, policy))
+                opening.add_done_callback(lambda _: self._opening.pop(name, None))
+            log = await asyncio.shield(opening)
+        log.policy = policy
+        return log
+
+    async def _open(self, name: str, policy: LedgerPolicy) -> BookKeeperLog:
+        taken = await taken_over(self.metadata, self.bookies, name)
+        log = self._logs[name] = BookKeeperLog(self._shared, name, policy, taken)
+        return log
+
+    def _dropped(self, log: BookKeeperLog) -> None:
+        """Forget a log that was lost to another owner."""
+        if self._logs.get(log.name) is log:
+            del self._logs[log.name]
+
+    # -- letting go
+
+    async def release(self, name: str) -> None:
+        while (opening := self._opening.get(name)) is not None:
+            await asyncio.wait([opening])
+        await self._gone(name)
+        log = self._logs.get(name)
+        if log is not None:
+            await asyncio.shield(self.background(self._released(log, self._begin_going(name))))
+
+    async def _released(self, log: BookKeeperLog, gone: asyncio.Future[None]) -> None:
+        try:
+            await log.let_go()
+        finally:
+            self._end_going(log.name, gone)
+
+    def _begin_going(self, name: str) -> asyncio.Future[None]:
+        gone = self._going[name] = asyncio.get_running_loop().create_future()
+        return gone
+
+    def _end_going(self, name: str, gone: asyncio.Future[None]) -> None:
+        self._logs.pop(name, None)
+        del self._going[name]
+        gone.set_result(None)
+
+    async def _gone(self, name: str) -> None:
+        while (going := self._going.get(name)) is not None:
+            await asyncio.shield(going)
+
+    async def delete(self, name: str) -> None:
+        while (opening := self._opening.get(name)) is not None:
+            await asyncio.wait([opening])
+        await self._gone(name)
+        await asyncio.shield(self.background(self._delete(name, self._begin_going(name))))
+
+    async def _delete(self, name: str, gone: asyncio.Future[None]) -> None:
+        log = self._logs.get(name)
+        try:
+            ledgers = await self.summaries(name) if log is None else await log.abandon()
+            ids = [each.ledger_id for each in ledgers if not each.compacted]
+            ids += await self._delete_cursors(name)
+            await CheckpointNode(self.metadata, name).drop()
+            with suppress(NotFound):
+                await self.metadata.commit([Delete(path_of(name), ANY)])
+        except MetadataError as error:
+            raise metadata_failed(error) from error
+        finally:
+            self._end_going(name, gone)
+        for ledger_id in ids:
+            self.background(self.bookies.delete(ledger_id))
+
+    async def _delete_cursors(self, name: str) -> list[int]:
+        """Delete the nodes of a log's cursors; return the ledgers that held states of them."""
+        found = await self.metadata.get_tree(path_of(name))
+        for path in found:
+            with suppress(NotFound):
+                await self.metadata.commit([Delete(path, ANY)])
+        return [ledger_id for stored in found.values() if (ledger_id := ledger_of(stored)) >= 0]
+
+    # -- what there is
+
+    async def summaries(self, name: str) -> list[LedgerSummary]:
+        log = self._logs.get(name)
+        if log is not None:
+            return log.ledgers()
+        try:
+            stored = await self.metadata.get(path_of(name))
+        except MetadataError as error:
+            raise metadata_failed(error) from error
+        return [] if stored is None else decode_info(stored.value, name=name).files()
+
+    def opened(self) -> list[ManagedLedger]:
+        return list(self._logs.values())
+
+    async def close(self) -> None:
+        for name in list(self._logs):
+            await self.release(name)
+        while self._tasks:
+            await asyncio.wait(list(self._tasks))
+        self._shared.workers.close()
+        await self.bookies.close()

@@ -1,0 +1,141 @@
+"""A JVM in this process, and one way back from its threads: a queue that a thread of Python's empties, many at a time.
+
+No Java of ours is needed, and no thread of Java's ever calls Python, which would take the interpreter's lock for each
+answer: one `java.lang.reflect.Proxy` implements all of BookKeeper's callbacks by a method handle that puts their
+arguments into a `LinkedBlockingQueue`. The last argument is the number under which the question was asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any
+
+import jpype
+
+from magnetar.ledger.errors import StorageFailed
+
+_OPENS = ("java.base/java.lang", "java.base/java.nio", "java.base/sun.nio.ch", "java.base/jdk.internal.misc")
+_AT_ONCE = 1000  # answers with one turn of the loop
+_starting = Lock()
+
+OPTIONS = (
+    "-Xrs",  # signals are Python's
+    "-XX:+UseSerialGC",
+    "-Dio.netty.leakDetectionLevel=disabled",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+    *(f"--add-opens={each}=ALL-UNNAMED" for each in _OPENS),
+)
+
+
+def start_jvm(jars: Sequence[Path], heap_bytes: int, direct_bytes: int) -> None:
+    """Start the one JVM that this process may have, unless it runs; raise ``StorageFailed`` if there is no Java."""
+    with _starting:
+        if jpype.isJVMStarted():
+            return
+        sizes = (f"-Xmx{heap_bytes}", f"-XX:MaxDirectMemorySize={direct_bytes}")
+        try:
+            jpype.startJVM(*OPTIONS, *sizes, classpath=[str(jar) for jar in jars], convertStrings=False)
+        except (jpype.JVMNotFoundException, OSError) as error:
+            raise StorageFailed(f"no Java 17 or newer was found for BookKeeper's client: {error}") from error
+
+
+class JavaAnswers:
+    """Asks Java for things, and has the event loop called with what became of them."""
+
+    def __init__(self, interfaces: Sequence[str]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._asked: dict[int, tuple[Callable[[Any], Any] | None, Callable[[int, Any], None]]] = {}
+        self._last = 0
+        self._queue = jpype.JClass("java.util.concurrent.LinkedBlockingQueue")()
+        self.callback = self._proxy(interfaces)
+        self._thread = Thread(target=self._drain, name="bookkeeper-answers", daemon=True)
+        self._thread.start()
+
+    def _proxy(self, interfaces: Sequence[str]) -> Any:
+        handles = jpype.JPackage("java.lang.invoke")
+        types = handles.MethodType
+        class_of = jpype.JClass("java.lang.Class")
+        object_ = class_of.forName("java.lang.Object")
+        boolean = jpype.JClass("java.lang.Boolean").TYPE
+        offer = handles.MethodHandles.publicLookup().findVirtual(
+            class_of.forName("java.util.concurrent.LinkedBlockingQueue"),
+            "offer",
+            types.methodType(boolean, object_),
+        )
+        method = class_of.forName("java.lang.reflect.Method")
+        objects = class_of.forName("[Ljava.lang.Object;")
+        put = handles.MethodHandles.dropArguments(
+            offer.bindTo(self._queue), 0, jpype.JArray(jpype.JClass("java.lang.Class"))([object_, method])
+        )
+        put = put.asType(
+            types.methodType(
+                object_, jpype.JArray(jpype.JClass("java.lang.Class"))([object_, method, objects])
+            )
+        )
+        invocation = class_of.forName("java.lang.reflect.InvocationHandler")
+        handler = handles.MethodHandleProxies.asInterfaceInstance(invocation, put)
+        loader = jpype.JClass("java.lang.ClassLoader").getSystemClassLoader()
+        wanted = [class_of.forName(each, True, loader) for each in interfaces]
+        return jpype.JClass("java.lang.reflect.Proxy").newProxyInstance(
+            loader, jpype.JArray(jpype.JClass("java.lang.Class"))(wanted), handler
+        )
+
+    def number(self, told: Callable[[int, Any], None], read: Callable[[Any], Any] | None = None) -> int:
+        """Return what to hand over as context. ``told`` is called on the loop with the return code, and with what
+
+        ``read`` has made of the callback's arguments, in the thread that empties the queue.
+        """
+        self._last += 1
+        self._asked[self._last] = (read, told)
+        return self._last
+
+    def ask(
+        self, call: Callable[[Any, int], None], read: Callable[[Any], Any] | None = None
+    ) -> asyncio.Future[tuple[int, Any]]:
+        """Call with callback and context; the future has the return code and what ``read`` made of the arguments."""
+        future: asyncio.Future[tuple[int, Any]] = self._loop.create_future()
+
+        def told(code: int, found: Any) -> None:
+            if not future.done():
+                future.set_result((code, found))
+
+        call(self.callback, self.number(told, read))
+        return future
+
+    def _drain(self) -> None:
+        some = jpype.JClass("java.util.ArrayList")()
+        while True:
+            some.add(self._queue.take())
+            self._queue.drainTo(some, _AT_ONCE)
+            told: list[tuple[Callable[[int, Any], None], int, Any]] = []
+            for arguments in some:
+                number = int(arguments[len(arguments) - 1])
+                if number == 0:
+                    self._tell(told)
+                    return
+                read, answer = self._asked.pop(number)
+                code = int(arguments[0])
+                try:
+                    told.append((answer, code, read(arguments) if read is not None and code == 0 else None))
+                except Exception as error:
+                    told.append((answer, code, error))
+            some.clear()
+            self._tell(told)
+
+    def _tell(self, told: list[tuple[Callable[[int, Any], None], int, Any]]) -> None:
+        with suppress(RuntimeError):  # the loop has ended, and with it who would listen
+            self._loop.call_soon_threadsafe(_tell_all, told)
+
+    def close(self) -> None:
+        """Wait for no more answers."""
+        self._queue.offer(jpype.JArray(jpype.JObject)([jpype.JLong(0)]))
+
+
+def _tell_all(told: list[tuple[Callable[[int, Any], None], int, Any]]) -> None:
+    for answer, code, found in told:
+        answer(code, found)

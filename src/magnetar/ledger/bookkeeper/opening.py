@@ -1,0 +1,208 @@
+"""How a log is taken from whoever had it: its last ledger fenced, its list read and claimed.
+
+The list is Pulsar's ManagedLedgerInfo. Where a broker of Pulsar's wrote it, ledgers do not say which offsets they hold:
+the first and the last entry of each are asked then. What is behind the last *checkpoint* of a ledger that was left open
+is read, for the times in it.
+
+A checkpoint is a node below ``/magnetar/checkpoints``: what was known of the open ledger, and the owner's snapshot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+from magnetar.ledger.bookkeeper.bookies import Bookies
+from magnetar.ledger.bookkeeper.reading import BookieReader
+from magnetar.ledger.bookkeeper.tail import Tail
+from magnetar.ledger.errors import LedgerError, metadata_failed
+from magnetar.ledger.info import ROOT, ManagedLedgerInfo, decode_info, encode_info, path_of
+from magnetar.ledger.port import LedgerSummary, Snapshot
+from magnetar.metadata import MUST_NOT_EXIST, BadVersion, MetadataError, MetadataStore, MetadataUncertain, Put
+from magnetar.metadata.parts import delete_value, get_value, put_value
+from magnetar.records.batch import UNKNOWN_TIME
+from magnetar.records.entry import decode_entry, latest_timestamp
+
+CHECKPOINTS = "/magnetar/checkpoints"
+OWNER, FIRST, TRIMMED, DRAFT, INDEX = "boot", "first_offset", "compacted_from", "compacting", "index"
+"""Of the list's properties. ``index`` is Pulsar's: the last one of the ledgers before the open one."""
+_TRIES = 5
+_CHECKPOINT = struct.Struct(">4sqqqqq")
+_MAGIC = b"MGC1"
+
+
+@dataclass(slots=True)
+class LogCheckpoint:
+    """What was known of a ledger's first entries, and a snapshot."""
+
+    ledger_id: int
+    entries: int
+    max_timestamp: int
+    min_timestamp: int
+    snapshot: Snapshot
+
+    def encode(self) -> bytes:
+        """Return it as it is kept."""
+        numbers = (self.ledger_id, self.entries, self.max_timestamp, self.min_timestamp, self.snapshot.offset)
+        return _CHECKPOINT.pack(_MAGIC, *numbers) + self.snapshot.data
+
+    @classmethod
+    def decode(cls, data: bytes) -> LogCheckpoint | None:
+        """Return what `encode` was given, or None for anything else."""
+        if len(data) < _CHECKPOINT.size or not data.startswith(_MAGIC):
+            return None
+        _, ledger_id, entries, latest, earliest, offset = _CHECKPOINT.unpack_from(data)
+        return cls(ledger_id, entries, latest, earliest, Snapshot(offset, data[_CHECKPOINT.size :]))
+
+
+class CheckpointNode:
+    """The checkpoint of one log, which only its owner writes."""
+
+    def __init__(self, store: MetadataStore, name: str) -> None:
+        self._store = store
+        self._path = CHECKPOINTS + path_of(name).removeprefix(ROOT)
+        self._version = MUST_NOT_EXIST
+        self._one_at_a_time = asyncio.Lock()
+        self._newest = -1
+
+    async def load(self) -> LogCheckpoint | None:
+        """Return what is kept."""
+        try:
+            stored = await get_value(self._store, self._path)
+        except MetadataError as error:
+            raise metadata_failed(error) from error
+        self._version = MUST_NOT_EXIST if stored is None else stored.version
+        return None if stored is None else LogCheckpoint.decode(stored.value)
+
+    async def keep(self, checkpoint: LogCheckpoint) -> None:
+        """Keep another one, unless somebody else has kept one meanwhile: whoever has the log knows more."""
+        async with self._one_at_a_time:
+            if checkpoint.snapshot.offset < self._newest:
+                return
+            try:
+                self._version = await put_value(self._store, self._path, checkpoint.encode(), self._version)
+                self._newest = checkpoint.snapshot.offset
+            except BadVersion:
+                return
+            except MetadataUncertain:
+                await self.load()
+            except MetadataError as error:
+                raise metadata_failed(error) from error
+
+    async def drop(self) -> None:
+        """Forget it."""
+        if await self.load() is not None or self._version >= 0:
+            try:
+                await delete_value(self._store, self._path, self._version)
+            except BadVersion:
+                return
+            except MetadataError as error:
+                raise metadata_failed(error) from error
+
+
+@dataclass(slots=True)
+class TakenLog:
+    """A log as it was found, its ledgers sealed; it is its owner's now."""
+
+    info: ManagedLedgerInfo
+    version: int
+    owner: str
+    checkpoints: CheckpointNode
+    snapshot: Snapshot | None
+    left: list[int]
+    """Ledgers that nothing refers to any more."""
+
+
+async def taken_over(store: MetadataStore, bookies: Bookies, name: str) -> TakenLog:
+    """Take a log from whoever has it; raise ``LedgerError``."""
+    path, checkpoints = path_of(name), CheckpointNode(store, name)
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            stored = await store.get(path)
+            info = ManagedLedgerInfo() if stored is None else decode_info(stored.value, name=name)
+            version = MUST_NOT_EXIST if stored is None else stored.version
+            kept = await checkpoints.load()
+            left = await _settle(info, bookies, kept, name)
+            owner = uuid4().hex
+            if stored is not None:
+                info.properties[OWNER] = owner
+                (version,) = await store.commit([Put(path, encode_info(info), version)])
+        except (
+            BadVersion,
+            MetadataUncertain,
+        ) as error:  # another one takes it, too, or nobody knows: look again
+            if not tries_left:
+                raise metadata_failed(error) from error
+            continue
+        except MetadataError as error:
+            raise metadata_failed(error) from error
+        return TakenLog(info, version, owner, checkpoints, None if kept is None else kept.snapshot, left)
+    raise AssertionError
+
+
+async def _settle(
+    info: ManagedLedgerInfo, bookies: Bookies, kept: LogCheckpoint | None, name: str
+) -> list[int]:
+    """Have all ledgers of a list be sealed and know their offsets; return those that are of no use."""
+    left = [int(draft)] if (draft := info.properties.pop(DRAFT, "")) else []
+    next_offset = int(info.properties.get(INDEX, -1)) + 1
+    settled: list[LedgerSummary] = []
+    for at, ledger in enumerate(info.ledgers):
+        if not ledger.sealed and not ledger.offloaded:
+            try:
+                ledger = await _sealed(ledger, bookies, kept, next_offset if at else -1)
+            except LedgerError as error:
+                raise type(error)(f"managed ledger {name}: {error}") from error
+        if ledger.entries or ledger.compacted:
+            settled.append(ledger)
+            next_offset = ledger.last_offset + 1
+        else:
+            left.append(ledger.ledger_id)
+            next_offset = max(next_offset, ledger.first_offset)
+    if info.ledgers:
+        info.properties["next_offset"] = str(next_offset)
+        info.properties[INDEX] = str(next_offset - 1)
+    info.ledgers = settled
+    return left
+
+
+async def _sealed(
+    ledger: LedgerSummary, bookies: Bookies, kept: LogCheckpoint | None, next_offset: int
+) -> LedgerSummary:
+    """Return what lies in a ledger that its writer left open, or of which another kind of broker said less."""
+    found = await bookies.recover(ledger.ledger_id)
+    sealed = replace(
+        ledger, sealed=True, entries=found.last_entry + 1, size=found.size, min_timestamp=UNKNOWN_TIME
+    )
+    if not sealed.entries:
+        sealed.first_offset = max(ledger.first_offset, next_offset)
+        sealed.last_offset = sealed.first_offset - 1
+        return sealed
+    reader = reader_of(sealed, bookies, Tail(0))
+    is_pulsars = ledger.first_offset < 0
+    if is_pulsars:
+        first = await reader.at(0)
+        sealed.first_offset = decode_entry(first.data).base_offset
+    last = await reader.at(sealed.entries - 1)
+    sealed.last_offset = last.last_offset
+    if is_pulsars and ledger.entries:
+        # Pulsar notes when it closed a ledger: nothing in it was published later.
+        sealed.max_timestamp = max(ledger.created_ms, latest_timestamp(last.data))
+        return sealed
+    begin = 0
+    if kept is not None and kept.ledger_id == ledger.ledger_id:
+        begin, sealed.max_timestamp = kept.entries, kept.max_timestamp
+    async for entry in reader.since(begin):
+        sealed.max_timestamp = max(sealed.max_timestamp, latest_timestamp(entry.data))
+    return sealed
+
+
+def reader_of(ledger: LedgerSummary, bookies: Bookies, tail: Tail) -> BookieReader:
+    """Return a reader of a ledger that takes no more."""
+
+    async def ask(first: int, last: int) -> list[bytes]:
+        return await bookies.read(ledger.ledger_id, first, last)
+
+    return BookieReader(ledger.ledger_id, ledger.first_offset, ask, tail, ledger.entries, ledger.size)

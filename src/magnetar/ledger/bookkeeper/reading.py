@@ -1,0 +1,162 @@
+"""Entries of ledgers far away, found by their offsets: BookKeeper knows entry ids only.
+
+Each entry says which offset its last message has (PIP-70), so the one that holds an offset is found by halving, and
+what was learnt on the way is remembered as *points*. Where a ledger was written here the points come with the entries.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from magnetar.ledger.bookkeeper.tail import Tail
+from magnetar.ledger.errors import LedgerCorrupt, LedgerNotFound
+from magnetar.ledger.values import StoredEntry
+from magnetar.records.entry import last_offset
+from magnetar.records.errors import EntryCorrupt
+
+_EVERY = 16  # entries between two points of a ledger that is written here
+_NEAR = 32  # entries that are read rather than halved
+_MOST = 4096  # points
+_MAX_ENTRIES = 500  # with one question
+_CHUNK = 1 << 20
+UNKNOWN_BEFORE = 1 << 62
+"""As time of a point: what lies before it was not looked at."""
+
+
+class Points:
+    """What is known of a ledger's entries: at which offset some of them begin, and the latest time before them."""
+
+    __slots__ = ("entry_ids", "offsets", "times")
+
+    def __init__(self, first_offset: int) -> None:
+        self.entry_ids = array("q", [0])
+        self.offsets = array("q", [first_offset])
+        self.times = array("q", [-1])
+
+    def add(self, entry_id: int, offset: int, latest_before: int = UNKNOWN_BEFORE) -> None:
+        """Remember that an entry begins at an offset."""
+        at = bisect_right(self.entry_ids, entry_id)
+        if self.entry_ids[at - 1] == entry_id:
+            return
+        self.entry_ids.insert(at, entry_id)
+        self.offsets.insert(at, offset)
+        self.times.insert(at, latest_before)
+        if len(self.entry_ids) > _MOST:
+            for column in (self.entry_ids, self.offsets, self.times):
+                kept = column[::2]
+                del column[:]
+                column.extend(kept)
+
+    def around(self, offset: int, entries: int) -> tuple[int, int]:
+        """Return the last entry known to begin at or before an offset, and the first one known to begin behind it."""
+        at = bisect_right(self.offsets, offset)
+        low = self.entry_ids[at - 1] if at else 0
+        return low, self.entry_ids[at] if at < len(self.entry_ids) else entries
+
+    def before_time(self, timestamp_ms: int) -> int:
+        """Return an entry before which all is earlier than that."""
+        known = [at for at, time in enumerate(self.times) if time < timestamp_ms]
+        return self.entry_ids[known[-1]] if known else 0
+
+
+class BookieReader:
+    """Reads one ledger. ``entries`` and ``size`` grow as long as it is written."""
+
+    def __init__(
+        self,
+        ledger_id: int,
+        first_offset: int,
+        ask: Callable[[int, int], Awaitable[list[bytes]]],
+        tail: Tail,
+        entries: int = 0,
+        size: int = 0,
+    ) -> None:
+        self.ledger_id = ledger_id
+        self.entries = entries
+        self.size = size
+        self.points = Points(first_offset)
+        self._ask = ask
+        self._tail = tail
+
+    def grew(self, entry: StoredEntry, latest_ms: int, next_offset: int) -> None:
+        """Take note of an entry that is kept now; ``latest_ms`` is of all up to it."""
+        self.entries = entry.entry_id + 1
+        self.size += len(entry.data)
+        self._tail.add(entry)
+        if self.entries % _EVERY == 0:
+            self.points.add(self.entries, next_offset, latest_ms)
+
+    async def read(self, offset: int, *, max_bytes: int, up_to: int) -> list[StoredEntry]:
+        """Return entries from the one that holds ``offset``, below ``up_to``, as many as fit; one if there is one."""
+        found: list[StoredEntry] = []
+        size = 0
+        async for entry in self.since(await self._entry_of(offset), max_bytes):
+            if entry.last_offset < offset:
+                continue
+            size += len(entry.data)
+            if entry.last_offset >= up_to or (found and size > max_bytes):
+                break
+            found.append(entry)
+        if found:
+            self.points.add(found[-1].entry_id + 1, found[-1].last_offset + 1)
+        return found
+
+    async def since(self, entry_id: int, some_bytes: int = _CHUNK) -> AsyncIterator[StoredEntry]:
+        """Return all entries from one on, asking for about so many bytes at once."""
+        left = some_bytes
+        while entry_id < self.entries:
+            chunk = await self._some(entry_id, left)
+            for entry in chunk:
+                left -= len(entry.data)
+                yield entry
+            entry_id = chunk[-1].entry_id + 1
+            left = left if left > 0 else some_bytes
+
+    async def _some(self, entry_id: int, max_bytes: int) -> list[StoredEntry]:
+        found = []
+        while (kept := self._tail.get(self.ledger_id, entry_id)) is not None:
+            found.append(kept)
+            max_bytes -= len(kept.data)
+            entry_id += 1
+            if max_bytes <= 0 or entry_id >= self.entries:
+                break
+        if found:
+            return found
+        usual = max(1, self.size // max(1, self.entries))
+        count = max(1, min(_MAX_ENTRIES, max_bytes // usual, self.entries - entry_id))
+        return await self._read(entry_id, entry_id + count - 1)
+
+    async def _read(self, first: int, last: int) -> list[StoredEntry]:
+        rows = await self._ask(first, last)
+        return [self._stored(first + n, row) for n, row in enumerate(rows)]
+
+    def _stored(self, entry_id: int, data: bytes) -> StoredEntry:
+        try:
+            return StoredEntry(self.ledger_id, entry_id, last_offset(data), memoryview(data))
+        except EntryCorrupt as error:
+            raise LedgerCorrupt(
+                f"entry {self.ledger_id}:{entry_id} says no index: {error}; Pulsar writes it where"
+                " brokerEntryMetadataInterceptors names AppendIndexMetadataInterceptor"
+            ) from None
+
+    async def at(self, entry_id: int) -> StoredEntry:
+        """Return one entry; raise ``LedgerNotFound``."""
+        if not 0 <= entry_id < self.entries:
+            raise LedgerNotFound(f"there is no entry {self.ledger_id}:{entry_id}")
+        (found,) = (await self._some(entry_id, 1))[:1]
+        return found
+
+    async def _entry_of(self, offset: int) -> int:
+        """Return an entry at or a little before the one that holds an offset."""
+        low, high = self.points.around(offset, self.entries)
+        while high - low > _NEAR:
+            middle = (low + high) // 2
+            entry = await self.at(middle)
+            self.points.add(middle + 1, entry.last_offset + 1)
+            if entry.last_offset < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low

@@ -1,0 +1,75 @@
+"""What an engine on bookies lends to its logs, and what a log is to the part of it that writes."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from magnetar.ledger.bookkeeper.bookies import Bookies
+from magnetar.ledger.bookkeeper.opening import LogCheckpoint
+from magnetar.ledger.bookkeeper.reading import BookieReader
+from magnetar.ledger.bookkeeper.tail import Tail
+from magnetar.ledger.compaction_workers import CompactionWorkers
+from magnetar.ledger.compactor import CompactableLog
+from magnetar.ledger.cursor_keeper import CursorKeeper
+from magnetar.ledger.errors import LedgerError
+from magnetar.ledger.files.ledger_list import LedgerList
+from magnetar.ledger.leases import Leases
+from magnetar.ledger.port import AppendInterceptor, TakenBack
+from magnetar.metadata import MetadataStore
+
+
+@dataclass(slots=True)
+class BookKeeperParts:
+    """The parts of an engine that its logs use."""
+
+    bookies: Bookies
+    metadata: MetadataStore
+    clock: Callable[[], int]
+    interceptors: Sequence[AppendInterceptor]
+    tail: Tail
+    leases: Leases
+    workers: CompactionWorkers
+    cursor_keeper: CursorKeeper
+    one_compaction: asyncio.Lock
+    background: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+    """Do something beside everything else; the engine's ``close`` waits for it."""
+    dropped: Callable[[Any], None]
+    """Forget a log that was lost to another owner."""
+    release: Callable[[str], Coroutine[Any, Any, None]]
+    kept: Callable[[float, int], None]
+    """Count an append that is kept now: how long that took, in seconds, and its bytes."""
+
+
+class WrittenLog(CompactableLog):
+    """A log as its writer sees it."""
+
+    engine: BookKeeperParts
+    list: LedgerList
+    custom: dict[str, bytes]
+    """What BookKeeper notes of each ledger, as Pulsar has it."""
+    closed: LedgerError | None
+    readers: dict[int, BookieReader]
+
+    @abstractmethod
+    def tell_moved(self) -> None:
+        """Tell whoever waits for it that a bound has moved."""
+
+    @abstractmethod
+    def tell_taken_back(self, what: TakenBack) -> None:
+        """Tell holders what is not in the log."""
+
+    @abstractmethod
+    async def keep_snapshot(self, checkpoint: LogCheckpoint) -> None:
+        """Keep what is known now, for whoever opens the log next."""
+
+    @abstractmethod
+    def lost(self, reason: LedgerError) -> None:
+        """Let go of it at once: another owner has it."""
+
+    @abstractmethod
+    def remove(self, ledger_ids: Sequence[int]) -> None:
+        """Let go of ledgers that nothing refers to."""

@@ -1,0 +1,28 @@
+"""The newest entries of all logs of an engine, kept in memory within a budget: whoever follows a log asks no bookie."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from magnetar.ledger.values import StoredEntry
+
+
+class Tail:
+    """Entries by their position; the oldest go first. ``budget`` is in bytes."""
+
+    def __init__(self, budget: int) -> None:
+        self.size = 0
+        self._budget = budget
+        self._entries: OrderedDict[tuple[int, int], StoredEntry] = OrderedDict()
+
+    def add(self, entry: StoredEntry) -> None:
+        """Keep one more."""
+        self._entries[entry[:2]] = entry
+        self.size += len(entry.data)
+        while self.size > self._budget:
+            _, gone = self._entries.popitem(last=False)
+            self.size -= len(gone.data)
+
+    def get(self, ledger_id: int, entry_id: int) -> StoredEntry | None:
+        """Return one that is still here."""
+        return self._entries.get((ledger_id, entry_id))

@@ -1,0 +1,209 @@
+"""The engine on bookies keeps the contract of all engines, on a real cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import count
+
+import pytest
+
+from magnetar.ledger.errors import LedgerError, LedgerFenced, LedgerNotFound, StorageFailed, StorageFull
+from magnetar.ledger.port import Snapshot
+from magnetar.metadata import MetadataStore
+from tests.cluster.servers import Cluster, class_path
+from tests.contracts.managed_ledger import House, ManagedLedgerContract
+from tests.ledger.entries import NOW_MS, append, append_durably, batch, payload, read_all
+
+class_path()  # skips the module where BookKeeper cannot be run
+pytestmark = [pytest.mark.slow]
+
+from magnetar.ledger.bookkeeper import jars  # noqa: E402
+from magnetar.ledger.bookkeeper.bookies import Bookies, Quorums  # noqa: E402
+from magnetar.ledger.bookkeeper.engine import BookKeeperEngine  # noqa: E402
+from magnetar.metadata.zookeeper import ZooKeeperStore  # noqa: E402
+
+_roots = (f"/tests/{number}" for number in count())
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
+    cluster.start()
+    yield cluster
+    cluster.kill()
+
+
+class BookKeeperHouse(House):
+    """Engines on one cluster, each house with metadata of its own below another root."""
+
+    metadata: MetadataStore
+
+    def __init__(self, cluster: Cluster, root: str = "") -> None:
+        self.cluster = cluster
+        self.root = root or next(_roots)
+
+    async def begin(self) -> None:
+        self.metadata = await ZooKeeperStore.open(self.cluster.hosts, self.root, session_seconds=10)
+        bookies = Bookies(self.cluster.hosts, "", jars.installed(), quorums=Quorums(2, 2, 2), add_timeout_s=9)
+        self.engine = BookKeeperEngine(bookies, self.metadata, clock=lambda: self.now_ms)
+        await self.engine.start()
+        self.ids_before = getattr(self, "ids_before", None) or await self._ids()
+
+    async def end(self) -> None:
+        await self.engine.close()
+        self.left = await self._ids() - self.ids_before
+        await self.metadata.close()
+
+    async def reopen(self) -> None:
+        await self.end()
+        await self.begin()
+
+    async def _ids(self) -> set[str]:
+        store = await ZooKeeperStore.open(self.cluster.hosts, "/ledgers")
+        found = {path for path in await store.get_tree("/") if re.search(r"/L\d+$", path)}
+        await store.close()
+        return found
+
+    def fill_disk(self) -> Callable[[], None]:
+        for each in self.cluster.bookies[:2]:
+            each.kill()
+        return lambda: [each.start() for each in self.cluster.bookies[:2]] and None
+
+    def ledger_files(self) -> int:
+        return len(self.left)
+
+
+@pytest.fixture
+async def house(cluster: Cluster) -> AsyncIterator[BookKeeperHouse]:
+    house = BookKeeperHouse(cluster)
+    await house.begin()
+    yield house
+    await house.end()
+
+
+class TestBookKeeperEngine(ManagedLedgerContract):
+    """All of it."""
+
+
+async def test_whoever_opens_a_log_has_it_and_nothing_acknowledged_is_lost(house: BookKeeperHouse) -> None:
+    log = await house.open(max_ledger_entries=50)
+    told: list[LedgerError] = []
+    log.on_closed.append(told.append)
+    acknowledged: list[int] = []
+    refused: list[BaseException] = []
+
+    async def write(number: int) -> None:
+        try:
+            pending = append(log, b"%d" % number)
+            await pending.settled()
+        except LedgerError as error:
+            refused.append(error)
+        else:
+            acknowledged.append(pending.base_offset)
+
+    async def write_all() -> None:
+        for number in range(300):
+            await asyncio.gather(write(2 * number), write(2 * number + 1))
+
+    writing = asyncio.ensure_future(write_all())
+    while len(acknowledged) < 120:  # noqa: ASYNC110 - some time in the midst of it
+        await asyncio.sleep(0.01)
+    other = BookKeeperHouse(house.cluster, house.root)
+    await other.begin()
+    taken = await other.open()
+    end = taken.log_end_offset
+    await append_durably(taken, b"from the other one")
+    await writing
+    assert refused
+    assert all(isinstance(error, LedgerFenced) for error in refused)
+    assert [type(reason) for reason in told] == [LedgerFenced]
+    entries = await read_all(taken)
+    assert [entry.last_offset for entry in entries] == list(range(end + 1))
+    assert acknowledged == list(range(len(acknowledged)))
+    assert len(acknowledged) <= end
+    assert payload(entries[-1]) == batch(b"from the other one")
+    assert house.engine.opened() == []
+    await other.end()
+
+
+async def test_a_writer_that_was_killed_leaves_all_that_it_acknowledged(house: BookKeeperHouse) -> None:
+    log = await house.open()
+    log.take_snapshot = lambda: b"known at %d" % log.log_end_offset
+    for number in range(200):
+        await append_durably(log, b"%d" % number, b"x", timestamp_ms=NOW_MS + number % 70)
+        if number == 150:
+            log.appends.note_snapshot()
+    written = [each.data for each in await read_all(log)]
+    other = BookKeeperHouse(house.cluster, house.root)  # as if the first one were not there any more
+    await other.begin()
+    again = await other.open()
+    assert (again.log_start_offset, again.log_end_offset, again.high_watermark) == (0, 400, 400)
+    assert again.snapshot == Snapshot(302, b"known at 302")
+    assert [each.data for each in await read_all(again)] == written
+    (ledger,) = again.ledgers()
+    assert (ledger.sealed, ledger.entries, ledger.max_timestamp) == (True, 200, NOW_MS + 69)
+    for offset in (0, 1, 37, 38, 250, 399):
+        assert (await again.read(offset, max_bytes=1))[0].last_offset == offset | 1
+    await other.end()
+
+
+async def test_a_bookie_that_dies_is_replaced_by_another(house: BookKeeperHouse) -> None:
+    log = await house.open()
+    await append_durably(log, b"before")
+    victim = house.cluster.bookies[0]
+    victim.kill()
+    try:
+        for number in range(50):
+            await append_durably(log, b"%d" % number)
+        assert len(log.ledgers()) == 1, "BookKeeper changes the ensemble of the open ledger"
+        assert len(await read_all(log)) == 51
+    finally:
+        victim.start()
+
+
+async def test_appends_that_bookies_do_not_answer_fail_in_time(house: BookKeeperHouse) -> None:
+    log = await house.open()
+    await append_durably(log, b"before")
+    for each in house.cluster.bookies:
+        each.send(signal.SIGSTOP)
+    try:
+        with pytest.raises((StorageFull, StorageFailed)):
+            await append_durably(log, b"in vain")
+    finally:
+        for each in house.cluster.bookies:
+            each.send(signal.SIGCONT)
+    assert log.log_end_offset == 1
+    while True:
+        try:
+            assert (await append_durably(log, b"after")).base_offset == 1
+        except (StorageFull, StorageFailed):
+            continue
+        break
+    assert [payload(each) for each in await read_all(log)] == [batch(b"before"), batch(b"after")]
+
+
+async def test_what_was_just_written_is_read_from_memory(house: BookKeeperHouse) -> None:
+    log = await house.open()
+    for number in range(20):
+        await append_durably(log, b"%d" % number)
+    for each in house.cluster.bookies:
+        each.send(signal.SIGSTOP)
+    try:
+        assert len(await read_all(log)) == 20
+    finally:
+        for each in house.cluster.bookies:
+            each.send(signal.SIGCONT)
+
+
+async def test_a_ledger_that_is_gone_is_said_with_its_name(house: BookKeeperHouse) -> None:
+    log = await house.open()
+    await append_durably(log, b"x")
+    (ledger,) = log.ledgers()
+    await house.reopen()
+    await house.engine.bookies.delete(ledger.ledger_id)
+    log = await house.open()
+    with pytest.raises(LedgerNotFound, match=f"ledger {ledger.ledger_id} cannot be opened"):
+        await log.read(0, max_bytes=1)
