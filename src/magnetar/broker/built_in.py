@@ -36,11 +36,13 @@ BUILT_IN = {
 METADATA_STORES = {
     "sqlite": "magnetar.broker.storage.embedded:SqliteStores",
     "memory": "magnetar.broker.storage.embedded:MemoryStores",
+    "zk": "magnetar.broker.storage.cluster:ZooKeeperStores",
 }
 """By the scheme of ``metadata.url``."""
 STORAGE_ENGINES = {
     "files": "magnetar.broker.storage.embedded:FilesEngines",
     "memory": "magnetar.broker.storage.embedded:MemoryEngines",
+    "bookkeeper": "magnetar.broker.storage.cluster:BookKeeperEngines",
 }
 """By the scheme of ``storage.url``."""
 
@@ -63,5 +65,6 @@ def settings_of(protocol: str) -> tuple[type[HandlerSettings], ...]:
 
 
 def all_settings() -> Sequence[type[HandlerSettings]]:
-    """Return those of all built-in handlers, started or not."""
-    return [part for protocol in BUILT_IN for part in settings_of(protocol)]
+    """Return those of all built-in handlers, started or not, and of what else comes with the broker."""
+    cluster = cast(type[HandlerSettings], loaded("magnetar.broker.cluster_settings:ClusterSettings"))
+    return [*(part for protocol in BUILT_IN for part in settings_of(protocol)), cluster]

@@ -16,6 +16,7 @@ from magnetar.broker.auth.tls import (
     SHUTDOWN_TIMEOUT_S,
 )
 from magnetar.broker.background import end_all
+from magnetar.broker.cluster_ownership import ClusterOwnership, of_cluster
 from magnetar.broker.core import Broker
 from magnetar.broker.descriptors import DescriptorWatch
 from magnetar.broker.duties import Duties
@@ -46,6 +47,8 @@ class BrokerService:
         self.broker: Broker
         self.handlers: list[ProtocolHandler] = []
         self._storage: Storage
+        self._cluster: ClusterOwnership | None = None
+        """Where it is one of several."""
         self._servers: list[asyncio.Server] = []
         self.on_failed: Callable[[], None] = lambda: None
         """Called when storage has failed for good, unless settings have the broker go on without it."""
@@ -60,6 +63,8 @@ class BrokerService:
         try:
             await self._start(wanted)
         except BaseException:
+            if self._cluster is not None:
+                await self._storage.engine.close()  # threads of a JVM would keep the process
             await self._storage.store.close()
             self._storage.lock.release()
             raise
@@ -67,8 +72,12 @@ class BrokerService:
     async def _start(self, wanted: Sequence[Sequence[Listener]]) -> None:
         engine = self._storage.engine
         engine.on_failed = self._storage_failed
+        ownership, store = self._ownership, self._storage.store
+        if ownership is None and self.settings.node.metadata_url.startswith("zk:"):
+            ownership = self._cluster = of_cluster(self.settings, store)
+            await self._cluster.start()
         await engine.start()
-        self.broker = Broker(self.settings, self._storage.store, engine, self._ownership)
+        self.broker = Broker(self.settings, store, engine, ownership)
         await self.broker.start()
         self.broker.background.repeat(
             "looking after the lock file", lambda: _LOCK_CHECK_S, self._renew_lock, essential=True
@@ -87,6 +96,9 @@ class BrokerService:
             served = tuple([await self._listen(listener, handler) for listener in listeners])
             self.listeners[handler.protocol_name] = served
             handler.serves(served)
+        if self._cluster is not None:
+            self._cluster.namespaces = self.broker.namespaces.names
+            await self._cluster.begin()
         self._tell_address()
 
     @property
@@ -135,6 +147,10 @@ class BrokerService:
         self._servers.append(server)
         return bound
 
+    async def _leave_cluster(self) -> None:
+        if self._cluster is not None:
+            await self._cluster.close()
+
     def _tell_address(self) -> None:
         """Leave word in the data directory of who serves it and where."""
         word: dict[str, object] = {"pid": os.getpid()}
@@ -155,6 +171,7 @@ class BrokerService:
             "the broker",
             [
                 *(("a listener", server.close) for server in self._servers),
+                ("what this broker owns", self._leave_cluster),
                 *((f"clients of {each.protocol_name}", each.drain) for each in last_first),
                 ("compactions", self.broker.compactions.close),
                 *((f"protocol {each.protocol_name}", each.close) for each in last_first),

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from magnetar.broker.built_in import BUILT_IN, METADATA_STORES, STORAGE_ENGINES, scheme_of
+from magnetar.broker.cluster_settings import ClusterSettings
 from magnetar.broker.errors import InvalidConfig
 from magnetar.broker.kafka_setting_names import KAFKA_SETTINGS
 from magnetar.broker.setting import SettingDef
@@ -72,7 +73,16 @@ def load(
             raise InvalidConfig(
                 f"--set {name}: no setting is called {name}{_near(name, loaded.settings.declared)}"
             )
+    if not loaded.settings.node.metadata_url.startswith("zk:"):
+        idle = [name for _, texts in sources[:-2] for name in texts if _is_a_clusters(name, loaded.settings)]
+        loaded = replace(loaded, ignored=tuple(dict.fromkeys((*loaded.ignored, *idle))))
     return loaded
+
+
+def _is_a_clusters(name: str, settings: Settings) -> bool:
+    """Whether a setting means nothing to a broker that is none of a cluster."""
+    found = settings.declared.find(name)
+    return found is not None and settings.declared.part_of[found[0].field] is ClusterSettings
 
 
 def _is_built_in(settings: Settings) -> bool:

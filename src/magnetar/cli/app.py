@@ -92,6 +92,21 @@ def standalone(
     raise typer.Exit(run(data, kafka, pulsar, http, schema_registry, config, set_ or []))
 
 
+@app.command()
+def broker(
+    config: Annotated[
+        Path, typer.Option(exists=True, dir_okay=False, help="Pulsar's broker.conf, or our own settings.")
+    ],
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One setting; repeatable.")
+    ] = None,
+) -> None:
+    """Serve as one broker of a cluster in the foreground, on ZooKeeper and BookKeeper; SIGTERM ends it."""
+    from magnetar.cli.broker import run
+
+    raise typer.Exit(run(config, set_ or []))
+
+
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(config.app, name="config")

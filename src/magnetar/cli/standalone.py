@@ -10,6 +10,7 @@ import resource
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from magnetar.broker import logs, setting_sources
@@ -36,8 +37,12 @@ def run(
     schema_registry: str | None,
     config: Path | None,
     overrides: Sequence[str],
+    meant: Sequence[str] = (),
 ) -> int:
-    """Serve until SIGTERM or SIGINT; give the exit status. Prints one line once clients may connect."""
+    """Serve until SIGTERM or SIGINT; give the exit status. Prints one line once clients may connect.
+
+    What ``meant`` names in the file has a meaning, though it is no setting.
+    """
     import uvloop
 
     given = list(overrides)
@@ -57,7 +62,7 @@ def run(
         _complain(error)
         return 2
     logs.set_up(loaded.settings.node.log_level, loaded.settings.node.log_format)
-    warning = loaded.warning()
+    warning = replace(loaded, ignored=tuple(each for each in loaded.ignored if each not in meant)).warning()
     if warning:
         _log.warning(warning)
     _raise_file_limit()
@@ -87,7 +92,10 @@ _NEXT_STEPS: tuple[tuple[type[Exception], str], ...] = (
     ),
     (DirectoryInUse, "Stop that broker, or choose another directory with --data."),
     (OSError, "Choose a directory with --data that you may write, and leave its files to one user."),
-    (MetadataUnavailable, "Look at the directory's rights and at the room on its disk."),
+    (
+        MetadataUnavailable,
+        "Look at the directory's rights and at the room on its disk, or whether ZooKeeper runs there.",
+    ),
     (StorageFull, "Make room on the disk; nothing is lost."),
     (
         MetadataError,

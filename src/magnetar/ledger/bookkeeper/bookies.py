@@ -71,6 +71,24 @@ class Recovered(NamedTuple):
     size: int
 
 
+_CLASSES = (
+    "org.apache.bookkeeper.conf.ClientConfiguration",
+    "org.apache.bookkeeper.client.BookKeeper",
+    "org.apache.bookkeeper.client.BookKeeper$DigestType",
+    "org.apache.bookkeeper.client.BKException",
+    "io.netty.buffer.PooledByteBufAllocator",
+    *_CALLBACKS,
+)
+
+
+def load_classes(jars: Sequence[Path], heap_bytes: int, direct_bytes: int) -> None:
+    """Start the JVM and load what is needed of it: that takes Python's lock for seconds."""
+    start_jvm(jars, heap_bytes, direct_bytes)
+    for each in _CLASSES:
+        jpype.JClass(each)
+    _ = jpype.JClass("io.netty.buffer.PooledByteBufAllocator").DEFAULT.directBuffer(16).release()
+
+
 class Bookies:
     """One client of a BookKeeper cluster. ``connect`` before use."""
 

@@ -102,21 +102,22 @@ class BookKeeperEngine(LedgerEngine):
 
     # -- opening
 
-    async def open(self, name: str, policy: LedgerPolicy) -> BookKeeperLog:
+    async def open(self, name: str, policy: LedgerPolicy, epoch: int = 0) -> BookKeeperLog:
         await self._gone(name)
         log = self._logs.get(name)
         if log is None:
             opening = self._opening.get(name)
             if opening is None:
-                opening = self._opening[name] = asyncio.ensure_future(self._open(name, policy))
+                opening = self._opening[name] = asyncio.ensure_future(self._open(name, policy, epoch))
                 opening.add_done_callback(lambda _: self._opening.pop(name, None))
             log = await asyncio.shield(opening)
         log.policy = policy
         return log
 
-    async def _open(self, name: str, policy: LedgerPolicy) -> BookKeeperLog:
-        taken = await taken_over(self.metadata, self.bookies, name)
+    async def _open(self, name: str, policy: LedgerPolicy, epoch: int) -> BookKeeperLog:
+        taken = await taken_over(self.metadata, self.bookies, name, epoch)
         log = self._logs[name] = BookKeeperLog(self._shared, name, policy, taken)
+        log.list.epoch = epoch
         return log
 
     def _dropped(self, log: BookKeeperLog) -> None:

@@ -18,6 +18,7 @@ from magnetar.ledger.bookkeeper.bookies import Bookies
 from magnetar.ledger.bookkeeper.reading import BookieReader
 from magnetar.ledger.bookkeeper.tail import Tail
 from magnetar.ledger.errors import LedgerError, metadata_failed
+from magnetar.ledger.files.ledger_list import EPOCH, check_epoch
 from magnetar.ledger.info import ROOT, ManagedLedgerInfo, decode_info, encode_info, path_of
 from magnetar.ledger.port import LedgerSummary, Snapshot
 from magnetar.metadata import MUST_NOT_EXIST, BadVersion, MetadataError, MetadataStore, MetadataUncertain, Put
@@ -115,19 +116,22 @@ class TakenLog:
     """Ledgers that nothing refers to any more."""
 
 
-async def taken_over(store: MetadataStore, bookies: Bookies, name: str) -> TakenLog:
-    """Take a log from whoever has it; raise ``LedgerError``."""
+async def taken_over(store: MetadataStore, bookies: Bookies, name: str, epoch: int) -> TakenLog:
+    """Take a log from whoever has it; raise ``LedgerError``, ``LedgerFenced`` where a later epoch has had it."""
     path, checkpoints = path_of(name), CheckpointNode(store, name)
     for tries_left in reversed(range(_TRIES)):
         try:
             stored = await store.get(path)
             info = ManagedLedgerInfo() if stored is None else decode_info(stored.value, name=name)
             version = MUST_NOT_EXIST if stored is None else stored.version
+            check_epoch(info, name, epoch)
             kept = await checkpoints.load()
             left = await _settle(info, bookies, kept, name)
             owner = uuid4().hex
             if stored is not None:
                 info.properties[OWNER] = owner
+                if epoch:
+                    info.properties[EPOCH] = str(epoch)
                 (version,) = await store.commit([Put(path, encode_info(info), version)])
         except (
             BadVersion,

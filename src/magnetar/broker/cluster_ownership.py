@@ -1,0 +1,434 @@
+"""Who owns what in a cluster: Pulsar's ephemeral nodes, which end with the session of the broker that made them.
+
+    /loadbalance/brokers/HOST:PORT          a broker that lives: its number, rack, and where clients reach it
+    /magnetar/broker-ids/N                  which of them has the number N; two with one number are noticed by it
+    /namespace/TENANT/NAMESPACE/RANGE       the owner of a bundle, and since which epoch
+    /admin/local-policies/TENANT/NAMESPACE  the bounds of a namespace's bundles, as Pulsar keeps them
+    /magnetar/bundle-epochs/TENANT/NAMESPACE/RANGE   the epoch of the last owner
+
+A bundle is taken by one commit, with its next epoch. Whose it is to be is said by a hash of bundle and broker, so
+brokers that see the same ones alive agree without a word, and what a dead one leaves is spread over all others. A
+broker whose session is lost owns nothing from that moment on, before ZooKeeper lets others have it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
+from itertools import islice, pairwise
+from typing import Any
+
+from magnetar.broker.cluster_settings import ClusterSettings
+from magnetar.broker.errors import BrokerError
+from magnetar.broker.listeners import Endpoint
+from magnetar.broker.ownership import HASHES, BrokerInfo, Bundle, NotOwned, Owned, Ownership
+from magnetar.broker.settings import Settings
+from magnetar.metadata import (
+    ANY,
+    MUST_NOT_EXIST,
+    BadVersion,
+    Delete,
+    MetadataError,
+    MetadataStore,
+    NotFound,
+    Put,
+)
+from magnetar.metadata.cache import MetadataCache
+from magnetar.metadata.ops import Stored
+
+BROKERS, IDS, OWNERS = "/loadbalance/brokers", "/magnetar/broker-ids", "/namespace"
+POLICIES, EPOCHS = "/admin/local-policies", "/magnetar/bundle-epochs"
+_LOOK_S = 1.0
+_SETTLED_S = 3.0
+"""How long a broker must have been there before others hand over what is meant for it."""
+_HANDED_OVER_AT_ONCE = 4
+_PATIENCE_S = 3.0
+"""How long a bundle waits for the broker that it is meant for, before another one takes it that is asked for it."""
+_log = logging.getLogger("magnetar.ownership")
+
+
+class BrokerIdTaken(BrokerError):
+    """Another broker that lives has this one's number."""
+
+
+class _Kept:
+    """What lies beneath one path, by `MetadataCache`."""
+
+    def __init__(self, root: str, depth: int, changed: Callable[[str, Stored | None], None]) -> None:
+        """Only nodes of one depth below the root mean something; those between are parents."""
+        self.root = root
+        self._depth = root.count("/") + depth
+        self._changed = changed
+        self._paths: set[str] = set()
+
+    def apply(self, path: str, stored: Stored | None) -> None:
+        if path.count("/") != self._depth:
+            return
+        (self._paths.discard if stored is None else self._paths.add)(path)
+        self._changed(path, stored)
+
+    def known(self) -> Iterable[str]:
+        return tuple(self._paths)
+
+
+class ClusterOwnership(Ownership):
+    """The view of one broker. ``start`` before anything is served, ``begin`` once it is."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        cluster: str,
+        node_id: int,
+        rack: str | None,
+        bundles: int,
+        session_s: float,
+    ) -> None:
+        """``bundles`` is how many a new namespace gets; ``session_s`` how long the store keeps a silent session."""
+        super().__init__()
+        self._session_s = session_s
+        self.cluster = cluster
+        self.node_id = node_id
+        self._rack = rack
+        self._store = store
+        self._count = bundles
+        self._cache = MetadataCache(store)
+        self._endpoints: dict[str, Endpoint] = {}
+        self._brokers: dict[str, BrokerInfo] = {}
+        """By path."""
+        self._since: dict[str, float] = {}
+        """By path, when this broker first heard of it."""
+        self._owners: dict[str, Owned] = {}
+        """By path, as the store has it; what is in it of this broker counts only while it is in ``_mine``."""
+        self._mine: dict[Bundle, Owned] = {}
+        self._bounds: dict[str, tuple[Bundle, ...]] = {}
+        """By namespace, once they are stored."""
+        self._by_default: dict[str, tuple[Bundle, ...]] = {}
+        self._locks: dict[Bundle, asyncio.Lock] = {}
+        self._moved = asyncio.Event()
+        """Set when something changed that owners depend on."""
+        self._path = ""
+        self._serves = False
+        self._is_closing = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.namespaces: Callable[[], Iterable[str]] = lambda: ()
+        """Which there are; set before `begin`."""
+
+    async def start(self) -> None:
+        """Learn what there is, and claim this broker's number; raise `BrokerIdTaken`."""
+        self._store.session.on_lost.append(self._session_lost)
+        await self._claim_id()
+        await self._cache.follow(_Kept(BROKERS, 1, self._broker_changed))
+        await self._cache.follow(_Kept(OWNERS, 3, self._owner_changed))
+        await self._cache.follow(_Kept(POLICIES, 2, self._bounds_changed))
+
+    async def begin(self) -> None:
+        """Let others know of this broker, and take what is meant for it, from now on."""
+        self._serves = True
+        await self._register()
+        self._soon(self._keep_looking())
+
+    async def close(self) -> None:
+        """Give all bundles away, and take none any more."""
+        self._is_closing = True
+        try:
+            await self._forget_registration()
+            await asyncio.gather(*(self.release(bundle) for bundle in tuple(self._mine)))
+        finally:
+            for task in tuple(self._tasks):
+                task.cancel()
+            await self._cache.close()
+
+    # -- brokers
+
+    async def _claim_id(self) -> None:
+        path = f"{IDS}/{self.node_id}"
+        # One that was killed stays known until its session ends.
+        for tries_left in reversed(range(int(1.5 * self._session_s / _CLAIM_S) + 2)):
+            try:
+                await self._store.commit(
+                    [Put(path, str(self._store.session.id).encode(), MUST_NOT_EXIST, ephemeral=True)]
+                )
+            except BadVersion:
+                if not tries_left:
+                    raise BrokerIdTaken(
+                        f"another broker of cluster {self.cluster} has the number {self.node_id}: give each its own"
+                        " by node.id (Kafka's broker.id)"
+                    ) from None
+                await asyncio.sleep(_CLAIM_S)
+            else:
+                return
+
+    async def _register(self) -> None:
+        """Say where clients reach this broker."""
+        if not self._endpoints or not self._serves or self._is_closing:
+            return
+        if not self._path:
+            http = self._endpoints.get("http") or next(iter(self._endpoints.values()))
+            self._path = f"{BROKERS}/{http}"
+        told = {
+            "nodeId": self.node_id,
+            "rack": self._rack,
+            "endpoints": {name: [each.host, each.port] for name, each in self._endpoints.items()},
+            "brokerVersionString": "magnetar",
+        }
+        await self._cache.commit([Put(self._path, json.dumps(told).encode(), ANY, ephemeral=True)])
+
+    async def _forget_registration(self) -> None:
+        try:
+            await self._store.commit([Delete(self._path, ANY)])
+        except (MetadataError, ValueError) as error:
+            _log.info("this broker stays known until its session ends: %s", error)
+
+    def _broker_changed(self, path: str, stored: Stored | None) -> None:
+        self._moved.set()
+        if stored is None:
+            self._brokers.pop(path, None)
+            self._since.pop(path, None)
+            return
+        self._since.setdefault(path, time.monotonic())
+        try:
+            told = json.loads(stored.value)
+            endpoints = {name: Endpoint(host, int(port)) for name, (host, port) in told["endpoints"].items()}
+            self._brokers[path] = BrokerInfo(int(told["nodeId"]), told.get("rack"), endpoints)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            _log.warning("%s is not a broker of Magnetar's, and gets no bundles from here", path)
+
+    def brokers(self) -> Sequence[BrokerInfo]:
+        others = [each for each in self._brokers.values() if each.node_id != self.node_id]
+        mine = BrokerInfo(self.node_id, self._rack, self._endpoints)
+        return sorted([mine, *others], key=lambda each: each.node_id)
+
+    def listens(self, listener: str, endpoint: Endpoint) -> None:
+        self._endpoints[listener] = endpoint
+        if self._serves:
+            self._soon(self._register())
+
+    def leader(self) -> int:
+        return min(each.node_id for each in self.brokers())
+
+    # -- bundles
+
+    def _bounds_changed(self, path: str, stored: Stored | None) -> None:
+        namespace = path.removeprefix(POLICIES + "/")
+        self._moved.set()
+        if stored is None:
+            self._bounds.pop(namespace, None)
+            return
+        try:
+            bounds = [int(each, 16) for each in json.loads(stored.value)["bundles"]["boundaries"]]
+        except (ValueError, KeyError, TypeError):
+            _log.error("the bundles of %s cannot be read at %s", namespace, path)
+            return
+        self._bounds[namespace] = _bundles(namespace, [*bounds[:-1], HASHES])
+
+    def bundles(self, namespace: str) -> Sequence[Bundle]:
+        found = self._bounds.get(namespace) or self._by_default.get(namespace)
+        if found is None:
+            bounds = [HASHES * each // self._count for each in range(self._count + 1)]
+            found = self._by_default[namespace] = _bundles(namespace, bounds)
+        return found
+
+    async def _keep_bounds(self, namespace: str) -> None:
+        """Have a namespace's bundles be the same for all brokers before any of them is owned."""
+        if namespace in self._bounds:
+            return
+        # As Pulsar has them: the last bound is the highest hash, not the one behind it.
+        bounds = [f"0x{min(HASHES * each // self._count, HASHES - 1):08x}" for each in range(self._count + 1)]
+        value = json.dumps({"bundles": {"boundaries": bounds, "numBundles": self._count}}).encode()
+        try:
+            await self._cache.commit([Put(f"{POLICIES}/{namespace}", value, MUST_NOT_EXIST)])
+        except BadVersion:  # another broker was quicker, and has been read
+            return
+
+    # -- owners
+
+    def _owner_changed(self, path: str, stored: Stored | None) -> None:
+        self._moved.set()
+        self._owners.pop(path, None)
+        if stored is not None:
+            try:
+                told = json.loads(stored.value)["magnetar"]
+                self._owners[path] = Owned(int(told["nodeId"]), int(told["epoch"]))
+            except (ValueError, KeyError, TypeError):
+                self._owners[path] = Owned(-1, -1)  # a broker of Pulsar's has it
+
+    def owner_of(self, bundle: Bundle) -> Owned | None:
+        mine = self._mine.get(bundle)
+        if mine is not None:
+            return mine
+        found = self._owners.get(f"{OWNERS}/{bundle}")
+        return None if found is None or found.node_id == self.node_id else found
+
+    def _meant_for(self, bundle: Bundle) -> int:
+        """Return the broker that is to have a bundle that nobody has."""
+        return max(self.brokers(), key=lambda each: _weight(bundle, each.node_id)).node_id
+
+    async def acquire(self, bundle: Bundle) -> Owned:
+        end = asyncio.get_running_loop().time() + _PATIENCE_S
+        while True:
+            owner = self.owner_of(bundle)
+            if owner is not None:
+                if owner.node_id == self.node_id:
+                    return owner
+                raise NotOwned(f"Namespace bundle {bundle}", owner)
+            if self._is_closing or not self._serves:
+                raise NotOwned(f"Namespace bundle {bundle}", None)
+            if self._meant_for(bundle) == self.node_id or asyncio.get_running_loop().time() > end:
+                await self._take(bundle)
+            else:
+                await asyncio.sleep(0.05)
+
+    async def _take(self, bundle: Bundle) -> None:
+        """Own a bundle unless another broker is quicker."""
+        async with self._locks.setdefault(bundle, asyncio.Lock()):
+            if self.owner_of(bundle) is not None or self._is_closing:
+                return
+            session = self._store.session
+            try:
+                await self._keep_bounds(bundle.namespace)
+                if bundle not in self.bundles(bundle.namespace):
+                    raise NotOwned(f"Namespace bundle {bundle}", None)
+                stored = await self._store.get(f"{EPOCHS}/{bundle}")
+                epoch = 1 if stored is None else int(stored.value) + 1
+                version = MUST_NOT_EXIST if stored is None else stored.version
+                told = {
+                    "magnetar": {"nodeId": self.node_id, "epoch": epoch},
+                    "disabled": False,
+                } | self._as_pulsar()
+                await self._store.commit([
+                    Put(f"{EPOCHS}/{bundle}", str(epoch).encode(), version),
+                    Put(f"{OWNERS}/{bundle}", json.dumps(told).encode(), MUST_NOT_EXIST, ephemeral=True),
+                ])  # fmt: skip
+            except BadVersion:
+                await self._cache.refresh([f"{OWNERS}/{bundle}"])
+                if self.owner_of(bundle) is None:
+                    await asyncio.sleep(0.05)  # what this broker had in an earlier session ends soon
+                return
+            except MetadataError as error:
+                _log.warning("bundle %s cannot be taken now: %s", bundle, error)
+                raise NotOwned(f"Namespace bundle {bundle}", None) from error
+            if session is not self._store.session or session.id == 0:
+                return
+            self._mine[bundle] = Owned(self.node_id, epoch)
+        for each in self.on_acquired:
+            await each(bundle)
+
+    def _as_pulsar(self) -> dict[str, object]:
+        """Return what Pulsar's brokers say of an owner, for its tools."""
+        pulsar, http = self._endpoints.get("pulsar"), self._endpoints.get("http")
+        return {
+            "nativeUrl": None if pulsar is None else f"pulsar://{pulsar}",
+            "httpUrl": None if http is None else f"http://{http}",
+        }
+
+    async def release(self, bundle: Bundle) -> None:
+        async with self._locks.setdefault(bundle, asyncio.Lock()):
+            if self._mine.pop(bundle, None) is None:
+                return
+            self._owners.pop(f"{OWNERS}/{bundle}", None)
+            try:
+                for told in self.on_lost:
+                    await told(bundle)
+            finally:
+                try:
+                    await self._store.commit([Delete(f"{OWNERS}/{bundle}", ANY)])
+                except NotFound:
+                    pass
+                except MetadataError as error:
+                    _log.warning("bundle %s stays this broker's until its session ends: %s", bundle, error)
+
+    # -- what changes
+
+    def _session_lost(self) -> None:
+        """Own nothing from now on; come back under the next session."""
+        gone, self._mine = tuple(self._mine), {}
+        self._store.session.on_lost.append(self._session_lost)
+        _log.warning("the session is lost, and with it %d bundles", len(gone))
+        self._soon(self._let_go_and_come_back(gone))
+
+    async def _let_go_and_come_back(self, gone: Sequence[Bundle]) -> None:
+        for bundle in gone:
+            for told in self.on_lost:
+                try:
+                    await told(bundle)
+                except Exception:
+                    _log.exception("somebody could not let go of bundle %s", bundle)
+        while not self._is_closing:
+            try:
+                await self._claim_id()
+                await self._register()
+                break
+            except (MetadataError, BrokerIdTaken) as error:
+                _log.warning("this broker cannot come back yet: %s", error)
+                await asyncio.sleep(_LOOK_S)
+        self._moved.set()
+
+    async def _keep_looking(self) -> None:
+        """Take what is meant for this broker and nobody has, as soon as that is so."""
+        while not self._is_closing:
+            self._moved.clear()
+            try:
+                for namespace in list(self.namespaces()):
+                    for bundle in self.bundles(namespace):
+                        if self.owner_of(bundle) is None and self._meant_for(bundle) == self.node_id:
+                            await self._take(bundle)
+                await self._hand_over()
+            except (MetadataError, BrokerError) as error:
+                _log.info("what nobody owns is looked at again: %s", error)
+            except Exception:
+                _log.exception("looking after bundles failed, and is tried again")
+            try:
+                async with asyncio.timeout(_LOOK_S):
+                    await self._moved.wait()
+            except TimeoutError:
+                pass
+
+    async def _hand_over(self) -> None:
+        """Give away some of what is meant for others, once these have been there for a while."""
+        settled = {
+            broker.node_id
+            for path, broker in self._brokers.items()
+            if time.monotonic() - self._since[path] > _SETTLED_S
+        }
+        going = (
+            bundle for bundle in tuple(self._mine) if self._meant_for(bundle) in settled - {self.node_id}
+        )
+        await asyncio.gather(*(self.release(bundle) for bundle in islice(going, _HANDED_OVER_AT_ONCE)))
+
+    def _soon(self, what: Any) -> None:
+        task = asyncio.ensure_future(what)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("looking after this broker's place in the cluster failed: %s", task.exception())
+
+
+_CLAIM_S = 0.5
+
+
+def _weight(bundle: Bundle, node_id: int) -> bytes:
+    return blake2b(f"{bundle}@{node_id}".encode(), digest_size=8).digest()
+
+
+def _bundles(namespace: str, bounds: Sequence[int]) -> tuple[Bundle, ...]:
+    return tuple(Bundle(namespace, *pair) for pair in pairwise(bounds))
+
+
+def of_cluster(settings: Settings, store: MetadataStore) -> ClusterOwnership:
+    """Return what the settings of one of a cluster's brokers ask for."""
+    cluster, node = settings.of(ClusterSettings), settings.node
+    return ClusterOwnership(
+        store,
+        cluster.cluster_name,
+        node.node_id,
+        node.broker_rack,
+        cluster.namespace_bundles,
+        cluster.metadata_session_ms / 1000,
+    )

@@ -1,0 +1,111 @@
+"""The settings of a broker that is one of a cluster, by Pulsar's names where Pulsar has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar.broker.setting import Feed, HandlerSettings, setting
+from magnetar.broker.values import Kind, at_least, between
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings(HandlerSettings):
+    """Clusters."""
+
+    cluster_name: str = setting(
+        "standalone",
+        Kind.STRING,
+        "Name of the cluster whose brokers share `metadata.url=zk:...`; what is there must be of this cluster.",
+        pulsar=("clusterName",),
+    )
+    metadata_session_ms: int = setting(
+        30_000,
+        Kind.INT,
+        "Time without a word from a broker after which ZooKeeper gives what it owned to others.",
+        unit="ms",
+        rule=between(1000, 600_000),
+        pulsar=("metadataStoreSessionTimeoutMillis", "zooKeeperSessionTimeoutMillis"),
+    )
+    bookkeeper_metadata_url: str = setting(
+        "",
+        Kind.STRING,
+        "Where the bookies are known, as `zk://HOST:PORT/PATH/ledgers`; empty for below `metadata.url`.",
+        pulsar=("bookkeeperMetadataServiceUri",),
+    )
+    bookkeeper_ensemble_size: int = setting(
+        2,
+        Kind.INT,
+        "Number of bookies that a ledger is spread over.",
+        rule=at_least(1),
+        pulsar=("managedLedgerDefaultEnsembleSize",),
+    )
+    bookkeeper_write_quorum: int = setting(
+        2,
+        Kind.INT,
+        "Number of bookies that get each entry.",
+        rule=at_least(1),
+        pulsar=("managedLedgerDefaultWriteQuorum",),
+    )
+    bookkeeper_ack_quorum: int = setting(
+        2,
+        Kind.INT,
+        "Number of bookies that must have an entry before it is acknowledged.",
+        rule=at_least(1),
+        pulsar=("managedLedgerDefaultAckQuorum",),
+    )
+    bookkeeper_password: str = setting(
+        "", Kind.STRING, "Password of the ledgers.", pulsar=("managedLedgerPassword",)
+    )
+    bookkeeper_add_timeout_s: int = setting(
+        30,
+        Kind.INT,
+        "Time after which an append fails that too few bookies have answered.",
+        unit="s",
+        rule=at_least(3),
+        pulsar=(
+            Feed("managedLedgerAddEntryTimeoutSeconds", lambda text: text if text.strip() != "0" else None),
+        ),
+    )
+    bookkeeper_cache_bytes: int = setting(
+        64 * _MIB,
+        Kind.INT,
+        "Memory for the newest entries of all topics, from which those are served that follow them.",
+        unit="bytes",
+        rule=at_least(0),
+    )
+    bookkeeper_heap_bytes: int = setting(
+        256 * _MIB,
+        Kind.INT,
+        "Heap of the JVM that BookKeeper's client runs in.",
+        unit="bytes",
+        rule=at_least(64 * _MIB),
+    )
+    bookkeeper_direct_bytes: int = setting(
+        256 * _MIB,
+        Kind.INT,
+        "Memory of that JVM outside its heap, for entries on their way.",
+        unit="bytes",
+        rule=at_least(64 * _MIB),
+    )
+    bookkeeper_max_entry_bytes: int = setting(
+        5 * _MIB,
+        Kind.INT,
+        "Largest entry; bookies must allow a little more (`nettyMaxFrameSizeBytes`).",
+        unit="bytes",
+        rule=at_least(_MIB),
+        pulsar=("maxMessageSize",),
+    )
+    bookkeeper_jars: str = setting(
+        "",
+        Kind.STRING,
+        "Directory with what `magnetar bookkeeper install` brings; empty for where it puts it by default.",
+    )
+    namespace_bundles: int = setting(
+        4,
+        Kind.INT,
+        "Number of bundles of a namespace that is made, each owned by one broker.",
+        rule=between(1, 1024),
+        pulsar=("defaultNumberOfNamespaceBundles",),
+    )

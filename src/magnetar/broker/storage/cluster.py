@@ -1,0 +1,154 @@
+"""What the brokers of a cluster share: metadata in ZooKeeper (``zk:``), ledgers on bookies (``bookkeeper:``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from magnetar.broker.cluster_settings import ClusterSettings
+from magnetar.broker.errors import InvalidConfig
+from magnetar.broker.settings import Settings
+from magnetar.broker.storage.factories import MetadataStoreFactory, StorageEngineFactory
+from magnetar.ledger.errors import StorageFailed
+from magnetar.ledger.port import LedgerEngine
+from magnetar.metadata.lock import DirectoryLock
+from magnetar.metadata.ops import ANY, Put
+from magnetar.metadata.port import MetadataStore
+
+CLUSTERS = "/admin/clusters"
+_EXTRA = "pip install 'magnetar[cluster]'"
+
+
+class ZooKeeperAddress(NamedTuple):
+    """Servers as ``host:port``, separated by commas, and the path below which all lies."""
+
+    hosts: str
+    root: str
+
+
+def zookeeper_address(url: str) -> ZooKeeperAddress:
+    """Return what ``zk:host:port,host:port/path`` means; Pulsar's form, and the one with ``//``."""
+    hosts, slash, path = url.partition(":")[2].removeprefix("//").partition("/")
+    servers = [each.strip() for each in hosts.split(",")]
+    for each in servers:
+        host, _, port = each.rpartition(":")
+        if not host or not port.isdigit():
+            raise InvalidConfig(
+                f"metadata.url={url}: {each!r} is not HOST:PORT; zk:HOST:PORT,HOST:PORT/PATH is the form"
+            )
+    return ZooKeeperAddress(",".join(servers), (slash + path).rstrip("/"))
+
+
+def bookies_address(uri: str) -> ZooKeeperAddress | None:
+    """Return where bookies are known, without the ``/ledgers`` at the end; None if that is not said.
+
+    BookKeeper writes ``zk+hierarchical://host:port;host:port/ledgers``, Pulsar also ``metadata-store:zk:...``.
+    """
+    if not uri.strip():
+        return None
+    _, found, rest = uri.strip().partition("zk")
+    if not found:
+        raise InvalidConfig(f"bookkeeper.metadata.url={uri}: zk://HOST:PORT/PATH/ledgers is the form")
+    address = zookeeper_address("zk:" + rest.partition(":")[2].replace(";", ","))
+    if not address.root.endswith("/ledgers"):
+        raise InvalidConfig(f"bookkeeper.metadata.url={uri}: it ends with /ledgers, as bookies are set up")
+    return ZooKeeperAddress(address.hosts, address.root.removesuffix("/ledgers"))
+
+
+class ZooKeeperStores(MetadataStoreFactory):
+    """``zk:host:port,host:port/path``; Pulsar's ``metadataStoreUrl``."""
+
+    scheme = "zk"
+
+    async def open(self, url: str, settings: Settings, held: DirectoryLock) -> MetadataStore:
+        try:
+            from magnetar.metadata.zookeeper import ZooKeeperStore
+        except ImportError as error:
+            raise InvalidConfig(f"metadata.url={url} needs kazoo: {_EXTRA}") from error
+        address, cluster = zookeeper_address(url), settings.of(ClusterSettings)
+        if settings.node.storage_url.startswith("bookkeeper:"):
+            # To start a JVM takes Python's lock for seconds, in which a session would be lost.
+            await _started_jvm(cluster)
+        store = await ZooKeeperStore.open(
+            address.hosts, address.root, session_seconds=cluster.metadata_session_ms / 1000
+        )
+        try:
+            await _check_cluster(store, url, cluster.cluster_name)
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+
+async def _check_cluster(store: MetadataStore, url: str, name: str) -> None:
+    """Raise `InvalidConfig` where other clusters' metadata lie; leave word where there is none yet."""
+    found = [each for each in await store.children(CLUSTERS) if each != "global"]
+    if found and name not in found:
+        raise InvalidConfig(
+            f"{url} holds the metadata of cluster {', '.join(found)}, not of {name!r}: set clusterName to that, or"
+            " another path in metadataStoreUrl"
+        )
+    if not found:
+        await store.commit([Put(f"{CLUSTERS}/{name}", b"{}", ANY)])
+
+
+def _jars(cluster: ClusterSettings) -> list[Path]:
+    from magnetar.ledger.bookkeeper import jars
+
+    try:
+        return jars.installed(Path(cluster.bookkeeper_jars) if cluster.bookkeeper_jars else None)
+    except jars.JarsError as error:
+        raise StorageFailed(str(error)) from error
+
+
+async def _started_jvm(cluster: ClusterSettings) -> None:
+    found = _jars(cluster)
+    try:
+        from magnetar.ledger.bookkeeper.bookies import load_classes
+    except ImportError as error:
+        raise InvalidConfig(f"storage.url=bookkeeper: needs JPype1: {_EXTRA}") from error
+    load_classes(found, cluster.bookkeeper_heap_bytes, cluster.bookkeeper_direct_bytes)
+
+
+class BookKeeperEngines(StorageEngineFactory):
+    """``bookkeeper:`` are the bookies that the metadata store knows."""
+
+    scheme = "bookkeeper"
+
+    async def open(
+        self, url: str, settings: Settings, held: DirectoryLock, store: MetadataStore
+    ) -> LedgerEngine:
+        if settings.node.metadata_url.partition(":")[0] != "zk":
+            raise InvalidConfig(f"storage.url={url} needs metadata.url=zk:...: its ledgers are noted there")
+        try:
+            from magnetar.ledger.bookkeeper.bookies import Bookies, Quorums
+            from magnetar.ledger.bookkeeper.engine import BookKeeperEngine
+        except ImportError as error:
+            raise InvalidConfig(f"storage.url={url} needs JPype1: {_EXTRA}") from error
+        cluster = settings.of(ClusterSettings)
+        sizes = (
+            cluster.bookkeeper_ensemble_size,
+            cluster.bookkeeper_write_quorum,
+            cluster.bookkeeper_ack_quorum,
+        )
+        if list(sizes) != sorted(sizes, reverse=True):
+            raise InvalidConfig(
+                "bookkeeper.ensemble.size, bookkeeper.write.quorum and bookkeeper.ack.quorum are {}, {} and {}:"
+                " none may be larger than the one before".format(*sizes)
+            )
+        found = _jars(cluster)
+        address = bookies_address(cluster.bookkeeper_metadata_url) or zookeeper_address(
+            settings.node.metadata_url
+        )
+        bookies = Bookies(
+            address.hosts,
+            address.root,
+            found,
+            quorums=Quorums(*sizes),
+            password=cluster.bookkeeper_password.encode(),
+            add_timeout_s=cluster.bookkeeper_add_timeout_s,
+            heap_bytes=cluster.bookkeeper_heap_bytes,
+            direct_bytes=cluster.bookkeeper_direct_bytes,
+            max_entry_bytes=cluster.bookkeeper_max_entry_bytes,
+        )
+        return BookKeeperEngine(bookies, store, tail_bytes=cluster.bookkeeper_cache_bytes)
