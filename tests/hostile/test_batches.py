@@ -61,7 +61,7 @@ LIES: dict[str, tuple[bytes | None, ErrorCode]] = {
     "magic 3": (with_byte(16, 3), INVALID),
     "two batches": (GOOD + GOOD, INVALID),
     "a control batch": (changed(attributes=0x20), INVALID),
-    "a transactional batch": (changed(attributes=0x10, **NUMBERED), ErrorCode.INVALID_TXN_STATE),
+    "a transactional batch": (changed(attributes=0x10, **NUMBERED), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     "codec 5": (changed(attributes=5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     "codec 7": (changed(attributes=7), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     "says gzip and is not": (changed(attributes=1), CORRUPT),

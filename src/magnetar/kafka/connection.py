@@ -182,7 +182,8 @@ class KafkaConnection:
 
     def _count(self) -> None:
         """Charge what is kept now: a request that was answered in the event that brought it never is."""
-        held = self._frames.held_bytes + self._in_hand
+        # What came and will not be begun any more goes with the connection.
+        held = self._in_hand if self.has_ended else self._frames.held_bytes + self._in_hand
         if held != self._counted:
             counted, self._counted = self._counted, held
             self._account.charge(held - counted)
