@@ -19,12 +19,14 @@ from magnetar.kafka.answers import Answer
 from magnetar.kafka.connection import APART_BYTES, ROWS_COST
 from magnetar.kafka.handlers import produce as producing
 from magnetar.kafka.handlers.delete_topics import delete_topics
+from magnetar.kafka.handlers.leaders import Misled, tell_leaders
 from magnetar.kafka.handlers.leave_group import leave_group
 from magnetar.records.batch import PlainRecord, encode_batch
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.header import decode_response_header
 from magnetar.wire.kafka.messages.delete_topics_request import DeleteTopicsRequest
 from magnetar.wire.kafka.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from magnetar.wire.kafka.messages.fetch_response import LeaderIdAndEpoch, NodeEndpoint
 from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from magnetar.wire.kafka.messages.leave_group_response import LeaveGroupResponse, MemberResponse
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest, MetadataRequestTopic
@@ -250,6 +252,23 @@ async def test_rows_that_failed_are_counted_in_many_turns(
     peer.say(produce(200))
     assert await turns_until_answered(peer) > at_once + 10
     assert errors[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] == before + 200
+
+
+async def test_many_who_are_told_of_leaders_are_told_in_many_turns(
+    service: BrokerService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await service.broker.create_topics([NewTopic(service.broker.naming.parse("led"), 1)])
+    monkeypatch.setattr(pace, "perf_counter", SlowClock())
+    context: Any = SimpleNamespace(kafka=kafka(service).services, listener=service.listeners["kafka"][0])
+    rows = [SimpleNamespace(current_leader=None) for _ in range(200)]
+    misled = [Misled("led", bytes(16), 0, row) for row in rows]
+    told, turns = asyncio.ensure_future(tell_leaders(context, misled, LeaderIdAndEpoch, NodeEndpoint)), 0
+    while not told.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 20
+    (node,) = told.result()
+    assert {row.current_leader.leader_id for row in rows} == {node.node_id}
 
 
 async def test_a_fetch_of_many_rows_goes_through_them_in_stretches(service: BrokerService) -> None:

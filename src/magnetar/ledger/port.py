@@ -74,9 +74,13 @@ class Flush(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerPolicy:
-    """How one managed ledger is kept. Sizes in bytes, times in ms; 0 or less means no bound."""
+    """How one managed ledger is kept, on any engine. Sizes in bytes, times in ms; 0 or less means no bound.
+
+    What else an engine wants to be told (copies, quorums, digests) are settings that its factory brings.
+    """
 
     flush: Flush = Flush.always
+    """What an acknowledgement promises at least; an engine that is always durable first promises more."""
     max_ledger_bytes: int = 1 << 30
     max_ledger_entries: int = 0
     max_ledger_ms: int = 7 * 24 * 3600 * 1000

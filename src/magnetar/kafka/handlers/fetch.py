@@ -322,7 +322,7 @@ async def _answer(
         session.turn(served)
     tells = misled and context.api_version >= _FIRST_WITH_LEADERS
     return FetchResponse(
-        node_endpoints=tell_leaders(context, misled, LeaderIdAndEpoch, NodeEndpoint) if tells else [],
+        node_endpoints=await tell_leaders(context, misled, LeaderIdAndEpoch, NodeEndpoint) if tells else [],
         session_id=session.session_id if session is not None else INVALID_SESSION,
         responses=[
             FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=partitions)

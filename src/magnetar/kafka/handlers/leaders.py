@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from magnetar.broker.listeners import Endpoint
 from magnetar.broker.ownership import BrokerInfo
 from magnetar.kafka.handlers.named_topic import named_topic
+from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Misled(NamedTuple):
     row: Any
 
 
-def tell_leaders(
+async def tell_leaders(
     context: RequestContext, misled: Iterable[Misled], leader_row: type[Any], node_row: type[Any]
 ) -> list[Any]:
     """Say in each row who leads the partition, and return where clients reach those brokers (KIP-951).
@@ -56,7 +57,7 @@ def tell_leaders(
     """
     broker = context.kafka.broker
     nodes: dict[int, Any] = {}
-    for name, topic_id, partition, row in misled:
+    async for name, topic_id, partition, row in paced(misled):
         topic = named_topic(broker, name, topic_id)
         owner = None if topic is None else broker.ownership.owner(topic.name, partition)
         if owner is None:

@@ -133,7 +133,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
     if request.acks:
         response = ProduceResponse(responses=topics)
         if misled and context.api_version >= _FIRST_WITH_LEADERS:
-            response.node_endpoints = tell_leaders(context, misled, LeaderIdAndEpoch, NodeEndpoint)
+            response.node_endpoints = await tell_leaders(context, misled, LeaderIdAndEpoch, NodeEndpoint)
         return response
     if failed:
         _check_unanswered(topics)
