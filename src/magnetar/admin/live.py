@@ -20,7 +20,7 @@ from magnetar.admin.permissions import GrantsOf, LivePermissions
 from magnetar.admin.reasons import Why
 from magnetar.admin.users import LiveUsers, User
 from magnetar.admin.why_group import GroupFacts, Key, why_group
-from magnetar.admin.why_partition import LastRefusal, PartitionFacts, why_partition
+from magnetar.admin.why_partition import LastRefusal, OpenTransaction, PartitionFacts, why_partition
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError, TopicNotFound
 from magnetar.kafka.coordinators.facts import Committed
@@ -222,7 +222,22 @@ class LiveBroker:
             flush=str(log.policy.flush),
             refusal=refusal and LastRefusal(refusal.at_ms, type(refusal.error).__name__, str(refusal.error)),
             free_bytes=self._free_bytes(),
+            open_transaction=self._open_transaction(partition),
         )
+
+    def _open_transaction(self, partition: Partition) -> OpenTransaction | None:
+        """Return the oldest transaction that is open in a partition, and whose it is."""
+        for producer_id, first_offset in partition.producers.transactions.open().items():
+            try:
+                known = self._services.transactions.list()
+            except CoordinatorRefused:
+                known = []
+            where = (partition.topic.kafka_name, partition.index)
+            for each in known:
+                if each.producer_id == producer_id and where in each.partitions:
+                    return OpenTransaction(producer_id, first_offset, each.transactional_id, each.start_ms)
+            return OpenTransaction(producer_id, first_offset)
+        return None
 
     async def _append_times(self, partition: Partition) -> tuple[int | None, int | None]:
         """Return when the last readable entry was appended, and the first one that is not durable yet."""

@@ -18,6 +18,7 @@ class Reason(StrEnum):
     DISK_FAILED = "disk-failed"
     FENCED = "fenced"
     FLUSH_SLOW = "flush-slow"
+    OPEN_TRANSACTION = "open-transaction"
     NEVER_WRITTEN = "never-written"
     EMPTIED = "emptied"
     IDLE = "idle"

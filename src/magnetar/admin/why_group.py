@@ -12,6 +12,8 @@ from magnetar.kafka.coordinators.group import GroupState
 from magnetar.kafka.coordinators.views import GroupView, MemberView
 
 Key = tuple[str, int]
+_MARKERS = 2
+"""Of transactions right before the one that is open: no consumer gets them, so none commits behind them."""
 _STORAGE = (Reason.NO_TOPIC, Reason.NO_PARTITION, Reason.DAMAGED, Reason.FLUSH_SLOW)
 
 
@@ -108,6 +110,11 @@ def _partition_in_trouble(facts: GroupFacts) -> Why | None:
             return Why(facts.group, why.reason, f"{partition.name}: {why.says}", why.next_step)
     for key, committed in sorted(facts.committed.items()):
         partition = facts.partitions[key]
+        waits_at = partition.open_transaction and partition.open_transaction.first_offset
+        if waits_at is not None and waits_at - _MARKERS <= committed.offset <= waits_at:
+            why = why_partition(partition)
+            if why.reason is Reason.OPEN_TRANSACTION:
+                return Why(facts.group, why.reason, f"{partition.name}: {why.says}", why.next_step)
         if committed.offset < partition.first_offset:
             return _overtaken(facts.group, partition, committed.offset)
         if committed.offset > partition.next_offset:

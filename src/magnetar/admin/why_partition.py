@@ -8,6 +8,8 @@ from magnetar.admin.reasons import Reason, Why, ago
 
 FLUSH_IS_SLOW_MS = 1000
 """An append that is not durable after so long is what holds its readers up."""
+LONG_OPEN_MS = 1000
+"""A transaction that is open for less holds nobody up that would ask."""
 MOVING_MS = 5000
 """A partition that took an append within this time moves."""
 
@@ -20,6 +22,17 @@ class LastRefusal:
     kind: str
     """``StorageFull``, ``StorageFailed`` ..."""
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """The oldest transaction that is open in a partition; all behind its first offset waits for it."""
+
+    producer_id: int
+    first_offset: int
+    transactional_id: str | None = None
+    """None if no coordinator here knows of it: it hangs."""
+    since_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +57,7 @@ class PartitionFacts:
     flush: str = "always"
     refusal: LastRefusal | None = None
     free_bytes: int | None = None
+    open_transaction: OpenTransaction | None = None
 
     @property
     def name(self) -> str:
@@ -53,7 +67,11 @@ class PartitionFacts:
 def why_partition(facts: PartitionFacts) -> Why:
     """Return the one reason, the strongest first: not there, not readable, not writable, not durable, not written."""
     return (
-        _not_there(facts) or _refusing(facts) or _waiting_for_the_disk(facts) or _nobody_writes(facts)
+        _not_there(facts)
+        or _refusing(facts)
+        or _waiting_for_the_disk(facts)
+        or _in_a_transaction(facts)
+        or _nobody_writes(facts)
     ).with_facts(_shown(facts))
 
 
@@ -124,6 +142,24 @@ def _waiting_for_the_disk(facts: PartitionFacts) -> Why | None:
         f"the disk is slow to flush: {behind} records wait to be durable, the first for {ago(waited_ms)}, "
         "and nobody may read or acknowledge them before",
         "Look at the disk (iostat); flush=interval or flush=os does not wait for it.",
+    )
+
+
+def _in_a_transaction(facts: PartitionFacts) -> Why | None:
+    found = facts.open_transaction
+    if found is None or (found.since_ms is not None and facts.now_ms - found.since_ms < LONG_OPEN_MS):
+        return None
+    behind = facts.visible_offset - found.first_offset
+    since = "" if found.since_ms is None else f" for {ago(facts.now_ms - found.since_ms)}"
+    hangs = found.transactional_id is None
+    whose = "which no coordinator knows of" if hangs else f"of transactional id {found.transactional_id}"
+    abort = f"--partition {facts.name} --producer-id {found.producer_id}" if hangs else found.transactional_id
+    return Why(
+        facts.name,
+        Reason.OPEN_TRANSACTION,
+        f"a transaction of producer {found.producer_id}, {whose}, is open{since}: readers of what is committed, and "
+        f"Pulsar's, wait at offset {found.first_offset} with {behind} records behind it",
+        f"Wait for its producer, or for its time to be over; 'magnetar txn abort {abort}' ends it now.",
     )
 
 

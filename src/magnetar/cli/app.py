@@ -28,6 +28,7 @@ from magnetar.cli import (
     table,
     token,
     topic,
+    txn,
     user,
     why,
 )
@@ -109,6 +110,7 @@ def broker(
 
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
+app.add_typer(txn.app, name="txn")
 app.add_typer(config.app, name="config")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(migrate.app, name="migrate")
