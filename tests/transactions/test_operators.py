@@ -49,7 +49,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(
 
 
 def test_more_time_than_a_transaction_may_ask_for_is_refused(broker: BrokerProcess, topic: str) -> None:
-    with pytest.raises(KafkaException, match="INVALID_TRANSACTION_TIMEOUT|larger than"):
+    with pytest.raises(KafkaException, match="INVALID_TRANSACTION_TIMEOUT"):
         producer(broker.address, topic, **{"transaction.timeout.ms": 900_001})
 
 

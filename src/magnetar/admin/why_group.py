@@ -110,8 +110,8 @@ def _partition_in_trouble(facts: GroupFacts) -> Why | None:
             return Why(facts.group, why.reason, f"{partition.name}: {why.says}", why.next_step)
     for key, committed in sorted(facts.committed.items()):
         partition = facts.partitions[key]
-        waits_at = partition.open_transaction and partition.open_transaction.first_offset
-        if waits_at is not None and waits_at - _MARKERS <= committed.offset <= waits_at:
+        opened = partition.open_transaction
+        if opened is not None and 0 <= opened.first_offset - committed.offset <= _MARKERS:
             why = why_partition(partition)
             if why.reason is Reason.OPEN_TRANSACTION:
                 return Why(facts.group, why.reason, f"{partition.name}: {why.says}", why.next_step)

@@ -223,37 +223,36 @@ class TransactionCoordinator:
     async def _patiently(
         self, transactional_id: str, ask: Callable[[], Awaitable[T]], code_of: Callable[[T], ErrorCode]
     ) -> T:
-        """Ask again once the transaction that is in the way has ended, if that is soon."""
-        refused: CoordinatorRefused | None = None
-        answer: T | None = None
-        try:
-            async with asyncio.timeout(_PATIENCE_S):
-                while True:
-                    refused, answer = None, None
-                    try:
-                        answer = await ask()
-                        if code_of(answer) is not ErrorCode.CONCURRENT_TRANSACTIONS:
-                            return answer
-                    except CoordinatorRefused as error:
-                        if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
-                            raise
-                        refused = error
-                    await self._until_completed(transactional_id)
-        except TimeoutError:
-            if answer is not None:
-                return answer
-            raise refused or CoordinatorRefused(ErrorCode.CONCURRENT_TRANSACTIONS) from None
+        """Ask again once the transaction that is in the way has ended, if that is soon.
 
-    async def _until_completed(self, transactional_id: str) -> None:
+        Produce waits here, which runs in no task: `asyncio.timeout` is not for it.
+        """
+        until_s = asyncio.get_running_loop().time() + _PATIENCE_S
         while True:
+            try:
+                answer = await ask()
+            except CoordinatorRefused as refused:
+                busy = refused.code is ErrorCode.CONCURRENT_TRANSACTIONS
+                if not busy or not await self._completed_by(transactional_id, until_s):
+                    raise
+            else:
+                busy = code_of(answer) is ErrorCode.CONCURRENT_TRANSACTIONS
+                if not busy or not await self._completed_by(transactional_id, until_s):
+                    return answer
+
+    async def _completed_by(self, transactional_id: str, until_s: float) -> bool:
+        """Wait until no transaction is being ended; return whether that came to be in time."""
+        loop = asyncio.get_running_loop()
+        while loop.time() < until_s:
             completing = self._completing.get(transactional_id)
             if completing is not None:
-                await asyncio.shield(completing)
-                return
+                await _either(completing, until_s)
+                return completing.done()
             known = self._shard(transactional_id).check_loaded().transactions.get(transactional_id)
             if known is None or known.state not in PREPARED:
-                return
+                return True
             await asyncio.sleep(0.001)  # what was decided is not durable yet; then its markers are begun
+        return False
 
     # -- finding the partition
 
@@ -262,3 +261,21 @@ class TransactionCoordinator:
 
     def _shard(self, transactional_id: str) -> Shard[TransactionsDecider]:
         return self._shards[self._partition_of(transactional_id)]
+
+
+async def _either(done: asyncio.Future[None], until_s: float) -> None:
+    """Wait until something is done, or until that time."""
+    loop = asyncio.get_running_loop()
+    waiting: asyncio.Future[None] = loop.create_future()
+
+    def wake(_: object = None) -> None:
+        if not waiting.done():
+            waiting.set_result(None)
+
+    timer = loop.call_at(until_s, wake)
+    done.add_done_callback(wake)
+    try:
+        await waiting
+    finally:
+        timer.cancel()
+        done.remove_done_callback(wake)

@@ -280,11 +280,10 @@ class TransactionsDecider:
         if known.producer_id != producer.producer_id and not had_rotated:
             raise CoordinatorRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         is_current = known.producer_id == producer.producer_id and known.epoch == producer.epoch
-        # The same epoch as that of a transaction being ended would be of the next one, which cannot have begun.
-        if not (is_current if known.state in (State.ONGOING, State.EMPTY) else repeats or is_current) or (
-            known.state in PREPARED and not repeats
-        ):
+        if not is_current and (not repeats or known.state in (State.ONGOING, State.EMPTY)):
             raise CoordinatorRefused(ErrorCode.PRODUCER_FENCED)
+        if is_current and known.state in PREPARED:  # it speaks of its next one already
+            raise CoordinatorRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
         next_id = new_producer_id if known.is_exhausted else NO_ID
         if known.state is State.ONGOING:
             return self._prepare(known, committed, version, next_id, now_ms)
