@@ -18,7 +18,7 @@ from magnetar.broker.producers import (
 )
 from magnetar.records.batch import TRANSACTIONAL, BatchHeader, PlainRecord, encode_batch, read_header
 
-PRODUCERS = st.integers(1, 3)
+PRODUCERS = st.integers(1, 2)
 
 
 def batch(producer_id: int, sequence: int, epoch: int = 0, *, transactional: bool = True) -> BatchHeader:
@@ -116,7 +116,7 @@ class Log(RuleBasedStateMachine):
 
 
 TestLog = Log.TestCase
-TestLog.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
+TestLog.settings = settings(max_examples=400, stateful_step_count=25, deadline=None)
 
 
 def test_zombies_and_markers_of_older_coordinators_are_refused() -> None:

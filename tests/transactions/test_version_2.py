@@ -35,7 +35,13 @@ class Producer:
         assert answer.error_code == 0
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
 
-    def write(self, *texts: bytes, epoch: int | None = None, sequence: int | None = None) -> ErrorCode:
+    def write(
+        self,
+        *texts: bytes,
+        epoch: int | None = None,
+        sequence: int | None = None,
+        version: int = PRODUCE,
+    ) -> ErrorCode:
         batch = encode_batch(
             [PlainRecord(None, text, (), 1000) for text in texts],
             attributes=TRANSACTIONAL,
@@ -46,7 +52,7 @@ class Producer:
         row = PartitionProduceData(index=0, records=batch)
         topic = TopicProduceData(name=self.topic, partition_data=[row])
         request = ProduceRequest(transactional_id=self.name, acks=-1, timeout_ms=60_000, topic_data=[topic])
-        code = self.wire.ask(request, PRODUCE).responses[0].partition_responses[0].error_code
+        code = self.wire.ask(request, version).responses[0].partition_responses[0].error_code
         if code == 0:
             self.sequence += len(texts)
         return ErrorCode(code)
@@ -117,3 +123,9 @@ def test_a_batch_without_a_transactional_id_or_of_another_transaction_is_refused
     assert made.write(b"x") == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     made.name = name
     assert made.write(b"x", epoch=made.epoch + 1) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_older_versions_have_to_name_the_partition_first(broker: BrokerProcess, made: Producer) -> None:
+    assert made.write(b"hangs", version=11) == ErrorCode.TRANSACTION_ABORTABLE
+    assert made.write(b"hangs", version=9) == ErrorCode.INVALID_TXN_STATE
+    assert values(broker.address, made.topic, "read_uncommitted") == []
