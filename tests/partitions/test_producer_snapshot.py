@@ -13,7 +13,7 @@ from magnetar.broker.producer_snapshot import Kept, Row, SnapshotUnreadable, dec
 from magnetar.kafka.partitions.partition import Partition
 from magnetar.ledger.port import Snapshot
 from magnetar.ledger.transactions import AbortedTransaction
-from magnetar.records.batch import PlainRecord, encode_batch
+from magnetar.records.batch import TRANSACTIONAL, PlainRecord, encode_batch
 from magnetar.records.crc import crc32c
 from tests.admin.house import House, drafted
 from tests.ledger.entries import NOW_MS as NOW
@@ -113,3 +113,24 @@ async def test_producers_are_known_again_with_or_without_a_snapshot(tmp_path: Pa
         again.log.snapshot = Snapshot(5, data) if data else None
         await again.load()
         assert again.producers_snapshot() == whole
+
+
+async def test_transactions_of_a_log_that_was_taken_over_are_known_though_it_does_not_say_so(
+    tmp_path: Path,
+) -> None:
+    async with House(tmp_path / "data") as house:
+        partition = await house.topic()
+        batch = encode_batch(
+            [PlainRecord(b"k", b"v", (), NOW)] * 5,
+            attributes=TRANSACTIONAL,
+            producer_id=9,
+            producer_epoch=2,
+            base_sequence=0,
+        )
+        durable = partition.produce(await drafted(partition, memoryview(batch))).done
+        assert durable is not None
+        await durable
+        partition.log.transactions, partition.log.snapshot = None, None
+        assert not partition.log.has_transactions
+        await Partition(partition.topic, 0, partition.log, lambda: NOW).load()
+        assert (partition.log.last_stable_offset, partition.log.high_watermark) == (0, 5)

@@ -32,7 +32,8 @@ async def load(log: ManagedLedger) -> ProducerStates:
         offset = entries[-1].last_offset + 1
     states.transactions.stable(log.high_watermark)  # all that was read is durable
     states.settled(log.high_watermark)
-    if log.has_transactions:  # others need not ask each time what their last stable offset is
+    # Others need not ask each time what their last stable offset is; one that was taken over may not say so itself.
+    if log.has_transactions or not states.transactions.is_empty:
         log.transactions = states.transactions
     return states
 
