@@ -47,11 +47,24 @@ async def test_lines_of_a_name_stand_together_whoever_tells_them() -> None:
     )
 
 
-async def test_rows_are_taken_apart_in_slices_after_all_is_written() -> None:
-    figures, rows = Figures(), [(f'{{x="{number}"}}', number) for number in range(1000)]
+async def test_rows_are_written_and_taken_apart_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exposition, "SLICE_S", -1.0)
+    figures, rows = Figures(), [(f'{{x="{number}"}}', number) for number in range(20_000)]
     figures.sources.append(source(FigureTable((Family("a", "gauge", "A."),), rows)))
-    assert (await text(figures)).count("\n") == 1002
+    turns = [0, 0]
+    counting = asyncio.ensure_future(_count(turns, rows))
+    assert (await text(figures)).count("\n") == 20_002
+    counting.cancel()
     assert rows == []
+    assert min(turns) >= 99  # each of 200 rows
+
+
+async def _count(turns: list[int], rows: list[tuple[str, int]]) -> None:
+    """Count turns of the loop: those before rows are taken apart, and those after that has begun."""
+    whole = len(rows)
+    while True:
+        turns[len(rows) < whole] += 1
+        await asyncio.sleep(0)
 
 
 async def test_a_source_that_fails_takes_none_of_the_others_along(caplog: pytest.LogCaptureFixture) -> None:
