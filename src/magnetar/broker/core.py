@@ -139,7 +139,7 @@ class Broker:
         self.open_logs = OpenLogs(engine, store, self.ownership, self.ledger_policy)
         self.events.topic_changed.append(self.open_logs.apply_policy)
         self.backlogs = Backlogs(lambda: self.settings)
-        self.namespaces = Namespaces(self.metadata)
+        self.namespaces = Namespaces(self.metadata, self.ownership.cluster)
         self.security = Security(settings.security, self.namespaces, self.metadata, settings.given)
         self.naming = Naming(
             settings.names.kafka_tenant,
@@ -169,7 +169,7 @@ class Broker:
 
     async def start(self) -> None:
         """Read everything that is stored, and finish what a crash interrupted."""
-        self.identity = await take_identity(self.store, self.settings.node.node_id)
+        self.identity = await take_identity(self.store, self.settings.node.node_id, self.ownership.cluster)
         self._apply_dynamic()
         await self.metadata.follow(self._dynamic)
         await self.metadata.follow(self.namespaces)

@@ -30,21 +30,21 @@ def new_id() -> bytes:
     return made
 
 
-async def take_identity(store: MetadataStore, node_id: int) -> Identity:
-    """Return the identity for a broker that starts now, and keep it."""
+async def take_identity(store: MetadataStore, node_id: int, cluster: str = CLUSTER) -> Identity:
+    """Return the identity for a broker of the cluster that starts now, and keep it."""
     started = f"/magnetar/brokers/{node_id}/started"
     while (stored := await store.get(_CLUSTER_ID)) is None:
         with suppress(BadVersion):  # another one is the cluster's first broker
-            await _begin_cluster(store)
+            await _begin_cluster(store, cluster)
     (epoch,) = await store.commit([Put(started, b"", ANY)])  # each start counts, whoever wrote it last
     return Identity(stored.value.decode(), node_id, epoch)
 
 
-async def _begin_cluster(store: MetadataStore) -> None:
+async def _begin_cluster(store: MetadataStore, name: str) -> None:
     cluster = json.dumps({"serviceUrl": "", "brokerServiceUrl": ""}).encode()
     await store.commit(
         [
             Put(_CLUSTER_ID, base64.urlsafe_b64encode(new_id()).rstrip(b"="), MUST_NOT_EXIST),
-            Put(f"/admin/clusters/{CLUSTER}", cluster, ANY),
+            Put(f"/admin/clusters/{name}", cluster, ANY),
         ]
     )

@@ -15,8 +15,6 @@ from magnetar.metadata import MUST_NOT_EXIST, Delete, MetadataCorrupt, Put, Stor
 from magnetar.metadata.cache import MetadataCache
 
 POLICIES = "/admin/policies"
-_TENANT = {"adminRoles": [], "allowedClusters": [CLUSTER]}
-_NAMESPACE = {"replication_clusters": [CLUSTER]}
 
 
 class Namespaces:
@@ -24,7 +22,9 @@ class Namespaces:
 
     root = POLICIES
 
-    def __init__(self, cache: MetadataCache) -> None:
+    def __init__(self, cache: MetadataCache, cluster: str = CLUSTER) -> None:
+        self._tenant = {"adminRoles": [], "allowedClusters": [cluster]}
+        self._namespace = {"replication_clusters": [cluster]}
         self._cache = cache
         self._stored: dict[str, Stored] = {}
         """By path, all of it."""
@@ -107,7 +107,7 @@ class Namespaces:
     async def create(self, namespace: str) -> None:
         """Create a namespace, and its tenant, unless they exist."""
         tenant = f"{POLICIES}/{namespace.partition('/')[0]}"
-        wanted = {tenant: _TENANT, f"{POLICIES}/{namespace}": _NAMESPACE}
+        wanted = {tenant: self._tenant, f"{POLICIES}/{namespace}": self._namespace}
 
         def plan() -> list[Put]:
             missing = {path: content for path, content in wanted.items() if path not in self._stored}
@@ -174,7 +174,7 @@ class Namespaces:
 
         def plan() -> list[Put]:
             stored = self._stored.get(path)
-            content: dict[str, Any] = dict(_TENANT) if stored is None else json.loads(stored.value)
+            content: dict[str, Any] = dict(self._tenant) if stored is None else json.loads(stored.value)
             content["adminRoles"] = wanted
             version = MUST_NOT_EXIST if stored is None else stored.version
             return [Put(path, json.dumps(content).encode(), version)]
