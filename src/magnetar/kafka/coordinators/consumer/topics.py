@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import lru_cache
 from hashlib import blake2b
-from typing import NamedTuple, Protocol
-
-import re2
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
+
+if TYPE_CHECKING:
+    import re2
 
 MAX_REGEX_CHARS = 1000
 _MAX_STEPS = 1000
@@ -82,6 +83,8 @@ def hash_of(topics: Topics, names: Iterable[str]) -> int:
 @lru_cache(maxsize=128)
 def compiled(text: str) -> re2._Regexp:
     """Return a subscription's expression (RE2/J's syntax, as of Kafka); raise `CoordinatorRefused`."""
+    import re2  # 3 MB that a broker without such subscriptions goes without
+
     options = re2.Options()
     options.max_mem = _MAX_BYTES
     options.log_errors = False
