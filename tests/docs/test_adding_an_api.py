@@ -47,6 +47,9 @@ def test_the_page_adds_an_api_in_one_file_one_line_and_one_test(tmp_path: Path) 
     (test,) = [path for path in BLOCKS if path.startswith("tests/")]
 
     run(tmp_path, "tools/import_messages.py")
+    if shutil.which("javac"):
+        run(tmp_path, "tools/golden_bytes.py")
+        run(tmp_path, "-m", "pytest", "-p", "no:cacheprovider", "tests/wire/test_golden.py")
     run(tmp_path, "-m", "ruff", "check", *BLOCKS)
     run(tmp_path, "-m", "pytest", "-p", "no:cacheprovider", test, *OF_ALL_APIS)
     # A table of who may ask what changes with every API: its new lines are written, and then they hold.

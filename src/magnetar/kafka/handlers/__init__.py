@@ -129,6 +129,7 @@ ROUTES = (
         asks=True,
     ),
     Route(ApiKey.OFFSET_DELETE, versions(0, 0), guard=Guard.GROUPS, names=names("topics.name")),
+    Route(ApiKey.DESCRIBE_CLIENT_QUOTAS, versions(0, 1), guard=Guard.OWN, names=NO_TOPICS, asks=True),
     Route(
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
         versions(0, 0),
