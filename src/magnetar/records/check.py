@@ -26,7 +26,7 @@ from magnetar.records.batch import (
 from magnetar.records.check_machine import NOT_WELL, Machine
 from magnetar.records.compression import MAX_DECOMPRESSED_BYTES, Codec, decompress
 from magnetar.records.errors import CorruptBatch, InvalidRecord, TooMuchInside
-from magnetar.records.layouts import Layouts, Run, Shape
+from magnetar.records.layouts import Layouts, RecordRun, Shape
 from magnetar.records.varint import decode_zigzag
 
 _CONTINUED = bytes(range(0x80, 0x100))  # bytes of a varint that more bytes follow
@@ -115,7 +115,7 @@ def plain_least_time(body: bytes, count: int) -> int:
     """Do as `check_records` in plain Python: what it says, the machine code must say, too."""
     at = delta = misses = in_runs = 0
     least = _NONE_YET
-    runs: list[Run] = []
+    runs: list[RecordRun] = []
     try:
         while delta < count:
             shape = _check_one(body, at, delta)
@@ -126,7 +126,7 @@ def plain_least_time(body: bytes, count: int) -> int:
             if misses < 3 and count - delta >= _FEW:
                 run, lowest = _run_of(body, at, delta, count - delta, shape)
                 if run:
-                    runs.append(Run(at - shape[0], run + 1, shape))
+                    runs.append(RecordRun(at - shape[0], run + 1, shape))
                     # Nearly always time does not go back in it.
                     if least > 0 or lowest.translate(None, _EVEN):
                         least = min(least, _min_time(body, at, run, shape))

@@ -21,7 +21,7 @@ MAX_RECORDS = 5000
 _NOT_NEGATIVE = bytes(range(0, 0x80, 2))  # zigzag codes of one byte
 
 
-class Run(NamedTuple):
+class RecordRun(NamedTuple):
     """So many records of one shape, end to end from ``at`` on. They have no headers."""
 
     at: int
@@ -29,12 +29,12 @@ class Run(NamedTuple):
     shape: Shape
 
 
-class Layout:
+class BatchLayout:
     """What all batches of one geometry have in common."""
 
     __slots__ = ("_same", "_times")
 
-    def __init__(self, body: bytes, runs: Sequence[Run]) -> None:
+    def __init__(self, body: bytes, runs: Sequence[RecordRun]) -> None:
         """``body`` is well-formed, and nothing but these runs."""
         self._same: list[tuple[slice, bytes]] = []
         self._times: list[slice] = []
@@ -74,14 +74,14 @@ class Layouts:
     """Those that were met last, by how many records and bytes a batch has. One is learned when it is met again."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[int, int], Layout | None] = OrderedDict()
+        self._known: OrderedDict[tuple[int, int], BatchLayout | None] = OrderedDict()
 
     def fit(self, body: bytes, count: int) -> bool:
         """Return whether it is known that these are so many well-formed records, the earliest at time 0."""
         layout = self._known.get((count, len(body)))
         return layout is not None and layout.fits(body)
 
-    def met(self, body: bytes, count: int, runs: Sequence[Run]) -> None:
+    def met(self, body: bytes, count: int, runs: Sequence[RecordRun]) -> None:
         """Take note of well-formed records, which begin with these runs."""
         if count > MAX_RECORDS or sum(run.records for run in runs) != count:
             return
@@ -89,7 +89,7 @@ class Layouts:
             return  # attributes, then a time of more than a byte
         key, known = (count, len(body)), self._known
         if key in known:
-            known[key] = Layout(body, runs)
+            known[key] = BatchLayout(body, runs)
         else:
             known[key] = None
             if len(known) > MAX_LAYOUTS:
