@@ -37,7 +37,7 @@ class ConnectionSettings:
     connections_max_idle_ms: int = setting(
         600000,
         Kind.LONG,
-        "A connection that says nothing for so long is closed; -1 for never.",
+        "How long a connection may be idle before it is closed; -1 for ever.",
         unit="ms",
         rule=at_least(-1),
         pulsar=("connectionMaxIdleMs",),
@@ -59,8 +59,8 @@ class ConnectionSettings:
     idle_poll_time_us: int = setting(
         50,
         Kind.INT,
-        "How long the broker goes on looking for more before it sleeps, after a small request has come: answers are "
-        "sooner, for some processor time where nothing follows. 0: it sleeps at once.",
+        "How long the broker keeps looking for the next request after a small one, before it sleeps: answers come "
+        "sooner, at the cost of some processor time where nothing follows. 0 sleeps at once.",
         unit="us",
         rule=between(0, 10_000),
     )

@@ -48,8 +48,9 @@ class PulsarSettings(HandlerSettings):
     keep_alive_interval_ms: int = setting(
         30_000,
         Kind.INT,
-        "A Pulsar client that says nothing for so long is asked whether it lives, and after as long again let go; "
-        "so is one that has not introduced itself by then, or takes nothing of what it is sent for twice as long.",
+        "A Pulsar client that is silent for this time is pinged; if it stays silent for the same time again it is "
+        "disconnected, as is one that has not sent CONNECT by then, or takes nothing of what it is sent for twice as "
+        "long.",
         unit="ms",
         rule=at_least(1),
         pulsar=(Feed("keepAliveIntervalSeconds", times(1000)),),

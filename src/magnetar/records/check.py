@@ -39,7 +39,7 @@ _ORDER = bytes(
 )  # what codes of one byte say, + 64
 _PARITY = bytes(code & 1 for code in range(256))
 _MAX_WIDTH = 7  # bytes of a timestamp delta: such a one is within 4,000 years
-_MAX_TIME = 1 << 55  # who reckons with later times, or with earlier than the negative of it, may run over
+_MAX_TIME = 1 << 55  # arithmetic with later times, or with ones before its negative, could overflow
 _FAR, _NONE_YET = -(1 << 62), 1 << 62
 _NO_RUN = 0, b""
 machine = Machine()

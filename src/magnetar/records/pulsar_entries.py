@@ -37,7 +37,7 @@ from magnetar.records.pulsar_metadata import (
 from magnetar.records.pulsar_plain import CHECKSUM, PulsarMessage, count_of
 
 _SIZE = struct.Struct(">I")
-_MAX_TIME = 1 << 55  # who reckons with later times may run over
+_MAX_TIME = 1 << 55  # arithmetic with later times could overflow
 _RESERVED = (FORMAT_PROPERTY.encode(), BATCH_PROPERTY)
 
 

@@ -53,7 +53,7 @@ class Gathering(AbstractContextManager[None]):
             for write in writes:
                 try:
                     write()
-                except Exception:  # of who was told of it, after it was written
+                except Exception:  # raised by whoever was told of it; it is written already
                     _log.exception("a reader failed when it was told of more")
         self.refused = {}
 

@@ -1,4 +1,4 @@
-"""ACK: messages are done with. What a client calls acknowledged and is not there is its own affair, unless it asks.
+"""ACK: messages are done with. A client that acknowledges what is not there gets no error, unless it asks.
 
 What one command asks is bounded by what is stored: of a batch's *ack set* no more is looked at than the batch has
 messages, and very many ids give the loop a turn now and then. (Pulsar takes a set of any length as it comes.)
