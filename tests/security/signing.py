@@ -24,6 +24,17 @@ SECURED = (
     "connection.failed.authentication.delay.ms=10",
 )
 """Settings of a broker that knows whoever shows a `token`, and of whom root may do all."""
+IN_KAFKAS_WORDS = (
+    "listeners=SASL_PLAINTEXT://127.0.0.1:0",
+    "pulsar.listeners=pulsar://127.0.0.1:0",
+    "authentication.enabled=true",
+    "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users=User:root;User:admin",
+    f"token.secret.key={SECRET_URL}",
+    "connection.failed.authentication.delay.ms=10",
+    "group.initial.rebalance.delay.ms=0",
+)
+"""Settings of a broker with Kafka's authorizer."""
 OTHER_SECRET = bytes(range(100, 164))
 
 

@@ -105,12 +105,9 @@ def test_every_api_has_the_guard_that_its_route_names() -> None:
 
 
 def test_what_is_open_to_all_looks_for_itself_or_tells_nothing() -> None:
-    """Fetch looks for itself, because its sessions outlive a grant. ACLs are nobody's."""
+    """Fetch looks for itself, because its sessions outlive a grant."""
     assert {route.handler for route in ROUTES if route.guard is Guard.OPEN} == {
         "api_versions",
-        "create_acls",
-        "delete_acls",
-        "describe_acls",
         "fetch",
         "sasl_authenticate",
         "sasl_handshake",

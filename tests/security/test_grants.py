@@ -33,7 +33,7 @@ class House:
         texts = {"authorization.enabled": "true", "super.user.roles": "root", "token.secret.key": SECRET_URL}
         given = {name.replace("_", "."): text for name, text in settings.items()}
         loaded = Settings().with_values({"authentication.enabled": "true"} | texts | given)
-        self.security = Security(loaded.security, self.namespaces, loaded.given)
+        self.security = Security(loaded.security, self.namespaces, self.cache, Naming(), loaded.given)
         self.permissions = self.security.permissions
 
     async def ready(self) -> House:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from magnetar.admin.errors import AdminError, Invalid, NotThere
+from magnetar.broker.auth.acls import Acl
 from magnetar.broker.auth.permissions import Permissions
 from magnetar.broker.core import Broker
 from magnetar.broker.errors import BrokerError, InvalidPolicy, InvalidTopic, NamespaceNotFound
@@ -26,6 +27,8 @@ class GrantsOf:
     """Of a namespace: subscriptions that are only for some roles."""
     admins: tuple[str, ...] = ()
     """The roles that may do everything in the tenant."""
+    others: tuple[str, ...] = ()
+    """Of a namespace: Kafka's ACLs, of all resources, that Pulsar has no words for."""
     in_force: bool = True
     """Whether the broker asks for grants at all (authorization.enabled)."""
 
@@ -56,6 +59,7 @@ class LivePermissions:
             {name: _rows(grants) for name, grants in sorted(policies.topics.items())},
             {name: tuple(sorted(roles)) for name, roles in sorted(policies.subscriptions.items())},
             admins,
+            tuple(sorted(map(_told_acl, self._broker.security.policies.others()))),
             enabled,
         )
 
@@ -106,6 +110,13 @@ class LivePermissions:
                 f"namespace {name} does not exist", "It is made with its first topic, or by Pulsar's admin."
             )
         return name
+
+
+def _told_acl(acl: Acl) -> str:
+    return (
+        f"{acl.permission.name} {acl.principal} {acl.operation.name} on {acl.pattern_type.name} "
+        f"{acl.resource_type.name} {acl.resource_name} from {acl.host}"
+    )
 
 
 class _told:

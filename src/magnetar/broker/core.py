@@ -140,12 +140,19 @@ class Broker:
         self.events.topic_changed.append(self.open_logs.apply_policy)
         self.backlogs = Backlogs(lambda: self.settings)
         self.namespaces = Namespaces(self.metadata, self.ownership.cluster)
-        self.security = Security(settings.security, self.namespaces, self.metadata, settings.given)
         self.naming = Naming(
             settings.names.kafka_tenant,
             settings.names.kafka_namespace,
             settings.names.kafka_metadata_tenant,
             settings.names.kafka_metadata_namespace,
+        )
+        self.security = Security(
+            settings.security,
+            self.namespaces,
+            self.metadata,
+            self.naming,
+            settings.given,
+            by_tenant=settings.names.kafka_enable_multi_tenant_metadata,
         )
         self.identity: Identity
         self.authority: Authority

@@ -1,8 +1,9 @@
-"""The names of all broker settings of Apache Kafka 4.3, to tell one without meaning here from a typing error."""
+"""All settings of Apache Kafka 4.3 and its StandardAuthorizer: a name without meaning here is no typing error."""
 
 from __future__ import annotations
 
 _NAMES = """
+    allow.everyone.if.no.acl.found super.users
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
     advertised.listeners alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
     alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name

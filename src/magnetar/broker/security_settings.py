@@ -16,6 +16,11 @@ SASL_MECHANISMS = ("PLAIN", "OAUTHBEARER", "SCRAM-SHA-256", "SCRAM-SHA-512", "GS
 SCRAM_MECHANISMS = frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"})
 
 
+def _roles_of(principals: str) -> str:
+    """Read Kafka's ``User:alice;User:bob``."""
+    return ",".join(each.strip().removeprefix("User:") for each in principals.split(";") if each.strip())
+
+
 @dataclass(frozen=True, slots=True)
 class SecuritySettings:
     """Who may connect, who somebody is, and what it may do."""
@@ -45,12 +50,22 @@ class SecuritySettings:
         "Role of clients that do not say who they are; empty lets none of them in when authentication is enabled.",
     )
     super_user_roles: tuple[str, ...] = setting(
-        (), Kind.LIST, "Roles that may do everything, in every tenant and on the cluster."
+        (),
+        Kind.LIST,
+        "Roles that may do everything, in every tenant and on the cluster. Kafka's super.users is User:NAME;User:NAME.",
+        kafka=(Feed("super.users", _roles_of),),
     )
     authorization_enabled: bool = setting(
         False,
         Kind.BOOLEAN,
-        "Whether roles need grants (see 'magnetar permission'); it asks for authentication.enabled.",
+        "Whether roles need grants (see 'magnetar permission') or Kafka's ACLs; it asks for authentication.enabled. "
+        "With Kafka's authorizer.class.name they do.",
+        kafka=(Feed("authorizer.class.name", lambda text: "true" if text.strip() else None),),
+    )
+    allow_everyone_if_no_acl_found: bool = setting(
+        False,
+        Kind.BOOLEAN,
+        "Whether everybody may do what he wants with a resource that no ACL of Kafka's and no grant names.",
     )
     authorization_provider: str = setting(
         "org.apache.pulsar.broker.authorization.PulsarAuthorizationProvider",

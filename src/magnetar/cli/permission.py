@@ -118,6 +118,9 @@ def _shown(grants: GrantsOf) -> Iterator[RenderableType]:
         yield _table(topic, "role", "may", rows)
     if grants.subscriptions:
         yield _table("Subscriptions for some roles alone", "subscription", "roles", grants.subscriptions)
+    if grants.others:
+        yield "Kafka's ACLs that are no grants (see kafka-acls):"
+        yield from (f"  {each}" for each in grants.others)
     if grants.admins:
         yield f"Admins of the tenant, who may do everything: {', '.join(grants.admins)}"
 

@@ -34,6 +34,14 @@ class UnknownMechanism(broker.BrokerError):
     """A request names a mechanism of SCRAM that there is not."""
 
 
+class InvalidRequest(broker.BrokerError):
+    """What a request asks for cannot be."""
+
+
+class SecurityDisabled(broker.BrokerError):
+    """What a request asks for is kept by an authorizer, and there is none."""
+
+
 class AlteredTwice(broker.BrokerError):
     """A request changes the same thing twice."""
 
@@ -52,6 +60,8 @@ CODES: dict[type[BaseException], ErrorCode] = {
     broker.NotDynamic: ErrorCode.INVALID_REQUEST,
     InvalidChange: ErrorCode.INVALID_REQUEST,
     UnknownMechanism: ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+    InvalidRequest: ErrorCode.INVALID_REQUEST,
+    SecurityDisabled: ErrorCode.SECURITY_DISABLED,
     AlteredTwice: ErrorCode.DUPLICATE_RESOURCE,
     scram_users.UserNotFound: ErrorCode.RESOURCE_NOT_FOUND,
     scram_users.UnacceptableCredential: ErrorCode.UNACCEPTABLE_CREDENTIAL,

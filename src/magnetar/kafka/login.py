@@ -51,6 +51,7 @@ class Login:
         "_clock",
         "_ends_at_s",
         "_exchange",
+        "_host",
         "_listener",
         "_mechanism",
         "_wanted",
@@ -70,7 +71,10 @@ class Login:
         principal: Principal | None,
         clock: Callable[[], float] = time.time,
         tenancy: Tenancy | None = None,
+        host: str = "",
     ) -> None:
+        """``host`` is where the client speaks from."""
+        self._host = host
         self._broker = broker
         self._tenancy = tenancy
         self._listener = listener
@@ -160,7 +164,7 @@ class Login:
         if self._tenancy is None:
             return None
         role, home = proof.principal.role, proof.home or self._broker.naming.tenant
-        access = self._broker.security.authorization.access(role)
+        access = self._broker.security.authorization.access(role, self._host)
         # Whose grants end at other tenants has nothing to do with the groups of this one.
         if not may(access, Right.enter, Tenant(home.partition("/")[0])):
             raise AuthenticationFailed(f"Authentication failed: {role} has no grant in tenant of {home}")
@@ -187,7 +191,7 @@ class Login:
 
     def _be(self, principal: Principal) -> None:
         self.principal = principal
-        self.access = self._broker.security.authorization.access(principal.role)
+        self.access = self._broker.security.authorization.access(principal.role, self._host)
         ends = [principal.expires_at_s] if principal.expires_at_s is not None else []
         longest_ms = self._broker.settings.of(KafkaSettings).connections_max_reauth_ms
         if longest_ms and self._listener.sasl:
@@ -205,15 +209,16 @@ def login_for(
     listener: Listener,
     certificate: Mapping[str, Any] | None,
     tenancy: Tenancy | None = None,
+    host: str = "",
 ) -> Login | None:
     """Return where a new connection stands; None if no client needs to say who it is, and all may do everything."""
     authentication = broker.security.authentication
     try:
         if certificate and authentication.takes_certificates and not listener.protocol.startswith("SASL_"):
-            return Login(broker, listener, authentication.by_certificate(certificate))
+            return Login(broker, listener, authentication.by_certificate(certificate), host=host)
         if authentication.enabled and not listener.sasl:
-            return Login(broker, listener, authentication.anonymous())
+            return Login(broker, listener, authentication.anonymous(), host=host)
     except AuthenticationFailed as error:
         _log.warning("a client is not let in: %s", error)
         return Login(broker, listener, None)
-    return Login(broker, listener, None, tenancy=tenancy) if listener.sasl else None
+    return Login(broker, listener, None, tenancy=tenancy, host=host) if listener.sasl else None

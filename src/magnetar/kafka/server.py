@@ -137,7 +137,7 @@ class KafkaSocket(asyncio.BufferedProtocol):
         tls = transport.get_extra_info("ssl_object")
         certificate = tls.getpeercert() if tls else None
         services = server.services
-        login = login_for(services.broker, self._listener, certificate, server.tenancy)
+        login = login_for(services.broker, self._listener, certificate, server.tenancy, host)
         is_known = login is None or login.is_done
         if not is_known:
             self._frames.allow(settings.of(KafkaSettings).sasl_server_max_receive_size)

@@ -226,7 +226,11 @@ class House:
 
     def state_of_red(self) -> object:
         """Return what there is of red's, so that two looks differ if anything was changed."""
-        kept = tuple((path, node) for path, node in self.store.blocking.scan("/") if "red" in path)
+        kept = tuple(
+            (path, node)
+            for path, node in self.store.blocking.scan("/")
+            if "red" in path or path.startswith("/magnetar/acls")
+        )
         partitions = self.kafka.services.partitions
         logs = tuple(
             (topic.kafka_name, log.log_start_offset, log.log_end_offset, log.terminated)

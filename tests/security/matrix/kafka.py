@@ -413,6 +413,24 @@ def _by_definition(route: Route, t: Any, way: str, name: str, topic_id: bytes) -
     return made(f"{route.name}Request", list(route.names.asked))  # type: ignore[no-any-return]
 
 
+_EVERYTHING = {
+    "resource_type_filter": 1,
+    "resource_name_filter": None,
+    "pattern_type_filter": 1,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": 1,
+    "permission_type": 1,
+}
+_NEW_ACL = {
+    "resource_type": 2,
+    "resource_name": "red/default/ruby",
+    "resource_pattern_type": 3,
+    "principal": "User:anybody",
+    "host": "*",
+    "operation": 3,
+    "permission_type": 3,
+}
 _MAKERS: dict[str, Any] = {
     "produce": _produce,
     "fetch": _fetch,
@@ -438,16 +456,9 @@ _MAKERS: dict[str, Any] = {
     "delete_records": _delete_records,
     "init_producer_id": _init_producer_id,
     "offset_for_leader_epoch": _epochs,
-    "describe_acls": partial(
-        _simple,
-        "DescribeAclsRequest",
-        resource_type_filter=1,
-        pattern_type_filter=1,
-        operation=1,
-        permission_type=1,
-    ),
-    "create_acls": partial(_simple, "CreateAclsRequest"),
-    "delete_acls": partial(_simple, "DeleteAclsRequest"),
+    "describe_acls": partial(_simple, "DescribeAclsRequest", **_EVERYTHING),
+    "create_acls": lambda t, *_: t.CreateAclsRequest(creations=[t.AclCreation(**_NEW_ACL)]),
+    "delete_acls": lambda t, *_: t.DeleteAclsRequest(filters=[t.DeleteAclsFilter(**_EVERYTHING)]),
     "describe_configs": partial(_configs, "DescribeConfigsRequest"),
     "alter_configs": partial(_configs, "AlterConfigsRequest"),
     "describe_log_dirs": partial(_of_topics, "DescribeLogDirsRequest", "DescribableLogDirTopic"),

@@ -19,6 +19,7 @@ from magnetar.broker.auth.authorization import (
     Right,
     Subscribed,
     Tenant,
+    Transaction,
     may,
 )
 from magnetar.broker.grants import AuthAction, AuthPolicies
@@ -35,5 +36,6 @@ __all__ = [
     "Right",
     "Subscribed",
     "Tenant",
+    "Transaction",
     "may",
 ]

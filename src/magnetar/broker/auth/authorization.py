@@ -1,8 +1,9 @@
 """What a role may do: super users everything, a tenant's admins everything in it, others what they were granted.
 
 `may` is the one place that decides, for Kafka's requests, Pulsar's commands, the admin REST and the schema registry:
-each says which `Right` it wants to what, and has no rule of its own. The rules are those of Pulsar's own provider.
-Decisions are remembered per role until any grant changes, so that asking again is one look into a dictionary.
+each says which `Right` it wants to what, and has no rule of its own. There are two ways to be granted something, by
+Pulsar's grants and by Kafka's ACLs, and either suffices; but what an ACL denies is denied to all but super users.
+Decisions are remembered per role and address until any grant changes: asking again is one look into a dictionary.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
+from magnetar.broker.auth.acls import CLUSTER_NAME, AclIndex, Operation, ResourceType, Verdict
 from magnetar.broker.errors import InvalidConfig, NamespaceNotFound
 from magnetar.broker.grants import AuthAction, Grants
-from magnetar.broker.names import TopicName
+from magnetar.broker.names import Naming, TopicName
 from magnetar.broker.security_settings import SecuritySettings
 
 if TYPE_CHECKING:
+    from magnetar.broker.auth.acl_store import Acls
     from magnetar.broker.namespaces import Namespaces
 
 
@@ -25,15 +28,31 @@ class Right(StrEnum):
     """What somebody may be allowed; the words are those of refusals."""
 
     see = "produce or consume on the topic"
-    """To know that a topic is there, and what it is like."""
+    """To know that a topic, a group or a transaction is there, and what it is like."""
     produce = "produce on the topic"
     consume = "consume on the topic"
     use = "consume where the group is at home"
-    """To be a member of one of Kafka's groups, to see it and to delete it."""
+    """To be a member of one of Kafka's groups, and to see it."""
     enter = "any grant in the tenant"
     """To have a tenant for one's home."""
     administer = "tenant admin"
     operate = "super user"
+
+    # Kafka tells these apart; Pulsar grants them together.
+    create = "tenant admin, or CREATE"
+    create_unasked = "produce or consume on the topic, or CREATE"
+    """To have a topic made by asking for it."""
+    delete = "tenant admin, or DELETE"
+    alter = "tenant admin, or ALTER"
+    see_configs = "DESCRIBE_CONFIGS"
+    alter_configs = "tenant admin, or ALTER_CONFIGS"
+    describe_cluster = "super user, or DESCRIBE on the cluster"
+    create_on_cluster = "super user, or CREATE on the cluster"
+    alter_cluster = "super user, or ALTER on the cluster"
+    see_cluster_configs = "super user, or DESCRIBE_CONFIGS on the cluster"
+    alter_cluster_configs = "super user, or ALTER_CONFIGS on the cluster"
+    act_for_cluster = "super user, or CLUSTER_ACTION on the cluster"
+    transact = "produce somewhere, or WRITE on the transactional id"
 
 
 class Subscribed(NamedTuple):
@@ -52,13 +71,19 @@ class Group(NamedTuple):
     tenant: str | None = None
 
 
+class Transaction(NamedTuple):
+    """One of Kafka's transactional ids."""
+
+    id: str
+
+
 class Tenant(NamedTuple):
     """All that there is in a tenant."""
 
     name: str
 
 
-Resource = TopicName | Subscribed | Group | Tenant | None
+Resource = TopicName | Subscribed | Group | Transaction | Tenant | None
 """What a right is to. None is the whole broker: there, to produce or consume is to be allowed it anywhere."""
 
 
@@ -70,62 +95,209 @@ def may(access: Access | None, right: Right, of: Resource = None) -> bool:
 _MAX_REMEMBERED = 10_000
 _ACTIONS = {
     Right.see: frozenset({AuthAction.PRODUCE, AuthAction.CONSUME}),
+    Right.see_configs: frozenset({AuthAction.PRODUCE, AuthAction.CONSUME}),
+    Right.create_unasked: frozenset({AuthAction.PRODUCE, AuthAction.CONSUME}),
     Right.produce: frozenset({AuthAction.PRODUCE}),
     Right.consume: frozenset({AuthAction.CONSUME}),
     Right.enter: frozenset(AuthAction),
 }
 """What gives a right to who was granted any of it."""
-_OF_TOPICS = frozenset({Right.see, Right.produce, Right.consume})
+_OF_TOPICS = frozenset({Right.see, Right.see_configs, Right.create_unasked, Right.produce, Right.consume})
+_OF_GROUPS = frozenset({Right.use, Right.see, Right.delete, Right.see_configs, Right.alter_configs})
+_ON_CLUSTER = {
+    Right.describe_cluster: Operation.DESCRIBE,
+    Right.create_on_cluster: Operation.CREATE,
+    Right.alter_cluster: Operation.ALTER,
+    Right.see_cluster_configs: Operation.DESCRIBE_CONFIGS,
+    Right.alter_cluster_configs: Operation.ALTER_CONFIGS,
+    Right.act_for_cluster: Operation.CLUSTER_ACTION,
+    Right.produce: Operation.IDEMPOTENT_WRITE,
+}
+_ENTERING = (Operation.READ, Operation.WRITE, Operation.DESCRIBE)
+_OPERATIONS = {
+    Right.see: (Operation.DESCRIBE,),
+    Right.produce: (Operation.WRITE,),
+    Right.transact: (Operation.WRITE,),
+    Right.consume: (Operation.READ,),
+    Right.use: (Operation.READ,),
+    Right.create: (Operation.CREATE,),
+    Right.create_unasked: (Operation.CREATE,),
+    Right.delete: (Operation.DELETE,),
+    Right.alter: (Operation.ALTER,),
+    Right.see_configs: (Operation.DESCRIBE_CONFIGS,),
+    Right.alter_configs: (Operation.ALTER_CONFIGS,),
+    # Pulsar's administrators do all of this at once.
+    Right.administer: (Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.ALTER_CONFIGS),
+}
+"""What ACLs must allow, all of it, for a right to a topic, a group or a transactional id."""
 
 
 class Authorization:
     """Decides for every protocol. Nothing is refused while it is not ``enabled``."""
 
-    def __init__(self, settings: SecuritySettings, namespaces: Namespaces) -> None:
-        """Raise `InvalidConfig` if nobody would be known by name."""
+    def __init__(
+        self,
+        settings: SecuritySettings,
+        namespaces: Namespaces,
+        acls: Acls,
+        naming: Naming,
+        *,
+        by_tenant: bool = False,
+    ) -> None:
+        """``by_tenant``: each tenant has groups of its own. Raise `InvalidConfig` if nobody would be known by name."""
         self.enabled = settings.authorization_enabled
         if self.enabled and not settings.authentication_enabled:
             raise InvalidConfig("authorization.enabled asks for authentication.enabled too")
         self._super = frozenset(settings.super_user_roles)
         self._wildcards = settings.authorization_allow_wildcards_matching
+        self._everyone = settings.allow_everyone_if_no_acl_found
         self._namespaces = namespaces
-        self._accesses: WeakValueDictionary[str, Access] = WeakValueDictionary()
-        """Whom somebody asks for now: each of them hears of a changed grant."""
+        self._acls: AclIndex = acls.index
+        self._naming = naming
+        self._by_tenant = by_tenant
+        self._accesses: WeakValueDictionary[tuple[str, str], Access] = WeakValueDictionary()
+        """Whom somebody asks for now, by role and address."""
+        self._remembering: WeakSet[Access] = WeakSet()
+        """Those of them that remember anything: each hears of a changed grant."""
         namespaces.changed.append(self.forget)
+        acls.changed.append(self.forget)
 
-    def access(self, role: str) -> Access | None:
-        """Return the remembered decisions of a role, shared by all its connections; None if nobody is refused."""
+    def access(self, role: str, host: str = "") -> Access | None:
+        """Return the remembered decisions of a role at an address; None if nobody is refused.
+
+        All its connections share them. ACLs for a ``host`` count for who is known to speak from there.
+        """
         if not self.enabled:
             return None
-        found = self._accesses.get(role)
+        found = self._accesses.get((role, host))
         if found is None:
-            found = self._accesses[role] = Access(self, role)
+            found = self._accesses[role, host] = Access(self, role, host)
         return found
 
     def forget(self) -> None:
         """Decide anew from now on: some grant has changed."""
-        for access in list(self._accesses.values()):
+        for access in list(self._remembering):
             access.forget()
+        self._remembering.clear()
 
-    def may(self, role: str, right: Right, of: Resource = None) -> bool:
+    def remembers(self, access: Access) -> None:
+        """Have a change of grants told to who has begun to remember something."""
+        self._remembering.add(access)
+
+    def is_super(self, role: str) -> bool:
+        """Whether a role may do everything."""
+        return role in self._super
+
+    def may(self, role: str, right: Right, of: Resource = None, host: str = "") -> bool:
         """Whether a role has a right to a topic, a group, a tenant or the whole broker."""
         if not self.enabled or role in self._super:
             return True
         if isinstance(of, Subscribed):
-            topic = of.topic
-            return self._has_topic(role, right, topic) and (
-                self._administers(role, topic.tenant)
-                or self._is_subscriber(role, topic.namespace_name, of.subscription)
-            )
+            return self._subscribes(role, right, of, host)
+        granted = self._granted_by_pulsar(role, right, of)
+        if not (self._acls or self._everyone):
+            return granted
+        if isinstance(of, Group) and not self._may_subscribe(role, of.home, of.name):
+            return False
+        if of is None or isinstance(of, Tenant):
+            return self._broadly(role, right, of, host, granted=granted)
+        return self._listed(role, right, of, host, granted=granted)
+
+    # Both together.
+
+    def _listed(
+        self, role: str, right: Right, of: TopicName | Group | Transaction, host: str, *, granted: bool
+    ) -> bool:
+        """Decide about one resource, which ACLs may name."""
+        kind, names = self._names(of)
+        verdicts = [
+            self._acls.verdict(f"User:{role}", host, operation, kind, names)
+            for operation in _OPERATIONS.get(right, ())
+        ]
+        if Verdict.DENIED in verdicts:
+            return False
+        if granted or not verdicts:
+            return granted
+        everyone = self._everyone and not self._has_grants(of)
+        return all(each is Verdict.ALLOWED or (each is Verdict.NO_ACL and everyone) for each in verdicts)
+
+    def _broadly(self, role: str, right: Right, of: Tenant | None, host: str, *, granted: bool) -> bool:
+        """Decide about the cluster, and what is to be done anywhere."""
+        principal = f"User:{role}"
+        if isinstance(of, Tenant):
+            if granted or right is not Right.enter:
+                return granted
+            beneath = "" if of.name == self._naming.tenant else f"{of.name}/"
+            return self._acls.allows_any(principal, host, _ENTERING, ResourceType.TOPIC, beneath)
+        operation = _ON_CLUSTER.get(right)
+        if operation is not None:
+            verdict = self._acls.verdict(principal, host, operation, ResourceType.CLUSTER, (CLUSTER_NAME,))
+            if verdict is Verdict.DENIED and right is not Right.produce:  # topics give that, too
+                return False
+            if verdict is Verdict.ALLOWED or (verdict is Verdict.NO_ACL and self._everyone):
+                return True
+        if granted:
+            return True
+        if right in (Right.produce, Right.consume):
+            wanted = _OPERATIONS[right]
+            return self._acls.allows_any(principal, host, wanted, ResourceType.TOPIC) or self._everyone
+        return False
+
+    def _subscribes(self, role: str, right: Right, of: Subscribed, host: str) -> bool:
+        """Decide about a topic by way of a subscription, which ACLs call a group."""
+        topic = of.topic
+        if not self.may(role, right, topic, host):
+            return False
+        if not (
+            self._administers(role, topic.tenant)
+            or self._is_subscriber(role, topic.namespace_name, of.subscription)
+        ):
+            return False
+        if not (self._acls or self._everyone):
+            return True
+        granted = self._has_topic(role, right, topic)
+        tenant = topic.tenant if self._by_tenant else None
+        group = Group(of.subscription, topic.namespace_name, tenant)
+        return self._listed(role, Right.use, group, host, granted=granted)
+
+    def _names(self, of: TopicName | Group | Transaction) -> tuple[ResourceType, tuple[str, ...]]:
+        """Return by which names ACLs may mean a resource."""
+        if isinstance(of, TopicName):
+            if not of.persistent:
+                return ResourceType.TOPIC, (str(of),)
+            short = self._naming.kafka_name(of)
+            full = f"{of.tenant}/{of.namespace}/{of.local}"
+            return ResourceType.TOPIC, ((short,) if short == full else (short, full))
+        if isinstance(of, Group):
+            if of.tenant is None or of.tenant == self._naming.tenant:
+                return ResourceType.GROUP, (of.name,)
+            return ResourceType.GROUP, (f"{of.tenant}/{of.name}",)
+        return ResourceType.TRANSACTIONAL_ID, (of.id,)
+
+    def _has_grants(self, of: TopicName | Group | Transaction) -> bool:
+        """Whether somebody was granted a topic by name or with its namespace: then it is not everybody's."""
+        if not isinstance(of, TopicName) or of.namespace_name not in self._namespaces:
+            return False
+        auth = self._namespaces.policies(of.namespace_name).auth
+        return bool(auth.namespace or auth.topics.get(str(of)))
+
+    # Pulsar's grants.
+
+    def _granted_by_pulsar(self, role: str, right: Right, of: Resource) -> bool:
         if isinstance(of, TopicName):
             return self._has_topic(role, right, of)
         if isinstance(of, Group):
-            return right is Right.use and self._joins(role, of)
-        if right is Right.operate:
-            return False
-        if right is Right.administer:
-            return of is not None and self._administers(role, of.name)
-        return self._has_somewhere(role, _ACTIONS[right], None if of is None else of.name)
+            return right in _OF_GROUPS and self._joins(role, of)
+        if isinstance(of, Transaction):
+            return right is Right.transact and self._has_somewhere(role, _ACTIONS[Right.produce], None)
+        if isinstance(of, Tenant):
+            if right is Right.administer:
+                return self._administers(role, of.name)
+            return right in _ACTIONS and self._has_somewhere(role, _ACTIONS[right], of.name)
+        return right in _ACTIONS and self._has_somewhere(role, _ACTIONS[right], None)
+
+    def _may_subscribe(self, role: str, home: str, name: str) -> bool:
+        return self._administers(role, home.partition("/")[0]) or self._is_subscriber(role, home, name)
 
     def _administers(self, role: str, tenant: str) -> bool:
         return role in self._namespaces.admin_roles(tenant)
@@ -140,9 +312,7 @@ class Authorization:
     def _joins(self, role: str, group: Group) -> bool:
         if not self._has_somewhere(role, _ACTIONS[Right.consume], group.tenant):
             return False
-        return self._administers(role, group.home.partition("/")[0]) or self._is_subscriber(
-            role, group.home, group.name
-        )
+        return self._may_subscribe(role, group.home, group.name)
 
     def _has_somewhere(self, role: str, actions: frozenset[AuthAction], tenant: str | None) -> bool:
         """Whether a role was granted any of these on any topic, there or not, of a tenant or of all."""
@@ -190,13 +360,14 @@ class Authorization:
 
 
 class Access:
-    """What one role may do, remembered."""
+    """What one role at one address may do, remembered."""
 
-    __slots__ = ("__weakref__", "_authorization", "_remembered", "role")
+    __slots__ = ("__weakref__", "_authorization", "_remembered", "host", "role")
 
-    def __init__(self, authorization: Authorization, role: str) -> None:
+    def __init__(self, authorization: Authorization, role: str, host: str = "") -> None:
         self._authorization = authorization
         self.role = role
+        self.host = host
         self._remembered: dict[object, bool] = {}
 
     def forget(self) -> None:
@@ -208,7 +379,7 @@ class Access:
         key = (right, of)
         found = self._remembered.get(key)
         if found is None:
-            found = self._keep(key, self._authorization.may(self.role, right, of))
+            found = self._keep(key, self._authorization.may(self.role, right, of, self.host))
         return found
 
     def produces(self, topic: TopicName) -> bool:
@@ -226,6 +397,8 @@ class Access:
     def _keep(self, key: object, decision: bool) -> bool:
         if len(self._remembered) >= _MAX_REMEMBERED:
             self._remembered.clear()
+        if not self._remembered:
+            self._authorization.remembers(self)
         self._remembered[key] = decision
         return decision
 

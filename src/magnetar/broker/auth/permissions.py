@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from magnetar.broker.errors import InvalidPolicy
@@ -10,18 +11,26 @@ from magnetar.broker.grants import AuthPolicies, Grants, parse_actions
 from magnetar.broker.names import TopicName
 
 if TYPE_CHECKING:
+    from magnetar.broker.auth.policies import Policies
     from magnetar.broker.namespaces import Namespaces
 
 
 class Permissions:
     """The grants of all namespaces. Unknown namespaces raise `NamespaceNotFound`, wrong words `InvalidPolicy`."""
 
-    def __init__(self, namespaces: Namespaces) -> None:
+    def __init__(self, namespaces: Namespaces, policies: Policies) -> None:
         self._namespaces = namespaces
+        self._policies = policies
 
     def of_namespace(self, namespace: str) -> AuthPolicies:
-        """Return all grants of a namespace."""
-        return self._namespaces.policies(namespace).auth
+        """Return all grants of a namespace, and what of Kafka's ACLs is one in other words."""
+        auth = self._namespaces.policies(namespace).auth
+        topics = dict(auth.topics)
+        for topic, grants in self._policies.topics_in(namespace).items():
+            topics[topic] = _together(topics.get(topic, {}), grants)
+        return replace(
+            auth, namespace=_together(auth.namespace, self._policies.of_namespace(namespace)), topics=topics
+        )
 
     def of_topic(self, topic: TopicName) -> Grants:
         """Return what roles may do with a topic: its own grants and those of its namespace."""
@@ -44,9 +53,10 @@ class Permissions:
 
     async def revoke(self, namespace: str, role: str, topic: TopicName | None = None) -> bool:
         """Take all grants of a role on a namespace, or on one topic, away; tell whether there were any."""
-        before = self.of_namespace(namespace)
+        before = self._namespaces.policies(namespace).auth
+        had = await self._policies.revoke(namespace, role, topic)
         if before.revoked(role, _full(topic)) == before:
-            return False
+            return had
         await self._namespaces.change_auth_policies(
             namespace, lambda before: before.revoked(role, _full(topic))
         )
@@ -81,6 +91,10 @@ class Permissions:
     async def set_tenant_admins(self, tenant: str, roles: Iterable[str]) -> None:
         """Make these roles, and no others, the admins of a tenant, which is created if it was not there."""
         await self._namespaces.set_admin_roles(tenant, roles)
+
+
+def _together(one: Grants, other: Grants) -> Grants:
+    return {role: one.get(role, frozenset()) | other.get(role, frozenset()) for role in {**one, **other}}
 
 
 def _full(topic: TopicName | None) -> str | None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from magnetar.broker.auth.acl_store import Acls
 from magnetar.broker.auth.authentication import Authentication
 from magnetar.broker.auth.authorization import Authorization
 from magnetar.broker.auth.permissions import Permissions
+from magnetar.broker.auth.policies import Policies
 from magnetar.broker.auth.scram_users import ScramUsers
+from magnetar.broker.names import Naming
 from magnetar.broker.security_settings import SecuritySettings
 from magnetar.metadata.cache import MetadataCache
 
@@ -23,14 +26,22 @@ class Security:
         settings: SecuritySettings,
         namespaces: Namespaces,
         metadata: MetadataCache,
+        naming: Naming,
         given: frozenset[str] = frozenset(),
+        *,
+        by_tenant: bool = False,
     ) -> None:
         """``given`` are the fields that somebody has set. Raise `InvalidConfig` for what cannot be."""
         self.authentication = Authentication(settings, given)
-        self.authorization = Authorization(settings, namespaces)
-        self.permissions = Permissions(namespaces)
+        self.acls = Acls(metadata)
+        self.authorization = Authorization(settings, namespaces, self.acls, naming, by_tenant=by_tenant)
+        self.policies = Policies(
+            namespaces, self.acls, naming, wildcards=settings.authorization_allow_wildcards_matching
+        )
+        self.permissions = Permissions(namespaces, self.policies)
         self.scram = ScramUsers(metadata)
 
     async def start(self) -> None:
         """Hold what is stored of it, and follow that."""
         await self.scram.start()
+        await self.acls.start()

@@ -1,4 +1,4 @@
-"""What the asker of a request may do, in Kafka's words, from what it was granted in Pulsar's.
+"""What the asker of a request may do, in Kafka's words: by Kafka's ACLs, or by what it was granted in Pulsar's.
 
     Kafka                                   Pulsar
     WRITE to a topic                        produce
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.auth import Access, Group, Right, Subscribed
+from magnetar.broker.auth import Access, Group, Right, Subscribed, Transaction
 from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.names import TopicName
 from magnetar.kafka.route import Handler
@@ -65,22 +65,75 @@ class Checks:
         topic = self.named(name, topic_id)
         return topic is None or self._access.may(Right.see, topic)
 
-    def manages(self, name: str | None, topic_id: bytes = ZERO_UUID) -> bool:
-        """CREATE, DELETE, ALTER and ALTER_CONFIGS on a topic."""
+    def creates(self, name: str | None) -> bool:
+        """CREATE on the cluster, or on a topic."""
+        return self._on_topic(Right.create, name) or self._access.may(Right.create_on_cluster)
+
+    def creates_unasked(self, name: str | None) -> bool:
+        """The same, or any grant of Pulsar's on the topic."""
+        return self._on_topic(Right.create_unasked, name) or self._access.may(Right.create_on_cluster)
+
+    def deletes(self, name: str | None, topic_id: bytes = ZERO_UUID) -> bool:
+        """DELETE on a topic."""
+        return self._on_topic(Right.delete, name, topic_id)
+
+    def alters(self, name: str | None) -> bool:
+        """ALTER on a topic."""
+        return self._on_topic(Right.alter, name)
+
+    def sees_configs(self, name: str | None) -> bool:
+        """DESCRIBE_CONFIGS on a topic."""
+        return self._on_topic(Right.see_configs, name)
+
+    def alters_configs(self, name: str | None) -> bool:
+        """ALTER_CONFIGS on a topic."""
+        return self._on_topic(Right.alter_configs, name)
+
+    def _on_topic(self, right: Right, name: str | None, topic_id: bytes = ZERO_UUID) -> bool:
         topic = self.named(name, topic_id)
-        return topic is None or self._access.may(Right.administer, topic)
+        return topic is None or self._access.may(right, topic)
 
     def uses(self, group: str) -> bool:
-        """READ, DESCRIBE and DELETE on a group."""
+        """READ on a group."""
+        return self._access.may(Right.use, self._group(group))
+
+    def sees_group(self, group: str) -> bool:
+        """DESCRIBE on a group."""
+        return self._access.may(Right.see, self._group(group))
+
+    def deletes_group(self, group: str) -> bool:
+        """DELETE on a group."""
+        return self._access.may(Right.delete, self._group(group))
+
+    def sees_group_configs(self, group: str) -> bool:
+        """DESCRIBE_CONFIGS on a group."""
+        return self._access.may(Right.see_configs, self._group(group))
+
+    def alters_group_configs(self, group: str) -> bool:
+        """ALTER_CONFIGS on a group."""
+        return self._access.may(Right.alter_configs, self._group(group))
+
+    def _group(self, group: str) -> Group:
         kafka = self._context.kafka
         naming = kafka.broker.naming
         home = kafka.home or f"{naming.tenant}/{naming.namespace}"
-        tenant = home.partition("/")[0] if kafka.by_tenant else None
-        return self._access.may(Right.use, Group(group, home, tenant))
+        return Group(group, home, home.partition("/")[0] if kafka.by_tenant else None)
+
+    def transacts(self, transactional_id: str) -> bool:
+        """WRITE on a transactional id."""
+        return self._access.may(Right.transact, Transaction(transactional_id))
+
+    def sees_transaction(self, transactional_id: str) -> bool:
+        """DESCRIBE on a transactional id, by an ACL."""
+        return self._access.may(Right.see, Transaction(transactional_id))
 
     def produces_somewhere(self) -> bool:
-        """IDEMPOTENT_WRITE on the cluster, and WRITE on a transactional id."""
+        """IDEMPOTENT_WRITE on the cluster, or WRITE on any topic."""
         return self._access.may(Right.produce)
+
+    def on_cluster(self, right: Right) -> bool:
+        """One of the rights to the cluster."""
+        return self._access.may(right)
 
     def operates(self) -> bool:
         """Everything on the cluster."""

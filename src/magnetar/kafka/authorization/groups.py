@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from magnetar.broker.auth import Right
+from magnetar.kafka.authorization import operations
 from magnetar.kafka.authorization.checks import Checks, GuardFunction
 from magnetar.kafka.authorization.topics import DENIED as TOPIC_DENIED
 from magnetar.kafka.authorization.topics import refused, split
+from magnetar.kafka.operations import NOT_ASKED
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.consumer_group_describe_response import DescribedGroup as ToldGroup
@@ -52,8 +55,8 @@ async def find_coordinator(request: Any, context: RequestContext, checks: Checks
 
     def allowed(key: str) -> bool:
         if request.key_type == _GROUP:
-            return checks.uses(key)
-        return request.key_type != _TRANSACTION or checks.produces_somewhere()
+            return checks.sees_group(key)
+        return request.key_type != _TRANSACTION or checks.transacts(key) or checks.sees_transaction(key)
 
     code = DENIED if request.key_type == _GROUP else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if context.api_version < _FIRST_WITH_KEYS:
@@ -98,8 +101,11 @@ sync_group = _member(SyncGroupResponse)
 
 async def describe_groups(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """DESCRIBE on each group."""
-    request.groups, denied = await split(request.groups, checks.uses)
+    request.groups, denied = await split(request.groups, checks.sees_group)
     response = await answer(request, context)
+    async for group in paced(response.groups):
+        if group.authorized_operations != NOT_ASKED:
+            group.authorized_operations = operations.of_group(checks, group.group_id)
     response.groups += [
         DescribedGroup(group_id=group_id, error_code=DENIED) async for group_id in paced(denied)
     ]
@@ -124,8 +130,11 @@ async def consumer_group_describe(
     request: Any, context: RequestContext, checks: Checks, answer: Handler
 ) -> Any:
     """DESCRIBE on each group, and on each topic that its members read."""
-    request.group_ids, denied = await split(request.group_ids, checks.uses)
+    request.group_ids, denied = await split(request.group_ids, checks.sees_group)
     response = await answer(request, context)
+    async for group in paced(response.groups):
+        if group.authorized_operations != NOT_ASKED:
+            group.authorized_operations = operations.of_group(checks, group.group_id)
     response.groups = [
         group
         if all(checks.sees(name) for name in _topics_of(group))
@@ -155,14 +164,16 @@ def _topics_of(group: ToldGroup) -> set[str]:
 async def list_groups(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """Of all groups, those that may be seen."""
     response = await answer(request, context)
-    if not checks.operates():
-        response.groups = [group async for group in paced(response.groups) if checks.uses(group.group_id)]
+    if not checks.on_cluster(Right.describe_cluster):
+        response.groups = [
+            group async for group in paced(response.groups) if checks.sees_group(group.group_id)
+        ]
     return response
 
 
 async def delete_groups(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """DELETE on each group."""
-    request.groups_names, denied = await split(request.groups_names, checks.uses)
+    request.groups_names, denied = await split(request.groups_names, checks.deletes_group)
     response = await answer(request, context)
     response.results += [
         DeletableGroupResult(group_id=name, error_code=DENIED) async for name in paced(denied)
@@ -200,7 +211,7 @@ async def offset_fetch(request: Any, context: RequestContext, checks: Checks, an
     if context.api_version < _FIRST_WITH_GROUPS:
         return await _offset_fetch_one(request, context, checks, answer)
     all_topics = {group.group_id for group in request.groups if group.topics is None}
-    request.groups, denied = await split(request.groups, lambda group: checks.uses(group.group_id))
+    request.groups, denied = await split(request.groups, lambda group: checks.sees_group(group.group_id))
     response = await answer(request, context)
     async for group in paced(response.groups):
         group.topics = await _shown(group.topics, checks, drop=group.group_id in all_topics)
@@ -214,7 +225,7 @@ async def _offset_fetch_one(
     request: Any, context: RequestContext, checks: Checks, answer: Handler
 ) -> OffsetFetchResponse:
     asks_for_all = request.topics is None
-    allowed = checks.uses(request.group_id)
+    allowed = checks.sees_group(request.group_id)
     response: OffsetFetchResponse = await answer(request, context)
     if allowed:
         response.topics = await _shown(response.topics, checks, drop=asks_for_all)
@@ -246,7 +257,7 @@ def _blank(row: Any, code: ErrorCode) -> None:
 
 async def offset_delete(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """DELETE on the group, and READ on each topic."""
-    if not checks.uses(request.group_id):
+    if not checks.deletes_group(request.group_id):
         return OffsetDeleteResponse(error_code=DENIED)
     request.topics, denied = await split(
         request.topics, lambda topic: checks.reads(topic.name, group=request.group_id)

@@ -135,6 +135,9 @@ async def metadata(request: Any, context: RequestContext, checks: Checks, answer
     denied: list[Any] = []
     if not asks_for_all:
         allowed, denied = await split(request.topics, lambda topic: checks.sees(*_answered(topic)))
+        if request.allow_auto_topic_creation:
+            allowed, more = await split(allowed, lambda topic: _may_be_made(topic.name, context, checks))
+            denied += more
         # Version 0 would take no topics for all of them.
         request.topics = allowed or ([] if context.api_version else None)
     response = await answer(request, context)
@@ -147,6 +150,14 @@ async def metadata(request: Any, context: RequestContext, checks: Checks, answer
     if response.cluster_authorized_operations != NOT_ASKED:
         response.cluster_authorized_operations = operations.of_cluster(checks)
     return response
+
+
+def _may_be_made(name: str | None, context: RequestContext, checks: Checks) -> bool:
+    """CREATE on a topic that is not there and would be made, or on the cluster."""
+    broker = context.kafka.broker
+    if not name or checks.named(name) is None or broker.get(name) is not None:
+        return True
+    return not broker.settings.topics.auto_create_topics_enable or checks.creates_unasked(name)
 
 
 def _answered(topic: Any) -> tuple[str | None, bytes]:
@@ -185,7 +196,7 @@ async def describe_topic_partitions(
 
 async def create_topics(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """CREATE on each topic."""
-    request.topics, denied = await split(request.topics, lambda topic: checks.manages(topic.name))
+    request.topics, denied = await split(request.topics, lambda topic: checks.creates(topic.name))
     response = await answer(request, context)
     response.topics += [
         CreatableTopicResult(name=topic.name, error_code=DENIED, error_message=MESSAGE, configs=[])
@@ -196,9 +207,9 @@ async def create_topics(request: Any, context: RequestContext, checks: Checks, a
 
 async def delete_topics(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """DELETE on each topic, by name or by id."""
-    request.topic_names, names = await split(request.topic_names, checks.manages)
+    request.topic_names, names = await split(request.topic_names, checks.deletes)
     request.topics, rows = await split(
-        request.topics, lambda topic: checks.manages(topic.name, topic.topic_id)
+        request.topics, lambda topic: checks.deletes(topic.name, topic.topic_id)
     )
     response = await answer(request, context)
     hidden = [
@@ -215,7 +226,7 @@ async def delete_topics(request: Any, context: RequestContext, checks: Checks, a
 
 async def delete_records(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """DELETE on each topic."""
-    request.topics, denied = await split(request.topics, lambda topic: checks.manages(topic.name))
+    request.topics, denied = await split(request.topics, lambda topic: checks.deletes(topic.name))
     response = await answer(request, context)
     row = partial(DeleteRecordsPartitionResult, low_watermark=-1)
     response.topics += await refused(denied, DeleteRecordsTopicResult, row)
@@ -243,7 +254,7 @@ async def describe_producers(request: Any, context: RequestContext, checks: Chec
 
 async def create_partitions(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """ALTER on each topic."""
-    request.topics, denied = await split(request.topics, lambda topic: checks.manages(topic.name))
+    request.topics, denied = await split(request.topics, lambda topic: checks.alters(topic.name))
     response = await answer(request, context)
     response.results += [
         CreatePartitionsTopicResult(name=name, error_code=DENIED, error_message=MESSAGE)

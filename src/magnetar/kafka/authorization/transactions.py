@@ -1,7 +1,7 @@
 """Requests about transactions.
 
-Nobody is granted a transactional id by name: whoever may produce anywhere may have one, but none that has a transaction
-open over topics that it may not write to.
+Pulsar's grants name no transactional ids: whoever may produce anywhere may have one, but none that has a transaction
+open over topics that it may not write to. Kafka's ACLs name them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from magnetar.broker.auth import Right
 from magnetar.kafka.authorization.checks import Checks
 from magnetar.kafka.authorization.groups import DENIED as GROUP_DENIED
 from magnetar.kafka.authorization.topics import DENIED as TOPIC_DENIED
@@ -49,7 +50,7 @@ CLUSTER_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 def may_write_as(transactional_id: str, context: RequestContext, checks: Checks) -> bool:
     """WRITE on a transactional id."""
-    if not checks.produces_somewhere():
+    if not checks.transacts(transactional_id):
         return False
     try:
         found = context.kafka.transactions.describe(transactional_id)
@@ -61,7 +62,11 @@ def may_write_as(transactional_id: str, context: RequestContext, checks: Checks)
 
 def may_see(transactional_id: str, context: RequestContext, checks: Checks) -> bool:
     """DESCRIBE on a transactional id."""
-    return checks.operates() or may_write_as(transactional_id, context, checks)
+    return (
+        checks.operates()
+        or checks.sees_transaction(transactional_id)
+        or may_write_as(transactional_id, context, checks)
+    )
 
 
 async def init_producer_id(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
@@ -80,7 +85,7 @@ async def add_partitions_to_txn(
 ) -> Any:
     """WRITE on the transactional id, and on each topic; for brokers CLUSTER_ACTION."""
     if context.api_version >= FIRST_OF_BROKERS:
-        if checks.operates():
+        if checks.on_cluster(Right.act_for_cluster):
             return await answer(request, context)
         return AddPartitionsToTxnResponse(error_code=CLUSTER_DENIED)
     topics = request.v3_and_below_topics
@@ -141,7 +146,7 @@ async def txn_offset_commit(request: Any, context: RequestContext, checks: Check
 
 async def write_txn_markers(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """CLUSTER_ACTION or ALTER on the cluster."""
-    if checks.operates():
+    if checks.on_cluster(Right.act_for_cluster) or checks.on_cluster(Right.alter_cluster):
         return await answer(request, context)
     return WriteTxnMarkersResponse(
         markers=[

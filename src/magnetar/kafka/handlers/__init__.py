@@ -72,9 +72,9 @@ ROUTES = (
         names=names("markers.topics.name"),
     ),
     Route(ApiKey.TXN_OFFSET_COMMIT, versions(0, 6), guard=Guard.TRANSACTIONS, names=names("topics.name")),
-    Route(ApiKey.DESCRIBE_ACLS, versions(1, 3), guard=Guard.OPEN, names=NO_TOPICS, asks=True),
-    Route(ApiKey.CREATE_ACLS, versions(1, 3), guard=Guard.OPEN, names=NO_TOPICS),
-    Route(ApiKey.DELETE_ACLS, versions(1, 3), guard=Guard.OPEN, names=NO_TOPICS),
+    Route(ApiKey.DESCRIBE_ACLS, versions(1, 3), guard=Guard.CLUSTER, names=NO_TOPICS, asks=True),
+    Route(ApiKey.CREATE_ACLS, versions(1, 3), guard=Guard.CLUSTER, names=NO_TOPICS),
+    Route(ApiKey.DELETE_ACLS, versions(1, 3), guard=Guard.CLUSTER, names=NO_TOPICS),
     Route(
         ApiKey.DESCRIBE_CONFIGS,
         versions(1, 4),

@@ -1,10 +1,13 @@
-"""CreateAcls: none is made, for nothing would obey them."""
+"""CreateAcls: entries more; those that are there already stay as they are."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.kafka.handlers.access_control_lists import CODE, MESSAGE
+from magnetar.broker.auth.acls import Acl
+from magnetar.kafka.errors import REFUSALS, code_for
+from magnetar.kafka.handlers.access_control_lists import acl_of, check_enabled
+from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.messages.create_acls_request import CreateAclsRequest
 from magnetar.wire.kafka.messages.create_acls_response import AclCreationResult, CreateAclsResponse
 
@@ -13,6 +16,24 @@ if TYPE_CHECKING:
 
 
 async def create_acls(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
-    """Answer SECURITY_DISABLED for each ACL that was to be made."""
-    refused = AclCreationResult(error_code=CODE, error_message=MESSAGE)
-    return CreateAclsResponse(results=[refused] * len(request.creations))
+    """Keep what can be; what is wrong with one entry leaves the others alone."""
+    found: list[Acl | Exception] = []
+    async for row in paced(request.creations):
+        try:
+            check_enabled(context)
+            found.append(acl_of(row))
+        except REFUSALS as error:
+            found.append(error)
+    wanted = [each for each in found if isinstance(each, Acl)]
+    try:
+        await context.kafka.broker.security.policies.create(wanted)
+    except REFUSALS as error:
+        found = [error if isinstance(each, Acl) else each for each in found]
+    return CreateAclsResponse(
+        results=[
+            AclCreationResult(error_code=code_for(each), error_message=str(each))
+            if isinstance(each, Exception)
+            else AclCreationResult(error_message=None)
+            for each in found
+        ]
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from magnetar.broker.auth import Right
 from magnetar.broker.core import Broker
 from magnetar.broker.ownership import Owned
 from magnetar.kafka.authorization.checks import Checks
@@ -41,7 +42,7 @@ async def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -
 
 async def guard(request: Any, context: RequestContext, checks: Checks, answer: Handler) -> Any:
     """ALTER on the cluster."""
-    if checks.operates():
+    if checks.on_cluster(Right.alter_cluster):
         return await answer(request, context)
     denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return _refused(request, denied, "Cluster authorization failed.", context.api_version)

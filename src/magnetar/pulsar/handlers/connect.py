@@ -135,7 +135,9 @@ def _know(connection: PulsarConnection, principal: Principal) -> bool:
         return False
     connection.role, connection.auth_method = principal.role, principal.method
     connection.expires_at_s, connection.is_challenged = principal.expires_at_s, False
-    connection.access = connection.services.broker.security.authorization.access(principal.role)
+    connection.access = connection.services.broker.security.authorization.access(
+        principal.role, connection.address.rpartition(":")[0]
+    )
     return True
 
 
