@@ -126,7 +126,7 @@ async def test_an_api_for_super_users_is_for_nobody_otherwise() -> None:
         return "done"
 
     route = Route(ApiKey.DESCRIBE_QUORUM, versions(0, 0), guard=Guard.SUPER_USERS, names=NO_TOPICS)
-    answer = guarded(route, handler, Access())  # type: ignore[arg-type]
+    answer = guarded(route, handler, Access(), None)  # type: ignore[arg-type]
     with pytest.raises(ConnectionAbortedError):
         await answer(object(), None)
     Access.is_super = True

@@ -314,7 +314,7 @@ class KafkaConnection:
         apart: bool = False,
     ) -> None:
         if self._access is not None:
-            handler = guarded(route, handler, self._access)
+            handler = guarded(route, handler, self._access, request)
         if (home := self._home) is not None:
             answer.translate = lambda response: home.outward(route.names, response)
         coroutine = handler(request, context)

@@ -362,17 +362,26 @@ class Authorization:
 class Access:
     """What one role at one address may do, remembered."""
 
-    __slots__ = ("__weakref__", "_authorization", "_remembered", "host", "role")
+    __slots__ = ("__weakref__", "_authorization", "_remembered", "host", "role", "written")
 
     def __init__(self, authorization: Authorization, role: str, host: str = "") -> None:
         self._authorization = authorization
         self.role = role
         self.host = host
         self._remembered: dict[object, bool] = {}
+        self.written: set[str | bytes] = set()
+        """Names and ids of topics, as clients spell them, that it may write to: what each small Produce looks at."""
 
     def forget(self) -> None:
         """Decide anew from now on."""
         self._remembered.clear()
+        self.written.clear()
+
+    def writes(self, spelled: str | bytes) -> None:
+        """Remember that it may write to a topic by this name or id; what is decided about it is remembered, too."""
+        if len(self.written) >= _MAX_REMEMBERED:
+            self.written.clear()
+        self.written.add(spelled)
 
     def may(self, right: Right, of: Resource = None) -> bool:
         """Whether it has a right."""

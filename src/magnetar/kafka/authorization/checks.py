@@ -15,7 +15,7 @@ A topic whose name cannot be, or whose id nobody has, is nobody's: the handler s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.auth import Access, Group, Right, Subscribed, Transaction
@@ -52,6 +52,13 @@ class Checks:
         """WRITE on a topic."""
         topic = self.named(name, topic_id)
         return topic is None or self._access.may(Right.produce, topic)
+
+    def remember_written(self, topics: Iterable[Any]) -> None:
+        """Spare the next small Produce of these topics, which may be written to, the same way."""
+        for topic in topics:
+            # A topic that is not there may come to be one that this name never meant.
+            if self._context.kafka.broker.get(topic.name) if topic.name else self.named(None, topic.topic_id):
+                self._access.writes(topic.name or topic.topic_id)
 
     def reads(self, name: str | None, topic_id: bytes = ZERO_UUID, group: str | None = None) -> bool:
         """READ on a topic, by a group if one is given."""
