@@ -543,6 +543,23 @@ def test_a_last_message_that_was_touched(before: bytes, after: bytes) -> None:
         exchange.final(last.replace(before, after, 1))
 
 
+@pytest.mark.parametrize(("binding", "nonce"), [("eSws", ""), ("", ""), ("biws", "x")])
+def test_who_knows_the_password_answers_this_challenge_all_the_same(binding: str, nonce: str) -> None:
+    """A last message that is signed well, but over another first message or nonce."""
+    mechanism = MECHANISMS["SCRAM-SHA-256"]
+    credential = kept(mechanism, "p")
+    exchange = ScramExchange(mechanism, lambda name, by_token: credential)
+    challenge = exchange.first(b"n,,n=user,r=abc").decode()
+    told = dict(part.split("=", 1) for part in challenge.split(","))
+    bare = f"c={binding},r={told['r']}{nonce}"
+    message = f"n=user,r=abc,{challenge},{bare}".encode()
+    key = mechanism.mac(salted(mechanism, b"p", b"salt", 4096), b"Client Key")
+    signature = mechanism.mac(credential.stored_key, message)
+    proof = base64.b64encode(bytes(a ^ b for a, b in zip(key, signature, strict=True)))
+    with pytest.raises(ScramRefused, match="another"):
+        exchange.final(bare.encode() + b",p=" + proof)
+
+
 def test_an_endless_name_is_looked_at_once() -> None:
     """No message makes the pattern that reads it go back and forth."""
     exchange = ScramExchange(

@@ -19,6 +19,7 @@ class Duties:
         self.cleaner = Cleaner(broker, clock)
         self.compaction_monitor = CompactionMonitor(broker)
         self._broker = broker
+        self._clock = clock
 
     def start(self) -> None:
         """Begin all of them."""
@@ -26,3 +27,11 @@ class Duties:
         self.cleaner.start()
         self.compaction_monitor.start()
         self._broker.backlogs.start(self._broker.background)
+        security = self._broker.settings.security
+        if security.delegation_token_secret_key:
+            tokens = self._broker.security.delegation_tokens
+            self._broker.background.repeat(
+                "delegation tokens that have ended",
+                lambda: security.delegation_token_expiry_check_interval_ms / 1000,
+                lambda: tokens.tidy(self._clock()),
+            )

@@ -182,6 +182,34 @@ class SecuritySettings:
         pulsar=("saslAllowedMechanisms",),
     )
 
+    # Delegation tokens.
+    delegation_token_secret_key: str = setting(
+        "",
+        Kind.PASSWORD,
+        "Secret that delegation tokens are made with, the same for all brokers; empty for no tokens.",
+    )
+    delegation_token_max_lifetime_ms: int = setting(
+        604800000,
+        Kind.LONG,
+        "Time after which a delegation token ends, however often it is renewed.",
+        unit="ms",
+        rule=at_least(1),
+    )
+    delegation_token_expiry_time_ms: int = setting(
+        86400000,
+        Kind.LONG,
+        "Time after which a delegation token ends that is not renewed.",
+        unit="ms",
+        rule=at_least(1),
+    )
+    delegation_token_expiry_check_interval_ms: int = setting(
+        3600000,
+        Kind.LONG,
+        "Time between two looks for delegation tokens that have ended; these are of no use in between, either.",
+        unit="ms",
+        rule=at_least(1),
+    )
+
     # Users with passwords.
     basic_auth_conf: str = setting(
         "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from magnetar.broker import errors as broker
-from magnetar.broker.auth import scram_users
+from magnetar.broker.auth import delegation_tokens, scram_users
 from magnetar.broker.ownership import NotOwned
 from magnetar.broker.producers import (
     InvalidProducerEpoch,
@@ -34,6 +34,18 @@ class UnknownMechanism(broker.BrokerError):
     """A request names a mechanism of SCRAM that there is not."""
 
 
+class TokenRequestNotAllowed(broker.BrokerError):
+    """Who is not known, or by a delegation token alone, makes and sees no delegation tokens."""
+
+
+class TokenAuthorizationFailed(broker.BrokerError):
+    """Somebody wants a delegation token in another's name."""
+
+
+class InvalidPrincipalType(broker.BrokerError):
+    """A principal is none of a user."""
+
+
 class InvalidRequest(broker.BrokerError):
     """What a request asks for cannot be."""
 
@@ -60,6 +72,13 @@ CODES: dict[type[BaseException], ErrorCode] = {
     broker.NotDynamic: ErrorCode.INVALID_REQUEST,
     InvalidChange: ErrorCode.INVALID_REQUEST,
     UnknownMechanism: ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+    TokenRequestNotAllowed: ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+    TokenAuthorizationFailed: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    InvalidPrincipalType: ErrorCode.INVALID_PRINCIPAL_TYPE,
+    delegation_tokens.TokensDisabled: ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
+    delegation_tokens.TokenNotFound: ErrorCode.DELEGATION_TOKEN_NOT_FOUND,
+    delegation_tokens.TokenNotYours: ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH,
+    delegation_tokens.TokenExpired: ErrorCode.DELEGATION_TOKEN_EXPIRED,
     InvalidRequest: ErrorCode.INVALID_REQUEST,
     SecurityDisabled: ErrorCode.SECURITY_DISABLED,
     AlteredTwice: ErrorCode.DUPLICATE_RESOURCE,

@@ -24,6 +24,7 @@ from magnetar.broker.settings import Settings
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.listeners import parse_listeners
 from magnetar.ledger.memory import MemoryEngine
+from magnetar.ledger.port import wall_clock_ms
 from magnetar.metadata import MemoryStore
 from magnetar.pulsar.dispatch.base import SubType
 from magnetar.pulsar.dispatch.wanted import Start, Wanted
@@ -50,6 +51,7 @@ _SETTINGS = {
     "advertised.address": "127.0.0.1",
     "data.dir": ".",
     "ssl.keystore.password": "garnet",
+    "delegation.token.secret.key": "garnet",
 }
 
 
@@ -216,6 +218,7 @@ class House:
         await self.broker.security.scram.alter(
             [Alteration("garnet-user", sha_256, of_password(sha_256, "x"))]
         )
+        await self.broker.security.delegation_tokens.create("garnet-owner", "garnet", [], -1, wall_clock_ms())
         topics = self.pulsar.services.topics
         for name in ("ruby", "garnet-of-red"):
             topic = await topics.open(self.broker.topic(f"red/default/{name}"), 0)

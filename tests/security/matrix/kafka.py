@@ -472,6 +472,12 @@ _MAKERS: dict[str, Any] = {
         _of_topics, "ListPartitionReassignmentsRequest", "ListPartitionReassignmentsTopics"
     ),
     "offset_delete": _offset_delete,
+    "create_delegation_token": partial(_simple, "CreateDelegationTokenRequest", max_lifetime_ms=-1),
+    "renew_delegation_token": partial(_simple, "RenewDelegationTokenRequest", hmac=b"x", renew_period_ms=-1),
+    "expire_delegation_token": partial(
+        _simple, "ExpireDelegationTokenRequest", hmac=b"x", expiry_time_period_ms=-1
+    ),
+    "describe_delegation_token": partial(_simple, "DescribeDelegationTokenRequest", owners=None),
     "describe_user_scram_credentials": partial(_simple, "DescribeUserScramCredentialsRequest", users=None),
     "alter_user_scram_credentials": _alter_users,
     "describe_cluster": partial(_simple, "DescribeClusterRequest"),

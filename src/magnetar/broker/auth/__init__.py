@@ -19,7 +19,7 @@ from magnetar.broker.auth.authorization import (
     Right,
     Subscribed,
     Tenant,
-    Transaction,
+    TransactionalId,
     may,
 )
 from magnetar.broker.grants import AuthAction, AuthPolicies
@@ -36,6 +36,6 @@ __all__ = [
     "Right",
     "Subscribed",
     "Tenant",
-    "Transaction",
+    "TransactionalId",
     "may",
 ]

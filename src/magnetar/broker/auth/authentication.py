@@ -36,6 +36,8 @@ class Principal:
     role: str
     method: str
     expires_at_s: float | None = None
+    by_token: bool = False
+    """Whether it was a delegation token that proved it: with that nobody makes others."""
 
 
 class Authentication:

@@ -52,6 +52,8 @@ class Right(StrEnum):
     see_cluster_configs = "super user, or DESCRIBE_CONFIGS on the cluster"
     alter_cluster_configs = "super user, or ALTER_CONFIGS on the cluster"
     act_for_cluster = "super user, or CLUSTER_ACTION on the cluster"
+    create_tokens = "CREATE_TOKENS on the user"
+    describe_tokens = "DESCRIBE_TOKENS on the user"
     transact = "produce somewhere, or WRITE on the transactional id"
 
 
@@ -71,8 +73,20 @@ class Group(NamedTuple):
     tenant: str | None = None
 
 
-class Transaction(NamedTuple):
+class TransactionalId(NamedTuple):
     """One of Kafka's transactional ids."""
+
+    id: str
+
+
+class TokenOwner(NamedTuple):
+    """Somebody in whose name delegation tokens are made or seen."""
+
+    role: str
+
+
+class TokenId(NamedTuple):
+    """A delegation token."""
 
     id: str
 
@@ -83,8 +97,11 @@ class Tenant(NamedTuple):
     name: str
 
 
-Resource = TopicName | Subscribed | Group | Transaction | Tenant | None
+Resource = TopicName | Subscribed | Group | TransactionalId | TokenOwner | TokenId | Tenant | None
 """What a right is to. None is the whole broker: there, to produce or consume is to be allowed it anywhere."""
+
+_Listed = TopicName | Group | TransactionalId | TokenOwner | TokenId
+"""What ACLs name."""
 
 
 def may(access: Access | None, right: Right, of: Resource = None) -> bool:
@@ -124,6 +141,8 @@ _OPERATIONS = {
     Right.create_unasked: (Operation.CREATE,),
     Right.delete: (Operation.DELETE,),
     Right.alter: (Operation.ALTER,),
+    Right.create_tokens: (Operation.CREATE_TOKENS,),
+    Right.describe_tokens: (Operation.DESCRIBE_TOKENS,),
     Right.see_configs: (Operation.DESCRIBE_CONFIGS,),
     Right.alter_configs: (Operation.ALTER_CONFIGS,),
     # Pulsar's administrators do all of this at once.
@@ -205,9 +224,7 @@ class Authorization:
 
     # Both together.
 
-    def _listed(
-        self, role: str, right: Right, of: TopicName | Group | Transaction, host: str, *, granted: bool
-    ) -> bool:
+    def _listed(self, role: str, right: Right, of: _Listed, host: str, *, granted: bool) -> bool:
         """Decide about one resource, which ACLs may name."""
         kind, names = self._names(of)
         verdicts = [
@@ -260,7 +277,7 @@ class Authorization:
         group = Group(of.subscription, topic.namespace_name, tenant)
         return self._listed(role, Right.use, group, host, granted=granted)
 
-    def _names(self, of: TopicName | Group | Transaction) -> tuple[ResourceType, tuple[str, ...]]:
+    def _names(self, of: _Listed) -> tuple[ResourceType, tuple[str, ...]]:
         """Return by which names ACLs may mean a resource."""
         if isinstance(of, TopicName):
             if not of.persistent:
@@ -272,9 +289,16 @@ class Authorization:
             if of.tenant is None or of.tenant == self._naming.tenant:
                 return ResourceType.GROUP, (of.name,)
             return ResourceType.GROUP, (f"{of.tenant}/{of.name}",)
-        return ResourceType.TRANSACTIONAL_ID, (of.id,)
+        if isinstance(of, TokenOwner):
+            return ResourceType.USER, (f"User:{of.role}",)
+        kind = (
+            ResourceType.TRANSACTIONAL_ID
+            if isinstance(of, TransactionalId)
+            else ResourceType.DELEGATION_TOKEN
+        )
+        return kind, (of.id,)
 
-    def _has_grants(self, of: TopicName | Group | Transaction) -> bool:
+    def _has_grants(self, of: _Listed) -> bool:
         """Whether somebody was granted a topic by name or with its namespace: then it is not everybody's."""
         if not isinstance(of, TopicName) or of.namespace_name not in self._namespaces:
             return False
@@ -288,7 +312,9 @@ class Authorization:
             return self._has_topic(role, right, of)
         if isinstance(of, Group):
             return right in _OF_GROUPS and self._joins(role, of)
-        if isinstance(of, Transaction):
+        if isinstance(of, TokenOwner | TokenId):
+            return False
+        if isinstance(of, TransactionalId):
             return right is Right.transact and self._has_somewhere(role, _ACTIONS[Right.produce], None)
         if isinstance(of, Tenant):
             if right is Right.administer:

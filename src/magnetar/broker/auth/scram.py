@@ -124,14 +124,18 @@ class ScramExchange:
     """One exchange: `first`, then `final`, each once."""
 
     def __init__(
-        self, mechanism: Mechanism, credential_of: Callable[[str, bool], Credential], nonce: str | None = None
+        self,
+        mechanism: Mechanism,
+        credential_of: Callable[[str, bool], Credential] | None = None,
+        nonce: str | None = None,
     ) -> None:
-        """``credential_of(user, by_token)`` gives what is kept of a user's password, or of a delegation token."""
+        """``credential_of(user, by_token)`` is for `first`: what is kept of a user's password, or of a token."""
         self._mechanism = mechanism
         self._credential_of = credential_of
         self._nonce = nonce or base64.b64encode(os.urandom(_NONCE_BYTES)).decode()
         self._credential: Credential
         self._header = b""
+        self._bare = ""
         self._said = ""
         self.user = ""
         """Whom the client wants to be; he has proved it once `final` returned."""
@@ -140,6 +144,12 @@ class ScramExchange:
 
     def first(self, said: bytes) -> bytes:
         """Take the client's first message and return the challenge; raise `ScramRefused`."""
+        assert self._credential_of is not None
+        self.begin(said)
+        return self.challenge(self._credential_of(self.user, self.by_token))
+
+    def begin(self, said: bytes) -> None:
+        """Take the client's first message, whom it wants to be; raise `ScramRefused`."""
         found = _FIRST.fullmatch(_text(said))
         if found is None:
             raise ScramRefused("the client's first message is not SCRAM's without channel binding")
@@ -151,10 +161,14 @@ class ScramExchange:
         self.by_token = ",tokenauth=true" in found["extensions"]
         self._header = found["header"].encode()
         self._nonce = found["nonce"] + self._nonce
-        credential = self._credential = self._credential_of(self.user, self.by_token)
+        self._bare = found["bare"]
+
+    def challenge(self, credential: Credential) -> bytes:
+        """Return what a client must answer to be the user of a credential."""
+        self._credential = credential
         salt = base64.b64encode(credential.salt).decode()
         challenge = f"r={self._nonce},s={salt},i={credential.iterations}"
-        self._said = f"{found['bare']},{challenge}"
+        self._said = f"{self._bare},{challenge}"
         return challenge.encode()
 
     def final(self, said: bytes) -> bytes:

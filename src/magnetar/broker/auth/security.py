@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from magnetar.broker.auth.acl_store import Acls
 from magnetar.broker.auth.authentication import Authentication
 from magnetar.broker.auth.authorization import Authorization
+from magnetar.broker.auth.delegation_tokens import DelegationTokens
 from magnetar.broker.auth.permissions import Permissions
 from magnetar.broker.auth.policies import Policies
 from magnetar.broker.auth.scram_users import ScramUsers
@@ -40,8 +41,10 @@ class Security:
         )
         self.permissions = Permissions(namespaces, self.policies)
         self.scram = ScramUsers(metadata)
+        self.delegation_tokens = DelegationTokens(settings, metadata)
 
     async def start(self) -> None:
         """Hold what is stored of it, and follow that."""
         await self.scram.start()
         await self.acls.start()
+        await self.delegation_tokens.start()

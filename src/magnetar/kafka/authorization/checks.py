@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
-from magnetar.broker.auth import Access, Group, Right, Subscribed, Transaction
+from magnetar.broker.auth import Access, Group, Right, Subscribed, TransactionalId
 from magnetar.broker.errors import InvalidTopic
 from magnetar.broker.names import TopicName
 from magnetar.kafka.route import Handler
@@ -128,11 +128,11 @@ class Checks:
 
     def transacts(self, transactional_id: str) -> bool:
         """WRITE on a transactional id."""
-        return self._access.may(Right.transact, Transaction(transactional_id))
+        return self._access.may(Right.transact, TransactionalId(transactional_id))
 
     def sees_transaction(self, transactional_id: str) -> bool:
         """DESCRIBE on a transactional id, by an ACL."""
-        return self._access.may(Right.see, Transaction(transactional_id))
+        return self._access.may(Right.see, TransactionalId(transactional_id))
 
     def produces_somewhere(self) -> bool:
         """IDEMPOTENT_WRITE on the cluster, or WRITE on any topic."""

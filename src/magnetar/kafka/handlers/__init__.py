@@ -129,6 +129,10 @@ ROUTES = (
         asks=True,
     ),
     Route(ApiKey.OFFSET_DELETE, versions(0, 0), guard=Guard.GROUPS, names=names("topics.name")),
+    Route(ApiKey.CREATE_DELEGATION_TOKEN, versions(1, 3), guard=Guard.OPEN, names=NO_TOPICS),
+    Route(ApiKey.RENEW_DELEGATION_TOKEN, versions(1, 2), guard=Guard.OPEN, names=NO_TOPICS),
+    Route(ApiKey.EXPIRE_DELEGATION_TOKEN, versions(1, 2), guard=Guard.OPEN, names=NO_TOPICS),
+    Route(ApiKey.DESCRIBE_DELEGATION_TOKEN, versions(1, 3), guard=Guard.OPEN, names=NO_TOPICS, asks=True),
     Route(ApiKey.DESCRIBE_CLIENT_QUOTAS, versions(0, 1), guard=Guard.OWN, names=NO_TOPICS, asks=True),
     Route(
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
 from magnetar.broker.auth import AuthenticationFailed, Principal
+from magnetar.broker.auth.delegation_tokens import DelegationToken
 from magnetar.broker.auth.scram import MECHANISMS, Credential, ScramExchange, ScramRefused
 from magnetar.kafka.sasl.exchange import Proof
+from magnetar.ledger.port import wall_clock_ms
 
 if TYPE_CHECKING:
     from magnetar.broker.core import Broker
@@ -21,7 +24,9 @@ class ScramLogin:
     def __init__(self, broker: Broker, mechanism: str) -> None:
         self._users = broker.security.scram
         self._mechanism = MECHANISMS[mechanism]
-        self._exchange = ScramExchange(self._mechanism, self._credential)
+        self._tokens = broker.security.delegation_tokens
+        self._token: DelegationToken | None = None
+        self._exchange = ScramExchange(self._mechanism)
         self._challenged = False
         self.proof: Proof | None = None
 
@@ -30,7 +35,8 @@ class ScramLogin:
         try:
             if not self._challenged:
                 self._challenged = True
-                return self._exchange.first(said)
+                self._exchange.begin(said)
+                return self._exchange.challenge(await self._credential())
             answer = self._exchange.final(said)
         except ScramRefused as error:
             user = self._exchange.user
@@ -40,9 +46,22 @@ class ScramLogin:
                 f"Authentication failed during authentication due to invalid credentials with SASL mechanism "
                 f"{self._mechanism.name}"
             ) from None
-        self.proof = Proof(Principal(self._exchange.user, self._mechanism.name), self._exchange.user)
+        self.proof = Proof(self._principal(), self._exchange.user)
         return answer
 
-    def _credential(self, user: str, by_token: bool) -> Credential:
-        found = None if by_token else self._users.credential(self._mechanism, user)
-        return self._users.stand_in(self._mechanism, user) if found is None else found
+    def _principal(self) -> Principal:
+        token = self._token
+        if token is None:
+            return Principal(self._exchange.user, self._mechanism.name)
+        if self._tokens.by_id(token.id, wall_clock_ms()) is None:
+            raise AuthenticationFailed("Authentication failed: the delegation token has ended")
+        return Principal(token.owner, self._mechanism.name, token.expires_ms / 1000, by_token=True)
+
+    async def _credential(self) -> Credential:
+        user, mechanism = self._exchange.user, self._mechanism
+        if not self._exchange.by_token:
+            return self._users.credential(mechanism, user) or self._users.stand_in(mechanism, user)
+        self._token = self._tokens.by_id(user, wall_clock_ms())
+        if self._token is None:
+            return self._users.stand_in(mechanism, user)
+        return await asyncio.to_thread(self._tokens.credential, self._token, mechanism)
