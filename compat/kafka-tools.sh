@@ -34,6 +34,8 @@ case "$name" in
   consumer-perf-test)     main=$tools.ConsumerPerformance ;;
   e2e-latency)            main=$tools.EndToEndLatency ;;
   cluster)                main=$tools.ClusterTool ;;
+  acls)                   main=$tools.AclCommand ;;
+  delegation-tokens)      main=$tools.DelegationTokenCommand ;;
   *) echo "unknown tool $name" >&2; exit 2 ;;
 esac
 exec java ${KAFKA_HEAP_OPTS:--Xmx256M} -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$libs/*" "$main" "$@"
