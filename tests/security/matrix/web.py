@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import re
@@ -167,8 +168,12 @@ async def _call(
     }
     said: list[Any] = []
 
+    parts = iter([{"type": "http.request", "body": body, "more_body": False}])
+
     async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": body, "more_body": False}
+        """Return the request, and then wait: its client stays."""
+        part = next(parts, None)
+        return part if part is not None else await asyncio.Future()
 
     async def send(message: Any) -> None:
         said.append(message)
