@@ -38,7 +38,7 @@ def test_kafkas_clients_too(providers: str, asks: str, known: bool) -> None:
     broker: Any = SimpleNamespace(
         settings=given,
         security=SimpleNamespace(
-            authentication=authentication, authorization=SimpleNamespace(access=lambda role: None)
+            authentication=authentication, authorization=SimpleNamespace(access=lambda role, host: None)
         ),
     )
     (listener,) = parse_listeners(given)
