@@ -151,9 +151,9 @@ def finds_one_entry_less_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("plant", [acknowledges_what_is_on_its_way, finds_one_entry_less_at_the_end])
 async def test_planted_bugs_are_found(plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    for seed in range(30):
+    for seed in range(150):
         try:
             await asyncio.wait_for(World(seed).run(), 30)
         except AssertionError:
             return
-    pytest.fail("thirty worlds did not find it")
+    pytest.fail("150 worlds did not find it")
