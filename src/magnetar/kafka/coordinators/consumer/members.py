@@ -48,7 +48,6 @@ from magnetar.wire.kafka.messages.consumer_group_heartbeat_response import (
     TopicPartitions,
 )
 
-LEAVES = -1
 INLINE_WORK = 2_000
 """Members and partitions for which a target is made at once, a millisecond or two of work; for more in a thread."""
 REGEX_PAUSE_MS = 10_000
@@ -451,13 +450,6 @@ class ConsumerGroups:
         for member_id in group.members:
             self._cancel(group, member_id)
 
-    def spell(self, assignment: Assignment) -> Sequence[tuple[bytes, str, list[int]]]:
-        """Return id, name (empty if it is gone) and partitions of each topic."""
-        return [
-            (topic_id, self._topics.name_of(topic_id) or "", sorted(partitions))
-            for topic_id, partitions in assignment.items()
-        ]
-
 
 def told_assignment(member: ConsumerMember) -> ToldAssignment:
     """Return what a member has, as it is told."""
@@ -472,7 +464,7 @@ def told_assignment(member: ConsumerMember) -> ToldAssignment:
 def _told(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Beating) -> ConsumerMember:
     """Return the member with what it says now; what it leaves out has not changed."""
     topics = request.subscribed_topic_names
-    now = replace(
+    return replace(
         member,
         instance_id=member.instance_id if request.instance_id is None else request.instance_id,
         rack_id=member.rack_id if request.rack_id is None else request.rack_id,
@@ -487,7 +479,6 @@ def _told(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller
         topics=member.topics if topics is None else frozenset(topics),
         regex=member.regex if request.subscribed_topic_regex is None else request.subscribed_topic_regex,
     )
-    return member if now == member else now
 
 
 def _owned(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
