@@ -8,9 +8,8 @@ from magnetar.broker.core import Broker
 from magnetar.kafka.coordinators.facts import Committer
 from magnetar.kafka.coordinators.offsets import OffsetCommit
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.handlers.named_topic import named_topic, not_found
+from magnetar.kafka.handlers.noted_offsets import noted_offsets
 from magnetar.kafka.pace import paced
-from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
 from magnetar.wire.kafka.messages.offset_commit_response import (
     OffsetCommitResponse,
@@ -51,27 +50,5 @@ async def _topic(
     rows: list[OffsetCommitResponsePartition],
     commits: list[OffsetCommit],
 ) -> OffsetCommitResponseTopic:
-    """Return the answer's topic; rows that the coordinator has to fill in are noted beside their commits."""
-    topic = named_topic(broker, asked.name, asked.topic_id)
-    answer = OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id)
-    async for wanted in paced(asked.partitions):
-        partition = wanted.partition_index
-        row = OffsetCommitResponsePartition(partition_index=partition)
-        answer.partitions.append(row)
-        if topic is None:
-            row.error_code = not_found(asked.name)
-        elif not 0 <= partition < topic.partitions:
-            row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        else:
-            rows.append(row)
-            commits.append(
-                OffsetCommit(
-                    topic.kafka_name,
-                    topic.topic_id,
-                    partition,
-                    wanted.committed_offset,
-                    wanted.committed_leader_epoch,
-                    wanted.committed_metadata or "",
-                )
-            )
-    return answer
+    partitions = await noted_offsets(broker, asked, OffsetCommitResponsePartition, rows, commits)
+    return OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=partitions)

@@ -8,7 +8,7 @@ from magnetar.kafka.coordinators.decision import Transaction
 from magnetar.kafka.coordinators.facts import Committer
 from magnetar.kafka.coordinators.offsets import OffsetCommit
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.handlers.named_topic import named_topic, not_found
+from magnetar.kafka.handlers.noted_offsets import noted_offsets
 from magnetar.kafka.handlers.transactional import EPOCH_BUMPED, OF_OFFSETS
 from magnetar.kafka.pace import paced
 from magnetar.kafka.transactions.decider import ProducerIdAndEpoch
@@ -82,27 +82,7 @@ async def _topic(
     rows: list[TxnOffsetCommitResponsePartition],
     commits: list[OffsetCommit],
 ) -> TxnOffsetCommitResponseTopic:
-    """Return the answer's topic; rows that the coordinator has to fill in are noted beside their commits."""
-    topic = named_topic(context.kafka.broker, asked.name, asked.topic_id)
-    answer = TxnOffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id)
-    async for wanted in paced(asked.partitions):
-        partition = wanted.partition_index
-        row = TxnOffsetCommitResponsePartition(partition_index=partition)
-        answer.partitions.append(row)
-        if topic is None:
-            row.error_code = not_found(asked.name)
-        elif not 0 <= partition < topic.partitions:
-            row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        else:
-            rows.append(row)
-            commits.append(
-                OffsetCommit(
-                    topic.kafka_name,
-                    topic.topic_id,
-                    partition,
-                    wanted.committed_offset,
-                    wanted.committed_leader_epoch,
-                    wanted.committed_metadata or "",
-                )
-            )
-    return answer
+    partitions = await noted_offsets(
+        context.kafka.broker, asked, TxnOffsetCommitResponsePartition, rows, commits
+    )
+    return TxnOffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=partitions)
