@@ -28,6 +28,7 @@ ROWS = st.lists(
         st.none() | st.integers(0, 1 << 62),
         INT32,
         INT64,
+        INT32,
     ),
     max_size=6,
 )

@@ -14,6 +14,7 @@ from magnetar.broker.producers import (
     InvalidProducerEpoch,
     MarkerFenced,
     NotInTransaction,
+    OutOfOrderSequence,
     ProducerStates,
 )
 from magnetar.records.batch import TRANSACTIONAL, BatchHeader, PlainRecord, encode_batch, read_header
@@ -145,3 +146,16 @@ def test_a_producer_with_an_open_transaction_is_not_forgotten() -> None:
     states.add(batch(2, 0, transactional=False), 1)
     states.expire(1 << 60)
     assert [producer_id for producer_id, _ in states.active()] == [1]
+
+
+def test_a_transaction_whose_kept_batches_were_all_taken_back_is_still_open_after_a_restart() -> None:
+    states = ProducerStates()
+    for sequence in range(6):  # one more than is kept of a producer
+        states.add(batch(1, sequence), sequence)
+    states.take_back(1)
+    again = ProducerStates.decode(states.encode())
+    assert again.has_open(1, epoch=0)
+    assert again.transactions.stable(1, 0) == 0
+    with pytest.raises(OutOfOrderSequence):
+        again.check(batch(1, 2))
+    assert again.check(batch(1, 1)) is None

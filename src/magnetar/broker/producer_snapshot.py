@@ -21,6 +21,7 @@ Big-endian:
                   } this and what follows is there for those who had transactions
                4  coordinator epoch of the last marker, -1 for none
                8  when that was written, ms; -1 for never
+               4  the sequence that is due; of those alone whose batches that were kept last were taken back
 
 What a row has behind that is passed over: a later version may put there what else it knows. The version changes when an
 earlier one must not read on: one that knows nothing of transactions would serve what is not decided.
@@ -44,6 +45,7 @@ _LENGTH = struct.Struct(">H")
 _PRODUCER = struct.Struct(">qhB")
 _BATCH = struct.Struct(">iiqq")
 _TRANSACTION = struct.Struct(">qiq")
+_DUE = struct.Struct(">i")
 _COUNT = struct.Struct(">I")
 _ABORTED = struct.Struct(">qqqq")
 _CRC = struct.Struct(">I")
@@ -73,21 +75,25 @@ class Row(NamedTuple):
     """Of its open transaction."""
     coordinator_epoch: int = _NONE
     marked_ms: int = _NONE
+    first_due: int = 0
+    """The sequence that is due where no batch tells it."""
 
 
 def encode(rows: Iterable[Row], aborted: Iterable[AbortedTransaction] = ()) -> bytes:
     """Return the snapshot of these producers, and of aborted transactions."""
     parts = [b""]
     version = PLAIN
-    for producer_id, epoch, batches, first_offset, coordinator_epoch, marked_ms in rows:
+    for producer_id, epoch, batches, first_offset, coordinator_epoch, marked_ms, first_due in rows:
         row = _PRODUCER.pack(producer_id, epoch, len(batches))
         row += b"".join(_BATCH.pack(*kept) for kept in batches)
         if first_offset is not None:
             version = TRANSACTIONAL
-        if first_offset is not None or coordinator_epoch != _NONE or marked_ms != _NONE:
+        if first_offset is not None or coordinator_epoch != _NONE or marked_ms != _NONE or first_due:
             row += _TRANSACTION.pack(
                 _NONE if first_offset is None else first_offset, coordinator_epoch, marked_ms
             )
+        if first_due:
+            row += _DUE.pack(first_due)
         parts += (_LENGTH.pack(len(row)), row)
     count = len(parts) // 2
     tail = [_ABORTED.pack(*each) for each in aborted]
@@ -129,6 +135,9 @@ def _read(data: bytes) -> tuple[list[Row], list[AbortedTransaction]]:
                 coordinator_epoch=coordinator_epoch,
                 marked_ms=marked_ms,
             )
+            end += _TRANSACTION.size
+            if length - (end - at) >= _DUE.size:
+                row = row._replace(first_due=_DUE.unpack_from(data, end)[0])
         rows.append(row)
         at += length
     if version == PLAIN:

@@ -86,9 +86,10 @@ class ProducerStates:
         return len(self._producers)
 
     def active(self) -> Iterator[tuple[int, ProducerStateEntry]]:
-        """Yield each producer that has batches or markers in the log: its id, and itself."""
+        """Yield each producer that has batches, markers or an open transaction in the log: its id, and itself."""
+        opened = self.transactions.first_of
         for producer_id, producer in self._producers.items():
-            if producer.batches or producer.marked_ms != NEVER:
+            if producer.batches or producer.marked_ms != NEVER or opened(producer_id) is not None:
                 yield producer_id, producer
 
     def epoch_of(self, producer_id: int) -> int:
@@ -231,6 +232,7 @@ class ProducerStates:
                     first_of(producer_id),
                     producer.coordinator_epoch,
                     producer.marked_ms,
+                    0 if producer.batches else producer.first_due,
                 )
                 for producer_id, producer in self.active()
             ),
@@ -243,7 +245,7 @@ class ProducerStates:
         states = cls()
         rows, aborted = producer_snapshot.decode(data)
         for row in rows:
-            producer = states._producers[row.producer_id] = ProducerStateEntry(row.epoch)
+            producer = states._producers[row.producer_id] = ProducerStateEntry(row.epoch, row.first_due)
             producer.batches.extend(row.batches)
             producer.coordinator_epoch, producer.marked_ms = row.coordinator_epoch, row.marked_ms
         opened = [(row.producer_id, row.first_offset) for row in rows if row.first_offset is not None]
