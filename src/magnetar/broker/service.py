@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from magnetar.broker.auth.tls import (
     HANDSHAKE_TIMEOUT_S,
     SHUTDOWN_TIMEOUT_S,
 )
 from magnetar.broker.background import end_all
-from magnetar.broker.cluster_ownership import ClusterOwnership, of_cluster
 from magnetar.broker.core import Broker
 from magnetar.broker.descriptors import DescriptorWatch
 from magnetar.broker.duties import Duties
@@ -27,6 +27,9 @@ from magnetar.broker.settings import Settings
 from magnetar.broker.storage.opening import Storage, open_storage
 from magnetar.ledger.errors import LedgerError
 from magnetar.metadata.modes import FILE_MODE
+
+if TYPE_CHECKING:
+    from magnetar.broker.cluster_ownership import ClusterOwnership
 
 ADDRESS_FILE = "broker.json"
 _DESCRIPTOR_CHECK_S = 1.0
@@ -74,6 +77,8 @@ class BrokerService:
         engine.on_failed = self._storage_failed
         ownership, store = self._ownership, self._storage.store
         if ownership is None and self.settings.node.metadata_url.startswith("zk:"):
+            from magnetar.broker.cluster_ownership import of_cluster  # a broker alone needs none of it
+
             ownership = self._cluster = of_cluster(self.settings, store)
             await self._cluster.start()
         await engine.start()

@@ -16,26 +16,37 @@ def run(arguments: Sequence[str]) -> int:
     """Return the exit status: 0 done, 1 failed, 2 the command was not understood."""
     if arguments[:1] == ["standalone"] and not {"-h", "--help"} & set(arguments):
         return _standalone(arguments[1:])
-    from magnetar.cli.app import run_app
-
-    return run_app(list(arguments))
+    return _told(list(arguments))
 
 
 def _standalone(arguments: Sequence[str]) -> int:
     """Start a broker; the same options stand in `magnetar.cli.app` for help and completion."""
-    import argparse
+    import getopt  # argparse takes a megabyte for as long as the broker runs
 
-    parser = argparse.ArgumentParser(prog="magnetar standalone")
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--kafka", metavar="HOST:PORT")
-    parser.add_argument("--pulsar", metavar="HOST:PORT")
-    parser.add_argument("--http", metavar="HOST:PORT")
-    parser.add_argument("--schema-registry", metavar="HOST:PORT")
-    parser.add_argument("--config", type=Path)
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
-    given = parser.parse_args(arguments)
+    names = ["data=", "kafka=", "pulsar=", "http=", "schema-registry=", "config=", "set="]
+    try:
+        options, rest = getopt.gnu_getopt(list(arguments), "", names)
+    except getopt.GetoptError:
+        rest = ["not understood"]
+    if rest:
+        return _told(["standalone", *arguments])
+    given = dict(options)
+    data, config = given.get("--data"), given.get("--config")
     from magnetar.cli.standalone import run as serve
 
     return serve(
-        given.data, given.kafka, given.pulsar, given.http, given.schema_registry, given.config, given.set
+        None if data is None else Path(data),
+        given.get("--kafka"),
+        given.get("--pulsar"),
+        given.get("--http"),
+        given.get("--schema-registry"),
+        None if config is None else Path(config),
+        [value for name, value in options if name == "--set"],
     )
+
+
+def _told(arguments: list[str]) -> int:
+    """Have the whole command line do it, which knows what to say of a mistake."""
+    from magnetar.cli.app import run_app
+
+    return run_app(arguments)

@@ -155,7 +155,7 @@ def _raise_file_limit() -> None:
 
 
 def _bound_allocator() -> None:
-    """Have buffers of a few MB reused, and larger ones given back at once.
+    """Have buffers of 1 MB reused, and larger ones, and more than two at rest, given back at once.
 
     Left alone, glibc comes to keep tens of MB per thread, and gives back each buffer of 1 MB only to be asked for
     the next: a read of 1 MB then spends a third of its time on page faults.
@@ -164,5 +164,5 @@ def _bound_allocator() -> None:
     with contextlib.suppress(AttributeError):  # not glibc
         allocator = ctypes.CDLL(None)
         allocator.mallopt(mmap_threshold, 4 << 20)
-        allocator.mallopt(trim_threshold, 32 << 20)
+        allocator.mallopt(trim_threshold, 2 << 20)
         allocator.mallopt(arenas, 2)

@@ -13,7 +13,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -118,6 +117,8 @@ class KeySet:
             self._fetching.start()
 
     def _fetch(self) -> None:
+        from http.client import HTTPException  # a megabyte, and few ask a provider
+
         try:
             location = self._location
             if self._discover:
