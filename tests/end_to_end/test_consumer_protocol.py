@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
+from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from tests.hostile.client import Wire
 from tests.process import BrokerProcess
 
 RECORDS = 20_000
@@ -209,3 +211,43 @@ def test_a_stranger_may_not_commit_for_a_group_with_members(quick: BrokerProcess
         stranger.commit(offsets=[TopicPartition("guarded", 0, 5)], asynchronous=False)
     stranger.close()
     member.close()
+
+
+def test_a_group_has_settings_of_its_own_and_keeps_them(
+    start_broker: Callable[..., BrokerProcess], tmp_path: Path
+) -> None:
+    narrow = ("--set", "group.consumer.min.heartbeat.interval.ms=100")
+    broker = start_broker(tmp_path / "data", *narrow)
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    change = ConfigResource(
+        ConfigResource.Type.GROUP,
+        "fast",
+        incremental_configs=[
+            ConfigEntry(
+                "consumer.heartbeat.interval.ms",
+                "1234",
+                incremental_operation=AlterConfigOpType.SET,
+            )
+        ],
+    )
+    for future in admin.incremental_alter_configs([change]).values():
+        future.result()
+    address = broker.address
+    broker.kill()
+    broker = start_broker(tmp_path / "data", *narrow, kafka=address)
+    told = admin.describe_configs([ConfigResource(ConfigResource.Type.GROUP, "fast")])
+    (configs,) = [future.result() for future in told.values()]
+    assert configs["consumer.heartbeat.interval.ms"].value == "1234"
+    with Wire(broker.host_and_port) as wire:
+        for group, interval_ms in (("fast", 1234), ("other", 5000)):
+            answer = wire.ask(
+                ConsumerGroupHeartbeatRequest(
+                    group_id=group,
+                    member_id="m",
+                    member_epoch=0,
+                    rebalance_timeout_ms=1000,
+                    subscribed_topic_names=["t"],
+                    topic_partitions=[],
+                )
+            )
+            assert (answer.error_code, answer.heartbeat_interval_ms) == (0, interval_ms)

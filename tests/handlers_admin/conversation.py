@@ -11,6 +11,7 @@ from typing import Any
 
 from magnetar.broker.core import Broker
 from magnetar.broker.settings import Settings
+from magnetar.kafka.group_configs import GroupConfigStore
 from magnetar.kafka.listeners import parse_listeners
 from magnetar.metadata import MemoryStore, MetadataStore
 from magnetar.wire.kafka.message import Message
@@ -24,6 +25,7 @@ async def size_of(topic: object, index: int) -> int:
 @dataclass
 class Client:
     broker: Broker
+    configs: GroupConfigStore
 
     async def ask(self, request: Message, version: int | None = None) -> Any:
         version = type(request).MAX_VERSION if version is None else version
@@ -34,7 +36,11 @@ class Client:
             shows=lambda topic: True,
             software=SimpleNamespace(name=""),
             listener=parse_listeners(self.broker.settings)[0],
-            kafka=SimpleNamespace(broker=self.broker, partitions=SimpleNamespace(size_of=size_of)),
+            kafka=SimpleNamespace(
+                broker=self.broker,
+                partitions=SimpleNamespace(size_of=size_of),
+                groups=SimpleNamespace(configs=self.configs.room("__consumer_offsets")),
+            ),
         )
         answer = await handler(type(request).decode(request.encode(version), version), context)
         return type(answer).decode(answer.encode(version), version)
@@ -44,4 +50,6 @@ async def client(tmp_path: Path, store: MetadataStore | None = None, **settings:
     texts = {name.replace("_", "."): text for name, text in settings.items()} | {"data.dir": str(tmp_path)}
     broker = Broker(Settings().with_values(texts), store or MemoryStore(), NoLedgers())
     await broker.start()
-    return Client(broker)
+    configs = GroupConfigStore(broker)
+    await broker.metadata.follow(configs)
+    return Client(broker, configs)

@@ -68,6 +68,7 @@ class KafkaProtocolHandler(ProtocolHandler):
     async def start(self, broker: Broker) -> None:
         partitions = Partitions(broker, self._clock)
         rooms = Rooms(broker, partitions, self._settings, ProducerIds(broker.store))
+        await broker.metadata.follow(rooms.configs)
         groups = rooms.groups()
         transactions = rooms.transactions()
         self.services = KafkaServices(

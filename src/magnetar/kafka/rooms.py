@@ -12,6 +12,7 @@ from magnetar.kafka.coordinators.decision import Marker as LogMarker
 from magnetar.kafka.coordinators.decision import Transaction
 from magnetar.kafka.coordinators.groups import GroupCoordinator
 from magnetar.kafka.coordinators.settings import GroupSettings
+from magnetar.kafka.group_configs import GroupConfigStore
 from magnetar.kafka.offsets_log import LedgerOffsetsLog
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
@@ -32,16 +33,19 @@ class Rooms:
         self._broker = broker
         self._partitions = partitions
         self._settings = settings
+        self.configs = GroupConfigStore(broker)
+        """What is configured for single groups; to be followed before groups are made."""
         self._groups: dict[str, GroupCoordinator] = {}
 
     def groups(self, topic: str = CONSUMER_OFFSETS) -> GroupCoordinator:
         """Return the groups that are kept in a topic, not started yet."""
+        log = LedgerOffsetsLog(self._broker, self._partitions, topic)
         made = GroupCoordinator(
-            LedgerOffsetsLog(self._broker, self._partitions, topic),
+            log,
             self._settings.of(GroupSettings),
             background=self._broker.background,
             topics=TopicsOfGroups(self._broker, topic.partition("/")[0] if "/" in topic else None),
-            in_force=lambda: self._broker.settings.of(GroupSettings),
+            configs=self.configs.room(log.topic),
         )
         self._groups[made.topic] = made
         return made

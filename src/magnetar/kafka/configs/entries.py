@@ -1,8 +1,8 @@
-"""What DescribeConfigs tells of a topic, of the broker, and of all brokers' defaults."""
+"""What DescribeConfigs tells of a topic, of a group, of the broker, and of all brokers' defaults."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Generic, NamedTuple, TypeVar
 
@@ -15,6 +15,7 @@ from magnetar.broker.topic import Topic
 from magnetar.broker.topic_config import CONFIGS
 from magnetar.broker.url_listeners import HTTP
 from magnetar.broker.values import Kind, render
+from magnetar.kafka.coordinators.configs import GROUP_CONFIGS, GroupConfigDef
 from magnetar.kafka.settings import KafkaSettings
 
 ADMIN_URL = "magnetar.admin.url"
@@ -104,6 +105,24 @@ def _admin_entry(broker: Broker) -> ConfigEntry:
     )
 
 
+def group_entries(broker: Broker, own: Mapping[str, str]) -> list[ConfigEntry]:
+    """Return all that can be configured for a group; ``own`` is what is set for it."""
+    return [
+        ConfigEntry(config.name, _group_origins(broker, config, own), config.kind, False, config.doc)
+        for config in GROUP_CONFIGS.values()
+    ]
+
+
+def _group_origins(broker: Broker, config: GroupConfigDef, own: Mapping[str, str]) -> list[Origin]:
+    origins = []
+    if config.name in own:
+        value = config.in_force(own[config.name], broker.settings)
+        origins.append(Origin(config.name, render(value), ConfigSource.GROUP))
+    if config.setting is not None:
+        return origins + broker.authority.setting_origins(config.setting)
+    return [*origins, Origin(config.name, render(config.default), ConfigSource.DEFAULT)]
+
+
 def default_entries(broker: Broker) -> list[ConfigEntry]:
     """Return only what was set for all brokers while they ran."""
     stored = sorted(broker.authority.dynamic.default.items())
@@ -132,7 +151,7 @@ _FIXED: tuple[tuple[str, Kind, Callable[[Settings], str | None], str], ...] = (
     (
         "group.coordinator.rebalance.protocols",
         Kind.LIST,
-        lambda _: "classic",
+        lambda _: "classic,consumer",
         "Group protocols that are served.",
     ),
     (

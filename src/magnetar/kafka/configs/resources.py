@@ -9,10 +9,11 @@ from magnetar.broker.dynamic import dynamic_setting
 from magnetar.broker.errors import InvalidConfig, TopicNotFound
 from magnetar.broker.topic import Topic
 from magnetar.broker.topic_config import definition
+from magnetar.broker.values import render
 from magnetar.kafka.configs.changes import InvalidChange, Known
 from magnetar.kafka.configs.entries import ConfigResourceType
-
-Own = dict[str, str]
+from magnetar.kafka.coordinators.configs import GroupConfigs, Own, broker_value
+from magnetar.kafka.coordinators.configs import definition as group_definition
 
 
 def find_topic(broker: Broker, name: str) -> Topic:
@@ -39,15 +40,22 @@ def check_broker_name(broker: Broker, name: str, *, or_all: bool = True) -> None
         raise InvalidChange(f"Unexpected broker id, expected {expected}, but received {name}")
 
 
+def check_group_name(name: str) -> None:
+    """Raise `InvalidChange` unless a group can have that name."""
+    if not name:
+        raise InvalidChange("Default group resources are not allowed.")
+
+
 async def alter(
     broker: Broker,
+    groups: GroupConfigs,
     resource_type: int,
     name: str,
     change: Callable[[Own, Callable[[str], Known]], Own],
     *,
     validate_only: bool,
 ) -> None:
-    """Set a topic's, this broker's or all brokers' own configurations to what ``change`` makes of them.
+    """Set a topic's, a group's, this broker's or all brokers' own configurations to what ``change`` makes of them.
 
     ``change`` gets what is set now, and what is known of a configuration by its name. Raises `InvalidConfig`.
     """
@@ -79,6 +87,13 @@ async def alter(
                 raise
             # Of topics Kafka says INVALID_CONFIG; of brokers it keeps to INVALID_REQUEST for its clients (KAFKA-13609).
             raise InvalidChange(str(error)) from error
+    elif resource_type == ConfigResourceType.GROUP:
+        check_group_name(name)
+        await groups.change(
+            name,
+            lambda own: change(own, lambda key: _known_of_group(broker, own, key)),
+            validate_only=validate_only,
+        )
     else:
         raise InvalidChange(f"Unknown resource type {resource_type}")
 
@@ -87,6 +102,12 @@ def _known_of_topic(broker: Broker, topic: Topic, key: str) -> Known:
     config = definition(key)
     origins = broker.authority.topic_origins(config, topic, broker.topic_policies(topic))
     return Known(config.kind, origins[0].value)
+
+
+def _known_of_group(broker: Broker, own: Own, key: str) -> Known:
+    config = group_definition(key)
+    value = own.get(key, render(broker_value(config, broker.settings)))
+    return Known(config.kind, value)
 
 
 def _known_of_broker(broker: Broker, key: str) -> Known:

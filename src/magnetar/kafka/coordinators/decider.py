@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice
 
 from magnetar.kafka.coordinators.classic import ClassicGroups
+from magnetar.kafka.coordinators.configs import GroupConfigs, SameForAll
 from magnetar.kafka.coordinators.consumer.facts import ConsumerFact, read_consumer_fact
 from magnetar.kafka.coordinators.consumer.group import ConsumerGroup
 from magnetar.kafka.coordinators.consumer.members import (
@@ -45,14 +46,17 @@ class GroupsDecider:
         settings: GroupSettings,
         new_id: Callable[[], str],
         topics: Topics | None = None,
-        in_force: Callable[[], GroupSettings] | None = None,
+        configs: GroupConfigs | None = None,
     ) -> None:
-        """``in_force`` gives the settings as they are changed while the broker runs."""
+        """``configs`` tells the settings in force for a group, as they are changed while the broker runs."""
         self.groups: dict[str, AnyGroup] = {}
         """All groups by their ids; to look at, not to change."""
         kinds = Kinds(self.groups, self._forget)
         self.classic = ClassicGroups(settings, new_id, kinds)
-        self.consumer = ConsumerGroups(in_force or (lambda: settings), topics or NoTopics(), new_id)
+        of = (configs or SameForAll(lambda: settings)).of
+        self.consumer = ConsumerGroups(
+            lambda group_id: of(group_id, GroupSettings), topics or NoTopics(), new_id
+        )
         self.offsets = GroupOffsets(self.classic, kinds)
         self.foreign = 0
         """Records of kinds that are not known here: a snapshot would lose them."""

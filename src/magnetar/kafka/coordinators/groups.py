@@ -14,6 +14,7 @@ from magnetar.broker.background import Background, Repeated
 from magnetar.broker.ownership import Owned
 from magnetar.kafka.coordinators.classic import Caller
 from magnetar.kafka.coordinators.committing import Committing
+from magnetar.kafka.coordinators.configs import GroupConfigs, SameForAll
 from magnetar.kafka.coordinators.consumer.group import ConsumerGroup
 from magnetar.kafka.coordinators.consumer.members import Beating, MakeTarget, ResolveRegexes
 from magnetar.kafka.coordinators.consumer.topics import NoTopics, Topics, resolve
@@ -84,10 +85,11 @@ class GroupCoordinator:
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
         background: Background | None = None,
         topics: Topics | None = None,
-        in_force: Callable[[], GroupSettings] | None = None,
+        configs: GroupConfigs | None = None,
     ) -> None:
-        """``in_force`` gives the settings as they are changed while the broker runs."""
         self.settings = settings
+        self.configs: GroupConfigs = configs or SameForAll(lambda: settings)
+        """What is configured for single groups."""
         self.topic = log.topic
         """The one name of the topic that these groups are kept in."""
         self._topics = topics or NoTopics()
@@ -101,7 +103,7 @@ class GroupCoordinator:
             Shard(
                 index,
                 log,
-                lambda: GroupsDecider(settings, new_id, self._topics, in_force),
+                lambda: GroupsDecider(settings, new_id, self._topics, self.configs),
                 clock,
                 self._background,
                 self._act,

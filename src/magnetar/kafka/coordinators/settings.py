@@ -44,10 +44,38 @@ class GroupSettings(HandlerSettings):
         unit="ms",
         rule=at_least(1),
     )
+    group_consumer_min_session_timeout_ms: int = setting(
+        45000,
+        Kind.INT,
+        "Shortest session timeout that a group of the consumer protocol may be given.",
+        unit="ms",
+        rule=at_least(1),
+    )
+    group_consumer_max_session_timeout_ms: int = setting(
+        60000,
+        Kind.INT,
+        "Longest session timeout that a group of the consumer protocol may be given.",
+        unit="ms",
+        rule=at_least(1),
+    )
     group_consumer_heartbeat_interval_ms: int = setting(
         5000,
         Kind.INT,
         "How often members of the consumer protocol are told to send heartbeats.",
+        unit="ms",
+        rule=at_least(1),
+    )
+    group_consumer_min_heartbeat_interval_ms: int = setting(
+        5000,
+        Kind.INT,
+        "Shortest heartbeat interval that a group of the consumer protocol may be given.",
+        unit="ms",
+        rule=at_least(1),
+    )
+    group_consumer_max_heartbeat_interval_ms: int = setting(
+        15000,
+        Kind.INT,
+        "Longest heartbeat interval that a group of the consumer protocol may be given.",
         unit="ms",
         rule=at_least(1),
     )
@@ -67,6 +95,20 @@ class GroupSettings(HandlerSettings):
         unit="ms",
         rule=at_least(0),
         dynamic=True,
+    )
+    group_consumer_min_assignment_interval_ms: int = setting(
+        0,
+        Kind.INT,
+        "Least time between two assignments that a group of the consumer protocol may be given.",
+        unit="ms",
+        rule=at_least(0),
+    )
+    group_consumer_max_assignment_interval_ms: int = setting(
+        15000,
+        Kind.INT,
+        "Longest time between two assignments that a group of the consumer protocol may be given.",
+        unit="ms",
+        rule=at_least(0),
     )
     group_consumer_regex_refresh_interval_ms: int = setting(
         600000,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from magnetar.broker.core import Broker
 from magnetar.kafka.configs.changes import InvalidChange, replaced
 from magnetar.kafka.configs.resources import alter
 from magnetar.kafka.errors import REFUSALS, code_for
@@ -18,6 +17,7 @@ from magnetar.wire.kafka.messages.alter_configs_response import (
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
+    from magnetar.kafka.services import KafkaServices
 
 
 async def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
@@ -25,16 +25,14 @@ async def alter_configs(request: AlterConfigsRequest, context: RequestContext) -
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     wanted = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
     answers = [
-        await _answer(
-            context.kafka.broker, resource, twice=times[key] > 1, validate_only=request.validate_only
-        )
+        await _answer(context.kafka, resource, twice=times[key] > 1, validate_only=request.validate_only)
         async for key, resource in paced(wanted.items())
     ]
     return AlterConfigsResponse(responses=answers)
 
 
 async def _answer(
-    broker: Broker, resource: AlterConfigsResource, *, twice: bool, validate_only: bool
+    kafka: KafkaServices, resource: AlterConfigsResource, *, twice: bool, validate_only: bool
 ) -> AlterConfigsResourceResponse:
     kind, name = resource.resource_type, resource.resource_name
     answer = AlterConfigsResourceResponse(resource_type=kind, resource_name=name, error_message=None)
@@ -42,7 +40,14 @@ async def _answer(
         if twice:
             raise InvalidChange("Each resource must appear at most once.")
         after = replaced((config.name, config.value) for config in resource.configs)
-        await alter(broker, kind, name, lambda _own, _known: after, validate_only=validate_only)
+        await alter(
+            kafka.broker,
+            kafka.groups.configs,
+            kind,
+            name,
+            lambda _own, _known: after,
+            validate_only=validate_only,
+        )
     except REFUSALS as error:
         answer.error_code, answer.error_message = code_for(error), str(error)
     return answer

@@ -1,4 +1,4 @@
-"""DescribeConfigs: every configuration with where its value comes from, for topics, the broker and its loggers."""
+"""DescribeConfigs: every configuration and where its value comes from: of topics, groups, the broker, its loggers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from magnetar.broker.core import Broker
 from magnetar.kafka.configs.entries import (
     ConfigEntry,
     ConfigResourceType,
     TopicRows,
     broker_entries,
     default_entries,
+    group_entries,
 )
 from magnetar.kafka.configs.loggers import logger_entries
 from magnetar.kafka.configs.resources import check_broker_name, find_topic
@@ -33,6 +33,7 @@ from magnetar.wire.kafka.messages.describe_configs_response import (
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
+    from magnetar.kafka.services import KafkaServices
 
 
 async def describe_configs(
@@ -43,12 +44,14 @@ async def describe_configs(
     tell = partial(_told, synonyms=request.include_synonyms, doc=request.include_documentation)
     of_topics = TopicRows(broker, tell)
     return DescribeConfigsResponse(
-        results=[_answer(broker, resource, of_topics, tell) async for resource in paced(request.resources)]
+        results=[
+            _answer(context.kafka, resource, of_topics, tell) async for resource in paced(request.resources)
+        ]
     )
 
 
 def _answer(
-    broker: Broker,
+    kafka: KafkaServices,
     resource: DescribeConfigsResource,
     of_topics: TopicRows[DescribeConfigsResourceResult],
     tell: Callable[[ConfigEntry], DescribeConfigsResourceResult],
@@ -58,9 +61,9 @@ def _answer(
     )
     try:
         if resource.resource_type == ConfigResourceType.TOPIC:
-            rows = of_topics.of(find_topic(broker, resource.resource_name))
+            rows = of_topics.of(find_topic(kafka.broker, resource.resource_name))
         else:
-            rows = [tell(entry) for entry in _entries(broker, resource.resource_type, resource.resource_name)]
+            rows = [tell(entry) for entry in _entries(kafka, resource.resource_type, resource.resource_name)]
         keys = resource.configuration_keys
         result.configs = [row for row in rows if row.name in keys] if keys else rows
     except PartRefused as refused:
@@ -70,13 +73,18 @@ def _answer(
     return result
 
 
-def _entries(broker: Broker, resource_type: int, name: str) -> list[ConfigEntry]:
+def _entries(kafka: KafkaServices, resource_type: int, name: str) -> list[ConfigEntry]:
+    broker = kafka.broker
     if resource_type == ConfigResourceType.BROKER:
         check_broker_name(broker, name)
         return broker_entries(broker) if name else default_entries(broker)
     if resource_type == ConfigResourceType.BROKER_LOGGER:
         check_broker_name(broker, name, or_all=False)
         return logger_entries()
+    if resource_type == ConfigResourceType.GROUP:
+        if not name:
+            raise PartRefused(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        return group_entries(broker, kafka.groups.configs.own(name))
     raise PartRefused(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
 
 

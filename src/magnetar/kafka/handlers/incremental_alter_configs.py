@@ -24,6 +24,7 @@ from magnetar.wire.kafka.messages.incremental_alter_configs_response import (
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
+    from magnetar.kafka.services import KafkaServices
 
 
 async def incremental_alter_configs(
@@ -33,16 +34,14 @@ async def incremental_alter_configs(
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     wanted = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
     answers = [
-        await _answer(
-            context.kafka.broker, resource, twice=times[key] > 1, validate_only=request.validate_only
-        )
+        await _answer(context.kafka, resource, twice=times[key] > 1, validate_only=request.validate_only)
         async for key, resource in paced(wanted.items())
     ]
     return IncrementalAlterConfigsResponse(responses=answers)
 
 
 async def _answer(
-    broker: Broker, resource: AlterConfigsResource, *, twice: bool, validate_only: bool
+    kafka: KafkaServices, resource: AlterConfigsResource, *, twice: bool, validate_only: bool
 ) -> AlterConfigsResourceResponse:
     kind, name = resource.resource_type, resource.resource_name
     answer = AlterConfigsResourceResponse(resource_type=kind, resource_name=name, error_message=None)
@@ -53,10 +52,11 @@ async def _answer(
         if twice:
             raise InvalidChange("Each resource must appear at most once.")
         if kind == ConfigResourceType.BROKER_LOGGER:
-            _alter_loggers(broker, name, changes, validate_only=validate_only)
+            _alter_loggers(kafka.broker, name, changes, validate_only=validate_only)
         else:
             await alter(
-                broker,
+                kafka.broker,
+                kafka.groups.configs,
                 kind,
                 name,
                 lambda own, known: changed(own, changes, known),

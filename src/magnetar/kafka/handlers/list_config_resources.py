@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 async def list_config_resources(
     request: ListConfigResourcesRequest, context: RequestContext
 ) -> ListConfigResourcesResponse:
-    """Return topics, the broker and its loggers; version 0 asks for client metrics alone, of which there are none."""
+    """Return topics, groups that something is set for, the broker and its loggers.
+
+    Version 0 asks for client metrics alone, of which there are none.
+    """
     if context.api_version == 0:
         return ListConfigResourcesResponse(config_resources=[])
     kinds = set(request.resource_types) or set(ConfigResourceType)
@@ -31,6 +34,7 @@ async def list_config_resources(
         ConfigResourceType.TOPIC: [topic.kafka_name for topic in broker.topics() if broker.visible(topic)],
         ConfigResourceType.BROKER: [node],
         ConfigResourceType.BROKER_LOGGER: [node],
+        ConfigResourceType.GROUP: context.kafka.groups.configs.groups(),
     }
     return ListConfigResourcesResponse(
         config_resources=[

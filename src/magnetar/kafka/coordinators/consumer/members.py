@@ -101,9 +101,9 @@ class ConsumerGroups:
     """The consumer groups of one partition; ``new_id`` gives texts that never repeat."""
 
     def __init__(
-        self, settings: Callable[[], GroupSettings], topics: Topics, new_id: Callable[[], str]
+        self, settings: Callable[[str], GroupSettings], topics: Topics, new_id: Callable[[], str]
     ) -> None:
-        """``settings`` gives those in force now."""
+        """``settings`` gives those in force now for a group."""
         self._settings = settings
         self.timers = Timers()
         self._topics = topics
@@ -113,7 +113,7 @@ class ConsumerGroups:
 
     def check(self, request: ConsumerGroupHeartbeatRequest, api_version: int) -> None:
         """Refuse what can never be granted."""
-        _check(request, api_version, self._settings().group_consumer_assignors)
+        _check(request, api_version, self._settings(request.group_id).group_consumer_assignors)
         if request.subscribed_topic_regex:
             compiled(request.subscribed_topic_regex)
 
@@ -150,13 +150,13 @@ class ConsumerGroups:
         answer = ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._settings().group_consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=self._settings(group.group_id).group_consumer_heartbeat_interval_ms,
             assignment=told_assignment(member) if full or member.assigned != before.assigned else None,
         )
         return Decision(tuple(draft.facts), answer, (), tuple(draft.actions))
 
     def _check_room(self, group: ConsumerGroup, member_id: str) -> None:
-        most = self._settings().group_consumer_max_size
+        most = self._settings(group.group_id).group_consumer_max_size
         if len(group.members) >= most and member_id not in group.members:
             raise CoordinatorRefused(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -261,7 +261,7 @@ class ConsumerGroups:
     ) -> None:
         if group.resolving:
             return
-        refresh_ms = self._settings().group_consumer_regex_refresh_interval_ms
+        refresh_ms = self._settings(group.group_id).group_consumer_regex_refresh_interval_ms
         due = []
         for regex in group.used_regexes():
             known = group.regexes.get(regex)
@@ -303,7 +303,7 @@ class ConsumerGroups:
         """Make a new target if the group has a new epoch, and the last one is not too young."""
         if group.epoch <= group.assignment_epoch or group.assigning:
             return
-        pause_ms = self._settings().group_consumer_assignment_interval_ms
+        pause_ms = self._settings(group.group_id).group_consumer_assignment_interval_ms
         if group.assigned_ms >= 0 and now_ms - group.assigned_ms < pause_ms:
             return
         group.assigned_ms = now_ms
@@ -331,7 +331,7 @@ class ConsumerGroups:
                 known[subscribed] = frozenset(ids[name] for name in names if name in ids)
             target = group.targets.get(member.member_id, NOTHING)
             subscribers.append(Subscriber(member.member_id, member.instance_id, known[subscribed], target))
-        assignor = group.assignor(self._settings().group_consumer_assignors[0])
+        assignor = group.assignor(self._settings(group.group_id).group_consumer_assignors[0])
         return MakeTarget(group.group_id, group.epoch, assignor, tuple(subscribers), sizes)
 
     def _set_targets(self, group: ConsumerGroup, epoch: int, targets: Targets, draft: _Draft) -> None:
@@ -378,7 +378,7 @@ class ConsumerGroups:
     def _heard(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
         group.heard_ms[member.member_id] = now_ms
         key = TimerKey("session", group.group_id, member.member_id)
-        self.timers.schedule(key, now_ms + self._settings().group_consumer_session_timeout_ms)
+        self.timers.schedule(key, now_ms + self._settings(group.group_id).group_consumer_session_timeout_ms)
 
     # Leaving.
 

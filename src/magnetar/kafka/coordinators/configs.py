@@ -1,0 +1,203 @@
+"""What can be configured for one group: Kafka's GROUP resource, as a table.
+
+Most configurations stand in place of a setting of the broker for one group, within limits that further settings give.
+Whatever brings a new kind of group adds its lines to `GROUP_CONFIGS`, and asks `GroupConfigs.of` for its own part of
+the settings. Names, limits and words are those of Kafka 4.4's ``GroupConfig``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar, cast
+
+from magnetar.broker.errors import InvalidConfig
+from magnetar.broker.setting import HandlerSettings, SettingDef, definitions_of
+from magnetar.broker.settings import Settings
+from magnetar.broker.values import Kind, Rule, Value, parse
+from magnetar.kafka.coordinators.settings import GroupSettings
+
+Part = TypeVar("Part", bound=HandlerSettings)
+Own = dict[str, str]
+"""A group's own configurations, as texts by their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfigDef:
+    """One configuration of groups. Without a ``setting`` that it stands in place of, it has a default of its own."""
+
+    name: str
+    kind: Kind
+    doc: str
+    rule: Rule | None = None
+    default: Value = None
+    part: type[HandlerSettings] | None = None
+    setting: SettingDef | None = None
+    """Of that part: what holds for groups that say nothing themselves."""
+    least: str = ""
+    """The field of the part that is the lower limit, if there is one."""
+    most: str = ""
+    """The field of the part that is the upper limit."""
+
+    def parse(self, text: str) -> Value:
+        """Return the value that ``text`` stands for; raise `InvalidConfig`."""
+        return parse(self.name, self.kind, text, self.rule)
+
+    def limits(self, settings: Settings) -> tuple[int | None, int | None]:
+        """Return the least and the greatest value that the broker's settings allow."""
+        return (
+            cast(int, settings.value(self.least)) if self.least else None,
+            cast(int, settings.value(self.most)) if self.most else None,
+        )
+
+    def check(self, value: Value, settings: Settings) -> None:
+        """Raise `InvalidConfig` if the value is beyond the limits."""
+        if not isinstance(value, int):
+            return
+        least, most = self.limits(settings)
+        if least is not None and most is not None:
+            if not least <= value <= most:
+                raise InvalidConfig(f"{self.name} must be in the range {least} to {most} inclusive.")
+        elif most is not None and value > most:
+            raise InvalidConfig(f"{self.name} must be less than or equal to {most}")
+        elif least is not None and value < least:
+            raise InvalidConfig(f"{self.name} must be greater than or equal to {least}")
+
+    def in_force(self, text: str, settings: Settings) -> Value:
+        """Return what a stored value comes to: limits that have become narrower since it was set hold it."""
+        value = self.parse(text)
+        if isinstance(value, int):
+            least, most = self.limits(settings)
+            value = value if most is None else min(value, most)
+            value = value if least is None else max(value, least)
+        return value
+
+
+def stands_for(
+    name: str, part: type[HandlerSettings], field: str, *, least: str = "", most: str = ""
+) -> GroupConfigDef:
+    """Return the line of a configuration that stands in place of a field of a part of the settings."""
+    setting = definitions_of(part)[field]
+    return GroupConfigDef(
+        name, setting.kind, setting.doc, setting.rule, setting.default, part, setting, least, most
+    )
+
+
+def _lines(*lines: GroupConfigDef) -> dict[str, GroupConfigDef]:
+    return {line.name: line for line in lines}
+
+
+GROUP_CONFIGS: dict[str, GroupConfigDef] = _lines(
+    stands_for(
+        "consumer.session.timeout.ms",
+        GroupSettings,
+        "group_consumer_session_timeout_ms",
+        least="group_consumer_min_session_timeout_ms",
+        most="group_consumer_max_session_timeout_ms",
+    ),
+    stands_for(
+        "consumer.heartbeat.interval.ms",
+        GroupSettings,
+        "group_consumer_heartbeat_interval_ms",
+        least="group_consumer_min_heartbeat_interval_ms",
+        most="group_consumer_max_heartbeat_interval_ms",
+    ),
+    stands_for(
+        "consumer.assignment.interval.ms",
+        GroupSettings,
+        "group_consumer_assignment_interval_ms",
+        least="group_consumer_min_assignment_interval_ms",
+        most="group_consumer_max_assignment_interval_ms",
+    ),
+)
+"""All that have an effect, by their names."""
+
+SESSIONS_AND_HEARTBEATS: list[tuple[str, str]] = [
+    ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms")
+]
+"""Pairs of which the first must be greater than the second, where a group has either of its own."""
+
+
+def definition(name: str) -> GroupConfigDef:
+    """Return what is known of a configuration; raise `InvalidConfig` for unknown names."""
+    found = GROUP_CONFIGS.get(name)
+    if found is None:
+        raise InvalidConfig(f"Unknown group config name: {name}")
+    return found
+
+
+def check_own(own: Mapping[str, str], settings: Settings) -> None:
+    """Raise `InvalidConfig` unless a group may have these configurations of its own."""
+    values = {name: definition(name).parse(text) for name, text in own.items()}
+    for name, value in values.items():
+        GROUP_CONFIGS[name].check(value, settings)
+    for longer, shorter in SESSIONS_AND_HEARTBEATS:
+        if longer in values or shorter in values:
+            session, heartbeat = (
+                values.get(name, broker_value(GROUP_CONFIGS[name], settings)) for name in (longer, shorter)
+            )
+            if cast(int, session) <= cast(int, heartbeat):
+                raise InvalidConfig(f"{longer} must be greater than {shorter}")
+
+
+def broker_value(config: GroupConfigDef, settings: Settings) -> Value:
+    """Return what holds for groups that say nothing themselves."""
+    return config.default if config.setting is None else settings.value(config.setting.field)
+
+
+def with_own(base: Part, own: Mapping[str, str], settings: Settings) -> Part:
+    """Return a part of the settings as it is for a group with configurations of its own."""
+    fields = {}
+    for name, text in own.items():
+        config = GROUP_CONFIGS.get(name)
+        if config is not None and config.setting is not None and config.part is type(base):
+            fields[config.setting.field] = config.in_force(text, settings)
+    return replace(base, **fields) if fields else base  # type: ignore[type-var]
+
+
+class GroupConfigs(Protocol):
+    """The configurations of the groups of one coordinator."""
+
+    def of(self, group_id: str, part: type[Part]) -> Part:
+        """Return a part of the settings as it is in force for a group."""
+        ...
+
+    def own(self, group_id: str) -> Mapping[str, str]:
+        """Return what is configured for one group."""
+        ...
+
+    def groups(self) -> Iterable[str]:
+        """Return the groups that have configurations of their own, whether there is such a group or not."""
+        ...
+
+    async def change(
+        self, group_id: str, change: Callable[[Own], Own], *, validate_only: bool = False
+    ) -> None:
+        """Put what ``change`` makes of a group's own configurations in their place; raise `InvalidConfig`."""
+        ...
+
+
+class SameForAll:
+    """Nothing is configured for single groups, and nothing can be."""
+
+    def __init__(self, settings: Callable[[], GroupSettings]) -> None:
+        self._settings = settings
+
+    def of(self, group_id: str, part: type[Part]) -> Part:
+        """Return the settings that were given, or defaults."""
+        settings = self._settings()
+        return cast(Part, settings) if part is GroupSettings else part()
+
+    def own(self, group_id: str) -> Mapping[str, str]:
+        """Return nothing."""
+        return {}
+
+    def groups(self) -> Iterable[str]:
+        """Return nothing."""
+        return ()
+
+    async def change(
+        self, group_id: str, change: Callable[[Own], Own], *, validate_only: bool = False
+    ) -> None:
+        """Refuse."""
+        raise InvalidConfig("Groups cannot be configured here.")
