@@ -23,6 +23,7 @@ from magnetar.ledger.files.inspection import Damage, Inspection, inspect
 from magnetar.ledger.files.journal_rounds import journaled, records_of
 from magnetar.ledger.files.layout import HEADER_BYTES, index_path, ledger_path
 from magnetar.ledger.files.recovery import closed_at
+from magnetar.ledger.files.replay import journal_folder
 from magnetar.ledger.files.sparse import SparseIndex
 from magnetar.ledger.info import ROOT, ManagedLedgerInfo, decode_info, is_managed_ledger
 from magnetar.ledger.port import LedgerSummary
@@ -189,7 +190,10 @@ def _seal(tally: _Tally, database: Path, do: str) -> None:
 
 
 def _journal(tally: _Tally, clean_use: int) -> None:
-    for path in sorted((tally.root / "journal").glob("*.journal")):
+    folder = journal_folder(tally.root)
+    for path in sorted([*folder.glob("*.journal"), *folder.glob("worker-*/*.journal")]):
+        if path.parent != folder:
+            clean_use = 0  # a worker's is removed when nothing of it is needed
         try:
             use, rounds = journaled(memoryview(path.read_bytes()), path, clean_use=clean_use)
             records = sum(1 for _ in records_of(rounds, path)) if use > clean_use else 0

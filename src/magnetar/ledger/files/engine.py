@@ -18,12 +18,11 @@ from magnetar.ledger.errors import LedgerError, metadata_failed
 from magnetar.ledger.files.compacting import COMPACTING
 from magnetar.ledger.files.cursor_ledgers import FilesCursorLedgers
 from magnetar.ledger.files.journal import Journal
-from magnetar.ledger.files.journal_rounds import Journaled, journaled, records_of
-from magnetar.ledger.files.layout import HEADER_BYTES, encode_header, is_header, ledger_path
-from magnetar.ledger.files.ledger_file import LedgerFile
+from magnetar.ledger.files.layout import ledger_path
 from magnetar.ledger.files.ledger_list import check_epoch
 from magnetar.ledger.files.managed import FilesManagedLedger
 from magnetar.ledger.files.recovery import Recovery
+from magnetar.ledger.files.replay import Replay, journal_folder, left_by_workers, remove_journal
 from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.swap import SWAP, finish_swap
 from magnetar.ledger.info import (
@@ -88,10 +87,16 @@ class FilesEngine(LedgerEngine):
         flush_interval_ms: int = 1000,
         interceptors: Sequence[AppendInterceptor] = (),
         leases: Leases | None = None,
+        worker: int = 0,
     ) -> None:
-        """``leases`` are those on its logs; None for files below ``root``."""
+        """``leases`` are those on its logs; None for files below ``root``.
+
+        ``worker`` is the number of this process among those that share the directory, each with a journal of its own;
+        0 where it has the directory alone.
+        """
         super().__init__()
         self.root = root
+        self.worker = worker
         self.metadata = metadata
         self.shared = EngineParts(
             root,
@@ -105,6 +110,7 @@ class FilesEngine(LedgerEngine):
             leases=leases,
             on_failed=lambda error: self.on_failed(error),
             on_written=self._made_durable,
+            journal_folder=journal_folder(root, worker),
         )
         self.ids = self.shared.ids
         self.leases = self.shared.leases
@@ -113,7 +119,7 @@ class FilesEngine(LedgerEngine):
         self._opening: dict[str, asyncio.Future[FilesManagedLedger]] = {}
         self._going: dict[str, asyncio.Future[None]] = {}
         """Those that are being let go of, and when they are closed."""
-        self._replayed: dict[int, int] = {}  # ledger id -> up to where the journal vouches for its file
+        self._replay = Replay(root, disk, self.shared.files, clock)
 
     @property
     def journal(self) -> Journal:
@@ -130,62 +136,35 @@ class FilesEngine(LedgerEngine):
         return None if journal is None else journal.failed
 
     async def start(self) -> None:
+        if self.worker:
+            return  # whoever looks after the workers has done it for all of them
         if await self.metadata.get(SWAP) is not None:
             # What a migration that was killed left to do.
             await self.shared.work.in_thread(lambda: finish_swap(self.root, self.metadata.blocking))
         clean_use = _clean_use(await self.metadata.get(_STATE))
-        last_use, segments = await self.shared.work.in_thread(lambda: self._journaled(clean_use))
+        replay, left = self._replay, await self.shared.work.in_thread(self._left_by_workers)
+        last_use, segments = await self.shared.work.in_thread(
+            lambda: replay.read(journal_folder(self.root), clean_use)
+        )
+        for folder in left:
+            segments += (await self.shared.work.in_thread(partial(replay.read, folder)))[1]
         if segments:
             known = await self._known_ledgers()
-            await self.shared.work.in_thread(lambda: self._write_again(segments, known))
+            await self.shared.work.in_thread(lambda: replay.write_again(segments, known))
         last_use = max(clean_use, last_use)
         self.shared.first_use = last_use + 1
         await self._note_clean(last_use)
+        for folder in left:
+            await self.shared.work.in_thread(partial(remove_journal, self.shared.disk, folder))
+
+    def _left_by_workers(self) -> list[Path]:
+        return left_by_workers(self.shared.disk, self.root)
 
     async def _note_clean(self, use: int) -> None:
         """Note that nothing of the journal up to ``use`` will be needed again: nobody else has this directory."""
         await self.metadata.commit([Put(_STATE, f"{self.shared.boot} {use}".encode(), ANY)])
 
     # -- recovery ----------------------------------------------------------------------------------------------
-
-    def _journaled(self, clean_use: int) -> tuple[int, list[tuple[Path, list[memoryview]]]]:
-        """Return the last use the journal had, and what it holds that may be missing from ledgers, in order."""
-        segments = []
-        last_use = -1
-        for path in self.shared.disk.list(self.root / "journal", "*.journal"):
-            file = self.shared.disk.open(path)
-            try:
-                use, rounds = journaled(memoryview(file.read(file.size(), 0)), path, clean_use=clean_use)
-            finally:
-                file.close()
-            last_use = max(last_use, use)
-            if use > clean_use and rounds:
-                segments.append((use, path, rounds))
-        return last_use, [(path, rounds) for _, path, rounds in sorted(segments, key=lambda s: s[0])]
-
-    def _write_again(self, segments: list[tuple[Path, list[memoryview]]], known: set[int]) -> None:
-        for path, rounds in segments:
-            for record in records_of(rounds, path):
-                if record.ledger_id in known:
-                    self._rewrite(record)
-        self.shared.files.close()
-        self.shared.disk.sync([ledger_path(self.root, ledger_id) for ledger_id in sorted(self._replayed)])
-        _log.info("journal replayed", extra={"ledgers": len(self._replayed)})
-
-    def _rewrite(self, record: Journaled) -> None:
-        path = ledger_path(self.root, record.ledger_id)
-        try:
-            file = self.shared.files.get(path)
-        except FileNotFoundError:  # its folder entry was lost with the power
-            LedgerFile.create(self.shared.disk, path, record.ledger_id, self.shared.clock())
-            file = self.shared.files.get(path)
-        if record.at == HEADER_BYTES and not is_header(file.read(HEADER_BYTES, 0), record.ledger_id):
-            file.write(
-                [encode_header(record.ledger_id, self.shared.clock())], 0
-            )  # it was as young as its first frame
-        # Even where the page cache has these bytes already: after a failed flush it may be all that has them.
-        file.write([record.frames], record.at)
-        self._replayed[record.ledger_id] = record.at + len(record.frames)
 
     async def _known_ledgers(self) -> set[int]:
         return {
@@ -219,7 +198,7 @@ class FilesEngine(LedgerEngine):
             self.root,
             name,
             info,
-            replayed=self._replayed,
+            replayed=self._replay.replayed,
             may_have_holes=info.properties.get("boot", self.shared.boot) != self.shared.boot,
             durable=policy.flush is Flush.always,
             boot=self.shared.boot,
@@ -402,6 +381,9 @@ class FilesEngine(LedgerEngine):
         shared.workers.close()
         journal = shared.begun_journal
         if kept and journal is not None and journal.failed is None:
-            await self._note_clean(journal.use)
+            if self.worker:
+                await shared.work.in_thread(lambda: remove_journal(shared.disk, shared.journal_folder))
+            else:
+                await self._note_clean(journal.use)
         shared.files.close()
         shared.work.executor.shutdown()

@@ -62,8 +62,12 @@ class Segment:
 class Journal:
     """Group commit for one broker. All methods run on the event loop; only disk work leaves it."""
 
-    def __init__(self, root: Path, disk: Disk, run: Runner, *, first_use: int = 1) -> None:
+    def __init__(
+        self, root: Path, disk: Disk, run: Runner, *, first_use: int = 1, folder: Path | None = None
+    ) -> None:
+        """``root`` is where ledgers lie; ``folder`` where the journal's own files do, None for the usual one."""
         self._root = root
+        self._folder = folder or root / "journal"
         self._disk = disk
         self._run = run
         self._loop = asyncio.get_running_loop()
@@ -282,7 +286,7 @@ class Journal:
 
     def _create(self) -> None:
         """Write a new segment full of zeros. Without room for it, rounds flush their ledgers' files instead."""
-        path = self._root / "journal" / f"{self._segments:04d}.journal"
+        path = self._folder / f"{self._segments:04d}.journal"
         made: list[JournalFile] = []
 
         def ended(error: BaseException | None) -> None:

@@ -46,9 +46,11 @@ class EngineParts:
         leases: Leases | None,
         on_failed: Callable[[LedgerError], None],
         on_written: Callable[[float, int], None],
+        journal_folder: Path,
     ) -> None:
         """``on_failed`` is called once, when nothing can be made durable any more; ``on_written`` is the journal's."""
         self.root = root
+        self.journal_folder = journal_folder
         self.metadata = metadata
         self.disk = disk
         self.clock = clock
@@ -74,7 +76,13 @@ class EngineParts:
     def journal(self) -> Journal:
         """The journal; made when the first append needs it, so that other flush policies never pay for it."""
         if self._journal is None:
-            self._journal = Journal(self.root, self.disk, self.work.executor.submit, first_use=self.first_use)
+            self._journal = Journal(
+                self.root,
+                self.disk,
+                self.work.executor.submit,
+                first_use=self.first_use,
+                folder=self.journal_folder,
+            )
             self._journal.on_failed = self._on_failed
             self._journal.on_written = self._on_written
         return self._journal
