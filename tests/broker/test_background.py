@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from magnetar.broker import background as module
+from magnetar.broker.address_file import ADDRESS_FILE
 from magnetar.broker.background import Background, end_all
 from magnetar.broker.compaction_monitor import CompactionMonitor
 from magnetar.broker.errors import TopicNotFound
 from magnetar.broker.node_settings import NodeSettings
 from magnetar.broker.process_figures import background_figures
-from magnetar.broker.service import ADDRESS_FILE, BrokerService
+from magnetar.broker.service import BrokerService
 from magnetar.broker.settings import Settings
 from magnetar.kafka.settings import KafkaSettings
 

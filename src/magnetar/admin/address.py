@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from magnetar.broker.unix_sockets import bind, short_path
+
+__all__ = ["SOCKET", "bind", "listening", "short_path"]
 SOCKET = "admin.sock"
+_BACKLOG = 128
 
 
 @contextlib.contextmanager
-def short_path(path: Path) -> Iterator[str]:
-    """Return a name of ``path`` that fits a socket's address (108 bytes), however deep the directory lies."""
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)
+def listening(path: Path) -> Iterator[socket.socket]:
+    """Return a socket that listens there within the block; what a crash left behind makes way."""
+    path.unlink(missing_ok=True)
+    with bind(path) as bound:
+        bound.listen(_BACKLOG)
+        bound.setblocking(False)
+        try:
+            yield bound
+        finally:
+            path.unlink(missing_ok=True)

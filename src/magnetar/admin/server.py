@@ -11,7 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from magnetar.admin.address import SOCKET, short_path
+from magnetar.admin.address import SOCKET, bind
+from magnetar.broker.workers.place import WorkerPlace
 
 if TYPE_CHECKING:
     from magnetar.broker.core import Broker
@@ -26,18 +27,24 @@ class AdminServer:
     def __init__(self, data: Path, broker: Broker) -> None:
         self._path = data / SOCKET
         self._broker = broker
+        self._worker = broker.offers.find(WorkerPlace)
+        """Its place, if it is one of several: all of them listen at one socket that they were given."""
         self._server: asyncio.Server
 
     async def start(self) -> None:
         """Begin to listen; what a crash left behind makes way (the caller holds the directory's lock)."""
-        self._path.unlink(missing_ok=True)
-        bound = bind(self._path)
+        if self._worker is None:
+            self._path.unlink(missing_ok=True)
+            bound = bind(self._path)
+        else:
+            bound = socket.socket(fileno=os.dup(self._worker.questions))
         self._server = await asyncio.start_unix_server(self._serve, sock=bound, limit=MAX_BYTES)
 
     async def close(self) -> None:
         """Stop listening, and take the socket away."""
         self._server.close()
-        self._path.unlink(missing_ok=True)
+        if self._worker is None:
+            self._path.unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # The first operator waits for what answers to be loaded, so that no start has to.
@@ -65,16 +72,3 @@ async def _line(reader: asyncio.StreamReader) -> bytes:
     except ValueError:
         _log.warning("an operator's question is longer than %d bytes; connection closed", MAX_BYTES)
         return b""
-
-
-def bind(path: Path) -> socket.socket:
-    """Return a socket bound to ``path`` for its owner alone; nobody can connect before somebody listens."""
-    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with short_path(path) as name:
-            bound.bind(name)
-        os.chmod(path, 0o600)
-    except BaseException:
-        bound.close()
-        raise
-    return bound

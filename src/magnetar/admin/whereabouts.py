@@ -9,6 +9,7 @@ from magnetar.admin.client import Local, Remote, Way
 from magnetar.admin.cluster import ClusterAdmin
 from magnetar.admin.configs import ResourceKind, describe_configs
 from magnetar.admin.errors import NotThere
+from magnetar.broker.address_file import ADDRESS_FILE
 from magnetar.wire.kafka.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from magnetar.wire.kafka.messages.describe_log_dirs_response import DescribeLogDirsResponse
 from magnetar.wire.kafka.messages.metadata_request import MetadataRequest
@@ -79,10 +80,8 @@ def _serves(directory: Path, advertised: set[str]) -> bool:
     """Return whether the broker of a local directory is the one that answered: another machine may have the same
     path.
     """
-    from magnetar.broker.service import ADDRESS_FILE  # a whole broker: only these few commands wait for it
-
     try:
         word = json.loads((directory / ADDRESS_FILE).read_text())
-        return bool(advertised & set(word["kafka"]))
+        return bool(advertised & {*word["kafka"], *word.get("brokers", ())})
     except (OSError, ValueError, KeyError, TypeError):
         return False

@@ -4,7 +4,7 @@
     /magnetar/broker-ids/N                  which of them has the number N; two with one number are noticed by it
     /namespace/TENANT/NAMESPACE/RANGE       the owner of a bundle, and since which epoch
     /admin/local-policies/TENANT/NAMESPACE  the bounds of a namespace's bundles, as Pulsar keeps them
-    /magnetar/bundle-epochs/TENANT/NAMESPACE/RANGE   the epoch of the last owner
+    /magnetar/bundle-epochs/TENANT/NAMESPACE/RANGE   the epoch of the last owner (`magnetar.broker.bundle_epochs`)
 
 A bundle is taken by one commit, with its next epoch. Whose it is to be is said by a hash of bundle and broker, so
 brokers that see the same ones alive agree without a word, and what a dead one leaves is spread over all others. A
@@ -22,6 +22,7 @@ from hashlib import blake2b
 from itertools import islice, pairwise
 from typing import Any
 
+from magnetar.broker.bundle_epochs import EPOCHS, highest_of_one
 from magnetar.broker.cluster_settings import ClusterSettings
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.listeners import Endpoint
@@ -41,7 +42,7 @@ from magnetar.metadata.cache import MetadataCache
 from magnetar.metadata.ops import Stored
 
 BROKERS, IDS, OWNERS = "/loadbalance/brokers", "/magnetar/broker-ids", "/namespace"
-POLICIES, EPOCHS = "/admin/local-policies", "/magnetar/bundle-epochs"
+POLICIES = "/admin/local-policies"
 _LOOK_S = 1.0
 _SETTLED_S = 3.0
 """How long a broker must have been there before others hand over what is meant for it."""
@@ -111,6 +112,7 @@ class ClusterOwnership(Ownership):
         self._moved = asyncio.Event()
         """Set when something changed that owners depend on."""
         self._path = ""
+        self._epoch_of_one = 0
         self._serves = False
         self._is_closing = False
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -121,6 +123,7 @@ class ClusterOwnership(Ownership):
         """Learn what there is, and claim this broker's number; raise `BrokerIdTaken`."""
         self._store.session.on_lost.append(self._session_lost)
         await self._claim_id()
+        self._epoch_of_one = await highest_of_one(self._store)
         await self._cache.follow(_Kept(BROKERS, 1, self._broker_changed))
         await self._cache.follow(_Kept(OWNERS, 3, self._owner_changed))
         await self._cache.follow(_Kept(POLICIES, 2, self._bounds_changed))
@@ -293,7 +296,7 @@ class ClusterOwnership(Ownership):
                 if bundle not in self.bundles(bundle.namespace):
                     raise NotOwned(f"Namespace bundle {bundle}", None)
                 stored = await self._store.get(f"{EPOCHS}/{bundle}")
-                epoch = 1 if stored is None else int(stored.value) + 1
+                epoch = max(0 if stored is None else int(stored.value), self._epoch_of_one) + 1
                 version = MUST_NOT_EXIST if stored is None else stored.version
                 told = {
                     "magnetar": {"nodeId": self.node_id, "epoch": epoch},

@@ -16,10 +16,15 @@ from typing import Any, TextIO
 _NAMES = {logging.CRITICAL: "FATAL", logging.WARNING: "WARN"}
 
 
-def set_up(level: str = "INFO", form: str = "text", stream: TextIO | None = None) -> None:
-    """Send all that is logged from ``level`` on to ``stream`` (standard error) in the ``form`` text or json."""
+def set_up(level: str = "INFO", form: str = "text", stream: TextIO | None = None, *, worker: int = 0) -> None:
+    """Send all that is logged from ``level`` on to ``stream`` (standard error) in the ``form`` text or json.
+
+    With ``worker`` each line says which of several processes it is of.
+    """
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonLines() if form == "json" else KeyValues())
+    if worker:
+        handler.addFilter(_OfWorker(worker))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
@@ -28,6 +33,18 @@ def set_up(level: str = "INFO", form: str = "text", stream: TextIO | None = None
 def fields(**known: object) -> dict[str, Mapping[str, object]]:
     """Return what a logging call takes as ``extra``: ``log.info("segment sealed", extra=fields(ledger=7))``."""
     return {"fields": known}
+
+
+class _OfWorker(logging.Filter):
+    """Adds the field ``worker`` to each line."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.fields = {**_fields(record), "worker": self._number}
+        return True
 
 
 class KeyValues(logging.Formatter):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from magnetar.broker.setting import Feed, setting
-from magnetar.broker.values import Kind, at_least, one_of
+from magnetar.broker.values import Kind, at_least, between, one_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,26 @@ class NodeSettings:
     )
     node_id: int = setting(
         0, Kind.INT, "Number of this broker, as clients see it.", rule=at_least(0), kafka=("broker.id",)
+    )
+    workers: int = setting(
+        1,
+        Kind.INT,
+        "Number of processes that serve data.dir together, each as a broker of its own number, from `node.id` on.",
+        rule=between(1, 64),
+    )
+    worker_session_ms: int = setting(
+        10_000,
+        Kind.INT,
+        "Time without a word from one of several workers after which it is killed, and what it owned goes to others.",
+        unit="ms",
+        rule=between(1000, 600_000),
+    )
+    worker_port_step: int = setting(
+        10,
+        Kind.INT,
+        "Distance between the ports of a listener that is bound and those of its own that workers get: with 9092 they "
+        "are 9102, 9112 and so on. Free ones are chosen where the listener's is 0.",
+        rule=between(1, 10_000),
     )
     broker_rack: str | None = setting(None, Kind.STRING, "Rack that clients are told, for fetching nearby.")
     log_level: str = setting(

@@ -155,14 +155,16 @@ class Ownership(ABC):
 
 
 class SoleOwner(Ownership):
-    """One broker that owns everything, from its first start on, so in epoch 0."""
+    """One broker that owns everything, from its first start on, so in epoch 0 unless several had it before."""
 
-    def __init__(self, node_id: int, rack: str | None = None, cluster: str = CLUSTER) -> None:
+    def __init__(
+        self, node_id: int, rack: str | None = None, cluster: str = CLUSTER, *, epoch: int = 0
+    ) -> None:
         super().__init__()
         self.cluster = cluster
         self.node_id = node_id
         self._rack = rack
-        self._owned = Owned(node_id, 0)
+        self._owned = Owned(node_id, epoch)
         self._away: set[Bundle] = set()
         """What everybody is letting go of now."""
         self._endpoints: dict[str, Endpoint] = {}

@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from magnetar.broker.address_file import forget_address, tell_address
 from magnetar.broker.auth.tls import (
     HANDSHAKE_TIMEOUT_S,
     SHUTDOWN_TIMEOUT_S,
 )
 from magnetar.broker.background import end_all
+from magnetar.broker.bundle_epochs import outgrown
 from magnetar.broker.core import Broker
 from magnetar.broker.descriptors import DescriptorWatch
 from magnetar.broker.duties import Duties
 from magnetar.broker.handlers import ProtocolHandler, arranged, asked_for
 from magnetar.broker.listeners import CannotListen, Listener, warn_open
-from magnetar.broker.ownership import Ownership
+from magnetar.broker.ownership import Ownership, SoleOwner
 from magnetar.broker.settings import Settings
 from magnetar.broker.storage.opening import Storage, open_storage
 from magnetar.ledger.errors import LedgerError
-from magnetar.metadata.modes import FILE_MODE
 
 if TYPE_CHECKING:
     from magnetar.broker.cluster_ownership import ClusterOwnership
+    from magnetar.broker.workers.place import WorkerPlace
 
-ADDRESS_FILE = "broker.json"
 _DESCRIPTOR_CHECK_S = 1.0
 _LOCK_CHECK_S = 10.0
 _log = logging.getLogger("magnetar.broker")
@@ -40,9 +40,15 @@ _log = logging.getLogger("magnetar.broker")
 class BrokerService:
     """One broker. ``listeners`` have their ports once it has started."""
 
-    def __init__(self, settings: Settings, ownership: Ownership | None = None) -> None:
-        """``ownership`` tells what this broker serves; None for everything."""
+    def __init__(
+        self, settings: Settings, ownership: Ownership | None = None, worker: WorkerPlace | None = None
+    ) -> None:
+        """``ownership`` tells what this broker serves, None for everything.
+
+        ``worker`` is its place among those that serve one data directory.
+        """
         self.settings = settings
+        self._worker = worker
         self._ownership = ownership
         self.root = Path(settings.node.data_dir).absolute()
         self.listeners: dict[str, tuple[Listener, ...]] = {}
@@ -62,7 +68,8 @@ class BrokerService:
         # Who is only needed by another serves nobody, whatever its listeners are by default.
         asked = asked_for(self.settings)
         wanted = [each.listeners() if each.protocol_name in asked else () for each in self.handlers]
-        self._storage = await open_storage(self.settings)
+        opened = open_storage if self._worker is None else self._worker.open_storage
+        self._storage = await opened(self.settings)
         try:
             await self._start(wanted)
         except BaseException:
@@ -76,13 +83,21 @@ class BrokerService:
         engine = self._storage.engine
         engine.on_failed = self._storage_failed
         ownership, store = self._ownership, self._storage.store
-        if ownership is None and self.settings.node.metadata_url.startswith("zk:"):
+        if self._worker is not None:
+            ownership = self._cluster = self._worker.ownership(self.settings, store)
+        elif ownership is None and self.settings.node.metadata_url.startswith("zk:"):
             from magnetar.broker.cluster_ownership import of_cluster  # a broker alone needs none of it
 
             ownership = self._cluster = of_cluster(self.settings, store)
+        elif ownership is None and (epoch := await outgrown(store)):
+            node = self.settings.node
+            ownership = SoleOwner(node.node_id, node.broker_rack, epoch=epoch)
+        if self._cluster is not None:
             await self._cluster.start()
         await engine.start()
         self.broker = Broker(self.settings, store, engine, ownership)
+        if self._worker is not None:
+            self.broker.offers.add(self._worker)
         await self.broker.start()
         self.broker.background.repeat(
             "looking after the lock file", lambda: _LOCK_CHECK_S, self._renew_lock, essential=True
@@ -98,13 +113,16 @@ class BrokerService:
             self.broker.readiness.append(handler.ready)
         Duties(self.broker).start()
         for handler, listeners in zip(self.handlers, wanted, strict=True):
-            served = tuple([await self._listen(listener, handler) for listener in listeners])
+            served = tuple(
+                [await self._serve(at, listener, handler) for at, listener in enumerate(listeners)]
+            )
             self.listeners[handler.protocol_name] = served
             handler.serves(served)
         if self._cluster is not None:
             self._cluster.namespaces = self.broker.namespaces.names
             await self._cluster.begin()
-        self._tell_address()
+        if self._worker is None:
+            self._tell_address()
 
     @property
     def served(self) -> dict[str, tuple[Listener, ...]]:
@@ -127,22 +145,32 @@ class BrokerService:
                 self.root,
             )
 
+    async def _serve(self, at: int, listener: Listener, handler: ProtocolHandler) -> Listener:
+        """Open the handler's listener of this place in its order."""
+        if self._worker is None:
+            warn_open(listener)
+            return await self._listen(listener, handler)
+        if self._worker.number == 1:
+            warn_open(listener)
+        door = self._worker.doors[handler.protocol_name][at]
+        bound = self._worker.own_listener(listener, door)
+        sockets = [socket.socket(fileno=os.dup(each)) for each in door.shared]
+        sockets += [self._worker.own_socket(*address) for address in door.own]
+        servers = [
+            await self._server(listener, lambda: handler.new_connection(bound), sock=each) for each in sockets
+        ]
+        self.broker.ownership.listens(bound.name, bound.advertised)
+        for server in servers:
+            await server.start_serving()
+        self._servers += servers
+        return bound
+
     async def _listen(self, listener: Listener, handler: ProtocolHandler) -> Listener:
         """Open one listener; a client may come at once, so it is bound before it is served."""
-        warn_open(listener)
-        bound, tls = listener, listener.context
-        loop = asyncio.get_running_loop()
+        bound = listener
+        where = {"host": listener.bind.host or None, "port": listener.bind.port}
         try:
-            server = await loop.create_server(
-                lambda: handler.new_connection(bound),
-                listener.bind.host or None,
-                listener.bind.port,
-                backlog=self.settings.connections.socket_listen_backlog_size,
-                start_serving=False,
-                ssl=tls,
-                ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S if tls else None,
-                ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S if tls else None,
-            )
+            server = await self._server(listener, lambda: handler.new_connection(bound), **where)
         except OSError as error:
             why = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error
             raise CannotListen(f"listener {listener.name} cannot serve on {listener.bind}: {why}") from error
@@ -152,19 +180,32 @@ class BrokerService:
         self._servers.append(server)
         return bound
 
+    async def _server(
+        self, listener: Listener, connection: Callable[[], asyncio.BaseProtocol], **where: Any
+    ) -> asyncio.Server:
+        tls = listener.context
+        return await asyncio.get_running_loop().create_server(
+            connection,
+            backlog=self.settings.connections.socket_listen_backlog_size,
+            start_serving=False,
+            ssl=tls,
+            ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S if tls else None,
+            ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S if tls else None,
+            **where,
+        )
+
     async def _leave_cluster(self) -> None:
         if self._cluster is not None:
             await self._cluster.close()
 
     def _tell_address(self) -> None:
         """Leave word in the data directory of who serves it and where."""
-        word: dict[str, object] = {"pid": os.getpid()}
-        word |= {protocol: [each.address for each in served] for protocol, served in self.served.items()}
-        draft = self.root / (ADDRESS_FILE + ".tmp")
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
-        with open(fd, "w", encoding="utf-8") as file:
-            file.write(json.dumps(word) + "\n")
-        draft.rename(self.root / ADDRESS_FILE)
+        served = self.served.items()
+        tell_address(self.root, {name: [each.address for each in listeners] for name, listeners in served})
+
+    def _forget_address(self) -> None:
+        if self._worker is None:
+            forget_address(self.root)
 
     async def close(self) -> None:
         """Stop serving, make everything durable, and let go of the data directory.
@@ -182,7 +223,7 @@ class BrokerService:
                 *((f"protocol {each.protocol_name}", each.close) for each in last_first),
                 ("background work", self.broker.background.close),
                 ("storage", self._storage.engine.close),
-                ("the address file", partial((self.root / ADDRESS_FILE).unlink, missing_ok=True)),
+                ("the address file", self._forget_address),
                 ("the metadata store", self._storage.store.close),
                 ("the data directory", self._storage.lock.release),
             ],

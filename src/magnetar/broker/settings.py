@@ -129,11 +129,18 @@ class Settings:
                     values[definition.field] = definition.parse(converted)
         return self.with_fields(values)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made, (tuple(self._parts.values()), self.given)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Settings) and self._parts == other._parts and self.given == other.given
 
     def __hash__(self) -> int:
         return hash((tuple(self._parts.items()), self.given))
+
+
+def _made(parts: tuple[object, ...], given: frozenset[str]) -> Settings:
+    return Settings(*parts, given=given)
 
 
 @cache

@@ -80,6 +80,10 @@ def standalone(
             metavar="HOST:PORT", help="Where to serve the schema registry; port 0 chooses a free one."
         ),
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="How many processes serve the directory together; 1 by default."),
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(help="Kafka's server.properties, or Pulsar's or KoP's *.conf.")
     ] = None,
@@ -90,7 +94,7 @@ def standalone(
     """Serve as one broker in the foreground, on embedded storage; SIGTERM ends it."""
     from magnetar.cli.standalone import run
 
-    raise typer.Exit(run(data, kafka, pulsar, http, schema_registry, config, set_ or []))
+    raise typer.Exit(run(data, kafka, pulsar, http, schema_registry, config, set_ or [], workers=workers))
 
 
 @app.command()

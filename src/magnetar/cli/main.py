@@ -23,7 +23,7 @@ def _standalone(arguments: Sequence[str]) -> int:
     """Start a broker; the same options stand in `magnetar.cli.app` for help and completion."""
     import getopt  # argparse takes a megabyte for as long as the broker runs
 
-    names = ["data=", "kafka=", "pulsar=", "http=", "schema-registry=", "config=", "set="]
+    names = ["data=", "kafka=", "pulsar=", "http=", "schema-registry=", "workers=", "config=", "set="]
     try:
         options, rest = getopt.gnu_getopt(list(arguments), "", names)
     except getopt.GetoptError:
@@ -42,6 +42,7 @@ def _standalone(arguments: Sequence[str]) -> int:
         given.get("--schema-registry"),
         None if config is None else Path(config),
         [value for name, value in options if name == "--set"],
+        workers=given.get("--workers"),
     )
 
 

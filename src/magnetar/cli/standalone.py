@@ -12,15 +12,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from magnetar.broker import logs, setting_sources
-from magnetar.broker.collector import Collector
 from magnetar.broker.errors import BrokerError, InvalidConfig
 from magnetar.broker.listeners import CannotListen, Listener
-from magnetar.broker.service import BrokerService
 from magnetar.broker.settings import Settings
 from magnetar.ledger.errors import LedgerError, StorageFull
 from magnetar.metadata import DirectoryInUse, MetadataError, MetadataUnavailable
+
+if TYPE_CHECKING:
+    from magnetar.broker.workers.place import WorkerPlace
 
 SWITCH_SECONDS = 0.001
 """That a thread may keep the interpreter while the event loop wants it: Python's own 5 ms came for each turn of it."""
@@ -38,13 +40,12 @@ def run(
     config: Path | None,
     overrides: Sequence[str],
     meant: Sequence[str] = (),
+    workers: int | str | None = None,
 ) -> int:
     """Serve until SIGTERM or SIGINT; give the exit status. Prints one line once clients may connect.
 
     What ``meant`` names in the file has a meaning, though it is no setting.
     """
-    import uvloop
-
     given = list(overrides)
     if data is not None:
         given.append(f"data.dir={data}")
@@ -56,6 +57,8 @@ def run(
         given.append(f"http.listeners=http://{http}")
     if schema_registry is not None:
         given.append(f"schema.registry.listeners=http://{schema_registry}")
+    if workers is not None:
+        given.append(f"workers={workers}")
     try:
         loaded = setting_sources.load(config, given)
     except BrokerError as error:
@@ -65,11 +68,22 @@ def run(
     warning = replace(loaded, ignored=tuple(each for each in loaded.ignored if each not in meant)).warning()
     if warning:
         _log.warning(warning)
+    return serve(loaded.settings)
+
+
+def serve(settings: Settings, worker: WorkerPlace | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; give the exit status. ``worker`` is the place of one of several."""
     _raise_file_limit()
-    _bound_allocator()
-    sys.setswitchinterval(SWITCH_SECONDS)
     try:
-        if not uvloop.run(_serve(loaded.settings)):
+        if worker is None and settings.node.workers > 1:
+            from magnetar.cli import workers
+
+            return asyncio.run(workers.serve(settings))
+        import uvloop
+
+        _bound_allocator()
+        sys.setswitchinterval(SWITCH_SECONDS)
+        if not uvloop.run(_serve(settings, worker)):
             print("magnetar: ended because its disk failed; the log tells what to do", file=sys.stderr)
             return STORAGE_FAILED
     except (BrokerError, LedgerError, MetadataError, OSError) as error:
@@ -119,9 +133,12 @@ def _complain(error: Exception) -> None:
         print(f"  -> {next_step}", file=sys.stderr)
 
 
-async def _serve(settings: Settings) -> bool:
+async def _serve(settings: Settings, worker: WorkerPlace | None) -> bool:
     """Serve until a signal or the disk ends it; tell whether the disk was well to the end."""
-    service = BrokerService(settings)
+    from magnetar.broker.collector import Collector
+    from magnetar.broker.service import BrokerService
+
+    service = BrokerService(settings, worker=worker)
     await service.start()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -130,8 +147,8 @@ async def _serve(settings: Settings) -> bool:
     service.on_failed = stop.set
     collector = Collector()
     service.broker.background.repeat("thawing garbage", lambda: 60.0, collector.thaw_when_quiet)
-    line = ready_line(service.served)
-    print(line, flush=True)
+    if worker is None:
+        print(ready_line(service.served), flush=True)
     await stop.wait()
     try:
         await service.close()

@@ -5,7 +5,8 @@ longer than the session lasts; in both cases whoever keeps the clients alive is 
 does nothing more (`Keeper.fence`), and only then its ephemeral nodes go and others may have what it owned. So a client
 that stood still needs no clock to know that it is late.
 
-Silence is counted in looks, not in seconds: where this process stood still itself, nobody was silent.
+Silence is counted in looks, not in seconds: where this process stood still itself, nobody was silent. It counts from a
+client's first word on.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class KeptClient:
     def __init__(self, keeper: Keeper, name: int, store: LocalStore) -> None:
         self.name = name
         self.store = store
-        self.looks = 0
-        """How often nothing had been heard since the last time."""
+        self.looks: int | None = None
+        """How often was looked since something was heard; None before its first word: it owns nothing yet."""
         self._keeper = keeper
         self._watches: dict[int, Watch] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -190,6 +191,8 @@ class Keeper:
         while True:
             await asyncio.sleep(self.session_s / LOOKS)
             for client in tuple(self._clients):
+                if client.looks is None:
+                    continue
                 client.looks += 1
                 if client.looks > LOOKS:
                     _log.warning(

@@ -38,6 +38,19 @@ class DirectoryLock:
             self.release()
             raise
 
+    @classmethod
+    def inherited(cls, directory: Path, held: int, file: int) -> DirectoryLock:
+        """Return a lock that another process took: it lasts until all that have its descriptors let go of it."""
+        lock = cls.__new__(cls)
+        lock.directory, lock._path = directory, directory / "lock"
+        lock._directory, lock._file = held, file
+        return lock
+
+    @property
+    def descriptors(self) -> tuple[int, int]:
+        """The directory and the file, for processes that are to hold them, too."""
+        return self._directory, self._file
+
     def _hold_directory(self) -> None:
         try:
             taken = _taken(self._directory)

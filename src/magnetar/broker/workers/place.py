@@ -1,0 +1,102 @@
+"""A worker's place among those that share a data directory: what whoever looks after them gives it on its way.
+
+It is handed over as a pickle on the worker's standard input, and the sockets and the lock as descriptors.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from magnetar.broker.listeners import Listener
+from magnetar.broker.settings import Settings
+from magnetar.broker.workers.sockets import Door, bound_socket
+from magnetar.metadata.keeper import LOOKS
+from magnetar.metadata.lock import DirectoryLock
+from magnetar.metadata.port import MetadataStore
+
+if TYPE_CHECKING:
+    from magnetar.broker.cluster_ownership import ClusterOwnership
+    from magnetar.broker.storage.opening import Storage
+
+BUNDLES = 16
+"""Of a namespace that is made: so many that a few workers get about the same number of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlace:
+    """``number`` counts from 1. ``doors`` are by protocol, in the order of the handler's listeners."""
+
+    number: int
+    parent: int
+    """The process that looks after it."""
+    lock: tuple[int, ...]
+    """Descriptors of the directory's lock: it is held until the last process that has them is gone."""
+    store: int
+    """The descriptor of the socket to whoever keeps the metadata."""
+    questions: int
+    """That of the socket where operators ask."""
+    doors: Mapping[str, Sequence[Door]] = field(default_factory=dict)
+
+    @property
+    def descriptors(self) -> list[int]:
+        """All that the worker's process has to inherit."""
+        shared = (fd for doors in self.doors.values() for door in doors for fd in door.shared)
+        return [*self.lock, self.store, self.questions, *shared]
+
+    def keep_from_children(self) -> None:
+        """Have no process that this one begins inherit anything of it."""
+        for each in self.descriptors:
+            os.set_inheritable(each, False)
+
+    async def open_storage(self, settings: Settings) -> Storage:
+        """Return the store that is kept elsewhere, and an engine with a journal of its own."""
+        # Only in a worker: whoever looks after them stays small.
+        from magnetar.broker.storage.opening import Storage
+        from magnetar.ledger.disk import RealDisk
+        from magnetar.ledger.files.engine import FilesEngine
+        from magnetar.metadata.keeper_client import KeeperStore
+
+        root = Path(settings.node.data_dir).absolute()
+        lock = DirectoryLock.inherited(root, *self.lock)
+        alive_s = settings.node.worker_session_ms / 1000 / LOOKS
+        store = await KeeperStore.open(socket.socket(fileno=self.store), alive_s)
+        store.session.on_lost.append(_end_at_once)
+        flush_interval_ms = settings.topics.flush_interval_ms
+        engine = FilesEngine(root, store, RealDisk(), flush_interval_ms=flush_interval_ms, worker=self.number)
+        return Storage(lock, store, engine)
+
+    def ownership(self, settings: Settings, store: MetadataStore) -> ClusterOwnership:
+        """Return who serves what: the same as in a cluster."""
+        from magnetar.broker.cluster_ownership import ClusterOwnership
+        from magnetar.broker.ownership import CLUSTER
+
+        node = settings.node
+        return ClusterOwnership(
+            store, CLUSTER, node.node_id, node.broker_rack, BUNDLES, node.worker_session_ms / 1000
+        )
+
+    def own_socket(self, host: str, port: int) -> socket.socket:
+        """Return a socket for one of this worker's own addresses."""
+        return bound_socket(host, port, shares=True)
+
+    def own_listener(self, listener: Listener, door: Door) -> Listener:
+        """Return a listener as this worker's clients are told of it, with a port that is its alone."""
+        port = door.own[0][1]
+        told = listener.advertised
+        # As far from the port that clients are told first as the bound one is: whoever maps ports maps all alike.
+        moved = told.port + port - listener.bind.port if listener.bind.port and told.port else port
+        return replace(
+            listener,
+            bind=replace(listener.bind, port=port),
+            advertised=replace(told, port=moved if moved < 65536 else port),
+        )
+
+
+def _end_at_once() -> None:
+    """Without whoever keeps the metadata nothing is this process's any more, and nothing can be asked."""
+    os._exit(os.EX_UNAVAILABLE)
