@@ -21,7 +21,7 @@ DEDUPLICATES = ("--set", "broker.deduplication.enabled=true")
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
-    with House(tmp_path / "data", 2, *DEDUPLICATES, "--set", "worker.session.ms=2000") as made:
+    with House(tmp_path / "data", 2, *DEDUPLICATES, "--set", "worker.session.ms=3000") as made:
         yield made
         assert "Traceback" not in made.log.read_text()
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magnetar.admin.address import SOCKET, bind
-from magnetar.broker.workers.place import WorkerPlace
 
 if TYPE_CHECKING:
     from magnetar.broker.core import Broker
@@ -27,23 +26,21 @@ class AdminServer:
     def __init__(self, data: Path, broker: Broker) -> None:
         self._path = data / SOCKET
         self._broker = broker
-        self._worker = broker.offers.find(WorkerPlace)
-        """Its place, if it is one of several: all of them listen at one socket that they were given."""
         self._server: asyncio.Server
 
     async def start(self) -> None:
         """Begin to listen; what a crash left behind makes way (the caller holds the directory's lock)."""
-        if self._worker is None:
+        if self._broker.questions is None:
             self._path.unlink(missing_ok=True)
             bound = bind(self._path)
         else:
-            bound = socket.socket(fileno=os.dup(self._worker.questions))
+            bound = socket.socket(fileno=os.dup(self._broker.questions))
         self._server = await asyncio.start_unix_server(self._serve, sock=bound, limit=MAX_BYTES)
 
     async def close(self) -> None:
         """Stop listening, and take the socket away."""
         self._server.close()
-        if self._worker is None:
+        if self._broker.questions is None:
             self._path.unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

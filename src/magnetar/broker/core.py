@@ -154,6 +154,8 @@ class Broker:
             settings.given,
             by_tenant=settings.names.kafka_enable_multi_tenant_metadata,
         )
+        self.questions: int | None = None
+        """The descriptor of the socket where operators ask, if several processes share it; it is to be made if not."""
         self.identity: Identity
         self.authority: Authority
         self._static = settings

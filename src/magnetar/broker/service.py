@@ -96,8 +96,7 @@ class BrokerService:
             await self._cluster.start()
         await engine.start()
         self.broker = Broker(self.settings, store, engine, ownership)
-        if self._worker is not None:
-            self.broker.offers.add(self._worker)
+        self.broker.questions = None if self._worker is None else self._worker.questions
         await self.broker.start()
         self.broker.background.repeat(
             "looking after the lock file", lambda: _LOCK_CHECK_S, self._renew_lock, essential=True

@@ -21,7 +21,7 @@ from magnetar.broker.workers.sockets import Door, bound_socket
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedListener:
     """A listener that a handler asks for. ``advertised`` may have port 0; ``scheme`` is that of its URL, or empty."""
 
     name: str
@@ -47,7 +47,7 @@ class Doors:
         for each in self._held:
             each.close()
 
-    def open(self, protocol: str, wanted: Wanted, workers: int, settings: Settings) -> None:
+    def open(self, protocol: str, wanted: WantedListener, workers: int, settings: Settings) -> None:
         """Bind one listener for all workers; raise `CannotListen`."""
         try:
             self._open(protocol, wanted, workers, settings)
@@ -55,7 +55,7 @@ class Doors:
             why = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error
             raise CannotListen(f"listener {wanted.name} cannot serve on {wanted.bind}: {why}") from error
 
-    def _open(self, protocol: str, wanted: Wanted, workers: int, settings: Settings) -> None:
+    def _open(self, protocol: str, wanted: WantedListener, workers: int, settings: Settings) -> None:
         hosts = _addresses(wanted.bind.host)
         shared = self._bound(hosts, wanted.bind.port, alone=True)
         port = shared[0].getsockname()[1]
@@ -89,7 +89,7 @@ def _addresses(host: str) -> list[str]:
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
-def wanted_by_handlers(settings: Settings) -> dict[str, list[Wanted]]:
+def wanted_by_handlers(settings: Settings) -> dict[str, list[WantedListener]]:
     """Return the listeners that the settings ask for, by protocol; raise `BrokerError`.
 
     Handlers know them, and are loaded for that in another process: whoever looks after workers stays small.
@@ -114,14 +114,15 @@ def wanted_by_handlers(settings: Settings) -> dict[str, list[Wanted]]:
     return found
 
 
-def _asked(settings: Settings) -> dict[str, list[Wanted]] | BrokerError:
+def _asked(settings: Settings) -> dict[str, list[WantedListener]] | BrokerError:
     from magnetar.broker.handlers import arranged, asked_for
 
     try:
         asked = asked_for(settings)
         return {
             handler.protocol_name: [
-                Wanted(each.name, each.bind, each.advertised, each.scheme) for each in handler.listeners()
+                WantedListener(each.name, each.bind, each.advertised, each.scheme)
+                for each in handler.listeners()
             ]
             for handler in arranged(settings)
             if handler.protocol_name in asked

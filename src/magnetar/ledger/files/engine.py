@@ -22,7 +22,7 @@ from magnetar.ledger.files.layout import ledger_path
 from magnetar.ledger.files.ledger_list import check_epoch
 from magnetar.ledger.files.managed import FilesManagedLedger
 from magnetar.ledger.files.recovery import Recovery
-from magnetar.ledger.files.replay import Replay, journal_folder, left_by_workers, remove_journal
+from magnetar.ledger.files.replay import JournalReplay, journal_folder, left_by_workers, remove_journal
 from magnetar.ledger.files.shared import EngineParts
 from magnetar.ledger.files.swap import SWAP, finish_swap
 from magnetar.ledger.info import (
@@ -119,7 +119,7 @@ class FilesEngine(LedgerEngine):
         self._opening: dict[str, asyncio.Future[FilesManagedLedger]] = {}
         self._going: dict[str, asyncio.Future[None]] = {}
         """Those that are being let go of, and when they are closed."""
-        self._replay = Replay(root, disk, self.shared.files, clock)
+        self._replay = JournalReplay(root, disk, self.shared.files, clock)
 
     @property
     def journal(self) -> Journal:

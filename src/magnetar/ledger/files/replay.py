@@ -41,7 +41,7 @@ def remove_journal(disk: Disk, folder: Path) -> None:
         disk.remove(path)
 
 
-class Replay:
+class JournalReplay:
     """Blocks while the disk works, so it runs away from the event loop."""
 
     def __init__(self, root: Path, disk: Disk, files: OpenFiles, clock: Callable[[], int]) -> None:
@@ -108,7 +108,7 @@ def replay_worker(
     files = disk.list(folder, "*.journal")
     if not files:
         return 0
-    replay = Replay(root, disk, OpenFiles(disk, most=_MAX_OPEN_FILES), clock)
+    replay = JournalReplay(root, disk, OpenFiles(disk, most=_MAX_OPEN_FILES), clock)
     _, segments = replay.read(folder)
     if segments:
         replay.write_again(segments, known_ledgers(metadata))
