@@ -329,5 +329,5 @@ CHECKS = [produce_consume, headers, nulls, *CODECS, large_message, *ACKS, idempo
           groups, groups_delete, delete_records, cluster, log_dirs, errors, perf]  # fmt: skip
 
 if __name__ == "__main__":
-    run("Kafka's command-line tools", os.environ.get("KAFKA_TOOLS_VERSION", "4.3.1"), CHECKS)
+    run("Kafka's command-line tools", os.environ.get("KAFKA_TOOLS_VERSION", "4.4.0"), CHECKS)
     os._exit(0)  # a client thread that hangs must not keep the run
