@@ -85,11 +85,11 @@ def _yes(ok: bool) -> str:
 
 
 NOTES = {
-    "librdkafka": "Not asked at all: transactions, share groups, authentication and TLS, replicas on other brokers, "
-    "its mocks and its performance tests.",
+    "librdkafka": "Tests that subscribe are run with both group protocols: @consumer is KIP-848's. Not asked at all: "
+    "share groups, authentication and TLS, replicas on other brokers, its mocks and its performance tests.",
     "confluent-python": "Where only Magnetar's count is larger, the schema registry's tests make it so.",
     "pulsar-go": "Magnetar serves no transactions yet. The suite's findings have its admin package, too.",
-    "franz-go": "Not asked: transactions, share groups and SCRAM.",
+    "franz-go": "Not asked: share groups.",
 }
 """What a reader of the counts must know."""
 

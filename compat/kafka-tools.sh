@@ -19,7 +19,7 @@ case "$name" in
   *.java)                 main="$name" ;;
   *.*)                    main="$name" ;;
   topics)                 main=$tools.TopicCommand ;;
-  configs)                main=kafka.admin.ConfigCommand ;;
+  configs)                main=$tools.ConfigCommand ;;
   console-producer)       main=$tools.ConsoleProducer ;;
   console-consumer)       main=$tools.consumer.ConsoleConsumer ;;
   consumer-groups)        main=$tools.consumer.group.ConsumerGroupCommand ;;

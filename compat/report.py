@@ -81,6 +81,10 @@ account of what does not, and why:
 
 - confluent-kafka-python's integration tests: [allow-list](../compat/suites/confluent_python/allowlist.txt),
   [findings](../compat/suites/confluent_python/FINDINGS.md)
+- franz-go's tests: [allow-list](../compat/suites/franz_go/allowlist.txt),
+  [findings](../compat/suites/franz_go/FINDINGS.md)
+- kafka-go's tests: [allow-list](../compat/suites/kafka_go/allowlist.txt),
+  [findings](../compat/suites/kafka_go/FINDINGS.md)
 - kafka-python's integration suite: [allow-list](../compat/suites/kafka_python/allowlist.txt),
   [findings](../compat/suites/kafka_python/FINDINGS.md)
 - librdkafka's broker tests: [allow-list](../compat/suites/librdkafka/allowlist.txt),
@@ -89,6 +93,8 @@ account of what does not, and why:
   [findings](../compat/suites/pulsar_go/FINDINGS.md)
 - the tests of Pulsar's Python client: [allow-list](../compat/suites/pulsar_python/allowlist.txt),
   [findings](../compat/suites/pulsar_python/FINDINGS.md)
+- rust-rdkafka's integration tests: [allow-list](../compat/suites/rust_rdkafka/allowlist.txt),
+  [findings](../compat/suites/rust_rdkafka/FINDINGS.md)
 
 `compat/run_suites.py --magnetar --suite kafka-python` runs one and fails if a test of its allow-list fails.
 """

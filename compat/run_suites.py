@@ -9,6 +9,8 @@
     compat/run_suites.py --magnetar --suite pulsar-go --source DIR      a checkout of pulsar-client-go
     compat/run_suites.py --magnetar --suite confluent-python --source DIR    a checkout of confluent-kafka-python
     compat/run_suites.py --kafka --suite confluent-python --source DIR --all  the same tests on Apache Kafka
+    compat/run_suites.py --magnetar --suite kafka-go --source DIR       a checkout of kafka-go
+    compat/run_suites.py --magnetar --suite rust-rdkafka --source DIR   a checkout of rust-rdkafka
     compat/run_suites.py --bootstrap HOST:PORT --suite librdkafka --source DIR --all
     ... --test 0012_produce_consume
 
@@ -33,19 +35,23 @@ from halves import PEERS
 from run import HERE
 from suites.confluent_python import suite as confluent_python
 from suites.franz_go import suite as franz_go
+from suites.kafka_go import suite as kafka_go
 from suites.kafka_python import suite as kafka_python
 from suites.librdkafka import suite as librdkafka
 from suites.pulsar_go import suite as pulsar_go
 from suites.pulsar_python import suite as pulsar_python
+from suites.rust_rdkafka import suite as rust_rdkafka
 from versions import version
 
 SUITES: dict[str, ModuleType] = {
     "confluent-python": confluent_python,
     "franz-go": franz_go,
+    "kafka-go": kafka_go,
     "kafka-python": kafka_python,
     "librdkafka": librdkafka,
     "pulsar-go": pulsar_go,
     "pulsar-python": pulsar_python,
+    "rust-rdkafka": rust_rdkafka,
 }
 
 SECOND_TRY = "a second try is allowed"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -15,16 +14,18 @@ _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencie
 
 
 def kafka_libs(what: str = "kafka-server") -> Path:
-    """Return the folder of the jars of ``kafka-server`` or ``kafka-tools``; fetch them unless they are there."""
+    """Return the folder of the jars of ``kafka-server`` or ``kafka-tools``; fetch them unless they are there.
+
+    Each version of a list of jars has its own: trees that differ in it do not take each other's jars away.
+    """
     home = os.environ.get("PEERS_HOME") or Path.home() / ".cache" / "peers"
-    libs, pom = Path(home) / what / "libs", _HERE / what / "pom.xml"
-    done, wanted = libs / ".done", hashlib.sha256(pom.read_bytes()).hexdigest()
-    if done.exists() and done.read_text() == wanted:
-        return libs
-    shutil.rmtree(libs, ignore_errors=True)
-    command = ["mvn", "-q", "-B", "-f", pom, _COPY, f"-DoutputDirectory={libs}"]
-    subprocess.run([*command, "-DincludeScope=runtime"], check=True)
-    done.write_text(wanted)
+    pom = _HERE / what / "pom.xml"
+    libs = Path(home) / what / f"libs-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
+    done = libs / ".done"
+    if not done.exists():
+        command = ["mvn", "-q", "-B", "-f", pom, _COPY, f"-DoutputDirectory={libs}"]
+        subprocess.run([*command, "-DincludeScope=runtime"], check=True)
+        done.touch()
     return libs
 
 

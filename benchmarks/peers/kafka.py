@@ -26,16 +26,18 @@ class Kafka(Server):
 
     name = "kafka"
     extra: tuple[str, ...] = ()
+    advertised = "127.0.0.1"
 
     def prepare(self) -> None:
         controller = free_port()
         listeners = f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}"
+        advertised = listeners.replace("127.0.0.1", self.advertised, 1)
         settings = (
             "process.roles=broker,controller",
             "node.id=1",
             f"controller.quorum.bootstrap.servers=127.0.0.1:{controller}",
             f"listeners={listeners}",
-            f"advertised.listeners={listeners}",
+            f"advertised.listeners={advertised}",
             "inter.broker.listener.name=PLAINTEXT",
             "controller.listener.names=CONTROLLER",
             "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",

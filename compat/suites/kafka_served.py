@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,21 +15,34 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks.peers.kafka import Kafka
 
 KINDS = ("magnetar", "kafka")
+AUTHORIZER = (
+    "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found=true",
+)
+"""For suites that make ACLs: nobody logs in, and who is nobody may do what no ACL is about."""
+_ANONYMOUS = ("authentication.enabled=true", "anonymous.user.role=ANONYMOUS")
+"""Ours asks who clients are before it asks what they may do; Kafka calls those ANONYMOUS who do not say."""
+
+
+def ours(settings: Sequence[str]) -> tuple[str, ...]:
+    """Return what a Magnetar broker is given for these of Kafka's settings."""
+    return (*settings, *(_ANONYMOUS if set(AUTHORIZER) <= set(settings) else ()))
 
 
 @contextmanager
-def served(kind: str, *settings: str) -> Iterator[str]:
-    """Start ``kind`` (magnetar, kafka); give its address."""
+def served(kind: str, *settings: str, host: str = "127.0.0.1") -> Iterator[str]:
+    """Start ``kind`` (magnetar, kafka), which calls itself ``host``; give its address."""
     if kind == "magnetar":
-        with standalone(*settings) as address:
-            yield address
+        with standalone(*ours(settings), f"advertised.listeners=PLAINTEXT://{host}:0") as address:
+            yield address.replace("127.0.0.1", host)
         return
 
     class Suited(Kafka):
         extra = settings  # a name that stands twice counts where it stands last
+        advertised = host
 
     with (
         tempfile.TemporaryDirectory(prefix="kafka-") as directory,
         Suited(Path(directory) / "data") as broker,
     ):
-        yield broker.address
+        yield broker.address.replace("127.0.0.1", host)

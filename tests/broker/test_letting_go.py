@@ -46,6 +46,16 @@ async def twice(house: House) -> None:
     await registry(house).let_go()
 
 
+async def test_a_log_is_not_told_to_a_partition_that_let_go_of_it(house: House) -> None:
+    partition = await house.topic()
+    log = partition.log
+    before = len(log.on_taken_back)
+    partition.let_go_of_log()
+    assert len(log.on_taken_back) == before - 1
+    assert log.on_moved is None
+    partition.let_go_of_log()  # which may come twice
+
+
 async def test_it_goes_on_where_it_was(house: House) -> None:
     """Offsets, records and producers' sequences: what is sent twice is stored once, across the closing too."""
     partition = await house.topic()

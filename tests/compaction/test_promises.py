@@ -89,6 +89,21 @@ async def test_the_least_age_is_that_of_the_newest_record_of_a_ledger() -> None:
     await world.engine.close()
 
 
+async def test_a_time_is_found_among_copies_too() -> None:
+    world = World()
+    await world.open()
+    for number in range(40):
+        await world.append([(b"%d" % (number % 20), b"%d" % number)], Codec.none, pulsar=False)
+    await world.log.roll()
+    assert await world.log.compact(KAFKA)
+    for wanted in range(40):
+        found = await world.log.find_first(lambda entry: entry.last_offset >= wanted)  # noqa: B023
+        assert found is not None
+        assert found.last_offset == max(wanted, 20)
+    assert world.engine is not None
+    await world.engine.close()
+
+
 class NotingDisk(RealDisk):
     """Notes, in order, which files are made and which are flushed."""
 
@@ -183,6 +198,24 @@ async def test_a_log_that_is_only_compacted_loses_nothing_to_retention(tmp_path:
             await house.produce(partition)
         await house.duties.retention.retain()
         assert [partition.log.log_start_offset > 0 for partition in partitions] == [False, True, True]
+
+
+async def test_others_have_their_turn_after_each_log_that_retention_looks_at(tmp_path: Path) -> None:
+    async with House(tmp_path / "data") as house:
+        for number in range(20):
+            await house.topic(f"t{number}")
+        turns = 0
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count_turns())
+        await house.duties.retention.retain()
+        counting.cancel()
+        assert turns >= 40, "20 topics are looked at, and 20 logs"
 
 
 async def test_records_age_in_partitions_that_nobody_has_opened(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 import pytest
 from hypothesis import settings
@@ -343,6 +344,32 @@ async def test_what_a_refusing_store_did_not_keep_is_kept_later(log: ManagedLedg
         store.commit = commit  # type: ignore[method-assign]
         await cursors.save()
         assert await mark_of(log, store) == position
+
+
+async def test_who_waits_is_told_when_nobody_can_say_either_what_was_kept(log: ManagedLedger) -> None:
+    position = (await append_durably(log, b"x")).position
+    store = MemoryStore()
+    cursors = await kept(log, store)
+    cursor = await cursors.open("c", Start.earliest)
+    commit, get = store.commit, store.get
+
+    async def uncertain(ops: Sequence[Op]) -> list[int]:
+        await commit(ops)
+        raise MetadataUncertain("for a test")
+
+    async def refused(path: str) -> NoReturn:
+        raise MetadataUnavailable("for a test")
+
+    store.commit = uncertain  # type: ignore[method-assign]
+    cursor.mark_delete(position)
+    with pytest.raises(StorageFailed):
+        await cursors.save()
+    store.commit, store.get = commit, refused  # type: ignore[method-assign]
+    with pytest.raises(StorageFailed):
+        await cursors.save()
+    store.get = get  # type: ignore[method-assign]
+    await cursors.save()
+    assert await mark_of(log, store) == position
 
 
 async def test_a_surprise_about_one_cursor_is_told_to_whoever_waits_and_the_others_are_kept(

@@ -227,6 +227,18 @@ async def test_a_consumer_that_holds_too_much_gets_no_more() -> None:
     assert first.unacked + second.unacked == 8
 
 
+async def test_acknowledged_parts_of_a_batch_make_room_for_the_next() -> None:
+    home = await house("shared", limits=UnackedLimits(10, 0))
+    for _ in range(2):
+        home.log.append((entry(b"x", num_messages_in_batch=10),), messages=10, timestamp_ms=1)
+    consumer, ear = home.join(100)
+    await settle()
+    assert (len(ear.heard), consumer.unacked) == (1, 10)
+    home.subscription.acknowledge(consumer, ear.heard[0][0], 0b1)  # one of the ten is left
+    await settle()
+    assert (len(ear.heard), consumer.unacked) == (2, 11)
+
+
 async def test_messages_wait_for_their_time_and_others_pass_them() -> None:
     home = await house("shared")
     home.write(0, deliver_at_time=5000)

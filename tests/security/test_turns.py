@@ -103,6 +103,19 @@ async def test_no_more_wait_than_are_answered_in_time() -> None:
     await desk.close()
 
 
+async def test_the_last_of_an_address_to_leave_holds_up_nobody() -> None:
+    desk = Desk()
+    desk.ask("admin", "first")
+    await desk.settle()
+    leaving = desk.ask("admin", "second")
+    desk.ask("admin", "third")
+    await desk.settle()
+    leaving.cancel()
+    await desk.end(2)
+    assert desk.begun == ["admin@first", "admin@third"]
+    await desk.close()
+
+
 async def test_nothing_is_worked_out_for_users_that_there_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

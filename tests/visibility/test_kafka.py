@@ -10,6 +10,7 @@ import pytest
 
 from magnetar.admin.cluster import ClusterAdmin
 from magnetar.admin.groups import describe_group
+from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.pipeline.options import TopicPartition
 from magnetar.pipeline.watermarks import ask_broker
 from magnetar.records.batch import PlainRecord, batches, decode_records, encode_batch
@@ -116,6 +117,16 @@ async def asking(house: House) -> AsyncIterator[Asking]:
     found = Asking(house, await house.kafka(), acknowledged)
     yield found
     assert log.high_watermark == (WRITTEN if acknowledged.done() else DURABLE)
+
+
+async def test_a_fetch_that_failed_is_counted_as_such(asking: Asking) -> None:
+    services = next(
+        each for each in asking.house.service.handlers if isinstance(each, KafkaProtocolHandler)
+    ).services
+    for count in (1, 2):
+        row = await asking.fetch(WRITTEN + 1)
+        assert row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert services.requests[FetchRequest.API_KEY].errors[ErrorCode.OFFSET_OUT_OF_RANGE] == count
 
 
 async def test_fetch_tells_and_gives_what_is_durable(asking: Asking) -> None:

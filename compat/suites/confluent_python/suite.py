@@ -18,16 +18,15 @@ from pathlib import Path
 from broker import standalone
 from run import PYTHON
 
+from suites.kafka_served import AUTHORIZER, ours, served
 from suites.kafka_served import KINDS as KINDS
-from suites.kafka_served import served
 from suites.pytest_runs import PytestRun
 
 STAND_IN = Path(__file__).parent / "stand_in"
 # What trivup gives its brokers, and the suite's texts reckon with.
-SETTINGS = ("num.partitions=4",)
+SETTINGS = ("num.partitions=4", *AUTHORIZER, "super.users=User:ANONYMOUS")
+# Share groups are folders of their own.
 FOLDERS = ("admin", "consumer", "producer", "serialization", "schema_registry")
-# Transactions come later, and each of these would wait until its time is up. Share groups are folders of their own.
-NOT_ASKED = ("producer/test_transactions.py",)
 PROGRAM = "integration_test.py"
 MESSAGES, MANY = "verify_producer", "verify_producer_performance"
 PARTS = {
@@ -56,7 +55,7 @@ def default_source() -> Path | None:
 def serve(kind: str, source: Path) -> Iterator[str]:
     """Start ``kind`` of broker; give its address, and its registry's where it has one."""
     if kind == "magnetar":
-        with standalone(*SETTINGS, protocols=("schema-registry",)) as ready:
+        with standalone(*ours(SETTINGS), protocols=("schema-registry",)) as ready:
             yield ready
         return
     with served(kind, *SETTINGS) as address:
@@ -92,7 +91,6 @@ def _pytest(
         TEST_SECONDS,
         SUITE_SECONDS,
         folder="tests/integration/",
-        options=[f"--ignore=tests/integration/{file}" for file in NOT_ASKED],
         environment=environment,
     )
     return suite.outcomes(chosen)

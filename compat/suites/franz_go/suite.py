@@ -5,14 +5,12 @@ The source is a checkout of twmb/franz-go: the tests are in its module, but need
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from suites.go_runs import GoPackage
 from suites.kafka_served import KINDS as KINDS
 from suites.kafka_served import served
 
@@ -22,8 +20,8 @@ SETTINGS = (
 )
 RECORDS = 100_000
 """How many each chain of groups carries on; the suite's own number is five times that."""
-NOT_ASKED = re.compile(r"Txn|ShareGroup|SCRAM")
-"""Transactions, share groups and users come later; without them each of these would wait until its time is up."""
+NOT_ASKED = re.compile(r"ShareGroup")
+"""Without share groups each of these would wait until its time is up."""
 ASKS = re.compile(r"newTestClient|testClientOpts|getSeedBrokers|tmpTopic")
 """What is in the text of a test that talks to a broker."""
 SUITE_SECONDS = 900
@@ -51,28 +49,13 @@ def every_test(source: Path) -> list[str]:
 
 
 def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Give (test, passed | failed | skipped, why) for each test; its parts are told of by its first broken one."""
-    chosen = f"^({'|'.join(tests or every_test(source))})$"
+    """Give (test, passed | failed | skipped, why) for each test; its parts are told of by its last broken one."""
     environment = {
-        **os.environ,
         "KGO_SEEDS": bootstrap,
         "KGO_TEST_RF": "1",
         "KGO_TEST_RECORDS": str(RECORDS),
         "KGO_TEST_STABLE_FETCH": "true",
         "KGO_LOG_LEVEL": "none",
     }
-    done = subprocess.run(
-        ["go", "test", "-json", "-vet=off", "-p=1", f"-timeout={SUITE_SECONDS}s", "-run", chosen, "./pkg/kgo"],
-        cwd=source, env=environment, capture_output=True, text=True, timeout=SUITE_SECONDS + 300, check=False,
-    )  # fmt: skip
-    ends = {"pass": "passed", "fail": "failed", "skip": "skipped"}
-    said: dict[str, str] = {}
-    for line in done.stdout.splitlines():
-        event = json.loads(line)
-        test = event.get("Test", "")
-        if event["Action"] == "output" and (found := re.search(r"_test\.go:\d+: (.*)", event["Output"])):
-            said[test.split("/")[0]] = found[1]
-        if test and "/" not in test and event["Action"] in ends:
-            yield test, ends[event["Action"]], said.get(test, "") if event["Action"] == "fail" else ""
-    if '"Test"' not in done.stdout:
-        raise RuntimeError(f"the tests could not be built: {done.stderr[-2000:]}")
+    package = GoPackage(source, "./pkg/kgo", SUITE_SECONDS, ["-p=1"], environment)
+    return package.outcomes(tests or every_test(source))

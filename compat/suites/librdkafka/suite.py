@@ -10,16 +10,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from suites.kafka_served import AUTHORIZER, served
 from suites.kafka_served import KINDS as KINDS
-from suites.kafka_served import served
 
 BROKER_VERSION = "4.1.0"
-SETTINGS = ("num.partitions=4",)
+SETTINGS = ("num.partitions=4", *AUTHORIZER)
 TEST_SECONDS = 120
-# Transactions, share groups, authentication and replicas on other brokers come later; mocks need no broker.
-NOT_ASKED = re.compile(
-    r"transactions|txn|aborted|share_consumer|auth|sasl|ssl|fetch_from_follower|_mock|_performance"
-)
+# Those of users and certificates want brokers of their own, one wants replicas on others; mocks need no broker.
+NOT_ASKED = re.compile(r"share_consumer|auth|sasl|ssl|fetch_from_follower|_mock|_performance")
+NEW_PROTOCOL = "@consumer"
+"""Ends the name of a test that is run with the group protocol of KIP-848: each that subscribes is run with both."""
 
 
 def default_source() -> Path | None:
@@ -37,11 +37,16 @@ def every_test(source: Path) -> list[str]:
     listing = (source / "tests" / "test.c").read_text()
     table = listing[listing.index("struct test tests[] = {") :]
     entries = re.findall(r"_TEST\((\d{4}_\w+),\s*([\w |]+)", table[: table.index("\n};")])
-    return [
+    names = [
         name
         for name, flags in entries
         if "TEST_F_LOCAL" not in flags and not NOT_ASKED.search(name) and name < "1000"
     ]
+    return names + [name + NEW_PROTOCOL for name in names if _subscribes(source / "tests", name)]
+
+
+def _subscribes(tests: Path, name: str) -> bool:
+    return any("subscribe(" in file.read_text() for file in tests.glob(f"{name[:4]}-*.c*"))
 
 
 def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[str, str, str]]:
@@ -51,7 +56,8 @@ def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[st
         yield test, outcome, "" if outcome == "passed" else _interesting(output)
 
 
-def _one(directory: Path, bootstrap: str, test: str) -> tuple[str, str]:
+def _one(directory: Path, bootstrap: str, name: str) -> tuple[str, str]:
+    test = name.removesuffix(NEW_PROTOCOL)
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as configuration:
         configuration.write(f"metadata.broker.list={bootstrap}\ntest.timeout.multiplier=2\n")
         configuration.flush()
@@ -64,6 +70,8 @@ def _one(directory: Path, bootstrap: str, test: str) -> tuple[str, str]:
             "BROKERS": bootstrap,
             "LD_LIBRARY_PATH": "../src:../src-cpp",
         }
+        if test != name:
+            environment["TEST_CONSUMER_GROUP_PROTOCOL"] = "consumer"
         command = ["./test-runner", "-p1", "-Q", "-E", "-L"]  # -E: no socket emulation, -L: no local tests
         try:
             done = subprocess.run(

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from run import HOME
 
+from suites.go_runs import GoPackage
 from suites.pulsar_served import Given, served
 
 KINDS = ("magnetar", "pulsar")
@@ -70,53 +70,9 @@ def run(source: Path, bootstrap: str, tests: Sequence[str]) -> Iterator[tuple[st
         chosen = [
             test.removeprefix(prefix) for test in tests if test.rpartition("/")[0] == prefix.rstrip("/")
         ]
-        for test, outcome, why in _package(copy, package, chosen if tests else _listed(copy, package)):
+        go = GoPackage(copy, f"./{package}", SUITE_SECONDS, says=r"Error:\s+(.*)")
+        for test, outcome, why in go.outcomes(chosen if tests else go.listed()):
             yield prefix + test, outcome, why
-
-
-def _listed(copy: Path, package: str) -> list[str]:
-    command = ["go", "test", "-vet=off", "-list", "^Test", f"./{package}"]
-    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
-    tests = re.findall(r"^Test\w*$", done.stdout, re.MULTILINE)
-    if not tests:
-        raise RuntimeError(f"the tests could not be built: {done.stderr[-2000:]}")
-    return tests
-
-
-def _package(copy: Path, package: str, tests: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Run tests of a package; one that ends the whole program has failed, and the others get another."""
-    waiting = dict.fromkeys(tests)
-    while waiting:
-        before = len(waiting)
-        for test, outcome, why in _program(copy, package, list(waiting)):
-            if test in waiting:
-                del waiting[test]
-                yield test, outcome, why
-        if len(waiting) == before:
-            return
-
-
-def _program(copy: Path, package: str, tests: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    chosen = f"^({'|'.join(map(re.escape, tests))})$"
-    done = subprocess.run(
-        ["go", "test", "-json", "-vet=off", f"-timeout={SUITE_SECONDS}s", "-run", chosen, f"./{package}"],
-        cwd=copy, capture_output=True, text=True, timeout=SUITE_SECONDS + 600, check=False,
-    )  # fmt: skip
-    ends = {"pass": "passed", "fail": "failed", "skip": "skipped"}
-    said: dict[str, str] = {}
-    under_way: dict[str, None] = {}
-    for line in done.stdout.splitlines():
-        event = json.loads(line)
-        test = event.get("Test", "")
-        if event["Action"] == "output" and (found := re.search(r"Error:\s+(.*)", event["Output"])):
-            said.setdefault(test.split("/")[0], found[1])
-        if test and "/" not in test and event["Action"] == "run":
-            under_way[test] = None
-        if test and "/" not in test and event["Action"] in ends:
-            under_way.pop(test, None)
-            yield test, ends[event["Action"]], said.get(test, "") if event["Action"] == "fail" else ""
-    for test in under_way:  # a panic that Go cannot ascribe to it
-        yield test, "failed", said.get(test, "it ended the whole program")
 
 
 def _moved(text: str, places: dict[str, str]) -> str:

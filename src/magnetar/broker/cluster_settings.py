@@ -92,9 +92,10 @@ class ClusterSettings(HandlerSettings):
     bookkeeper_max_entry_bytes: int = setting(
         5 * _MIB,
         Kind.INT,
-        "Largest entry; bookies must allow a little more (`nettyMaxFrameSizeBytes`).",
+        "Largest entry; bookies must allow a little more (`nettyMaxFrameSizeBytes`). The broker's own may have 1 MiB, "
+        "whatever stands here.",
         unit="bytes",
-        rule=at_least(_MIB),
+        rule=at_least(1),
         pulsar=("maxMessageSize",),
     )
     bookkeeper_jars: str = setting(

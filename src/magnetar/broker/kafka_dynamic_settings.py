@@ -1,7 +1,7 @@
 """What Kafka's brokers let operators change while they run and what has no meaning here: accepted, kept and shown.
 
 Runbooks and operators' tools set these on every cluster they keep; a refusal stops them halfway, over a number of
-threads that do not exist. Names, kinds, limits and defaults are those of Kafka 4.3.1 (its DescribeConfigs). What would
+threads that do not exist. Names, kinds, limits and defaults are those of Kafka 4.4.0 (its DescribeConfigs). What would
 protect somebody or something is not among them (``max.connection.creation.rate``, ``log.flush.interval.ms``,
 listeners, principals): that is refused, for to accept it and do nothing would be a lie.
 """
@@ -17,6 +17,8 @@ _INDEX = "Kafka's offset index; ledgers have their own"
 _GROUPS = "share groups and streams groups; there are none"
 _CLEANER = "the buffers of Kafka's log cleaner; one buffer, of log.cleaner.dedupe.buffer.size, is used"
 _BUFFERS = "a coordinator's buffers; facts are appended as they come"
+_KERBEROS = "Kerberos, which is not served"
+_LOGINS = "a broker's own logins with other brokers; there are none"
 _LEVEL = "the level of a codec; the default is used"
 
 _ROWS: tuple[tuple[str, Kind, Value, Rule | None, str], ...] = (
@@ -37,6 +39,8 @@ _ROWS: tuple[tuple[str, Kind, Value, Rule | None, str], ...] = (
     ("log.local.retention.bytes", Kind.LONG, -2, at_least(-2), _TIERED),
     ("log.local.retention.ms", Kind.LONG, -2, at_least(-2), _TIERED),
     ("log.preallocate", Kind.BOOLEAN, False, None, "files of full size from the start; ledgers grow"),
+    ("log.remote.copy.lag.bytes", Kind.LONG, -1, at_least(-2), _TIERED),
+    ("log.remote.copy.lag.ms", Kind.LONG, 0, at_least(-2), _TIERED),
     ("log.roll.jitter.ms", Kind.LONG, None, None, "a random part of log.roll.ms; none is taken"),
     ("log.segment.delete.delay.ms", Kind.LONG, 60000, at_least(0), "ledgers are removed at once"),
     ("num.io.threads", Kind.INT, 8, at_least(1), _THREADS),
@@ -52,6 +56,14 @@ _ROWS: tuple[tuple[str, Kind, Value, Rule | None, str], ...] = (
     ("remote.log.manager.fetch.max.bytes.per.second", Kind.LONG, MAX_LONG, at_least(1), _TIERED),
     ("remote.log.manager.follower.thread.pool.size", Kind.INT, 2, between(1, MAX_INT), _TIERED),
     ("remote.log.reader.threads", Kind.INT, 10, at_least(1), _TIERED),
+    ("sasl.kerberos.kinit.cmd", Kind.STRING, "/usr/bin/kinit", None, _KERBEROS),
+    ("sasl.kerberos.min.time.before.relogin", Kind.LONG, 60000, None, _KERBEROS),
+    ("sasl.kerberos.ticket.renew.jitter", Kind.DOUBLE, 0.05, None, _KERBEROS),
+    ("sasl.kerberos.ticket.renew.window.factor", Kind.DOUBLE, 0.8, None, _KERBEROS),
+    ("sasl.login.refresh.buffer.seconds", Kind.SHORT, 300, between(0, 3600), _LOGINS),
+    ("sasl.login.refresh.min.period.seconds", Kind.SHORT, 60, between(0, 900), _LOGINS),
+    ("sasl.login.refresh.window.factor", Kind.DOUBLE, 0.8, None, _LOGINS),
+    ("sasl.login.refresh.window.jitter", Kind.DOUBLE, 0.05, None, _LOGINS),
     ("share.coordinator.cached.buffer.max.bytes", Kind.INT, 1048588, at_least(524288), _BUFFERS),
     (
         "transaction.partition.verification.enable",

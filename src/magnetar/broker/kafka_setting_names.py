@@ -1,13 +1,12 @@
-"""All settings of Apache Kafka 4.3 and its StandardAuthorizer: a name without meaning here is no typing error."""
+"""All settings of Apache Kafka 4.4 and its StandardAuthorizer: a name without meaning here is no typing error."""
 
 from __future__ import annotations
 
 _NAMES = """
-    allow.everyone.if.no.acl.found super.users
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
-    advertised.listeners alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
-    alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name
-    auto.create.topics.enable auto.leader.rebalance.enable background.threads
+    advertised.listeners allow.everyone.if.no.acl.found alter.config.policy.class.name
+    alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
+    authorizer.class.name auto.create.topics.enable auto.leader.rebalance.enable background.threads
     broker.heartbeat.interval.ms broker.id broker.rack broker.session.timeout.ms
     client.quota.callback.class compression.gzip.level compression.lz4.level compression.type
     compression.zstd.level config.providers connection.failed.authentication.delay.ms
@@ -22,6 +21,7 @@ _NAMES = """
     delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
     delegation.token.max.lifetime.ms delegation.token.secret.key
     delete.records.purgatory.purge.interval.requests delete.topic.enable early.start.listeners
+    errors.deadletterqueue.auto.create.topics.enable errors.deadletterqueue.topic.name.prefix
     fetch.max.bytes fetch.purgatory.purge.interval.requests follower.fetch.last.tiered.offset.enable
     group.consumer.assignment.interval.ms group.consumer.assignors
     group.consumer.heartbeat.interval.ms group.consumer.max.assignment.interval.ms
@@ -42,13 +42,14 @@ _NAMES = """
     group.share.min.partition.max.record.locks group.share.min.record.lock.duration.ms
     group.share.min.session.timeout.ms group.share.partition.max.record.locks
     group.share.record.lock.duration.ms group.share.session.timeout.ms
-    group.streams.assignment.interval.ms group.streams.heartbeat.interval.ms
+    group.streams.assignment.interval.ms group.streams.assignors group.streams.heartbeat.interval.ms
     group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
     group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms
     group.streams.max.size group.streams.max.standby.replicas
     group.streams.min.assignment.interval.ms group.streams.min.heartbeat.interval.ms
     group.streams.min.session.timeout.ms group.streams.num.standby.replicas
-    group.streams.session.timeout.ms initial.broker.registration.timeout.ms
+    group.streams.rack.aware.assignment.tags group.streams.session.timeout.ms
+    group.streams.topology.description.plugin.class initial.broker.registration.timeout.ms
     inter.broker.listener.name kafka.metrics.polling.interval.secs kafka.metrics.reporters
     leader.imbalance.check.interval.seconds listener.security.protocol.map listeners
     log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms
@@ -60,10 +61,11 @@ _NAMES = """
     log.flush.start.offset.checkpoint.interval.ms log.index.interval.bytes log.index.size.max.bytes
     log.local.retention.bytes log.local.retention.ms log.message.timestamp.after.max.ms
     log.message.timestamp.before.max.ms log.message.timestamp.type log.preallocate
-    log.retention.bytes log.retention.check.interval.ms log.retention.hours log.retention.minutes
-    log.retention.ms log.roll.hours log.roll.jitter.hours log.roll.jitter.ms log.roll.ms
-    log.segment.bytes log.segment.delete.delay.ms max.connection.creation.rate max.connections
-    max.connections.per.ip max.connections.per.ip.overrides
+    log.remote.copy.lag.bytes log.remote.copy.lag.ms log.retention.bytes
+    log.retention.check.interval.ms log.retention.hours log.retention.minutes log.retention.ms
+    log.roll.hours log.roll.jitter.hours log.roll.jitter.ms log.roll.ms log.segment.bytes
+    log.segment.delete.delay.ms max.connection.creation.rate max.connections max.connections.per.ip
+    max.connections.per.ip.overrides max.decompressed.message.bytes
     max.incremental.fetch.session.cache.slots max.request.partition.size.limit message.max.bytes
     metadata.log.dir metadata.log.max.record.bytes.between.snapshots
     metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes metadata.log.segment.ms
@@ -102,6 +104,7 @@ _NAMES = """
     sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
     sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
     sasl.mechanism.controller.protocol sasl.mechanism.inter.broker.protocol
+    sasl.oauthbearer.allow.unverified.audience sasl.oauthbearer.allow.unverified.issuer
     sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
     sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
     sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
@@ -130,9 +133,9 @@ _NAMES = """
     ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password
     ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider
     ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
-    ssl.truststore.location ssl.truststore.password ssl.truststore.type telemetry.max.bytes
-    transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
-    transaction.partition.verification.enable
+    ssl.truststore.location ssl.truststore.password ssl.truststore.type super.users
+    telemetry.max.bytes transaction.abort.timed.out.transaction.cleanup.interval.ms
+    transaction.max.timeout.ms transaction.partition.verification.enable
     transaction.remove.expired.transaction.cleanup.interval.ms
     transaction.state.log.load.buffer.size transaction.state.log.min.isr
     transaction.state.log.num.partitions transaction.state.log.replication.factor

@@ -149,6 +149,6 @@ class BookKeeperEngines(StorageEngineFactory):
             add_timeout_s=cluster.bookkeeper_add_timeout_s,
             heap_bytes=cluster.bookkeeper_heap_bytes,
             direct_bytes=cluster.bookkeeper_direct_bytes,
-            max_entry_bytes=cluster.bookkeeper_max_entry_bytes,
+            max_entry_bytes=max(cluster.bookkeeper_max_entry_bytes, 1 << 20),
         )
         return BookKeeperEngine(bookies, store, tail_bytes=cluster.bookkeeper_cache_bytes)
