@@ -181,7 +181,7 @@ async def test_names_to_delete_are_looked_at_a_few_at_a_time(
     service: BrokerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pace, "MAX_SECONDS", -1.0)
-    context: Any = SimpleNamespace(kafka=kafka(service).services)
+    context: Any = SimpleNamespace(kafka=kafka(service).services, api_version=6)
     request = DeleteTopicsRequest(topic_names=[f"none{number}" for number in range(40)], timeout_ms=9)
     asked, turns = asyncio.ensure_future(delete_topics(request, context)), 0
     while not asked.done():

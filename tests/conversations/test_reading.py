@@ -217,6 +217,7 @@ class House:
             tenancy=None,
             fetch_sessions=sessions,
             requests=Requests(),
+            quotas=SimpleNamespace(enabled=False, connected=lambda host: 0),
         )
         self.server = KafkaServer(cast(Any, services), config)
         self.others = self.memory.account(lambda: None, known=True)
@@ -245,8 +246,9 @@ class House:
             return
         crowded = self.waiting > MAX_WAITING
         short = self.memory.held_bytes >= LIMIT / 2
-        assert crowded or short, "bytes to read, and room for them, but nobody reads"
-        if crowded and not short:
+        muted = self.connection.conversation._unmuting is not None
+        assert crowded or short or muted, "bytes to read, and room for them, but nobody reads"
+        if crowded and not short and not muted:
             assert self.engine.pending or self.socket.full, "nothing goes on, and nothing is waited for"
 
     async def do(self, step: tuple[str, Any]) -> None:
@@ -271,6 +273,12 @@ class House:
                 others.charge(how)
             case "free":
                 others.charge(-others.held_bytes)
+            case "mute":
+                self.connection.conversation.mute(how)
+                muted = self.connection.conversation._unmuting is not None
+                assert not (muted and self.socket.reads and not self.socket.closed)
+            case "unmute":
+                self.connection.conversation._unmute()
             case "leave":
                 self.connection.left(is_reset=False)
             case "lose" if not self.is_lost:
@@ -284,6 +292,8 @@ class House:
         """Everything that is waited for comes: then all is read, and nothing is kept."""
         self.others.close()
         self.engine.refuses = False
+        self.connection.conversation._unmute()
+        await self.settle()
         for _ in range(10_000):
             if not self.engine.pending and not self.socket.full:
                 break
@@ -314,7 +324,7 @@ SAY = st.tuples(
     ),
 )
 OTHER = st.tuples(
-    st.sampled_from(["answer"] * 4 + ["refuse", "take", "fill", "free", "leave", "lose"]),
+    st.sampled_from(["answer"] * 4 + ["refuse", "take", "fill", "free", "mute", "unmute", "leave", "lose"]),
     st.integers(1, LIMIT),
 )
 
@@ -354,12 +364,29 @@ def test_requests_that_want_no_answer_do_not_stop_it() -> None:
 
 
 def facts() -> Iterator[tuple[ReadingState, int, bool, ReadingState]]:
-    for state in (ReadingState.READING, ReadingState.CROWDED, ReadingState.SHORT):
+    for state in (ReadingState.READING, ReadingState.MUTED, ReadingState.CROWDED, ReadingState.SHORT):
         yield state, 3, True, ReadingState.CROWDED
         yield state, 3, False, ReadingState.CROWDED
         yield state, 2, True, ReadingState.READING
         yield state, 2, False, ReadingState.SHORT
     yield ReadingState.ENDED, 0, True, ReadingState.ENDED
+
+
+def test_who_is_muted_is_not_read_whatever_else_is_so() -> None:
+    for waiting in (0, 3):
+        for room in (True, False):
+            said: list[bool] = []
+            reading = Reading(2, lambda room=room: room, said.append)  # type: ignore[misc]
+            reading.mute(True)
+            reading.look(waiting)
+            assert (reading.state, said) == (ReadingState.MUTED, [False])
+            reading.mute(False)
+            assert said == [False]
+            reading.look(waiting)
+            assert (said == [False, True]) is (waiting == 0 and room)
+    reading.end()
+    reading.mute(True)
+    assert reading.state is ReadingState.ENDED
 
 
 def test_the_table() -> None:

@@ -30,6 +30,7 @@ from magnetar.kafka.serving import (
     IDLE,
     MAX_OVERLAPPING,
     MAX_READY_BYTES,
+    MUTED,
     ORDERED,
     SERVING,
     SHORT,
@@ -122,6 +123,7 @@ class Machine(RuleBasedStateMachine):
         self.world = world = World()
         self.said: list[Asked] = []
         self.is_gone = False
+        self.is_muted = False
         self.expected: list[int] = []
         self.serving: KafkaServing[Asked] = KafkaServing(
             world,
@@ -144,6 +146,7 @@ class Machine(RuleBasedStateMachine):
         assert world.is_gathering
         assert world.depth == 1
         assert self.serving.client is not ClientState.SLOW
+        assert self.is_gone or not self.is_muted, "it is to wait for its quota"
         if not world.frames:
             return IDLE
         asked = world.frames[0]
@@ -289,6 +292,15 @@ class Machine(RuleBasedStateMachine):
         if self.serving.client is ClientState.SLOW:
             self.serving.client_did(Event.TAKES)
 
+    @rule(on=st.sampled_from([True, False, False]))
+    def mute(self, on: bool) -> None:
+        """The client has used up what it may; or it has waited long enough."""
+        self.is_muted = on
+        if on:
+            self.serving.mute()
+        else:
+            self.serving.unmute()
+
     @rule(others_first=st.sampled_from([False, False, True]))
     def others(self, others_first: bool) -> None:
         """Others have taken enough of this turn, or not yet."""
@@ -357,6 +369,9 @@ class Machine(RuleBasedStateMachine):
                 assert self.unanswered
             case KafkaServingState.SLOW:
                 assert serving.client is ClientState.SLOW
+            case KafkaServingState.MUTED:
+                assert self.is_muted
+                assert serving.client is ClientState.LISTENS
             case KafkaServingState.SHORT:
                 assert not world.has_room
                 assert world.frames[0].is_large
@@ -375,6 +390,7 @@ class Machine(RuleBasedStateMachine):
         if self.serving.state is not ENDED:
             self.world.others_first = False
             self.room(True)
+            self.mute(False)
             for _ in range(10_000):
                 if self.serving.state is ENDED or not (
                     self.world.frames or self.unanswered or self.world.soon
@@ -471,7 +487,26 @@ def unplaced_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def slow_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that does not take its answers gets more of them."""
-    monkeypatch.setattr(serving, "_IS_SLOW", None)
+
+    def hold(self: KafkaServing[Any]) -> None:
+        self._held = MUTED if self._is_muted and self.client is ClientState.LISTENS else None
+
+    monkeypatch.setattr(KafkaServing, "_hold", hold)
+
+
+def muted_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that is to wait for its quota is served nonetheless."""
+    monkeypatch.setattr(KafkaServing, "mute", lambda self: setattr(self, "_is_muted", True))
+
+
+def muted_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That it has waited long enough is not looked at."""
+
+    def unmute(self: KafkaServing[Any]) -> None:
+        self._is_muted = False
+        self._hold()
+
+    monkeypatch.setattr(KafkaServing, "unmute", unmute)
 
 
 def slow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -479,6 +514,7 @@ def slow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def client_did(self: KafkaServing[Any], event: Event) -> None:
         self.client = serving._BECOMES[self.client][event]
+        self._hold()
         if event not in (Event.TAKES, Event.IS_SLOW):
             self.go_on()
 
@@ -557,8 +593,8 @@ def more_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
 
 DEFECTS = (
     only_when_something_is_sent, not_due, order_of_answers, questions_overlap, unplaced_overlap,
-    slow_is_served, slow_for_ever, written_is_not_seen, woken_is_not_seen, gone_are_answered,
-    lost_is_dropped, lost_stays, more_than_may,
+    slow_is_served, slow_for_ever, muted_is_served, muted_for_ever, written_is_not_seen, woken_is_not_seen,
+    gone_are_answered, lost_is_dropped, lost_stays, more_than_may,
 )  # fmt: skip
 
 

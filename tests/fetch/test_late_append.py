@@ -62,6 +62,7 @@ async def test_an_append_during_the_first_read_is_not_missed() -> None:
             broker=SimpleNamespace(settings=Settings(), memory=account().budget),
             wakeups=Wakeups(),
             requests=Requests(),
+            quotas=SimpleNamespace(enabled=False),
         ),
     )
     request = FetchRequest(max_wait_ms=FAR_TOO_LONG_MS, min_bytes=1, max_bytes=1 << 20, session_epoch=-1)
@@ -90,6 +91,7 @@ async def parked(**named: Any) -> tuple[Any, Any, Any]:
             broker=SimpleNamespace(settings=Settings(), memory=account().budget),
             wakeups=Wakeups(),
             requests=Requests(),
+            quotas=SimpleNamespace(enabled=False),
         ),
     )
     request = FetchRequest(max_wait_ms=FAR_TOO_LONG_MS, min_bytes=1, max_bytes=1 << 20, session_epoch=-1)

@@ -40,6 +40,7 @@ class Client:
                 broker=self.broker,
                 partitions=SimpleNamespace(size_of=size_of),
                 groups=SimpleNamespace(configs=self.configs.room("__consumer_offsets")),
+                quotas=SimpleNamespace(enabled=False),
             ),
         )
         answer = await handler(type(request).decode(request.encode(version), version), context)

@@ -17,6 +17,7 @@ from magnetar.broker.auth.security import Security
 from magnetar.broker.background import Background
 from magnetar.broker.backlogs import Backlogs
 from magnetar.broker.catalog import Catalog, CatalogEvents
+from magnetar.broker.client_quotas import ClientQuotas
 from magnetar.broker.compaction import Compactions
 from magnetar.broker.connections import Connections
 from magnetar.broker.dynamic import DynamicSettings, check_dynamic
@@ -140,6 +141,7 @@ class Broker:
         self.events.topic_changed.append(self.open_logs.apply_policy)
         self.backlogs = Backlogs(lambda: self.settings)
         self.namespaces = Namespaces(self.metadata, self.ownership.cluster)
+        self.client_quotas = ClientQuotas(self.metadata)
         self.naming = Naming(
             settings.names.kafka_tenant,
             settings.names.kafka_namespace,
@@ -183,6 +185,7 @@ class Broker:
         await self.metadata.follow(self._dynamic)
         await self.metadata.follow(self.namespaces)
         await self.security.start()
+        await self.metadata.follow(self.client_quotas)
         await self.namespaces.create(f"{self.naming.tenant}/{self.naming.namespace}")
         await self.namespaces.create(f"{self.naming.metadata_tenant}/{self.naming.metadata_namespace}")
         await self.metadata.follow(self._catalog)

@@ -24,6 +24,7 @@ from magnetar.cli import (
     permission,
     pipeline,
     produce,
+    quota,
     restore,
     table,
     token,
@@ -122,6 +123,7 @@ app.add_typer(bookkeeper.app, name="bookkeeper")
 app.add_typer(token.app, name="token")
 app.add_typer(permission.app, name="permission")
 app.add_typer(user.app, name="user")
+app.add_typer(quota.app, name="quota")
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(table.app, name="table")
 app.command()(produce.produce)

@@ -66,7 +66,8 @@ class KafkaConnection:
     """What goes on with one client. ``send`` takes an answer's parts; ``end`` closes the connection.
 
     ``account`` counts what has come and what is under way. ``went_on`` is called whenever requests may have been begun
-    or answered, with how many of them wait or are under way.
+    or answered, with how many of them wait or are under way; ``hold`` with True when the client is to wait for its
+    quota, and with False, before ``went_on``, when it has.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class KafkaConnection:
         account: Account,
         login: Login | None = None,
         went_on: Callable[[int], None] = lambda waiting: None,
+        hold: Callable[[bool], None] = lambda on: None,
     ) -> None:
         self.peer = peer
         self._login = login
@@ -92,6 +94,8 @@ class KafkaConnection:
         self._end = end
         self._account = account
         self._went_on = went_on
+        self._hold = hold
+        self._unmuting: asyncio.TimerHandle | None = None
         self._in_hand = 0  # bytes of requests under way, as ``Answer.size`` has them
         self._counted = 0  # of those, and of what ``frames`` holds
         self._client_host = "/" + peer
@@ -138,11 +142,13 @@ class KafkaConnection:
     def leave(self) -> None:
         """Nobody listens any more, but bytes may still come. As in Kafka, whole requests that arrive are still carried
         out: a producer with acks=0 sends and closes. Only what merely asks is given up."""
+        self._unmute()
         self._give_up_fetches()
         self._serving.client_did(Event.LEFT)
 
     def hang_up(self) -> None:
         """Nothing more comes, either: carry out what has come whole, and end."""
+        self._unmute()
         self._give_up_fetches()
         self._serving.client_did(Event.IS_LOST)
 
@@ -156,6 +162,8 @@ class KafkaConnection:
         """Stop waiting for anything; what was appended stays appended."""
         if self.has_ended:
             return
+        if self._unmuting is not None:
+            self._unmuting.cancel()
         for answer in self._serving.end():
             self._let_go(answer)
             if answer.header.api_key == FETCH:
@@ -318,6 +326,11 @@ class KafkaConnection:
         if (home := self._home) is not None:
             answer.translate = lambda response: home.outward(route.names, response)
         coroutine = handler(request, context)
+        if context.kafka.quotas.enabled:
+            from magnetar.kafka.throttling import throttled
+
+            nbytes = answer.size // ROWS_COST if apart else answer.size
+            coroutine = throttled(coroutine, context, route.api_key, nbytes, self.mute)
         if apart:
             answer.request = request
         if route.api_key in (PRODUCE, FETCH) and not apart:
@@ -352,6 +365,29 @@ class KafkaConnection:
             self._answered(answer, None, error)
         else:
             self._answered(answer, response, None)
+
+    # -- what it may
+
+    def mute(self, wait_ms: int) -> None:
+        """Take up nothing more of the client for so long; what was begun is still answered."""
+        if self.has_ended or self._is_gone:
+            return
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + wait_ms / 1000
+        if self._unmuting is not None:
+            if self._unmuting.when() >= ends_at:
+                return
+            self._unmuting.cancel()
+        self._unmuting = loop.call_at(ends_at, self._unmute)
+        self._serving.mute()
+        self._hold(True)
+
+    def _unmute(self) -> None:
+        if self._unmuting is not None:
+            self._unmuting.cancel()
+            self._unmuting = None
+            self._hold(False)
+            self._serving.unmute()
 
     # -- who it is
 

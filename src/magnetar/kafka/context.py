@@ -9,7 +9,11 @@ from magnetar.broker.listeners import Listener
 from magnetar.broker.memory import Account
 from magnetar.broker.names import TopicName
 from magnetar.kafka.login import Login
+from magnetar.kafka.quotas.meters import Who
 from magnetar.kafka.services import KafkaServices
+
+ANONYMOUS = "ANONYMOUS"
+"""Kafka's name for clients that nobody asks who they are."""
 
 
 @dataclass(slots=True)
@@ -41,6 +45,17 @@ class RequestContext:
     """Set where the answer has very many rows though it took no time: a thread writes it down."""
     placed: bool = False
     """Set by Produce once all its batches have their place in the logs: then the next request may begin."""
+
+    @property
+    def is_stranger(self) -> bool:
+        """Whether the client has yet to say who it is."""
+        return self.login is not None and not self.login.is_done
+
+    @property
+    def who(self) -> Who:
+        """Whom the request counts for in quotas."""
+        principal = None if self.login is None else self.login.principal
+        return Who(ANONYMOUS if principal is None else principal.role, self.client_id)
 
     def shows(self, topic: TopicName) -> bool:
         """Return whether a list of all topics names this one: whoever asks may see it, and is at home in its tenant."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from magnetar.broker import client_quotas
 from magnetar.broker import errors as broker
 from magnetar.broker.auth import delegation_tokens, scram_users
 from magnetar.broker.ownership import NotOwned
@@ -54,6 +55,10 @@ class SecurityDisabled(broker.BrokerError):
     """What a request asks for is kept by an authorizer, and there is none."""
 
 
+class ThrottlingQuotaExceeded(broker.BrokerError):
+    """A client has made and deleted as many topics and partitions as it may for now (KIP-599)."""
+
+
 class AlteredTwice(broker.BrokerError):
     """A request changes the same thing twice."""
 
@@ -81,6 +86,8 @@ CODES: dict[type[BaseException], ErrorCode] = {
     delegation_tokens.TokenExpired: ErrorCode.DELEGATION_TOKEN_EXPIRED,
     InvalidRequest: ErrorCode.INVALID_REQUEST,
     SecurityDisabled: ErrorCode.SECURITY_DISABLED,
+    ThrottlingQuotaExceeded: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    client_quotas.InvalidQuota: ErrorCode.INVALID_REQUEST,
     AlteredTwice: ErrorCode.DUPLICATE_RESOURCE,
     scram_users.UserNotFound: ErrorCode.RESOURCE_NOT_FOUND,
     scram_users.UnacceptableCredential: ErrorCode.UNACCEPTABLE_CREDENTIAL,

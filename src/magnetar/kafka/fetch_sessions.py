@@ -134,6 +134,11 @@ class FetchSessions:
         for session in list(self._of.get(owner, ())):
             self._remove(session)
 
+    def take_back(self, session: FetchSession) -> None:
+        """Forget a session whose client is not told of it."""
+        if session.session_id in self._sessions:
+            self._remove(session)
+
     def _make_room(self, rows: int, owner: Account | None) -> bool:
         """Return whether one more session may be, of so many partitions."""
         if rows > MAX_SESSION_ROWS:

@@ -138,6 +138,11 @@ class KafkaFigures:
         yield from self._of_requests()
         yield from self._of_connections()
         yield from self._of_broker()
+        if may(access, Right.see_cluster_configs):
+            from magnetar.kafka.quotas.figures import quota_tables
+
+            most = self._broker.settings.metrics.metrics_max_lines_per_figure
+            yield from quota_tables(self._services.quotas, most)
 
     # -- topics
 

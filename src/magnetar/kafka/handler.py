@@ -24,6 +24,7 @@ from magnetar.kafka.group_progress import GroupProgress
 from magnetar.kafka.listeners import parse_listeners
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
+from magnetar.kafka.quotas.managers import QuotaManagers
 from magnetar.kafka.rooms import Rooms
 from magnetar.kafka.sasl import SERVED
 from magnetar.kafka.server import KafkaServer
@@ -83,6 +84,11 @@ class KafkaProtocolHandler(ProtocolHandler):
             ),
             producer_ids=rooms.producer_ids,
             wakeups=Wakeups(),
+            quotas=QuotaManagers(
+                broker.client_quotas,
+                self._settings.of(KafkaSettings),
+                broker.memory.account(lambda: None, known=True),
+            ),
         )
 
         tenancy: Tenancy | None = None

@@ -1,10 +1,11 @@
 """Whether one connection's socket is read: a small machine that sees no socket and no request, only what is so now.
 
-              more waits than may   none of these   no room in the budget   ended
-    READING   CROWDED               READING         SHORT                   ENDED
-    CROWDED   CROWDED               READING         SHORT                   ENDED
-    SHORT     CROWDED               READING         SHORT                   ENDED
-    ENDED     ENDED                 ENDED           ENDED                   ENDED
+              muted   more waits than may   none of these   no room in the budget   ended
+    READING   MUTED   CROWDED               READING         SHORT                   ENDED
+    MUTED     MUTED   CROWDED               READING         SHORT                   ENDED
+    CROWDED   MUTED   CROWDED               READING         SHORT                   ENDED
+    SHORT     MUTED   CROWDED               READING         SHORT                   ENDED
+    ENDED     ENDED   ENDED                 ENDED           ENDED                   ENDED
 
 The next state depends on the facts alone, not on what happened: nobody has to know which event ends a pause. All that
 is needed is that `look` is called whenever a fact may have changed, so after each of these:
@@ -23,6 +24,8 @@ class ReadingState(Enum):
     """What a connection's reading is doing."""
 
     READING = auto()
+    MUTED = auto()
+    """Its client has used up what it may, and waits (KIP-219)."""
     CROWDED = auto()
     """Enough of its requests wait; read on when some were taken up."""
     SHORT = auto()
@@ -36,13 +39,14 @@ class Reading:
     ``may_take_more`` asks the budget, and is told later if it says no (`magnetar.broker.memory.Account`).
     """
 
-    __slots__ = ("_may_take_more", "_switch", "max_waiting", "state")
+    __slots__ = ("_is_muted", "_may_take_more", "_switch", "max_waiting", "state")
 
     def __init__(
         self, max_waiting: int, may_take_more: Callable[[], bool], switch: Callable[[bool], None]
     ) -> None:
         self.max_waiting = max_waiting
         self.state = ReadingState.READING
+        self._is_muted = False
         self._may_take_more = may_take_more
         self._switch = switch
 
@@ -52,12 +56,20 @@ class Reading:
             return
         if self.state is ReadingState.READING and waiting <= self.max_waiting and self._may_take_more():
             return  # nearly always
-        if waiting > self.max_waiting:
+        if self._is_muted:
+            self._go_to(ReadingState.MUTED)
+        elif waiting > self.max_waiting:
             self._go_to(ReadingState.CROWDED)
         elif self._may_take_more():
             self._go_to(ReadingState.READING)
         else:
             self._go_to(ReadingState.SHORT)
+
+    def mute(self, on: bool) -> None:
+        """Read nothing from now on; or as the other facts have it, from the next `look` on."""
+        self._is_muted = on
+        if on and self.state is not ReadingState.ENDED:
+            self._go_to(ReadingState.MUTED)
 
     def end(self) -> None:
         """The connection closes: nothing starts its reading again."""

@@ -111,6 +111,9 @@ def hung_up(descriptors: Iterable[int]) -> list[tuple[int, bool]]:
 class KafkaSocket(asyncio.BufferedProtocol):
     """One socket."""
 
+    _lingers_s = 0.0
+    """How long it stays open, unheard, once its conversation has ended."""
+
     def __init__(self, server: KafkaServer, listener: Listener) -> None:
         self._server = server
         self._listener = listener
@@ -155,12 +158,27 @@ class KafkaSocket(asyncio.BufferedProtocol):
             self.account,
             login,
             self._reading.look,
+            self._reading.mute,
         )
         self.last_heard = self._went_on_at = self._loop.time()
         server.connections.add(self)
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
         if not services.broker.connections.came(host):
             self.conversation.refuse("too many connections")
+        elif (wait_ms := services.quotas.connected(host)) > 0:
+            self._wait_and_end(wait_ms)
+
+    def _wait_and_end(self, wait_ms: int) -> None:
+        """Hear nothing of a client whose address has made too many connections, and close its own after a while.
+
+        As in Kafka: it would come back at once otherwise.
+        """
+        self._lingers_s = wait_ms / 1000
+        self.conversation.close()
+
+    def _pause(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.get_buffer(sizehint)
@@ -231,8 +249,12 @@ class KafkaSocket(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def is_stuck(self, since: float) -> bool:
-        """Whether it holds much, and for so long it is the client that does not go on."""
-        waits_for_client = self._writing is Writing.FULL or (self.is_read and self._frames.is_amid_frame)
+        """Whether it holds much, and for so long it is the client that does not go on, or may not."""
+        waits_for_client = (
+            self._writing is Writing.FULL
+            or self._reading.state is ReadingState.MUTED
+            or (self.is_read and self._frames.is_amid_frame)
+        )
         return waits_for_client and self._went_on_at < since and self.account.held_bytes > MIN_BYTES
 
     def waits_since(self, since: float) -> bool:
@@ -256,7 +278,12 @@ class KafkaSocket(asyncio.BufferedProtocol):
 
     def _end(self) -> None:
         self._reading.end()
-        self._transport.close()
+        if self._lingers_s:
+            # The transport begins to read after `connection_made`, whatever was said there.
+            self._loop.call_soon(self._pause)
+            self._loop.call_later(self._lingers_s, self._transport.abort)
+        else:
+            self._transport.close()
         self._close_account()
 
     def _close_account(self) -> None:

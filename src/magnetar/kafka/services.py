@@ -10,6 +10,7 @@ from magnetar.kafka.fetch_sessions import FetchSessions
 from magnetar.kafka.pace import SharedTurn
 from magnetar.kafka.partitions.registry import Partitions
 from magnetar.kafka.producer_ids import ProducerIds
+from magnetar.kafka.quotas.managers import QuotaManagers
 from magnetar.kafka.request_figures import Requests
 from magnetar.kafka.wakeups import Wakeups
 
@@ -29,6 +30,7 @@ class KafkaServices:
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     wakeups: Wakeups
+    quotas: QuotaManagers
     requests: Requests = field(default_factory=Requests)
     """What is counted of requests, by the key of the API."""
     turn: SharedTurn = field(default_factory=SharedTurn)

@@ -8,6 +8,7 @@ Kafka. Answers go out in the order of their requests. The state says why nothing
     SERVING   requests are being begun at this moment         that has ended
     ORDERED   the next must wait for those before it          one of them is answered
     SLOW      the client does not take its answers            it takes them
+    MUTED     the client has used up what it may (KIP-219)    its time is over, or it has gone
     SHORT     the next has many rows, and there is no room    there is room
     DUE       others have their turn first                    the loop's next turn
     ENDED     it is over                                      -
@@ -53,12 +54,13 @@ class KafkaServingState(Enum):
     SERVING = auto()
     ORDERED = auto()
     SLOW = auto()
+    MUTED = auto()
     SHORT = auto()
     DUE = auto()
     ENDED = auto()
 
 
-IDLE, SERVING, ORDERED, SLOW, SHORT, DUE, ENDED = KafkaServingState
+IDLE, SERVING, ORDERED, SLOW, MUTED, SHORT, DUE, ENDED = KafkaServingState
 
 
 class ClientState(Enum):
@@ -94,7 +96,6 @@ _BECOMES: dict[ClientState, dict[Event, ClientState]] = {
     },
     ClientState.LOST: dict.fromkeys(Event, ClientState.LOST),
 }  # fmt: skip
-_IS_SLOW = ClientState.SLOW
 
 
 class Request(Protocol):
@@ -153,6 +154,8 @@ class KafkaServing(Generic[R]):
         "_done",
         "_frames",
         "_gathering",
+        "_held",
+        "_is_muted",
         "_later",
         "_others_first",
         "_ready",
@@ -198,6 +201,9 @@ class KafkaServing(Generic[R]):
         self._gathering = gathering
         self._wakeups = wakeups
         self._others_first = others_first
+        self._is_muted = False
+        self._held: KafkaServingState | None = None
+        """Why nothing of the client is begun, whatever has come; None if there is no reason."""
         self._took_s = inf  # last time; of who has asked nothing yet nobody knows
         self._went_on = went_on
         self._done = done
@@ -240,8 +246,28 @@ class KafkaServing(Generic[R]):
     def client_did(self, event: Event) -> None:
         """The client did something."""
         self.client = _BECOMES[self.client][event]
-        if self.client is not _IS_SLOW:
+        self._hold()
+        if self.client is not ClientState.SLOW:
             self.go_on()
+
+    def mute(self) -> None:
+        """Begin nothing more, though what was begun is answered, until `unmute`, or until the client has gone."""
+        self._is_muted = True
+        self._hold()
+
+    def unmute(self) -> None:
+        """The client has waited long enough."""
+        self._is_muted = False
+        self._hold()
+        self.go_on()
+
+    def _hold(self) -> None:
+        if self.client is ClientState.SLOW:
+            self._held = SLOW
+        elif self.client is ClientState.LISTENS and self._is_muted:
+            self._held = MUTED
+        else:
+            self._held = None
 
     def end(self) -> list[R]:
         """Begin nothing more; send what may go out, and return the requests that have no answer yet."""
@@ -277,8 +303,8 @@ class KafkaServing(Generic[R]):
         """Begin requests as long as what they append can be written together; return why no more."""
         frames, in_flight = self._frames, self.in_flight
         while self.state is SERVING:
-            if self.client is _IS_SLOW:
-                return SLOW
+            if self._held is not None:
+                return self._held
             if in_flight and self._must_wait():
                 return ORDERED
             state = self._begin_next()

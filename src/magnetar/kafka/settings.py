@@ -89,6 +89,26 @@ class KafkaSettings(HandlerSettings):
         rule=between(0, 256 * _MB),
     )
 
+    # Quotas of clients.
+    quota_window_num: int = setting(
+        11,
+        Kind.INT,
+        "Windows over which the rates of clients are taken that have quotas.",
+        rule=at_least(1),
+    )
+    quota_window_size_seconds: int = setting(
+        1, Kind.INT, "How long each of these windows is.", unit="s", rule=at_least(1)
+    )
+    controller_quota_window_num: int = setting(
+        11,
+        Kind.INT,
+        "So many windows' worth of topics and partitions a client with a quota of them may make or delete at once.",
+        rule=at_least(1),
+    )
+    controller_quota_window_size_seconds: int = setting(
+        1, Kind.INT, "How long each of these windows is.", unit="s", rule=at_least(1)
+    )
+
     # SASL.
     sasl_server_max_receive_size: int = setting(
         524288,

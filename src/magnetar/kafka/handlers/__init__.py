@@ -134,6 +134,7 @@ ROUTES = (
     Route(ApiKey.EXPIRE_DELEGATION_TOKEN, versions(1, 2), guard=Guard.OPEN, names=NO_TOPICS),
     Route(ApiKey.DESCRIBE_DELEGATION_TOKEN, versions(1, 3), guard=Guard.OPEN, names=NO_TOPICS, asks=True),
     Route(ApiKey.DESCRIBE_CLIENT_QUOTAS, versions(0, 1), guard=Guard.OWN, names=NO_TOPICS, asks=True),
+    Route(ApiKey.ALTER_CLIENT_QUOTAS, versions(0, 1), guard=Guard.OWN, names=NO_TOPICS),
     Route(
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
         versions(0, 0),

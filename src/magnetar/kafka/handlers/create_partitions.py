@@ -10,7 +10,9 @@ from magnetar.broker.ownership import Ownership
 from magnetar.broker.topic import MAX_NEW_PARTITIONS
 from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.assignments import PartRefused, check_assignment
+from magnetar.kafka.handlers.mutations import mutation_quota
 from magnetar.kafka.pace import paced
+from magnetar.kafka.quotas.managers import MutationQuota
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.create_partitions_request import (
     CreatePartitionsRequest,
@@ -24,6 +26,9 @@ from magnetar.wire.kafka.messages.create_partitions_response import (
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
 
+_FIRST_STRICT = 3
+"""From this version on a client whose quota is used up is told so by an error (KIP-599)."""
+
 
 async def create_partitions(
     request: CreatePartitionsRequest, context: RequestContext
@@ -31,18 +36,24 @@ async def create_partitions(
     """Grow each topic to ``count`` partitions in all, or with ``validate_only`` say whether that could be."""
     times = Counter(topic.name for topic in request.topics)
     first_of_each = {topic.name: topic for topic in request.topics}
-    return CreatePartitionsResponse(
-        results=[
-            await _grown(
-                context.kafka.broker, topic, twice=times[name] > 1, validate_only=request.validate_only
-            )
-            async for name, topic in paced(first_of_each.items())
-        ]
-    )
+    quota = mutation_quota(context, _FIRST_STRICT)
+    results = [
+        await _grown(
+            context.kafka.broker, topic, quota, twice=times[name] > 1, validate_only=request.validate_only
+        )
+        async for name, topic in paced(first_of_each.items())
+    ]
+    wait_ms = 0 if quota is None else quota.wait_ms()
+    return CreatePartitionsResponse(results=results, throttle_time_ms=wait_ms)
 
 
 async def _grown(
-    broker: Broker, topic: CreatePartitionsTopic, *, twice: bool, validate_only: bool
+    broker: Broker,
+    topic: CreatePartitionsTopic,
+    quota: MutationQuota | None,
+    *,
+    twice: bool,
+    validate_only: bool,
 ) -> CreatePartitionsTopicResult:
     answer = CreatePartitionsTopicResult(name=topic.name)
     try:
@@ -54,6 +65,8 @@ async def _grown(
                 ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
             )
         _check_assignments(topic, more, broker.ownership)
+        if quota is not None:
+            quota.take(more)
         if not validate_only:
             await broker.grow_topic(topic.name, topic.count)
     except PartRefused as refused:

@@ -10,7 +10,9 @@ from magnetar.broker.topic import MAX_NEW_PARTITIONS, Topic
 from magnetar.kafka.configs.entries import ConfigEntry, TopicRows
 from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.assignments import PartRefused, check_assignment
+from magnetar.kafka.handlers.mutations import mutation_quota
 from magnetar.kafka.pace import drained, paced
+from magnetar.kafka.quotas.managers import MutationQuota
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from magnetar.wire.kafka.messages.create_topics_response import (
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 _REPLICAS = 1
 _TOO_MANY = "Excessively large number of partitions per request."
 _DEFAULT = -1
+_FIRST_STRICT = 6
+"""From this version on a client whose quota is used up is told so by an error, before it makes it wait (KIP-599)."""
 
 
 async def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
@@ -42,7 +46,7 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
         times[topic.name] += 1
     answers: dict[str, CreatableTopicResult] = {}
     wanted: dict[str, NewTopic] = {}
-    partitions = 0
+    partitions = wait_ms = 0
     async for topic in paced(request.topics):
         try:
             if times[topic.name] > 1:
@@ -57,8 +61,28 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
         async for name in paced(wanted):
             answers[name] = _error(name, ErrorCode.POLICY_VIOLATION, _TOO_MANY)
     else:
+        quota = mutation_quota(context, _FIRST_STRICT)
+        if quota is not None:
+            await _take_permits(broker, quota, wanted, answers)
         answers |= await _made(broker, wanted, validate_only=request.validate_only)
-    return CreateTopicsResponse(topics=list(answers.values()))
+        if quota is not None:
+            wait_ms = quota.wait_ms()
+    return CreateTopicsResponse(topics=list(answers.values()), throttle_time_ms=wait_ms)
+
+
+async def _take_permits(
+    broker: Broker,
+    quota: MutationQuota,
+    wanted: dict[str, NewTopic],
+    answers: dict[str, CreatableTopicResult],
+) -> None:
+    """Take the permits for what can be made, one for each partition; what gets none is not wanted any more."""
+    async for name, new in paced(list(wanted.items())):
+        try:
+            quota.take(broker.plan(new).partitions)
+        except REFUSALS as error:
+            del wanted[name]
+            answers[name] = _error(name, code_for(error), str(error))
 
 
 async def _made(

@@ -10,7 +10,9 @@ from magnetar.broker.core import Broker
 from magnetar.broker.topic import Topic
 from magnetar.kafka.errors import REFUSALS, code_for
 from magnetar.kafka.handlers.assignments import PartRefused
+from magnetar.kafka.handlers.mutations import mutation_quota
 from magnetar.kafka.pace import paced
+from magnetar.kafka.quotas.managers import MutationQuota
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.delete_topics_request import DeleteTopicsRequest
 from magnetar.wire.kafka.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
@@ -18,6 +20,9 @@ from magnetar.wire.kafka.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from magnetar.kafka.context import RequestContext
+
+_FIRST_STRICT = 5
+"""From this version on a client whose quota is used up is told so by an error (KIP-599)."""
 
 
 async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
@@ -34,12 +39,14 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
             times[name, ZERO_UUID] += 1
     ids = {topic_id async for name, topic_id in paced(times) if name is None}
     both = ids & await _named_ids(broker, times) if ids else ids
+    quota = mutation_quota(context, _FIRST_STRICT)
     answers = [
-        await _delete(broker, name, topic_id, twice=count > 1, both=both)
+        await _delete(broker, quota, name, topic_id, twice=count > 1, both=both)
         async for (name, topic_id), count in paced(times.items())
         if name is not None or topic_id not in both
     ]
-    return DeleteTopicsResponse(responses=answers)
+    wait_ms = 0 if quota is None else quota.wait_ms()
+    return DeleteTopicsResponse(responses=answers, throttle_time_ms=wait_ms)
 
 
 async def _named_ids(broker: Broker, wanted: Iterable[tuple[str | None, bytes]]) -> set[bytes]:
@@ -52,7 +59,13 @@ async def _named_ids(broker: Broker, wanted: Iterable[tuple[str | None, bytes]])
 
 
 async def _delete(
-    broker: Broker, name: str | None, topic_id: bytes, *, twice: bool, both: set[bytes]
+    broker: Broker,
+    quota: MutationQuota | None,
+    name: str | None,
+    topic_id: bytes,
+    *,
+    twice: bool,
+    both: set[bytes],
 ) -> DeletableTopicResult:
     answer = DeletableTopicResult(name=name, topic_id=topic_id)
     try:
@@ -64,6 +77,8 @@ async def _delete(
         if answer.topic_id in both:
             message = "The provided topic name maps to an ID that was already supplied."
             raise PartRefused(ErrorCode.INVALID_REQUEST, message)
+        if quota is not None:
+            quota.take(broker.topic(answer.name).partitions)
         await broker.delete_topic(answer.name)
     except PartRefused as refused:
         answer.error_code, answer.error_message = refused.code, str(refused)

@@ -46,6 +46,8 @@ _MIN_ROOM = 64 << 10  # with less left, the next partition waits for the next an
 MAX_WAIT_MS = 60_000
 """A fetch is answered by then whatever it asks for: only who is written to can be noticed to have vanished."""
 _LOOK_FOR_ROOM_S = 0.05
+_ROW_BYTES = 60
+"""What is said of a partition beside its records, with a share of its topic's id and of the answer's head."""
 _LAST_OFFSET = Struct(">q15xi")
 """Of a batch: its base offset, and how far behind that its last offset is."""
 _EXPECTED = {
@@ -83,20 +85,48 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         await asyncio.sleep(_LOOK_FOR_ROOM_S)
     settings = context.kafka.broker.settings.of(KafkaSettings)
     most = min(request.max_bytes, settings.fetch_max_bytes, _MAX_ANSWER_BYTES)
+    quotas = context.kafka.quotas
+    if quotas.enabled and (may := quotas.max_fetch_bytes(context.who)) is not None:
+        most = min(most, may)  # more would be sure to be withheld
     limits = _Limits(
         min(most, max(memory.room_bytes, _MIN_ROOM)),
         _MAX_PARTITION_BYTES_OF.get(context.software.name, _MAX_PARTITION_BYTES),
         request.isolation_level,
     )
-    enough = min(request.min_bytes, _MAX_PARTITION_BYTES // 2)
+    enough = min(request.min_bytes, _MAX_PARTITION_BYTES // 2, most)
     found = await _find(asks, context)
     ends = _ends(found, limits) if len(found) <= _ROWS_AT_A_STRETCH else await _many_ends(found, limits)
     rows, size, failed = await _read_all(asks, found, limits)
     if size < enough and not failed and asks and request.max_wait_ms > 0:
         rows = await _until_enough(request, context, asks, found, limits, enough, rows, ends)
-    return await _answer(
-        context, session, asks, found, rows, answer_all=session is None or request.session_epoch <= 0
-    )
+    is_full = session is None or request.session_epoch <= 0
+    if not quotas.enabled:
+        return await _answer(context, session, asks, found, rows, answer_all=is_full)
+    wait_ms, is_withheld = quotas.fetched(context.who, sum(map(_size, rows)))
+    if is_withheld:
+        return _withheld(context, session, wait_ms, is_full=is_full)
+    answer = await _answer(context, session, asks, found, rows, answer_all=is_full)
+    answer.throttle_time_ms = wait_ms
+    return answer
+
+
+def _size(row: PartitionData) -> int:
+    """Return about what a row with records adds to an answer, in bytes."""
+    batches: Any = row.records
+    return _ROW_BYTES + sum(map(len, batches)) if batches else 0
+
+
+def _withheld(
+    context: RequestContext, session: FetchSession | None, wait_ms: int, *, is_full: bool
+) -> FetchResponse:
+    """Answer a consumer that has to wait: with nothing, and as if it had not asked, but that a session goes on."""
+    session_id = INVALID_SESSION
+    if session is not None:
+        if is_full:
+            context.kafka.fetch_sessions.take_back(session)
+        else:
+            session_id = session.session_id
+    return FetchResponse(throttle_time_ms=wait_ms, session_id=session_id)
 
 
 async def _find(asks: list[FetchedPartition], context: RequestContext) -> list[Partition | ErrorCode]:
