@@ -14,8 +14,8 @@ from magnetar.broker.core import Broker
 from magnetar.broker.duties import Duties
 from magnetar.broker.node_settings import NodeSettings
 from magnetar.broker.settings import Settings
-from magnetar.kafka.coordinators.classic import Caller
-from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit
+from magnetar.kafka.coordinators.caller import Caller
+from magnetar.kafka.coordinators.facts import Committer, OffsetCommit
 from magnetar.kafka.handler import KafkaProtocolHandler
 from magnetar.kafka.partitions.partition import Partition, PreparedBatch
 from magnetar.kafka.services import KafkaServices

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from magnetar.broker.leader_epochs import UNDEFINED, EpochStart, LeaderEpochs
 from magnetar.broker.names import TopicName
 from magnetar.broker.ownership import HASHES, Bundle, NotOwned, Owned, SoleOwner
-from magnetar.kafka.coordinators.classic import Caller
-from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit
+from magnetar.kafka.coordinators.caller import Caller
+from magnetar.kafka.coordinators.facts import Committer, OffsetCommit
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.ledger.port import LedgerPolicy, ManagedLedger
 from magnetar.pulsar.rest.app import make_app

@@ -5,11 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
-from magnetar.kafka.coordinators.classic import Caller
+from magnetar.kafka.coordinators.caller import Caller
 from magnetar.kafka.coordinators.decider import GroupsDecider
 from magnetar.kafka.coordinators.decision import Action, Decision, Fact, Stated
-from magnetar.kafka.coordinators.facts import GroupFact, OffsetFact, read_fact
-from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit
+from magnetar.kafka.coordinators.facts import Committer, GroupFact, OffsetCommit, OffsetFact, read_fact
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.views import GroupView, view

@@ -8,13 +8,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from magnetar.kafka.coordinators import shard as shards
-from magnetar.kafka.coordinators.classic import Caller
+from magnetar.kafka.coordinators.caller import Caller
 from magnetar.kafka.coordinators.decider import GroupsDecider
-from magnetar.kafka.coordinators.facts import Committed
+from magnetar.kafka.coordinators.facts import Committed, Committer, OffsetCommit
 from magnetar.kafka.coordinators.group import ClassicGroup, GroupState
 from magnetar.kafka.coordinators.groups import GroupCoordinator, partition_of
 from magnetar.kafka.coordinators.log import MemoryOffsetsLog
-from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.timers import TimerKey

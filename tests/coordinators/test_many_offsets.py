@@ -11,8 +11,8 @@ import pytest
 from magnetar.kafka.coordinators import shard as shards
 from magnetar.kafka.coordinators.batches import BATCH_BYTES
 from magnetar.kafka.coordinators.committing import COMMITS_AT_ONCE
+from magnetar.kafka.coordinators.facts import Committer, OffsetCommit
 from magnetar.kafka.coordinators.groups import GroupCoordinator, partition_of
-from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.records.batch import batches
 from magnetar.wire.kafka.errors import ErrorCode

@@ -21,8 +21,8 @@ from magnetar.kafka.coordinators import shard as shards
 from magnetar.kafka.coordinators.batches import encode_stated, stated_in
 from magnetar.kafka.coordinators.decider import GroupsDecider
 from magnetar.kafka.coordinators.decision import Fact, Marker, Transaction
+from magnetar.kafka.coordinators.facts import Committer, OffsetCommit
 from magnetar.kafka.coordinators.log import MemoryOffsetsLog
-from magnetar.kafka.coordinators.offsets import Committer, OffsetCommit
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.shard import Shard

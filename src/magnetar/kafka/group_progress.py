@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from magnetar.broker.core import Broker
 from magnetar.broker.progress import GroupIsActive, Read
-from magnetar.kafka.coordinators.facts import Committer
+from magnetar.kafka.coordinators.facts import Committer, OffsetCommit
 from magnetar.kafka.coordinators.groups import GroupCoordinator
-from magnetar.kafka.coordinators.offsets import OffsetCommit
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
 

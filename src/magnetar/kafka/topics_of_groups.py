@@ -34,12 +34,20 @@ class TopicsOfGroups:
         topic = self._broker.get_by_id(topic_id)
         return None if topic is None else topic.kafka_name
 
+    def meant(self, written: str) -> str:
+        """Return the name of the topic that a client of these groups writes so."""
+        return written if self._tenant is None or "/" in written else self._home + written
+
+    def written(self, name: str) -> str:
+        """Return how a client of these groups writes a topic's name."""
+        return name if self._tenant is None else name.removeprefix(self._home)
+
     async def named(self) -> AsyncIterator[tuple[str, str]]:
         """Return each topic's name, and how its tenant's clients write it; internal ones nobody means by a pattern."""
         async for topic in sliced(self._broker.topics()):
             if self._is_meant(topic):
                 name = topic.kafka_name
-                yield name, name if self._tenant is None else name.removeprefix(self._home)
+                yield name, self.written(name)
 
     def _is_meant(self, topic: Topic) -> bool:
         if topic.internal or topic.deleted or not self._broker.visible(topic):

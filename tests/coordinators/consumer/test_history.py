@@ -45,6 +45,12 @@ class World:
     def find(self, name: str) -> SeenTopic | None:
         return SeenTopic(name.encode() * 16, self.sizes[name]) if name in self.sizes else None
 
+    def meant(self, written: str) -> str:
+        return written
+
+    def written(self, name: str) -> str:
+        return name
+
     def name_of(self, topic_id: bytes) -> str | None:
         return topic_id[:1].decode() if topic_id[:1].decode() in self.sizes else None
 
@@ -75,7 +81,7 @@ class ConsumerHistory(RuleBasedStateMachine):
         self.decider = self._fresh()
 
     def _fresh(self) -> GroupsDecider:
-        return GroupsDecider(self.settings, lambda: "unused", self.world)  # type: ignore[arg-type]
+        return GroupsDecider(self.settings, lambda: f"made{self.ids}", self.world)  # type: ignore[arg-type]
 
     @initialize(a=st.integers(1, 5), b=st.integers(1, 5))
     def begin(self, a: int, b: int) -> None:

@@ -5,13 +5,22 @@ Each method gives a `Decision`, or raises `CoordinatorRefused` and then has chan
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Collection
+from typing import TypeVar
 
-from magnetar.kafka.coordinators.decision import Assigned, Decision, Token
+from magnetar.kafka.coordinators.caller import Caller
+from magnetar.kafka.coordinators.decision import Assigned, Decision, Release, Token
 from magnetar.kafka.coordinators.group import ClassicGroup, GroupState, Member, Protocols
 from magnetar.kafka.coordinators.kinds import Kinds, end_of
-from magnetar.kafka.coordinators.rebalance import Rebalancer, joined, refused_join, refused_sync, synced
+from magnetar.kafka.coordinators.rebalance import (
+    Rebalancer,
+    join_key,
+    joined,
+    refused_join,
+    refused_sync,
+    sync_key,
+    synced,
+)
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.timers import TimerKey, Timers
@@ -31,14 +40,6 @@ _KNOWN_ID_SINCE = 4
 _SKIP_ASSIGNMENT_SINCE = 9
 
 Answer = TypeVar("Answer")
-
-
-class Caller(NamedTuple):
-    """Who sends a request, and in which version."""
-
-    client_id: str
-    client_host: str
-    api_version: int
 
 
 class ClassicGroups:
@@ -65,12 +66,7 @@ class ClassicGroups:
         self, request: JoinGroupRequest, caller: Caller, token: Token, now_ms: int
     ) -> Decision[JoinGroupResponse]:
         """Let a member into the group's next generation; the answer comes when that begins."""
-        settings = self.settings
-        if not request.group_id:
-            raise CoordinatorRefused(ErrorCode.INVALID_GROUP_ID)
-        longest = settings.group_max_session_timeout_ms
-        if not settings.group_min_session_timeout_ms <= request.session_timeout_ms <= longest:
-            raise CoordinatorRefused(ErrorCode.INVALID_SESSION_TIMEOUT)
+        self.check(request)
         taken = self._kinds.groups.get(request.group_id)
         known = taken if isinstance(taken, ClassicGroup) else None
         if taken is not None and known is None and not taken.is_empty:
@@ -95,6 +91,15 @@ class ClassicGroups:
             return self._decide(None)
         member = group.members[request.member_id]
         return self._decide(self._join_again(group, member, request, token, now_ms))
+
+    def check(self, request: JoinGroupRequest) -> None:
+        """Refuse what no group grants."""
+        settings = self.settings
+        if not request.group_id:
+            raise CoordinatorRefused(ErrorCode.INVALID_GROUP_ID)
+        longest = settings.group_max_session_timeout_ms
+        if not settings.group_min_session_timeout_ms <= request.session_timeout_ms <= longest:
+            raise CoordinatorRefused(ErrorCode.INVALID_SESSION_TIMEOUT)
 
     def _check_join(self, group: ClassicGroup, request: JoinGroupRequest) -> None:
         if not group.supports(request.protocol_type, (protocol.name for protocol in request.protocols)):
@@ -360,9 +365,35 @@ class ClassicGroups:
         return self._decide(None)
 
     def forget(self, group: ClassicGroup) -> None:
-        """Let go of an empty group's timers: its last member's session is over, those of ids given out are not."""
-        for member_id in group.pending:
+        """Let go of a group's timers."""
+        for member_id in (*group.members, *group.pending):
             self.timers.cancel(TimerKey("session", group.group_id, member_id))
+        self.timers.cancel(join_key(group))
+        self.timers.cancel(sync_key(group))
+
+    def dissolve(self, group: ClassicGroup) -> tuple[Release, ...]:
+        """Return the answers of all who wait in a group that goes over to another protocol: they are to join again."""
+        for member in group.members.values():
+            self._moves.answer_join(member, refused_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+            self._moves.answer_sync(member, refused_sync(ErrorCode.REBALANCE_IN_PROGRESS))
+        return self._decide(None).released
+
+    def adopt(
+        self, group: ClassicGroup, leaving: Collection[str], reason: str, now_ms: int
+    ) -> Decision[None]:
+        """Take over a stable group that spoke another protocol; with a reason, it rebalances.
+
+        Some of its members are stated for the last time, and are in it no more.
+        """
+        self._kinds.take(group)
+        self._moves.store(group)
+        for member_id in leaving:
+            group.remove(member_id)
+        for member in group.members.values():
+            self._moves.renew(group, member, now_ms)
+        if reason:
+            self._moves.prepare(group, reason, now_ms)
+        return self._decide(None)
 
     def _known(self, group_id: str) -> ClassicGroup | None:
         group = self._kinds.groups.get(group_id)

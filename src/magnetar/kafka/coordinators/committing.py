@@ -10,8 +10,7 @@ from magnetar.broker.background import Background
 from magnetar.broker.slices import batched, sliced
 from magnetar.kafka.coordinators.decider import GroupsDecider
 from magnetar.kafka.coordinators.decision import Transaction
-from magnetar.kafka.coordinators.facts import Committer
-from magnetar.kafka.coordinators.offsets import OffsetCommit
+from magnetar.kafka.coordinators.facts import Committer, OffsetCommit
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.shard import Shard
 from magnetar.wire.kafka.errors import ErrorCode

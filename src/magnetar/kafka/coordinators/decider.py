@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 
+from magnetar.kafka.coordinators.caller import Caller
 from magnetar.kafka.coordinators.classic import ClassicGroups
 from magnetar.kafka.coordinators.configs import GroupConfigs, SameForAll
+from magnetar.kafka.coordinators.consumer.classic_members import ClassicMembers
 from magnetar.kafka.coordinators.consumer.facts import ConsumerFact, read_consumer_fact
 from magnetar.kafka.coordinators.consumer.group import ConsumerGroup
 from magnetar.kafka.coordinators.consumer.members import (
@@ -17,7 +19,7 @@ from magnetar.kafka.coordinators.consumer.members import (
     ResolveRegexes,
 )
 from magnetar.kafka.coordinators.consumer.topics import NoTopics, Topics
-from magnetar.kafka.coordinators.decision import Action, Assigned, Decision, Fact, Marker, Stated
+from magnetar.kafka.coordinators.decision import Action, Assigned, Decision, Fact, Marker, Stated, Token
 from magnetar.kafka.coordinators.facts import (
     Committed,
     GroupFact,
@@ -27,12 +29,21 @@ from magnetar.kafka.coordinators.facts import (
 )
 from magnetar.kafka.coordinators.group import ClassicGroup, from_value
 from magnetar.kafka.coordinators.kinds import AnyGroup, Kinds, facts_about
+from magnetar.kafka.coordinators.migration import GroupMigration
 from magnetar.kafka.coordinators.offsets import GroupOffsets
 from magnetar.kafka.coordinators.pending import Name
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from magnetar.wire.kafka.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from magnetar.wire.kafka.messages.group_metadata_value import GroupMetadataValue
+from magnetar.wire.kafka.messages.heartbeat_request import HeartbeatRequest
+from magnetar.wire.kafka.messages.heartbeat_response import HeartbeatResponse
+from magnetar.wire.kafka.messages.join_group_request import JoinGroupRequest
+from magnetar.wire.kafka.messages.join_group_response import JoinGroupResponse
+from magnetar.wire.kafka.messages.leave_group_request import LeaveGroupRequest
+from magnetar.wire.kafka.messages.leave_group_response import LeaveGroupResponse
+from magnetar.wire.kafka.messages.sync_group_request import SyncGroupRequest
+from magnetar.wire.kafka.messages.sync_group_response import SyncGroupResponse
 
 _FACTS_AT_ONCE = 500
 _FACTS_OF_A_MEMBER = 3
@@ -54,8 +65,11 @@ class GroupsDecider:
         kinds = Kinds(self.groups, self._forget)
         self.classic = ClassicGroups(settings, new_id, kinds)
         of = (configs or SameForAll(lambda: settings)).of
-        self.consumer = ConsumerGroups(
-            lambda group_id: of(group_id, GroupSettings), topics or NoTopics(), new_id
+        topics = topics or NoTopics()
+        self.consumer = ConsumerGroups(lambda group_id: of(group_id, GroupSettings), topics, new_id)
+        self.classic_members = ClassicMembers(self.consumer, topics, new_id)
+        self.migration = GroupMigration(
+            kinds, self.classic, self.consumer, topics, lambda group_id: of(group_id, GroupSettings)
         )
         self.offsets = GroupOffsets(self.classic, kinds)
         self.foreign = 0
@@ -73,12 +87,50 @@ class GroupsDecider:
     ) -> Decision[ConsumerGroupHeartbeatResponse]:
         """Take in what a member of a consumer group says (KIP-848)."""
         self.consumer.check(request, caller.api_version)
+        known = self.groups.get(request.group_id)
+        if request.member_epoch == 0 and isinstance(known, ClassicGroup) and not known.is_empty:
+            return self.migration.upgrade(known, request, caller, now_ms)
         group, ended = self._kinds.consumer(request.group_id, create=request.member_epoch == 0)
         if request.member_epoch < 0:
-            return self.consumer.leave(group, request)
+            return self.consumer.leave(group, request, now_ms)
         decision = self.consumer.heartbeat(group, request, caller, now_ms)
         self._kinds.take(group)
         return replace(decision, facts=ended + decision.facts) if ended else decision
+
+    # What members of either kind of group ask with the classic protocol.
+
+    def join(
+        self, request: JoinGroupRequest, caller: Caller, token: Token, now_ms: int
+    ) -> Decision[JoinGroupResponse]:
+        """Let a member into a group; of a classic one the answer comes when its next generation begins."""
+        group = self.groups.get(request.group_id)
+        if not isinstance(group, ConsumerGroup) or group.is_empty:
+            return self.classic.join(request, caller, token, now_ms)
+        self.classic.check(request)
+        return self.classic_members.join(group, request, caller, now_ms)
+
+    def sync(self, request: SyncGroupRequest, token: Token, now_ms: int) -> Decision[SyncGroupResponse]:
+        """Tell a member its part."""
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self.classic_members.sync(group, request, now_ms)
+        return self.classic.sync(request, token, now_ms)
+
+    def classic_heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Decision[HeartbeatResponse]:
+        """Note that a member lives, and tell it if it has to rejoin."""
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self.classic_members.heartbeat(group, request, now_ms)
+        return self.classic.heartbeat(request, now_ms)
+
+    def leave(self, request: LeaveGroupRequest, now_ms: int) -> Decision[LeaveGroupResponse]:
+        """Take members out."""
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self.classic_members.leave(group, request, now_ms)
+        return self.classic.leave(request, now_ms)
+
+    # Recovery.
 
     def replay(self, stated: Stated) -> None:
         """Take in what was stated before; raises ``WireError`` if the record is damaged."""
@@ -142,14 +194,12 @@ class GroupsDecider:
 
     def expire(self, now_ms: int) -> Decision[None]:
         """Let go of members whose time is over."""
-        due = []
+        decisions: list[Decision[None]] = []
         for key in self.consumer.timers.take_due(now_ms):
             group = self.groups.get(key.group_id)
             if isinstance(group, ConsumerGroup):
-                due.append((group, key.member_id))
-        silent = self.consumer.expire(due)
-        decision = self.classic.expire(now_ms)
-        return replace(decision, facts=silent.facts + decision.facts) if silent.facts else decision
+                decisions.append(self.consumer.expire(group, key.member_id, now_ms))
+        return together([*decisions, self.classic.expire(now_ms)])
 
     def _replay_offset(self, said: OffsetFact) -> None:
         if said.committed is not None:
@@ -206,6 +256,16 @@ class GroupsDecider:
         for topic, partitions in list(group.offsets.items()):
             for partition, committed in list(partitions.items()):
                 yield offset_fact(group_id, topic, partition, committed)
+
+
+def together(decisions: Sequence[Decision[None]]) -> Decision[None]:
+    """Return one decision that is all of them, in their order."""
+    return Decision(
+        tuple(chain.from_iterable(each.facts for each in decisions)),
+        None,
+        tuple(chain.from_iterable(each.released for each in decisions)),
+        tuple(chain.from_iterable(each.actions for each in decisions)),
+    )
 
 
 def _facts_about(group: AnyGroup) -> int:

@@ -61,6 +61,17 @@ class Committer(NamedTuple):
     """The broker itself, for a subscription that shares the group's progress: no generation binds it."""
 
 
+class OffsetCommit(NamedTuple):
+    """One offset to be committed."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
 class OffsetFact(NamedTuple):
     """A group's offset of a partition was committed, or (None) is gone."""
 

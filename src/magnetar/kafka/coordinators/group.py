@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from magnetar.kafka.coordinators.decision import Token
-from magnetar.kafka.coordinators.facts import Committed, Committer
+from magnetar.kafka.coordinators.facts import Committed, Committer, OffsetCommit
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.malformed import WireError
@@ -173,7 +173,9 @@ class ClassicGroup:
         """Whether nobody is in it."""
         return self.state is GroupState.EMPTY
 
-    def check_committer(self, who: Committer, api_version: int, *, in_transaction: bool) -> None:
+    def check_committer(
+        self, who: Committer, commits: Sequence[OffsetCommit], api_version: int, *, in_transaction: bool
+    ) -> None:
         """Refuse who may not commit: strangers while it has members, and members of another generation."""
         if who.is_broker or (who.generation < 0 and self.is_empty):
             # Admin clients, consumers that assign partitions themselves, and the broker.

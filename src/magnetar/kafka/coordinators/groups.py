@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from magnetar.broker.background import Background, Repeated
 from magnetar.broker.ownership import Owned
-from magnetar.kafka.coordinators.classic import Caller
+from magnetar.kafka.coordinators.caller import Caller
 from magnetar.kafka.coordinators.committing import Committing
 from magnetar.kafka.coordinators.configs import GroupConfigs, SameForAll
 from magnetar.kafka.coordinators.consumer.group import ConsumerGroup
@@ -21,10 +21,10 @@ from magnetar.kafka.coordinators.consumer.topics import NoTopics, Topics, resolv
 from magnetar.kafka.coordinators.consumer.views import consumer_view, described
 from magnetar.kafka.coordinators.decider import GroupsDecider
 from magnetar.kafka.coordinators.decision import Action, Decision, Marker, Token, Transaction
-from magnetar.kafka.coordinators.facts import Committed, Committer
+from magnetar.kafka.coordinators.facts import Committed, Committer, OffsetCommit
 from magnetar.kafka.coordinators.kinds import AnyGroup
 from magnetar.kafka.coordinators.log import OffsetsLog
-from magnetar.kafka.coordinators.offsets import OffsetCommit, TopicPartition
+from magnetar.kafka.coordinators.offsets import TopicPartition
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.coordinators.settings import GroupSettings
 from magnetar.kafka.coordinators.shard import Shard
@@ -181,7 +181,7 @@ class GroupCoordinator:
         self.on_joining(request.group_id)
         try:
             return await self._ask(
-                request.group_id, lambda decider, token: decider.classic.join(request, caller, token, now_ms)
+                request.group_id, lambda decider, token: decider.join(request, caller, token, now_ms)
             )
         except CoordinatorRefused as refused:
             return JoinGroupResponse(error_code=refused.code, member_id=request.member_id)
@@ -191,7 +191,7 @@ class GroupCoordinator:
         now_ms = self._clock()
         try:
             return await self._ask(
-                request.group_id, lambda decider, token: decider.classic.sync(request, token, now_ms)
+                request.group_id, lambda decider, token: decider.sync(request, token, now_ms)
             )
         except CoordinatorRefused as refused:
             return SyncGroupResponse(error_code=refused.code)
@@ -201,7 +201,7 @@ class GroupCoordinator:
         now_ms = self._clock()
         try:
             return await self._ask(
-                request.group_id, lambda decider, token: decider.classic.heartbeat(request, now_ms)
+                request.group_id, lambda decider, token: decider.classic_heartbeat(request, now_ms)
             )
         except CoordinatorRefused as refused:
             # While we load, the member is as good as any; Kafka says so too.
@@ -212,9 +212,7 @@ class GroupCoordinator:
         """Answer for each member whether it is out."""
         now_ms = self._clock()
         try:
-            return await self._ask(
-                request.group_id, lambda decider, token: decider.classic.leave(request, now_ms)
-            )
+            return await self._ask(request.group_id, lambda decider, token: decider.leave(request, now_ms))
         except CoordinatorRefused as refused:
             return LeaveGroupResponse(error_code=refused.code)
 

@@ -37,7 +37,7 @@ class Kinds:
             return ConsumerGroup(group_id), ()
         if not known.is_empty:
             raise CoordinatorRefused(
-                ErrorCode.GROUP_ID_NOT_FOUND, f"AnyGroup {group_id} is not a consumer group."
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."
             )
         ended = (group_fact(group_id, None),) if known.stored is not None else ()
         return ConsumerGroup(group_id, offsets=known.offsets), ended

@@ -7,11 +7,10 @@ name; what does not exist was answered before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from magnetar.kafka.coordinators.classic import ClassicGroups
 from magnetar.kafka.coordinators.decision import Decision, Fact, Marker, Transaction
-from magnetar.kafka.coordinators.facts import NO_TIMESTAMP, Committed, Committer, offset_fact
+from magnetar.kafka.coordinators.facts import NO_TIMESTAMP, Committed, Committer, OffsetCommit, offset_fact
 from magnetar.kafka.coordinators.group import ClassicGroup
 from magnetar.kafka.coordinators.kinds import AnyGroup, Kinds
 from magnetar.kafka.coordinators.pending import Name, PendingOffsets
@@ -21,17 +20,6 @@ from magnetar.wire.kafka.errors import ErrorCode
 _GROUP_NOT_FOUND_SINCE = 9
 
 TopicPartition = tuple[str, int]
-
-
-class OffsetCommit(NamedTuple):
-    """One offset to be committed."""
-
-    topic: str
-    topic_id: bytes
-    partition: int
-    offset: int
-    leader_epoch: int
-    metadata: str
 
 
 class GroupOffsets:
@@ -62,7 +50,7 @@ class GroupOffsets:
                     ErrorCode.GROUP_ID_NOT_FOUND if late else ErrorCode.ILLEGAL_GENERATION
                 )
             group = ClassicGroup(group_id, since_ms=now_ms)
-        group.check_committer(who, api_version, in_transaction=transaction is not None)
+        group.check_committer(who, commits, api_version, in_transaction=transaction is not None)
         if isinstance(group, ClassicGroup):
             self._classic.touch(group, who.member_id, now_ms)
         codes = []
@@ -192,5 +180,5 @@ class GroupOffsets:
     def _find(self, group_id: str) -> AnyGroup:
         group = self._kinds.groups.get(group_id)
         if group is None:
-            raise CoordinatorRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"AnyGroup {group_id} not found.")
+            raise CoordinatorRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return group

@@ -3,9 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from magnetar.broker.setting import HandlerSettings, setting
 from magnetar.broker.values import MAX_INT, Kind, at_least, one_of
+
+
+class MigrationPolicy(NamedTuple):
+    """What ``group.consumer.migration.policy`` allows."""
+
+    upgrades: bool
+    downgrades: bool
+
+    @property
+    def lets_classic_members_in(self) -> bool:
+        """Whether classic members may join a consumer group that has members."""
+        return self.upgrades or self.downgrades
+
+
+_POLICIES = {
+    "bidirectional": MigrationPolicy(True, True),
+    "upgrade": MigrationPolicy(True, False),
+    "downgrade": MigrationPolicy(False, True),
+    "disabled": MigrationPolicy(False, False),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +109,13 @@ class GroupSettings(HandlerSettings):
         "Assignors that members of the consumer protocol may ask for; the first one is the default.",
         rule=one_of("uniform", "range"),
     )
+    group_consumer_migration_policy: str = setting(
+        "bidirectional",
+        Kind.STRING,
+        "Whether groups with members may go over from the classic protocol to the consumer protocol (upgrade), back "
+        "(downgrade), both (bidirectional) or neither (disabled).",
+        rule=one_of(*_POLICIES),
+    )
     group_consumer_assignment_interval_ms: int = setting(
         1000,
         Kind.INT,
@@ -149,6 +177,11 @@ class GroupSettings(HandlerSettings):
         rule=at_least(1),
         pulsar=("offsetCommitTimeoutMs",),
     )
+
+    @property
+    def migration(self) -> MigrationPolicy:
+        """What the migration policy allows."""
+        return _POLICIES[self.group_consumer_migration_policy]
 
     @property
     def offsets_retention_ms(self) -> int:

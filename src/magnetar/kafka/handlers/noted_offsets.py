@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from magnetar.broker.core import Broker
-from magnetar.kafka.coordinators.offsets import OffsetCommit
+from magnetar.kafka.coordinators.facts import OffsetCommit
 from magnetar.kafka.handlers.named_topic import named_topic, not_found
 from magnetar.kafka.pace import paced
 from magnetar.wire.kafka.errors import ErrorCode

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
-from magnetar.kafka.coordinators.facts import Committer
-from magnetar.kafka.coordinators.offsets import OffsetCommit
+from magnetar.kafka.coordinators.facts import Committer, OffsetCommit
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.kafka.handlers.noted_offsets import noted_offsets
 from magnetar.kafka.pace import paced

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from magnetar.kafka.coordinators.consumer.group import (
     Assignment,
+    ClassicSide,
     ConsumerGroup,
     ConsumerMember,
     MemberState,
@@ -31,7 +32,11 @@ from magnetar.wire.kafka.messages.consumer_group_current_member_assignment_value
     TopicPartitions,
 )
 from magnetar.wire.kafka.messages.consumer_group_member_metadata_key import ConsumerGroupMemberMetadataKey
-from magnetar.wire.kafka.messages.consumer_group_member_metadata_value import ConsumerGroupMemberMetadataValue
+from magnetar.wire.kafka.messages.consumer_group_member_metadata_value import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupMemberMetadataValue,
+)
 from magnetar.wire.kafka.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from magnetar.wire.kafka.messages.consumer_group_metadata_value import ConsumerGroupMetadataValue
 from magnetar.wire.kafka.messages.consumer_group_regular_expression_key import (
@@ -92,6 +97,7 @@ def member_fact(group_id: str, member: ConsumerMember) -> Fact:
         subscribed_topic_regex=member.regex or None,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.server_assignor,
+        classic_member_metadata=_classic(member.classic),
     )
     return _fact(_MEMBER, key, value)
 
@@ -103,8 +109,8 @@ def current_fact(group_id: str, member: ConsumerMember) -> Fact:
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
         state=member.state,
-        assigned_partitions=_current(member.assigned),
-        partitions_pending_revocation=_current(member.revoking),
+        assigned_partitions=_current(member, member.assigned),
+        partitions_pending_revocation=_current(member, member.revoking),
     )
     return _fact(_CURRENT, key, value)
 
@@ -179,9 +185,24 @@ def _fact(kind: bytes, key: Message, value: Message | None) -> Fact:
     return Fact(kind + key.encode(0), None if value is None else _VERSION + value.encode(0))
 
 
-def _current(assignment: Assignment) -> list[TopicPartitions]:
+def _classic(side: ClassicSide | None) -> ClassicMemberMetadata | None:
+    if side is None:
+        return None
+    return ClassicMemberMetadata(
+        session_timeout_ms=side.session_timeout_ms,
+        supported_protocols=[ClassicProtocol(name=name, metadata=data) for name, data in side.protocols],
+    )
+
+
+def _current(member: ConsumerMember, assignment: Assignment) -> list[TopicPartitions]:
     return [
-        TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
+        TopicPartitions(
+            topic_id=topic_id,
+            partitions=sorted(partitions),
+            assignment_epochs=[
+                member.since.get(topic_id, {}).get(each, member.epoch) for each in sorted(partitions)
+            ],
+        )
         for topic_id, partitions in sorted(assignment.items())
     ]
 
@@ -218,6 +239,7 @@ def _read_member(key: bytes, value: bytes | None) -> ConsumerFact:
     if value is None:
         return ConsumerFact(name.group_id, lambda group: group.remove(member_id), is_end=True)
     said = ConsumerGroupMemberMetadataValue.decode(value, 0)
+    classic = _read_classic(said.classic_member_metadata)
 
     def apply(group: ConsumerGroup) -> None:
         known = group.members.get(member_id) or ConsumerMember(member_id)
@@ -232,10 +254,18 @@ def _read_member(key: bytes, value: bytes | None) -> ConsumerFact:
                 server_assignor=said.server_assignor,
                 topics=frozenset(said.subscribed_topic_names),
                 regex=said.subscribed_topic_regex or "",
+                classic=classic,
             )
         )
 
     return ConsumerFact(name.group_id, apply)
+
+
+def _read_classic(told: ClassicMemberMetadata | None) -> ClassicSide | None:
+    if told is None or not told.supported_protocols:
+        return None
+    protocols = tuple((each.name, bytes(each.metadata)) for each in told.supported_protocols)
+    return ClassicSide(told.session_timeout_ms, protocols)
 
 
 def _read_target_epoch(key: bytes, value: bytes | None) -> ConsumerFact:
@@ -288,7 +318,18 @@ def _with_current(member: ConsumerMember, said: ConsumerGroupCurrentMemberAssign
         state=MemberState(said.state) if known else MemberState.UNKNOWN,
         assigned=_assignment(said.assigned_partitions),
         revoking=_assignment(said.partitions_pending_revocation),
+        since=_since(said),
     )
+
+
+def _since(said: ConsumerGroupCurrentMemberAssignmentValue) -> dict[bytes, dict[int, int]]:
+    found: dict[bytes, dict[int, int]] = {}
+    for row in (*said.assigned_partitions, *said.partitions_pending_revocation):
+        epochs = row.assignment_epochs or []
+        if len(epochs) != len(row.partitions):  # as Kafka wrote it before 4.3
+            epochs = [said.member_epoch] * len(row.partitions)
+        found.setdefault(row.topic_id, {}).update(zip(row.partitions, epochs, strict=True))
+    return found
 
 
 def _assignment(rows: Iterable[TopicPartitions]) -> Assignment:

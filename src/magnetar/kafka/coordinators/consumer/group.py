@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
-from magnetar.kafka.coordinators.facts import Committed, Committer
+from magnetar.kafka.coordinators.facts import Committed, Committer, OffsetCommit
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
 from magnetar.wire.kafka.errors import ErrorCode
 
@@ -51,6 +51,14 @@ class ResolvedRegex(NamedTuple):
     timestamp: int = -1
 
 
+class ClassicSide(NamedTuple):
+    """What a member has besides that speaks the classic protocol."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """Name and metadata of each, the one it likes best first; there is one at least."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
     """One member, as its last heartbeats and the last decision about it left it."""
@@ -70,6 +78,16 @@ class ConsumerMember:
     assigned: Assignment = field(default_factory=dict)
     revoking: Assignment = field(default_factory=dict)
     """What it has to give up before it may go on."""
+    since: Mapping[bytes, Mapping[int, int]] = field(default_factory=dict)
+    """The epoch in which it was given each partition that it has, or has yet to give up."""
+    classic: ClassicSide | None = None
+    """Of a member that speaks the classic protocol."""
+
+    def has_had(self, topic_id: bytes, partition: int, epoch: int) -> bool:
+        """Whether it has a partition, or has yet to give it up, and had it in an earlier epoch."""
+        if not any(partition in held.get(topic_id, ()) for held in (self.assigned, self.revoking)):
+            return False
+        return self.since.get(topic_id, {}).get(partition, self.epoch) <= epoch
 
     def is_reconciled_to(self, epoch: int) -> bool:
         """Whether it has what the target of that epoch says."""
@@ -107,8 +125,10 @@ class ConsumerGroup:
     _subscribed: Counter[str] = field(default_factory=Counter)
     _by_regex: Counter[str] = field(default_factory=Counter)
     _assignors: Counter[str] = field(default_factory=Counter)
-    _behind: int = 0
-    """How many members are not stable."""
+    _classic: int = 0
+    """How many members speak the classic protocol."""
+    _protocols: Counter[str] = field(default_factory=Counter)
+    """What those support."""
     _at_epoch: Counter[int] = field(default_factory=Counter)
     """How many stable members have each epoch."""
 
@@ -160,6 +180,24 @@ class ConsumerGroup:
         """Return the expressions of all members."""
         return self._by_regex.keys()
 
+    def supports_classic(self, names: Iterable[str]) -> bool:
+        """Whether somebody with these protocols has one with all classic members in common."""
+        return any(self._protocols[name] == self._classic for name in names)
+
+    def are_others_classic(self, leaving: Collection[str]) -> bool:
+        """Whether somebody is left without these members, and speaks the classic protocol, as all others do."""
+        left = len(self.members) - len(leaving)
+        classic = sum(self.members[each].classic is not None for each in leaving)
+        return left > 0 and self._classic - classic == left
+
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """Whether another member has something that a member should have."""
+        return any(
+            self.is_held(topic_id, partition)
+            for topic_id, partitions in self.targets.get(member.member_id, NOTHING).items()
+            for partition in partitions - member.assigned.get(topic_id, frozenset())
+        )
+
     def assignor(self, default: str) -> str:
         """Return the assignor that most members ask for, else the default."""
         most = self._assignors.most_common(1)
@@ -181,20 +219,29 @@ class ConsumerGroup:
 
     # What it committed.
 
-    def check_committer(self, who: Committer, api_version: int, *, in_transaction: bool) -> None:
-        """Refuse who may not commit: strangers while it has members, and members with another epoch."""
+    def check_committer(
+        self, who: Committer, commits: Sequence[OffsetCommit], api_version: int, *, in_transaction: bool
+    ) -> None:
+        """Refuse who may not commit: strangers while it has members, and members with another epoch.
+
+        An older epoch will do for partitions that the member has had since then (KIP-1251): it may be committing
+        while it is given others.
+        """
         if who.is_broker or (
             who.generation < 0 and (self.is_empty or (in_transaction and not who.member_id))
         ):
             return
         member = self.member(who.member_id)
-        if api_version < _EPOCHS_SINCE and not in_transaction:
+        if member.classic is None and api_version < _EPOCHS_SINCE and not in_transaction:
             raise CoordinatorRefused(
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"OffsetCommit version {_EPOCHS_SINCE} or above must be used by members using the modern "
                 "group protocol",
             )
-        _check_epoch(member, who.generation)
+        if who.generation >= member.epoch or not all(
+            member.has_had(commit.topic_id, commit.partition, who.generation) for commit in commits
+        ):
+            _check_epoch(member, who.generation)
 
     def check_fetcher(self, member_id: str, epoch: int) -> None:
         """Refuse members that ask with another epoch; who says nothing of itself may ask."""
@@ -239,6 +286,9 @@ class ConsumerGroup:
         self._add(self._assignors, (member.server_assignor,) if member.server_assignor else (), by)
         if member.state is MemberState.STABLE:
             self._add(self._at_epoch, (member.epoch,), by)
+        if member.classic is not None:
+            self._classic += by
+            self._add(self._protocols, {name for name, _ in member.classic.protocols}, by)
         for held in (member.assigned, member.revoking):
             for topic_id, partitions in held.items():
                 self._hold(topic_id, partitions, member.member_id if by > 0 else None, member.member_id)
@@ -264,6 +314,6 @@ class ConsumerGroup:
 def _check_epoch(member: ConsumerMember, epoch: int) -> None:
     if epoch != member.epoch:
         raise CoordinatorRefused(
-            ErrorCode.STALE_MEMBER_EPOCH,
+            ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION,
             f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}.",
         )

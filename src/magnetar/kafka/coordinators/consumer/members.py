@@ -9,9 +9,9 @@ Each method gives a `Decision`, or raises `CoordinatorRefused` and then has chan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from magnetar.kafka.coordinators.consumer.assignors import ASSIGNORS, Sizes, Subscriber, Targets
 from magnetar.kafka.coordinators.consumer.facts import (
@@ -34,9 +34,9 @@ from magnetar.kafka.coordinators.consumer.group import (
 )
 from magnetar.kafka.coordinators.consumer.reconcile import reconcile
 from magnetar.kafka.coordinators.consumer.topics import Shows, Topics, compiled, hash_of
-from magnetar.kafka.coordinators.decision import Action, Decision, Fact
+from magnetar.kafka.coordinators.decision import Action, Decision, Fact, Release
 from magnetar.kafka.coordinators.refused import CoordinatorRefused
-from magnetar.kafka.coordinators.settings import GroupSettings
+from magnetar.kafka.coordinators.settings import GroupSettings, MigrationPolicy
 from magnetar.kafka.coordinators.timers import TimerKey, Timers
 from magnetar.wire.kafka.errors import ErrorCode
 from magnetar.wire.kafka.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
@@ -53,6 +53,7 @@ INLINE_WORK = 2_000
 REGEX_PAUSE_MS = 10_000
 """At least, between two looks of one group at all names of topics."""
 _NEEDS_MEMBER_ID_SINCE = 1
+Answer = TypeVar("Answer")
 
 
 class Beating(NamedTuple):
@@ -89,12 +90,19 @@ class ResolveRegexes(Action):
     shows: Shows | None
 
 
-class _Draft:
+class Draft:
     """What one decision comes to: facts gather in it."""
 
     def __init__(self) -> None:
         self.facts: list[Fact] = []
+        self.released: list[Release] = []
         self.actions: list[Action] = []
+        self.replaced: ConsumerMember | None = None
+        """The static member whose place was taken."""
+
+    def decide(self, answer: Answer | None) -> Decision[Answer]:
+        """Return the decision."""
+        return Decision(tuple(self.facts), answer, tuple(self.released), tuple(self.actions))
 
 
 class ConsumerGroups:
@@ -108,6 +116,12 @@ class ConsumerGroups:
         self.timers = Timers()
         self._topics = topics
         self._new_id = new_id
+        self.on_downgrade: Callable[[ConsumerGroup, Collection[str], str, int, Draft], None]
+        """Makes a classic group of one, without some members (`magnetar.kafka.coordinators.migration`)."""
+
+    def migration(self, group: ConsumerGroup) -> MigrationPolicy:
+        """Return whether the group may go over to the other protocol."""
+        return self._settings(group.group_id).migration
 
     # Heartbeats.
 
@@ -125,18 +139,19 @@ class ConsumerGroups:
         now_ms: int,
     ) -> Decision[ConsumerGroupHeartbeatResponse]:
         """Take in what a member says, and lead it one step on; the request was checked, and does not leave."""
-        draft = _Draft()
+        draft = Draft()
         joins = request.member_epoch == 0
         owned = _owned(request)
         member_id = request.member_id or self._new_id()
-        self._check_room(group, member_id)
+        self.check_room(group, member_id, request.instance_id)
         before = self._before(group, member_id, request, owned, draft)
         member = _told(before, request, caller)
-        self._take_in(group, before, member, joins, draft)
-        self._refresh(group, caller, now_ms, draft)
-        self._retarget(group, now_ms, draft)
-        member = self._reconcile(group, group.members[member.member_id], owned, now_ms, draft)
-        self._heard(group, member, now_ms)
+        self.take_in(group, before, member, draft)
+        self._resolve(group, caller, now_ms, draft)
+        self.refresh(group, draft)
+        self.retarget(group, now_ms, draft)
+        member = self.reconcile(group, group.members[member.member_id], owned, now_ms, draft)
+        self.heard(group, member, now_ms)
         # Whoever says everything wants to hear everything; whoever is an epoch behind has missed an answer.
         full = (
             request.member_epoch != before.epoch
@@ -153,11 +168,12 @@ class ConsumerGroups:
             heartbeat_interval_ms=self._settings(group.group_id).group_consumer_heartbeat_interval_ms,
             assignment=told_assignment(member) if full or member.assigned != before.assigned else None,
         )
-        return Decision(tuple(draft.facts), answer, (), tuple(draft.actions))
+        return draft.decide(answer)
 
-    def _check_room(self, group: ConsumerGroup, member_id: str) -> None:
+    def check_room(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+        """Refuse one member too many; who takes a static member's place is none."""
         most = self._settings(group.group_id).group_consumer_max_size
-        if len(group.members) >= most and member_id not in group.members:
+        if len(group.members) >= most and member_id not in group.members and instance_id not in group.static:
             raise CoordinatorRefused(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"The consumer group has reached its maximum capacity of {most} members.",
@@ -169,7 +185,7 @@ class ConsumerGroups:
         member_id: str,
         request: ConsumerGroupHeartbeatRequest,
         owned: Assignment | None,
-        draft: _Draft,
+        draft: Draft,
     ) -> ConsumerMember:
         """Return the member as it was before this heartbeat; one that was not there has nothing yet."""
         joins = request.member_epoch == 0
@@ -187,23 +203,29 @@ class ConsumerGroups:
                     ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {request.instance_id} is unknown."
                 )
             if joins and known.member_id != member_id:
-                return self._replace(group, known, member_id, request.instance_id, draft)
+                self._check_released(known, member_id, request.instance_id)
+                return self.replace_member(group, known, member_id, draft)
             if joins and known.epoch == LEFT_FOR_A_MOMENT:
-                return self._replace(group, known, member_id, request.instance_id, draft)
+                return self.replace_member(group, known, member_id, draft)
             _check_instance(known, member_id, request.instance_id)
         _check_epoch(known, request.member_epoch, owned)
         return known
 
-    def _replace(
-        self, group: ConsumerGroup, known: ConsumerMember, member_id: str, instance_id: str, draft: _Draft
-    ) -> ConsumerMember:
-        """Let a static member that came back take the place of the one that left."""
-        if known.epoch != LEFT_FOR_A_MOMENT:
+    @staticmethod
+    def _check_released(known: ConsumerMember, member_id: str, instance_id: str) -> None:
+        """Refuse a static member whose place another has; a classic one gives it up, as in its own groups."""
+        if known.epoch != LEFT_FOR_A_MOMENT and known.classic is None:
             raise CoordinatorRefused(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
                 f"instance id is owned by {known.member_id} member.",
             )
+
+    def replace_member(
+        self, group: ConsumerGroup, known: ConsumerMember, member_id: str, draft: Draft
+    ) -> ConsumerMember:
+        """Let a static member that came back take the place of the one that it was."""
+        draft.replaced = known
         target = group.targets.get(known.member_id, NOTHING)
         self._cancel(group, known.member_id)
         group.remove(known.member_id)
@@ -216,8 +238,8 @@ class ConsumerGroups:
         draft.facts.append(current_fact(group.group_id, member))
         return member
 
-    def _take_in(
-        self, group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember, joins: bool, draft: _Draft
+    def take_in(
+        self, group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember, draft: Draft
     ) -> None:
         """Note what a member says of itself; a new subscription asks for a new assignment."""
         is_new = before.member_id not in group.members
@@ -230,7 +252,7 @@ class ConsumerGroups:
         if before.regex and before.regex != member.regex:
             self._drop_regex(group, before.regex, draft)
 
-    def _bump(self, group: ConsumerGroup, draft: _Draft) -> None:
+    def _bump(self, group: ConsumerGroup, draft: Draft) -> None:
         """Begin a new epoch; of several reasons in one decision the first does it."""
         fact = group_fact(group)
         if not any(each.key == fact.key for each in draft.facts):
@@ -238,16 +260,15 @@ class ConsumerGroups:
         draft.facts = [each for each in draft.facts if each.key != fact.key]
         draft.facts.append(group_fact(group))
 
-    def _drop_regex(self, group: ConsumerGroup, regex: str, draft: _Draft) -> None:
+    def _drop_regex(self, group: ConsumerGroup, regex: str, draft: Draft) -> None:
         if not group.uses_regex(regex) and group.regexes.pop(regex, None) is not None:
             draft.facts.append(regex_fact(group.group_id, regex, None))
 
     # Topics.
 
-    def _refresh(self, group: ConsumerGroup, caller: Beating, now_ms: int, draft: _Draft) -> None:
-        """See whether the topics that are read have changed, and have expressions resolved that nobody has yet."""
+    def refresh(self, group: ConsumerGroup, draft: Draft) -> None:
+        """See whether the topics that are read have changed."""
         version = self._topics.version
-        self._resolve(group, caller, now_ms, version, draft)
         if group.topics_version == version:
             return
         group.topics_version = version
@@ -256,11 +277,11 @@ class ConsumerGroups:
             group.metadata_hash = found
             self._bump(group, draft)
 
-    def _resolve(
-        self, group: ConsumerGroup, caller: Beating, now_ms: int, version: int, draft: _Draft
-    ) -> None:
+    def _resolve(self, group: ConsumerGroup, caller: Beating, now_ms: int, draft: Draft) -> None:
+        """Have expressions resolved that nobody has yet, or whose names have changed."""
         if group.resolving:
             return
+        version = self._topics.version
         refresh_ms = self._settings(group.group_id).group_consumer_regex_refresh_interval_ms
         due = []
         for regex in group.used_regexes():
@@ -284,7 +305,7 @@ class ConsumerGroups:
     ) -> Decision[None]:
         """Hear what expressions mean; with other topics than before a new assignment is due."""
         group.resolving = False
-        draft = _Draft()
+        draft = Draft()
         if not isinstance(found, BaseException):
             for regex, topics in found.items():
                 if not group.uses_regex(regex):
@@ -299,7 +320,7 @@ class ConsumerGroups:
 
     # Targets.
 
-    def _retarget(self, group: ConsumerGroup, now_ms: int, draft: _Draft) -> None:
+    def retarget(self, group: ConsumerGroup, now_ms: int, draft: Draft) -> None:
         """Make a new target if the group has a new epoch, and the last one is not too young."""
         if group.epoch <= group.assignment_epoch or group.assigning:
             return
@@ -334,7 +355,7 @@ class ConsumerGroups:
         assignor = group.assignor(self._settings(group.group_id).group_consumer_assignors[0])
         return MakeTarget(group.group_id, group.epoch, assignor, tuple(subscribers), sizes)
 
-    def _set_targets(self, group: ConsumerGroup, epoch: int, targets: Targets, draft: _Draft) -> None:
+    def _set_targets(self, group: ConsumerGroup, epoch: int, targets: Targets, draft: Draft) -> None:
         for member_id, target in targets.items():
             if member_id in group.members and group.targets.get(member_id) != target:
                 group.targets[member_id] = target
@@ -347,21 +368,22 @@ class ConsumerGroups:
     ) -> Decision[None]:
         """Hear what was made in a thread; members that came meanwhile are for the next one."""
         group.assigning = False
-        draft = _Draft()
+        draft = Draft()
         if not isinstance(made, BaseException) and asked.epoch > group.assignment_epoch:
             self._set_targets(group, asked.epoch, made, draft)
         return Decision(tuple(draft.facts), None)
 
     # One member's way.
 
-    def _reconcile(
+    def reconcile(
         self,
         group: ConsumerGroup,
         member: ConsumerMember,
         owned: Assignment | None,
         now_ms: int,
-        draft: _Draft,
+        draft: Draft,
     ) -> ConsumerMember:
+        """Lead a member one step on; ``owned`` is what it says it has, None if it says nothing."""
         target = group.targets.get(member.member_id, NOTHING)
         moved = reconcile(member, group.assignment_epoch, target, owned, group.is_held)
         if moved is member:
@@ -369,21 +391,27 @@ class ConsumerGroups:
         group.put(moved)
         draft.facts.append(current_fact(group.group_id, moved))
         key = TimerKey("revoke", group.group_id, moved.member_id)
-        if moved.state is MemberState.UNREVOKED_PARTITIONS:
+        if moved.state is MemberState.UNREVOKED_PARTITIONS and moved.classic is None:
             self.timers.schedule(key, now_ms + max(moved.rebalance_timeout_ms, 0))
         else:
             self.timers.cancel(key)
         return moved
 
-    def _heard(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+    def heard(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+        """Give a member its whole session again; it was just heard of."""
         group.heard_ms[member.member_id] = now_ms
         key = TimerKey("session", group.group_id, member.member_id)
-        self.timers.schedule(key, now_ms + self._settings(group.group_id).group_consumer_session_timeout_ms)
+        self.timers.schedule(key, now_ms + self._session_ms(group, member))
+
+    def _session_ms(self, group: ConsumerGroup, member: ConsumerMember) -> int:
+        if member.classic is not None:
+            return member.classic.session_timeout_ms
+        return self._settings(group.group_id).group_consumer_session_timeout_ms
 
     # Leaving.
 
     def leave(
-        self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
+        self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, now_ms: int
     ) -> Decision[ConsumerGroupHeartbeatResponse]:
         """Take a member out; a static one that will be back (-2) keeps its place for a session."""
         if request.instance_id is None:
@@ -396,20 +424,45 @@ class ConsumerGroups:
                 )
             _check_instance(found, request.member_id, request.instance_id)
             member = found
-        draft = _Draft()
+        draft = Draft()
         if request.member_epoch == LEFT_FOR_A_MOMENT:
             left = replace(member, epoch=LEFT_FOR_A_MOMENT, revoking=NOTHING)
             group.put(left)
             draft.facts.append(current_fact(group.group_id, left))
             self.timers.cancel(TimerKey("revoke", group.group_id, member.member_id))
         else:
-            self._remove(group, member, draft)
+            self.remove(group, [member], f"member {member.member_id} left", now_ms, draft)
         answer = ConsumerGroupHeartbeatResponse(
             member_id=request.member_id, member_epoch=request.member_epoch
         )
-        return Decision(tuple(draft.facts), answer)
+        return draft.decide(answer)
 
-    def _remove(self, group: ConsumerGroup, member: ConsumerMember, draft: _Draft) -> None:
+    def may_downgrade(self, group: ConsumerGroup, leaving: Collection[str]) -> bool:
+        """Whether the group without some of its members is to be a classic one: all others are classic members."""
+        settings = self._settings(group.group_id)
+        return (
+            group.are_others_classic(leaving)
+            and settings.migration.downgrades
+            and len(group.members) - len(leaving) <= settings.group_max_size
+        )
+
+    def remove(
+        self,
+        group: ConsumerGroup,
+        members: Sequence[ConsumerMember],
+        reason: str,
+        now_ms: int,
+        draft: Draft,
+    ) -> None:
+        """Take members out; if only classic ones are left, the group becomes a classic one, and rebalances."""
+        leaving = {member.member_id for member in members}
+        if leaving and self.may_downgrade(group, leaving):
+            self.on_downgrade(group, leaving, reason, now_ms, draft)
+            return
+        for member in members:
+            self._remove(group, member, draft)
+
+    def _remove(self, group: ConsumerGroup, member: ConsumerMember, draft: Draft) -> None:
         self._cancel(group, member.member_id)
         group.remove(member.member_id)
         draft.facts += member_end(group.group_id, member.member_id)
@@ -419,29 +472,25 @@ class ConsumerGroups:
         self._bump(group, draft)
 
     def _cancel(self, group: ConsumerGroup, member_id: str) -> None:
-        for kind in ("session", "revoke"):
+        for kind in ("session", "revoke", "join", "sync"):
             self.timers.cancel(TimerKey(kind, group.group_id, member_id))
 
     # Time.
 
-    def expire(self, due: Iterable[tuple[ConsumerGroup, str]]) -> Decision[None]:
-        """Take out members that were silent for a session, or kept what they had to give up."""
-        draft = _Draft()
-        facts: list[Fact] = []
-        for group, member_id in due:
-            member = group.members.get(member_id)
-            if member is not None:
-                self._remove(group, member, draft)
-                facts += draft.facts
-                draft = _Draft()
-        return Decision(tuple(facts), None)
+    def expire(self, group: ConsumerGroup, member_id: str, now_ms: int) -> Decision[None]:
+        """Take out a member that was silent for too long, or kept what it had to give up."""
+        draft = Draft()
+        member = group.members.get(member_id)
+        if member is not None:
+            self.remove(group, [member], f"member {member_id} was silent for too long", now_ms, draft)
+        return draft.decide(None)
 
     def resume(self, groups: Iterable[ConsumerGroup], now_ms: int) -> None:
         """After all facts were replayed: give every member a whole session to be heard in."""
         for group in groups:
             for member in group.members.values():
-                self._heard(group, member, now_ms)
-                if member.state is MemberState.UNREVOKED_PARTITIONS:
+                self.heard(group, member, now_ms)
+                if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
                     key = TimerKey("revoke", group.group_id, member.member_id)
                     self.timers.schedule(key, now_ms + max(member.rebalance_timeout_ms, 0))
 
@@ -478,6 +527,7 @@ def _told(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller
         else request.server_assignor,
         topics=member.topics if topics is None else frozenset(topics),
         regex=member.regex if request.subscribed_topic_regex is None else request.subscribed_topic_regex,
+        classic=None,
     )
 
 

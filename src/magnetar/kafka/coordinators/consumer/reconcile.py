@@ -7,7 +7,7 @@ has it all                -> STABLE, in the new epoch
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from magnetar.kafka.coordinators.consumer.group import NOTHING, Assignment, ConsumerMember, MemberState
@@ -51,7 +51,7 @@ def _next(
         if keeps := has & wanted:
             assigned[topic_id] = keeps
     if revoking and _owns_some(owned, revoking):
-        return _became(member, member_epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoking)
+        return _became(member, member_epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoking, epoch)
     for topic_id, wanted in target.items():
         missing = wanted - assigned.get(topic_id, frozenset())
         held = {partition for partition in missing if is_held(topic_id, partition)}
@@ -59,7 +59,7 @@ def _next(
         if free := missing - held:
             assigned[topic_id] = assigned.get(topic_id, frozenset()) | free
     state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
-    return _became(member, epoch, state, assigned, NOTHING)
+    return _became(member, epoch, state, assigned, NOTHING, epoch)
 
 
 def _owns_some(owned: Assignment | None, some: Assignment) -> bool:
@@ -69,7 +69,12 @@ def _owns_some(owned: Assignment | None, some: Assignment) -> bool:
 
 
 def _became(
-    member: ConsumerMember, epoch: int, state: MemberState, assigned: Assignment, revoking: Assignment
+    member: ConsumerMember,
+    epoch: int,
+    state: MemberState,
+    assigned: Assignment,
+    revoking: Assignment,
+    target_epoch: int,
 ) -> ConsumerMember:
     unchanged = (epoch, state, assigned, revoking) == (
         member.epoch,
@@ -80,5 +85,27 @@ def _became(
     if unchanged:
         return member
     return replace(
-        member, epoch=epoch, previous_epoch=member.epoch, state=state, assigned=assigned, revoking=revoking
+        member,
+        epoch=epoch,
+        previous_epoch=member.epoch,
+        state=state,
+        assigned=assigned,
+        revoking=revoking,
+        since=_since(member, assigned, revoking, target_epoch),
     )
+
+
+def _since(
+    member: ConsumerMember, assigned: Assignment, revoking: Assignment, epoch: int
+) -> Mapping[bytes, Mapping[int, int]]:
+    """Return in which epoch each partition came; those that are new come with this one."""
+    since: dict[bytes, dict[int, int]] = {}
+    for held in (assigned, revoking):
+        for topic_id, partitions in held.items():
+            had = member.since.get(topic_id, {})
+            owned = member.assigned.get(topic_id, frozenset())
+            before = min(member.epoch, epoch)
+            since.setdefault(topic_id, {}).update(
+                (each, had.get(each, before if each in owned else epoch)) for each in partitions
+            )
+    return since

@@ -44,6 +44,14 @@ class Topics(Protocol):
         """Return the name of a topic, if it is there."""
         ...
 
+    def meant(self, written: str) -> str:
+        """Return the name of the topic that a client of these groups writes so."""
+        ...
+
+    def written(self, name: str) -> str:
+        """Return how a client of these groups writes a topic's name."""
+        ...
+
     def named(self) -> AsyncIterator[tuple[str, str]]:
         """Return each topic's name, and how a client of these groups writes it; others have their turn meanwhile."""
         ...
@@ -61,6 +69,14 @@ class NoTopics:
     def name_of(self, topic_id: bytes) -> str | None:
         """Return None."""
         return None
+
+    def meant(self, written: str) -> str:
+        """Return the same."""
+        return written
+
+    def written(self, name: str) -> str:
+        """Return the same."""
+        return name
 
     async def named(self) -> AsyncIterator[tuple[str, str]]:
         """Return nothing."""

@@ -20,7 +20,7 @@ from magnetar.wire.kafka.messages.consumer_protocol_assignment import (
     TopicPartition,
 )
 
-_CONSUMER = 1
+_CLASSIC, _CONSUMER = 0, 1
 _VERSION_0 = bytes(2)
 
 
@@ -48,7 +48,7 @@ def _described(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> 
         subscribed_topic_regex=member.regex or None,
         assignment=_spelled(member.assigned, topics),
         target_assignment=_spelled(group.targets.get(member.member_id, {}), topics),
-        member_type=_CONSUMER,
+        member_type=_CONSUMER if member.classic is None else _CLASSIC,
     )
 
 
@@ -114,7 +114,9 @@ def _member(
         instance_id=member.instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
-        session_timeout_ms=settings.group_consumer_session_timeout_ms,
+        session_timeout_ms=settings.group_consumer_session_timeout_ms
+        if member.classic is None
+        else member.classic.session_timeout_ms,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         heard_ms_ago=now_ms - group.heard_ms.get(member.member_id, now_ms),
         session_left_ms=None if deadline_ms is None else max(deadline_ms - now_ms, 0),
