@@ -44,6 +44,7 @@ from magnetar.broker.progress import Progress
 from magnetar.broker.settings import Settings
 from magnetar.broker.topic import Topic
 from magnetar.broker.topic_config import TopicConfig, check_overrides, check_together
+from magnetar.broker.transactions import PulsarTransactions
 from magnetar.ledger.port import LedgerEngine, LedgerPolicy
 from magnetar.metadata import BadVersion, MetadataStore
 from magnetar.metadata.cache import MetadataCache
@@ -133,6 +134,7 @@ class Broker:
         )
         """What clients of all protocols make the broker keep is counted there."""
         self.progress = Progress(settings.names.linked_subscriptions)
+        self.transactions = PulsarTransactions()
         self.compactions = Compactions(lambda: self.settings, self.background)
         self.ownership = ownership or SoleOwner(settings.node.node_id, settings.node.broker_rack)
         self.ownership.on_lost.append(self._lost)

@@ -98,6 +98,22 @@ class OpenLog:
         """Keep what was loaded of the producers for whoever holds the log next, and beside its checkpoints."""
         self.producers = producers
         self.log.take_snapshot = producers.encode
+        if self.log.transactions is not None:
+            self.log.transactions = producers.transactions
+
+    async def begin_transactions(self) -> None:
+        """Have all who read the log know from now on that there are transactions in it; before the first is written.
+
+        Durable on return. Raises ``LedgerError``.
+        """
+        loaded = await producer_log.load(self.log) if self.producers is None else self.producers
+        if not self.log.has_transactions:
+            await self.log.note_transactions()
+        if self.producers is None:  # nobody was faster
+            self.keep(loaded)
+        producers = self.producers
+        assert producers is not None
+        self.log.transactions = producers.transactions
 
     def leave(self, holder: Holder) -> None:
         """Hold the log no more, and be told nothing."""

@@ -1,4 +1,4 @@
-"""What a log says of Kafka's producers and their transactions: by the snapshot that it keeps, and the entries since."""
+"""What a log says of Kafka's producers, and of transactions: by the snapshot that it keeps, and the entries since."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from magnetar.ledger.port import ManagedLedger, StoredEntry
 from magnetar.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, read_header
 from magnetar.records.control import read_marker
 from magnetar.records.entry import decode_entry, kafka_payload_at
+from magnetar.records.pulsar_transactions import COMMIT_MARKER, is_transactions
 
 PULSAR = "pulsar"
 _READ_BYTES: Final = 4 << 20
@@ -51,8 +52,14 @@ def from_snapshot(log: ManagedLedger) -> tuple[ProducerStates, int]:
 
 
 def replay(states: ProducerStates, header: BatchHeader, entry: StoredEntry) -> None:
-    """Take in one batch of a producer's that is in the log."""
-    if not header.attributes & CONTROL:
+    """Take in one batch of a producer's that is in the log, or one entry of a transaction of Pulsar's."""
+    if is_transactions(header.producer_id) and kafka_payload_at(entry.data) < 0:
+        if header.is_control:
+            committed = decode_entry(entry.data).message.marker_type == COMMIT_MARKER
+            states.transactions.end(header.producer_id, header.base_offset, committed=committed)
+        else:
+            states.transactions.begin(header.producer_id, header.base_offset)
+    elif not header.attributes & CONTROL:
         states.add(header, header.base_offset)
     elif header.attributes & TRANSACTIONAL:
         found = read_marker(decode_entry(entry.data).payload)
@@ -64,7 +71,10 @@ def replay(states: ProducerStates, header: BatchHeader, entry: StoredEntry) -> N
 
 
 def producer_header(entry: StoredEntry) -> BatchHeader | None:
-    """Return the header of the batch that a Kafka producer sent, or None if it was another's. No record is read."""
+    """Return the header of the batch that a Kafka producer sent, or None if it was another's. No record is read.
+
+    What is of a transaction of Pulsar's has the header that its batch would have.
+    """
     at = kafka_payload_at(entry.data)
     if at >= 0:
         return read_header(entry.data, at)

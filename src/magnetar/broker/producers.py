@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from magnetar.broker import producer_snapshot
 from magnetar.broker.producer_snapshot import Kept, Row
 from magnetar.ledger.transactions import LogTransactions
 from magnetar.records.batch import TRANSACTIONAL, BatchHeader
+from magnetar.records.pulsar_transactions import is_transactions
 
 KEPT_BATCHES = 5
 NO_EPOCH = -1
@@ -223,21 +225,24 @@ class ProducerStates:
     def encode(self) -> bytes:
         """Return the snapshot."""
         first_of = self.transactions.first_of
-        return producer_snapshot.encode(
-            (
-                Row(
-                    producer_id,
-                    producer.epoch,
-                    producer.batches,
-                    first_of(producer_id),
-                    producer.coordinator_epoch,
-                    producer.marked_ms,
-                    0 if producer.batches else producer.first_due,
-                )
-                for producer_id, producer in self.active()
-            ),
-            self.transactions.aborted(),
+        kafkas = (
+            Row(
+                producer_id,
+                producer.epoch,
+                producer.batches,
+                first_of(producer_id),
+                producer.coordinator_epoch,
+                producer.marked_ms,
+                0 if producer.batches else producer.first_due,
+            )
+            for producer_id, producer in self.active()
         )
+        pulsars = (
+            Row(producer_id, 0, (), first)
+            for producer_id, first in self.transactions.open().items()
+            if producer_id not in self._producers
+        )
+        return producer_snapshot.encode(chain(kafkas, pulsars), self.transactions.aborted())
 
     @classmethod
     def decode(cls, data: bytes) -> ProducerStates:
@@ -245,6 +250,8 @@ class ProducerStates:
         states = cls()
         rows, aborted = producer_snapshot.decode(data)
         for row in rows:
+            if is_transactions(row.producer_id) and row.coordinator_epoch == NO_EPOCH:
+                continue  # one of Pulsar's transactions: there is nothing to know of it but where it began
             producer = states._producers[row.producer_id] = ProducerStateEntry(row.epoch, row.first_due)
             producer.batches.extend(row.batches)
             producer.coordinator_epoch, producer.marked_ms = row.coordinator_epoch, row.marked_ms

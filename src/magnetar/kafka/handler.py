@@ -113,6 +113,7 @@ class KafkaProtocolHandler(ProtocolHandler):
         broker.events.bundle_lost.append(follow)
         broker.events.bundle_acquired.append(follow)
         broker.progress.groups = GroupProgress(broker, groups)
+        broker.transactions.coordinator_of = transactions.of_pulsar
         groups.telling.on_committed = broker.progress.committed
         groups.on_joining = broker.progress.joining_group
         broker.offers.add(self.services)

@@ -58,6 +58,7 @@ class Rooms:
             self.producer_ids.take,
             self.markers,
             self._broker.background,
+            pulsars=self._broker.transactions if topic == TRANSACTION_STATE else None,
         )
 
     def _end_offsets(

@@ -19,8 +19,10 @@ from magnetar.records.kernel import BYTES, TABLE, big_endian, crc32c, unsigned
 
 # Columns of a row: first those of the table that `kernel.decode_rows` wants, then these. FOREIGN is 1 for an entry that
 # is not in format ``kafka``: START and END span the whole entry then, and MAX_TIME is one that nobody knows.
-FRAME_AT, LAST_OFFSET, PRODUCER_ID, FOREIGN = range(kernel.BATCH_FIELDS, kernel.BATCH_FIELDS + 4)
-ROW_FIELDS = kernel.BATCH_FIELDS + 4
+# One of a transaction of Pulsar's has ATTRIBUTES and PRODUCER_ID as its record batch would; MARKER is the type of a
+# marker that Pulsar ends one with, otherwise 0.
+FRAME_AT, LAST_OFFSET, PRODUCER_ID, FOREIGN, MARKER = range(kernel.BATCH_FIELDS, kernel.BATCH_FIELDS + 5)
+ROW_FIELDS = kernel.BATCH_FIELDS + 5
 ENTRY_ID = kernel.ENTRY_ID
 ROWS = 8192
 UNKNOWN_TIME = 1 << 62
@@ -50,6 +52,9 @@ WORDS = {
 _CUT_SHORT, _WRONG_ENTRY, _BAD_CRC, _BAD_ENTRY, _BAD_BATCH = 1, 2, 3, 4, 6
 _FORMAT = np.frombuffer(b"entry.format", np.uint8)
 _KAFKA = np.frombuffer(b"kafka", np.uint8)
+_TRANSACTIONAL, _CONTROL, _COMMIT_MARKER, _ABORT_MARKER = 0x10, 0x20, 21, 22
+# Of a producer id that stands for one of Pulsar's transactions; see `magnetar.records.pulsar_transactions`.
+_FIRST_TXN, _TXN_SHIFT, _MAX_COORDINATOR, _MAX_NUMBER = 1 << 62, 48, (1 << 14) - 1, (1 << 48) - 1
 
 
 @compiled(types.UniTuple(_i8, 4)(BYTES, _i8, _i8))
@@ -114,6 +119,8 @@ def _open_entry(data: Any, at: Any, end: Any, rows: Any, row: Any) -> Any:
     kafka = False
     publish_time = np.int64(0)
     messages = np.int64(1)
+    most = least = marker = np.int64(0)
+    in_txn = 0
     while at < stop:
         number, start, after, at = _next_field(data, at, stop)
         if number == 0:
@@ -124,12 +131,26 @@ def _open_entry(data: Any, at: Any, end: Any, rows: Any, row: Any) -> Any:
             messages = start
         elif number == 4:
             kafka |= _says_kafka(data, start, after)
+        elif number == 20:
+            marker = start
+        elif number == 22:
+            least, in_txn = start, in_txn | 1
+        elif number == 23:
+            most, in_txn = start, in_txn | 2
     if messages < 1 or messages > last_offset + 1:
         return bad
     rows[row, LAST_OFFSET] = last_offset
     rows[row, kernel.PUBLISH_TIME] = publish_time
     rows[row, kernel.LAST_DELTA] = messages - 1
     rows[row, FOREIGN] = 0 if kafka else 1
+    rows[row, MARKER] = rows[row, kernel.ATTRIBUTES] = 0
+    rows[row, PRODUCER_ID] = -1
+    if in_txn == 3:
+        rows[row, PRODUCER_ID] = _FIRST_TXN | (most & _MAX_COORDINATOR) << _TXN_SHIFT | (least & _MAX_NUMBER)
+        rows[row, kernel.ATTRIBUTES] = _TRANSACTIONAL
+        if marker in (_COMMIT_MARKER, _ABORT_MARKER):
+            rows[row, kernel.ATTRIBUTES] = _TRANSACTIONAL | _CONTROL
+            rows[row, MARKER] = marker
     return stop, np.int64(0)
 
 
@@ -143,8 +164,6 @@ def _note_foreign(rows: Any, row: Any, start: Any, end: Any) -> None:
     rows[row, kernel.COUNT] = rows[row, kernel.LAST_DELTA] + 1
     rows[row, kernel.BASE_TIME] = rows[row, kernel.PUBLISH_TIME]
     rows[row, kernel.MAX_TIME] = UNKNOWN_TIME
-    rows[row, kernel.ATTRIBUTES] = 0
-    rows[row, PRODUCER_ID] = -1
 
 
 @compiled(types.boolean(BYTES, _i8, _i8, TABLE, _i8))

@@ -1,7 +1,8 @@
 """What became of transactions, from the marks that the coordinator left in the log itself.
 
 A producer's transactional batches are decided by the next control batch of the same producer: its one record's key is
-two 16-bit numbers, a version and the kind of the mark (0 abort, 1 commit). Below the last stable offset every one is
+two 16-bit numbers, a version and the kind of the mark (0 abort, 1 commit). A transaction of Pulsar's counts as that of
+a producer of its own, and its mark is a marker of Pulsar's. Below the last stable offset every one is
 decided, so whoever reads up to there finds the mark by reading on.
 """
 
@@ -17,13 +18,14 @@ import numpy as np
 
 from magnetar.ledger.errors import LedgerCorrupt
 from magnetar.ledger.files.layout import HEADER_BYTES
-from magnetar.pipeline.frames import ENTRY_ID, FRAME_AT, PRODUCER_ID
+from magnetar.pipeline.frames import ENTRY_ID, FRAME_AT, MARKER, PRODUCER_ID
 from magnetar.pipeline.mapped import STEP_BYTES, MappedLedger
 from magnetar.records import kernel
 from magnetar.records.arrow import Table
 from magnetar.records.batch import CONTROL, TRANSACTIONAL, decode_records
 from magnetar.records.batch import HEADER_BYTES as BATCH_HEADER_BYTES
 from magnetar.records.errors import RecordsError
+from magnetar.records.pulsar_transactions import ABORT_MARKER
 
 if TYPE_CHECKING:
     from magnetar.pipeline.ledger_part import LedgerPart
@@ -91,6 +93,9 @@ def without_aborted(rows: Table, transactions: Transactions) -> np.ndarray[Any, 
 def marks(ledger: MappedLedger, rows: Table) -> Iterable[tuple[int, int, bool]]:
     """Yield (producer id, offset, whether it aborts) of the ends of transactions among these batches."""
     for row in rows[rows[:, kernel.ATTRIBUTES] & CONTROL != 0]:
+        if row[MARKER]:
+            yield int(row[PRODUCER_ID]), int(row[kernel.BASE_OFFSET]), int(row[MARKER]) == ABORT_MARKER
+            continue
         start = int(row[kernel.START]) - BATCH_HEADER_BYTES
         try:
             (record,) = decode_records(ledger.data[start : row[kernel.END]].data)

@@ -66,6 +66,8 @@ class Deduplication:
             metadata.ParseFromString(data)
         except DecodeError:
             return
+        if metadata.HasField("marker_type"):
+            return
         if metadata.num_chunks_from_msg <= 1 or metadata.chunk_id == metadata.num_chunks_from_msg - 1:
             _raise(
                 self._pushed, metadata.producer_name, max(metadata.sequence_id, metadata.highest_sequence_id)

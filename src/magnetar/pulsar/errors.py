@@ -13,6 +13,13 @@ from magnetar.broker.errors import (
     TopicNotFound,
 )
 from magnetar.broker.ownership import NotOwned
+from magnetar.broker.transactions import (
+    CoordinatorNotFound,
+    CoordinatorNotReady,
+    InvalidTxnStatus,
+    TooManyTransactions,
+    TransactionNotFound,
+)
 from magnetar.ledger.errors import LedgerClosed, LedgerError, LedgerFenced, LedgerTerminated, StorageFull
 from magnetar.records.errors import CorruptBatch, RecordsError
 from magnetar.wire.pulsar.pulsar_pb2 import ServerError
@@ -83,6 +90,12 @@ class IncompatibleSchema(PulsarError):
     code = ServerError.IncompatibleSchema
 
 
+class TransactionConflict(PulsarError):
+    """Another transaction has acknowledged the message, or it is done with."""
+
+    code = ServerError.TransactionConflict
+
+
 class BadCommand(Exception):
     """A client broke the protocol's rules: its connection ends."""
 
@@ -95,6 +108,11 @@ _CODES: dict[type[BaseException], ServerError] = {
     NamespaceNotFound: ServerError.TopicNotFound,
     TooManyTopics: ServerError.NotAllowedError,
     InvalidPartitions: ServerError.NotAllowedError,  # a reserved name, which no second try makes free
+    CoordinatorNotFound: ServerError.TransactionCoordinatorNotFound,
+    CoordinatorNotReady: ServerError.TransactionCoordinatorNotFound,  # clients look again, and ask again
+    TransactionNotFound: ServerError.TransactionNotFound,
+    InvalidTxnStatus: ServerError.InvalidTxnStatus,
+    TooManyTransactions: ServerError.NotAllowedError,
     AuthenticationFailed: ServerError.AuthenticationError,
     BrokerError: ServerError.MetadataError,
     LedgerTerminated: ServerError.TopicTerminatedError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from magnetar.broker.background import end_all
 from magnetar.broker.core import Broker
@@ -27,6 +27,9 @@ from magnetar.pulsar.settings import PulsarSettings
 from magnetar.pulsar.topics import PulsarTopics
 from magnetar.pulsar.watches import Watches
 from magnetar.schema_registry.workshop import Workshop
+
+if TYPE_CHECKING:
+    from magnetar.pulsar.transactions.participants import TopicParticipants
 
 
 class PulsarProtocolHandler(ProtocolHandler):
@@ -52,7 +55,12 @@ class PulsarProtocolHandler(ProtocolHandler):
         return with_tls(parse_pulsar_listeners(self._settings), self._settings)
 
     def needs(self) -> Sequence[str]:
-        return ("schema-registry",)  # for what understands schemas
+        # For what understands schemas, and for the transaction coordinator.
+        return ("schema-registry", "kafka") if self._has_transactions else ("schema-registry",)
+
+    @property
+    def _has_transactions(self) -> bool:
+        return self._settings.of(PulsarSettings).transaction_coordinator_enabled
 
     async def start(self, broker: Broker) -> None:
         topics = PulsarTopics(broker, self._clock)
@@ -62,6 +70,7 @@ class PulsarProtocolHandler(ProtocolHandler):
             broker, topics, schemas, GroupCursors(broker, topics), self._clock, Watches(broker)
         )
         broker.offers.add(self.services)
+        self._join_transactions(broker, topics)
         InactiveTopicsSweep(broker, topics, self._clock)
         broker.events.topic_deleted.append(schemas.topic_deleted)
         namespaces = broker.namespaces
@@ -76,6 +85,29 @@ class PulsarProtocolHandler(ProtocolHandler):
         await topics.start()
         broker.figures.sources.append(PulsarFigures(self.services, self._server))
         self._server.start()
+
+    def _join_transactions(self, broker: Broker, topics: PulsarTopics) -> None:
+        """Have the coordinator find topics and subscriptions, and where transactions are switched on clients find it.
+
+        What was decided before they were switched off is ended all the same.
+        """
+        made: list[TopicParticipants] = []
+
+        def participants() -> TopicParticipants:
+            if not made:
+                from magnetar.pulsar.transactions.participants import (
+                    TopicParticipants,
+                )  # most brokers have none
+
+                made.append(TopicParticipants(broker, topics))
+            return made[0]
+
+        broker.transactions.join(participants)
+        coordinator_of = broker.transactions.coordinator_of
+        if self._has_transactions and coordinator_of is not None:
+            from magnetar.pulsar.transactions.service import TransactionService
+
+            self.services.transactions = TransactionService(broker, topics, participants(), coordinator_of())
 
     def new_connection(self, listener: Listener) -> asyncio.BaseProtocol:
         return self._server.connection(listener)

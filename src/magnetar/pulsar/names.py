@@ -22,6 +22,9 @@ _NON_PERSISTENT = "non-persistent://"
 _PERSISTENT = "persistent://"
 
 
+COORDINATOR_ASSIGN = TopicName("pulsar", "system", "transaction_coordinator_assign")
+
+
 @dataclass(frozen=True, slots=True)
 class PulsarName:
     """A topic, or with ``partition`` one partition of it."""
@@ -47,6 +50,11 @@ class PulsarName:
     def persistent(self) -> bool:
         """Whether the topic's messages are kept."""
         return self.topic.persistent
+
+    @property
+    def finds_coordinator(self) -> bool:
+        """Whether it is what clients look up to find a transaction coordinator; there is no such topic."""
+        return self.topic == COORDINATOR_ASSIGN
 
     def __str__(self) -> str:
         return str(self.topic) if self.partition is None else f"{self.topic}-partition-{self.partition}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from magnetar.broker.core import Broker
 from magnetar.broker.listeners import Listener
@@ -12,6 +13,9 @@ from magnetar.pulsar.group_cursors import GroupCursors
 from magnetar.pulsar.schemas import TopicSchemas
 from magnetar.pulsar.topics import PulsarTopics
 from magnetar.pulsar.watches import Watches
+
+if TYPE_CHECKING:
+    from magnetar.pulsar.transactions.service import TransactionService
 
 
 @dataclass(slots=True)
@@ -24,6 +28,8 @@ class PulsarServices:
     groups: GroupCursors
     clock: Callable[[], int]
     watches: Watches
+    transactions: TransactionService | None = None
+    """None where they are switched off."""
     served: Sequence[Listener] = ()
     """Where the binary protocol is served."""
     _names: Iterator[int] = field(default_factory=itertools.count)

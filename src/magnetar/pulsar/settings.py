@@ -126,6 +126,21 @@ class PulsarSettings(HandlerSettings):
         pulsar=("maxUnackedMessagesPerSubscription",),
     )
 
+    # Transactions.
+    transaction_coordinator_enabled: bool = setting(
+        False,
+        Kind.BOOLEAN,
+        "Whether Pulsar's clients may have transactions.",
+        pulsar=("transactionCoordinatorEnabled",),
+    )
+    max_active_transactions_per_coordinator: int = setting(
+        0,
+        Kind.INT,
+        "Transactions that each of Pulsar's transaction coordinators may have open; 0 for no bound.",
+        rule=at_least(0),
+        pulsar=("maxActiveTransactionsPerCoordinator",),
+    )
+
     # What is done now and then.
     message_ttl_ms: int = setting(
         0,

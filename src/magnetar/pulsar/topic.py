@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from magnetar.broker.figures import LogFigures
 from magnetar.broker.limits import Limits as TopicLimits
@@ -13,10 +14,12 @@ from magnetar.broker.limits import Persistence
 from magnetar.broker.open_logs import Reason
 from magnetar.broker.slices import PacedTurns
 from magnetar.broker.topic import Topic
+from magnetar.broker.transactions import TxnId
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursors import CursorStore
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import ManagedLedger, Pending, Position, TakenBack
+from magnetar.ledger.transactions import NOT_OPENED, LogTransactions
 from magnetar.metadata import MetadataStore
 from magnetar.pulsar.deduplication import CURSOR as DEDUPLICATION_CURSOR
 from magnetar.pulsar.deduplication import Deduplication
@@ -31,6 +34,9 @@ from magnetar.pulsar.places import Places
 from magnetar.pulsar.producers import Producer, Producers
 from magnetar.pulsar.rate_limits import RateLimit, renewed
 from magnetar.records.pulsar_entries import Sent
+
+if TYPE_CHECKING:
+    from magnetar.pulsar.dispatch.pending_acks import PendingAcks
 
 CURSOR_SAVE_MS = 1000
 _MIN_CURSOR_SAVE_MS = 100  # each time costs a transaction of the metadata store
@@ -57,6 +63,7 @@ class PulsarTopic:
         within_batches: bool = True,
         figures: LogFigures | None = None,
         turns: PacedTurns | None = None,
+        takes_transactions: bool = False,
     ) -> None:
         """``turns`` are shared with other topics (see `Readings`); None for some of its own."""
         self.topic = topic
@@ -80,6 +87,8 @@ class PulsarTopic:
         self.has_chunks = False
         """Whether a message came in chunks since it was opened."""
         self.dedup = Deduplication(log, cursors) if deduplicates else None
+        self.takes_transactions = takes_transactions
+        self._pending_acks: dict[str, PendingAcks] = {}
         self._store = store
         self._clock = clock
         self._readings = Readings(
@@ -208,13 +217,22 @@ class PulsarTopic:
     # -- producing
 
     def publish(self, producer: Producer, sent: Sent) -> Pending:
-        """Append what a producer sent; raise ``LedgerError``."""
-        pending = self.log.append(
-            (sent.framed,),
-            messages=sent.messages,
-            timestamp_ms=sent.timestamp_ms,
-            earliest_ms=sent.earliest_ms,
-        )
+        """Append what a producer sent, in its transaction if it says so; raise ``LedgerError``."""
+        txn = sent.metadata.txn
+        opens_at = NOT_OPENED
+        if txn is not None:  # open before anybody can be told that it is visible
+            opens_at = self._transactions.begin(txn.producer_id, self.log.log_end_offset)
+        try:
+            pending = self.log.append(
+                (sent.framed,),
+                messages=sent.messages,
+                timestamp_ms=sent.timestamp_ms,
+                earliest_ms=sent.earliest_ms,
+            )
+        except LedgerError:
+            if opens_at != NOT_OPENED:
+                self._transactions.take_back(opens_at)
+            raise
         self.last_done = pending.done
         self.figures.messages_in += sent.messages
         self.figures.bytes_in += len(sent.framed)
@@ -224,11 +242,42 @@ class PulsarTopic:
         producer.bytes += len(sent.framed)
         return pending
 
+    @property
+    def _transactions(self) -> LogTransactions:
+        """Those of the log, which has been told that there are some (``OpenLog.begin_transactions``)."""
+        found = self.log.transactions
+        assert found is not None
+        return found
+
+    def end_transaction(self, txn: TxnId, *, committed: bool) -> asyncio.Future[None] | None:
+        """Write the marker of a transaction, if it has written here and is not ended yet; raise ``LedgerError``.
+
+        Gives what tells that it is durable, None if that is so at once.
+        """
+        log, transactions = self.log, self.log.transactions
+        if transactions is None or transactions.first_of(txn.producer_id) is None:
+            return self.last_done if log.high_watermark < log.log_end_offset else None
+        from magnetar.records.pulsar_markers import txn_marker  # most brokers have no transactions
+
+        now_ms, offset = self._clock(), log.log_end_offset
+        transactions.end(txn.producer_id, offset, committed=committed)
+        try:
+            marker = txn_marker(txn, now_ms, committed=committed)
+            pending = log.append((marker,), messages=1, timestamp_ms=now_ms)
+        except BaseException:
+            transactions.take_back(offset)
+            raise
+        self.last_done = pending.done
+        transactions.forget_before(log.log_start_offset)
+        return pending.done
+
     def _taken_back(self, what: TakenBack) -> None:
         """What producers sent was not kept: they connect again, and send it again in its order, as Pulsar has it.
 
         None of what they sent behind it may be taken up before.
         """
+        if self.log.transactions is not None:
+            self.log.transactions.take_back(what.offset)
         if self.dedup is not None:
             self.dedup.take_back(what.offset)
         self.producers.send_away(wake=False)
@@ -309,7 +358,18 @@ class PulsarTopic:
     def _made(self, wanted: Wanted, cursor: Cursor) -> Subscription:
         made = subscription_of(wanted, cursor, self._readings)
         made.rate = renewed(None, self.limits.subscription_dispatch_rate, asyncio.get_running_loop().time)
+        if self.takes_transactions and cursor.is_durable:
+            made.acks.in_transactions = self.pending_acks(wanted.subscription)
         return made
+
+    def pending_acks(self, subscription: str) -> PendingAcks:
+        """Return what open transactions acknowledged in a subscription."""
+        found = self._pending_acks.get(subscription)
+        if found is None:
+            from magnetar.pulsar.dispatch.pending_acks import PendingAcks  # most brokers have no transactions
+
+            found = self._pending_acks[subscription] = PendingAcks(f"{self.name}][{subscription}")
+        return found
 
     async def _cursor(self, wanted: Wanted) -> Cursor:
         if wanted.durable:
@@ -363,6 +423,7 @@ class PulsarTopic:
         if subscription is not None:
             subscription.disconnect()
             self._forget(subscription)
+        self._pending_acks.pop(name, None)
         if subscription is None or subscription.cursor.is_durable:
             await self.cursors.delete(name)
 

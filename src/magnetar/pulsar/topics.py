@@ -195,6 +195,7 @@ class PulsarTopics:
             figures=held.figures,
             within_batches=broker.settings.of(PulsarSettings).acknowledgment_at_batch_index_level_enabled,
             turns=self.turns,
+            takes_transactions=broker.settings.of(PulsarSettings).transaction_coordinator_enabled,
         )
         made.on_closed = self._closed
         held.hold(made)

@@ -8,7 +8,9 @@ longer there (compacted) or that only its own world can read keeps its offset al
     kafka, mixed_kafka                      its record batches                          one batch of messages
     ... with transaction markers            as they are                                 a marker, to be skipped
     pulsar: message, batch                  one record batch, not compressed            as it is
-    ... markers of Pulsar's brokers         a record batch without records              as it is, to be skipped
+    ... of a transaction of Pulsar's        a transactional batch, see `pulsar_transactions`  as it is
+    ... the marker that ends one            Kafka's marker                              as it is, to be skipped
+    ... other markers of Pulsar's brokers   a record batch without records              as it is, to be skipped
     ... a chunk of a large message          a record of the piece, see `foreign_record`  as it is
         (its readers get it whole, see `magnetar.records.chunks`)
     ... encrypted by the producer           one record of the whole, see `foreign_record`  as it is

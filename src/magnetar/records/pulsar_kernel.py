@@ -63,6 +63,9 @@ _BATCH = np.frombuffer(b"__kafka.batch", np.uint8)
 _FORMAT = np.frombuffer(b"entry.format", np.uint8)
 
 _KEPT_ATTRIBUTES = 0x18
+_TRANSACTIONAL = 0x10
+# Of a producer id that stands for one of Pulsar's transactions; see `magnetar.records.pulsar_transactions`.
+_FIRST_TXN, _TXN_SHIFT, _MAX_COORDINATOR, _MAX_NUMBER = 1 << 62, 48, (1 << 14) - 1, (1 << 48) - 1
 MAX_TIME = 1 << 61
 MAX_HEADERS = 64
 
@@ -98,7 +101,8 @@ def _is_number(field: Any) -> Any:
     """Tell whether MessageMetadata has a number in this field that the plain form reads."""
     return (
         field == 2 or field == 3 or field == 8 or field == 9 or field == 11 or field == 12 or field == 17
-        or field == 20 or field == 24 or field == 25 or field == 27 or field == 29 or field == 30
+        or field == 20 or field == 22 or field == 23 or field == 24 or field == 25 or field == 27 or field == 29
+        or field == 30
     )  # fmt: skip
 
 
@@ -135,6 +139,8 @@ def open_entry(data: Any, facts: Any) -> Any:
     facts[PRODUCER_ID] = facts[PRODUCER_EPOCH] = facts[BASE_SEQUENCE] = -1
     kept = np.int64(-1)
     kept_end = np.int64(0)
+    most = least = np.int64(0)
+    in_txn = 0
     while at < stop:
         number, value, bytes_end, at = next_field(data, at, stop)
         # numbers where bytes are due and the other way round, encryption, markers, chunks
@@ -158,7 +164,15 @@ def open_entry(data: Any, facts: Any) -> Any:
             facts[UNCOMPRESSED_SIZE] = value
         elif number == 11:
             facts[MESSAGES], facts[BATCHED] = value, 1
-    if facts[BATCHED] and kept >= 0 and not _take_batch(data, kept, kept_end, facts):
+        elif number == 22:
+            least, in_txn = value, in_txn | 1
+        elif number == 23:
+            most, in_txn = value, in_txn | 2
+    if in_txn == 3:
+        facts[ATTRIBUTES] = _TRANSACTIONAL
+        facts[PRODUCER_ID] = _FIRST_TXN | (most & _MAX_COORDINATOR) << _TXN_SHIFT | (least & _MAX_NUMBER)
+        facts[PRODUCER_EPOCH] = 0
+    elif facts[BATCHED] and kept >= 0 and not _take_batch(data, kept, kept_end, facts):
         return _PLAIN
     room = facts[UNCOMPRESSED_SIZE] if facts[COMPRESSION] else end - stop
     if facts[BATCHED] and not 0 < facts[MESSAGES] <= max(room // 6, 1):

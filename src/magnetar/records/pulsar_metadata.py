@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from magnetar.records.compression import Buffer
 from magnetar.records.errors import CorruptBatch, EntryCorrupt
+from magnetar.records.pulsar_transactions import ABORT_MARKER, COMMIT_MARKER, TxnId
 from magnetar.records.varint import decode_unsigned, encode_unsigned
 
 FORMAT_PROPERTY = "entry.format"
@@ -32,6 +33,7 @@ MAX_MESSAGES = 1 << 20
 """How many messages a batch may have: such a batch is more than 6 MB unpacked, even if all of them are empty."""
 _ENTRY_FORMAT = FORMAT_PROPERTY.encode()
 _INT64 = 1 << 64
+_TRANSACTIONAL, _CONTROL = 0x10, 0x20  # of a record batch's attributes
 
 Property = tuple[bytes, bytes]
 
@@ -97,6 +99,20 @@ class MessageMetadata:
     null_partition_key: bool = False
     schema_version: bytes = b""
     """Which version of the topic's schema the producer wrote with; empty for none."""
+    txnid_least_bits: int | None = None
+    txnid_most_bits: int | None = None
+
+    @property
+    def txn(self) -> TxnId | None:
+        """The transaction that the message is of, or that the marker ends."""
+        if self.txnid_least_bits is None or self.txnid_most_bits is None:
+            return None
+        return TxnId(self.txnid_most_bits % _INT64, self.txnid_least_bits % _INT64)
+
+    @property
+    def ends_transaction(self) -> bool:
+        """Whether it is the marker that ends one."""
+        return self.marker_type in (COMMIT_MARKER, ABORT_MARKER) and self.txn is not None
 
     @property
     def entry_format(self) -> str:
@@ -106,7 +122,13 @@ class MessageMetadata:
 
     @property
     def kafka_batch(self) -> KafkaBatch | None:
-        """What the record batch said that a Kafka producer's batch of messages was made from."""
+        """What the record batch said that a Kafka producer's batch of messages was made from, or that a transaction's
+        message would be.
+        """
+        txn = self.txn
+        if txn is not None:
+            attributes = _TRANSACTIONAL | (_CONTROL if self.ends_transaction else 0)
+            return KafkaBatch(attributes, txn.producer_id, 0, -1)
         if not self.batched:
             return None
         found = dict(self.properties).get(BATCH_PROPERTY)
@@ -137,7 +159,8 @@ class SingleMessageMetadata:
 _NAMES = {
     1: "producer_name", 2: "sequence_id", 3: "publish_time", 6: "partition_key", 8: "compression",
     9: "uncompressed_size", 11: "num_messages_in_batch", 12: "event_time", 14: "encryption_algo", 16: "schema_version",
-    17: "partition_key_b64_encoded", 18: "ordering_key", 20: "marker_type", 24: "highest_sequence_id",
+    17: "partition_key_b64_encoded", 18: "ordering_key", 20: "marker_type", 22: "txnid_least_bits",
+    23: "txnid_most_bits", 24: "highest_sequence_id",
     25: "null_value", 26: "uuid", 27: "num_chunks_from_msg", 28: "total_chunk_msg_size",
     29: "chunk_id", 30: "null_partition_key",
 }  # fmt: skip
@@ -252,6 +275,8 @@ def encode_metadata(metadata: MessageMetadata) -> bytes:
         parts.append(_text(18, m.ordering_key))
     if m.marker_type is not None:
         parts.append(_number(20, m.marker_type))
+    if m.txn is not None:
+        parts.append(encode_txn(m.txn))
     if m.highest_sequence_id:
         parts.append(_number(24, m.highest_sequence_id))
     if m.null_value:
@@ -262,6 +287,11 @@ def encode_metadata(metadata: MessageMetadata) -> bytes:
     if m.null_partition_key:
         parts.append(_number(30, 1))
     return b"".join(parts)
+
+
+def encode_txn(txn: TxnId) -> bytes:
+    """Write what MessageMetadata says of a transaction."""
+    return _number(22, txn.least) + _number(23, txn.most)
 
 
 def encode_single(single: SingleMessageMetadata) -> bytes:

@@ -20,6 +20,7 @@ from magnetar.records.batch import (
     seal,
 )
 from magnetar.records.compression import MAX_DECOMPRESSED_BYTES, Buffer, Codec, decompress
+from magnetar.records.control import marker_batch
 from magnetar.records.crc import crc32c
 from magnetar.records.entry import Entry, decode_entry, payload_at
 from magnetar.records.errors import CorruptBatch, EntryCorrupt, InvalidRecord, RecordsError, TooMuchInside
@@ -43,13 +44,13 @@ from magnetar.records.pulsar_metadata import (
     encode_metadata,
     encode_single,
 )
+from magnetar.records.pulsar_transactions import ABORT_MARKER, COMMIT_MARKER
 from magnetar.records.varint import decode_zigzag
 
 CHECKSUM = b"\x0e\x01"
 MIN_SINGLE_BYTES = 6
 """The shortest message in a batch: 4 bytes of size, and the required ``payload_size``."""
 _SIZE = struct.Struct(">I")
-_COMMIT_MARKER, _ABORT_MARKER = 21, 22
 _UNKNOWN_MARKER = 0
 _OFFSET = struct.Struct(">q")
 _NO_TIME = 1 << 63
@@ -135,6 +136,8 @@ def pulsar_to_kafka(data: Buffer, entry: Entry) -> bytes:
     """
     metadata, payload = entry.message, entry.payload
     messages = count_of(metadata, len(payload))
+    if metadata.ends_transaction:
+        return _control_batch(entry)
     if metadata.marker_type is not None:
         return record_batch(entry, messages, [])
     if metadata.encryption_keys or metadata.is_chunk:
@@ -146,6 +149,21 @@ def pulsar_to_kafka(data: Buffer, entry: Entry) -> bytes:
         made = UnreadableBatch(record_batch(entry, messages, [stands_for_it]))
         made.why = str(error)
         return made
+
+
+def _control_batch(entry: Entry) -> bytes:
+    """Return Kafka's marker for one of Pulsar's: its readers learn from it that an aborted transaction is over."""
+    metadata = entry.message
+    kept = metadata.kafka_batch
+    assert kept is not None
+    made = marker_batch(
+        kept.producer_id,
+        kept.producer_epoch,
+        metadata.publish_time,
+        committed=metadata.marker_type == COMMIT_MARKER,
+        coordinator_epoch=0,
+    )
+    return bytes(with_offsets(memoryview(made), entry.base_offset))
 
 
 def unpacked_bytes(data: Buffer) -> int:
@@ -389,7 +407,7 @@ def _marker(header: BatchHeader, batch: memoryview, append_time: int, messages: 
     kind = _UNKNOWN_MARKER
     for record in _raw_records(header, batch):
         if record.key is not None and len(record.key) >= 4:
-            kind = _COMMIT_MARKER if record.key[2:4] == b"\0\1" else _ABORT_MARKER
+            kind = COMMIT_MARKER if record.key[2:4] == b"\0\1" else ABORT_MARKER
     return MessageMetadata(
         producer_name=f"kafka-{header.producer_id}-{header.producer_epoch}".encode(),
         publish_time=header.max_timestamp if header.max_timestamp > 0 else append_time,

@@ -114,6 +114,8 @@ class Partitions:
         try:
             await partition.load()
             held.check()
+            if held.producers is not None:
+                partition.producers = held.producers  # those of whoever was faster, or had them before
             held.keep(partition.producers)
         except BaseException:
             held.leave(partition)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from magnetar.broker.background import Background
 from magnetar.broker.ownership import Owned
 from magnetar.broker.producers import EndTransactionMarker
+from magnetar.broker.transactions import PulsarTransaction, PulsarTransactions, TxnId
 from magnetar.kafka.coordinators.decision import Action
 from magnetar.kafka.coordinators.groups import partition_of, steady_clock_ms
 from magnetar.kafka.coordinators.log import OffsetsLog
@@ -27,8 +28,12 @@ from magnetar.kafka.transactions.metadata import (
     PREPARED,
     TransactionMetadata,
     TransactionPartition,
+    shown,
 )
 from magnetar.wire.kafka.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from magnetar.kafka.transactions.pulsar_coordinator import PulsarCoordinator
 
 _LOADS_AT_ONCE = 4
 _PATIENCE_S = 0.5
@@ -50,8 +55,12 @@ class TransactionCoordinator:
         markers: Markers,
         background: Background,
         clock: Callable[[], int] = steady_clock_ms,
+        pulsars: PulsarTransactions | None = None,
     ) -> None:
+        """``pulsars`` is where Pulsar's side is to be found; None where it has no transactions here."""
         self._log = log
+        self._meeting = pulsars
+        self._pulsars: PulsarCoordinator | None = None
         self._settings = settings
         self._new_producer_id = new_producer_id
         self._markers = markers
@@ -71,6 +80,20 @@ class TransactionCoordinator:
             )
             for index in range(log.partitions)
         ]
+
+    def of_pulsar(self) -> PulsarCoordinator:
+        """Return what Pulsar's side calls; raise `CoordinatorRefused` where it has no transactions here."""
+        if self._pulsars is None:
+            from magnetar.kafka.transactions.pulsar_coordinator import (
+                PulsarCoordinator,
+            )  # most brokers have none
+
+            if self._meeting is None:
+                raise CoordinatorRefused(ErrorCode.INVALID_REQUEST)
+            self._pulsars = PulsarCoordinator(
+                self._shards, self._log, self._new_producer_id, self._meeting, self._clock
+            )
+        return self._pulsars
 
     # -- life cycle
 
@@ -112,7 +135,13 @@ class TransactionCoordinator:
     async def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
     ) -> TransactionAnswer:
-        """Return a producer its id and epoch; what the one of before has open is aborted first, and everywhere."""
+        """Return a producer its id and epoch; what the one of before has open is aborted first, and everywhere.
+
+        For a transaction of Pulsar's, by Pulsar's name of it, nothing but that is done, as operators ask for.
+        """
+        if (pulsars := self._known_pulsars(transactional_id)) is not None:
+            await self.of_pulsar().end_for_operator(pulsars.txn)
+            return TransactionAnswer(ErrorCode.CONCURRENT_TRANSACTIONS)
         if not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
             raise CoordinatorRefused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
 
@@ -184,16 +213,30 @@ class TransactionCoordinator:
     def list(self) -> list[TransactionMetadata]:
         """Return all transactional ids of this broker; raises `CoordinatorRefused` while some are not loaded."""
         mine = [shard.check_loaded() for shard in self._shards if shard.is_mine]
-        return [each for decider in mine for each in decider.transactions.values()]
+        found = [each for decider in mine for each in decider.transactions.values()]
+        for decider in mine:
+            if decider.pulsars is not None:
+                found += [shown(each) for each in decider.pulsars.transactions.values() if not each.ended_ms]
+        return found
 
     def describe(self, transactional_id: str) -> TransactionMetadata:
         """Return one transactional id."""
         if not transactional_id:
             raise CoordinatorRefused(ErrorCode.INVALID_REQUEST)
+        if (pulsars := self._known_pulsars(transactional_id)) is not None:
+            return shown(pulsars)
         found = self._shard(transactional_id).check_loaded().transactions.get(transactional_id)
         if found is None:
             raise CoordinatorRefused(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         return found
+
+    def _known_pulsars(self, name: str) -> PulsarTransaction | None:
+        """Return the transaction of Pulsar's of this name, if there is one."""
+        txn = TxnId.parse(name)
+        if txn is None or txn.most >= len(self._shards):
+            return None
+        decider = self._shards[txn.most].decider
+        return None if decider is None or decider.pulsars is None else decider.pulsars.transactions.get(txn)
 
     def now_ms(self) -> int:
         """Return the time that transactions are counted in, ms."""
@@ -201,9 +244,11 @@ class TransactionCoordinator:
 
     # -- ending transactions
 
-    async def _act(self, action: Action) -> None:
+    def _act(self, action: Action) -> Awaitable[object]:
+        return self._write(action) if isinstance(action, WriteMarkers) else self.of_pulsar().act(action)
+
+    async def _write(self, action: WriteMarkers) -> None:
         """Write a transaction's markers; they bear the epoch in which this broker has it."""
-        assert isinstance(action, WriteMarkers)
         name = action.transactional_id
         done = self._completing[name] = asyncio.get_running_loop().create_future()
         try:

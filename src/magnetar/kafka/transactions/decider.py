@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magnetar.broker.producers import BUMPS_EPOCHS, EndTransactionMarker
 from magnetar.kafka.coordinators.decision import Action, Decision, Fact, Stated
@@ -32,6 +32,11 @@ from magnetar.kafka.transactions.metadata import (
 )
 from magnetar.wire.kafka.errors import ErrorCode
 
+if TYPE_CHECKING:
+    from magnetar.kafka.transactions.pulsar_decider import PulsarDecider
+
+PULSARS = b"PT"
+"""How keys of records about Pulsar's transactions begin; see ``pulsar_facts``."""
 _FACTS_AT_ONCE = 500
 _TIMEOUT, _EXPIRATION = "timeout", "expiration"
 
@@ -68,12 +73,25 @@ class TransactionsDecider:
         self.timers = Timers()
         self.foreign = 0
         """Records of kinds that are not known here: a snapshot would lose them."""
+        self.pulsars: PulsarDecider | None = None
+        """Pulsar's transactions, if there ever were any here: decided by other rules, and kept in the same log."""
         self._expiration_ms = expiration_ms
+
+    def of_pulsar(self) -> PulsarDecider:
+        """Return what decides Pulsar's transactions."""
+        if self.pulsars is None:
+            from magnetar.kafka.transactions.pulsar_decider import PulsarDecider  # most brokers have none
+
+            self.pulsars = PulsarDecider()
+        return self.pulsars
 
     # -- the life of a decider
 
     def replay(self, stated: Stated) -> None:
         """Take in what was stated before; raises ``WireError`` if the record is damaged."""
+        if not isinstance(stated, LogMarker) and stated.key[:2] == PULSARS:
+            self._replay_pulsars(stated.key, stated.value)
+            return
         said = None if isinstance(stated, LogMarker) else read_fact(stated.key, stated.value)
         if said is None:
             self.foreign += 1
@@ -84,6 +102,13 @@ class TransactionsDecider:
         else:
             self.transactions[transactional_id] = metadata
 
+    def _replay_pulsars(self, key: bytes, value: bytes | None) -> None:
+        from magnetar.kafka.transactions import pulsar_facts
+
+        said = pulsar_facts.read_fact(key, value)
+        assert said is not None
+        self.of_pulsar().replay(said)
+
     def resume(self, now_ms: int) -> Decision[None]:
         """Go on with the transactions that were prepared, and count the times of the others."""
         actions: list[Action] = []
@@ -91,11 +116,16 @@ class TransactionsDecider:
             self._set_timer(each)
             if each.state in PREPARED:
                 actions.append(_write(each))
-        return Decision((), None, actions=tuple(actions))
+        pulsars = () if self.pulsars is None else self.pulsars.resume().actions
+        return Decision((), None, actions=(*actions, *pulsars))
 
     def done(self, action: Action, result: object, now_ms: int) -> Decision[None]:
         """Hear that a transaction's markers are durable in all its partitions: it is complete."""
-        assert isinstance(action, WriteMarkers)
+        if not isinstance(action, WriteMarkers):
+            from magnetar.kafka.transactions.pulsar_decider import EndTxn
+
+            assert isinstance(action, EndTxn)
+            return self.of_pulsar().done(action, result, now_ms)
         known = self.transactions.get(action.transactional_id)
         if isinstance(result, BaseException) or known is None or known.state not in PREPARED:
             return Decision((), None)
@@ -116,7 +146,9 @@ class TransactionsDecider:
 
     def wake_ms(self) -> int | None:
         """Return when a transaction's time is over, or a transactional id's."""
-        return self.timers.wake_ms()
+        ours = self.timers.wake_ms()
+        pulsars = None if self.pulsars is None else self.pulsars.timers.wake_ms()
+        return ours if pulsars is None else pulsars if ours is None else min(ours, pulsars)
 
     def expire(self, now_ms: int) -> Decision[None]:
         """Abort transactions whose time is over; forget transactional ids that were silent for too long."""
@@ -133,11 +165,15 @@ class TransactionsDecider:
             elif key.kind == _EXPIRATION and known.state in IDLE:
                 del self.transactions[known.transactional_id]
                 facts.append(gone_fact(known.transactional_id))
+        if self.pulsars is not None:
+            pulsars = self.pulsars.expire(now_ms)
+            facts += pulsars.facts
+            actions += pulsars.actions
         return Decision(tuple(facts), None, actions=tuple(actions))
 
     def live_facts(self) -> int:
-        """Return how many transactional ids there are."""
-        return len(self.transactions)
+        """Return how many facts a snapshot has."""
+        return len(self.transactions) + (0 if self.pulsars is None else self.pulsars.live_facts())
 
     def snapshot(self) -> Iterator[Sequence[Fact]]:
         """Return the facts of all, some at a time."""
@@ -145,6 +181,8 @@ class TransactionsDecider:
         while some := list(islice(names, _FACTS_AT_ONCE)):
             found = (self.transactions.get(each) for each in some)
             yield [transaction_fact(each) for each in found if each is not None]
+        if self.pulsars is not None:
+            yield from self.pulsars.snapshot()
 
     # -- what clients ask
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from magnetar.broker.transactions import PulsarTransaction, TxnStatus
+
 NO_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIME: Final = -1
@@ -74,3 +76,26 @@ class TransactionMetadata:
     def due_ms(self) -> int:
         """When the transaction under way is aborted."""
         return self.start_ms + self.timeout_ms
+
+
+_OF_PULSAR: Final = {
+    TxnStatus.OPEN: State.ONGOING,
+    TxnStatus.COMMITTING: State.PREPARE_COMMIT,
+    TxnStatus.COMMITTED: State.COMPLETE_COMMIT,
+    TxnStatus.ABORTING: State.PREPARE_ABORT,
+    TxnStatus.ABORTED: State.COMPLETE_ABORT,
+}
+
+
+def shown(each: PulsarTransaction) -> TransactionMetadata:
+    """Return a transaction of Pulsar's as Kafka's tools see one."""
+    return TransactionMetadata(
+        str(each.txn),
+        each.txn.producer_id,
+        0,
+        each.timeout_ms,
+        _OF_PULSAR[each.status],
+        frozenset(TransactionPartition(*where) for where in each.partitions),
+        each.start_ms,
+        each.ended_ms or each.start_ms,
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import TYPE_CHECKING
 
 from magnetar.broker.slices import PacedTurns
 from magnetar.ledger.cursor import Cursor
@@ -18,6 +19,9 @@ from magnetar.pulsar.dispatch.deliveries import Place
 from magnetar.pulsar.errors import PulsarError
 from magnetar.records.entry import decode_entry
 from magnetar.wire.pulsar.pulsar_pb2 import ServerError
+
+if TYPE_CHECKING:
+    from magnetar.pulsar.dispatch.pending_acks import PendingAcks
 
 _DELAY_S = 0.005
 _MAX_WAITING = 1000
@@ -36,6 +40,8 @@ class Acknowledgements:
         """``turns`` are those in which acknowledgements of very many subscriptions become known to their cursors."""
         self.partly: dict[Place, int] = cursor.partly
         """Of batches acknowledged in part: the set of indexes that remain."""
+        self.in_transactions: PendingAcks | None = None
+        """What open transactions acknowledged; None where there are none."""
         self._log = log
         self._cursor = cursor
         self._name = name
@@ -78,6 +84,11 @@ class Acknowledgements:
         messages = entry.last_offset - decode_entry(entry.data).base_offset + 1
         self.sent(place, messages)
         return messages
+
+    def remaining(self, place: Place, messages: int) -> int | None:
+        """Return which messages of an entry may be sent, None for all."""
+        remaining, held = self.partly.get(place), self.in_transactions
+        return remaining if held is None else held.without(place, messages, remaining)
 
     # -- being done
 

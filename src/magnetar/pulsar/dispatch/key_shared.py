@@ -127,6 +127,9 @@ class KeyShared(Shared):
         held = self._held.get(key_hash)
         self._held[key_hash] = (consumer, 1 + (held[1] if held is not None else 0))
 
+    def _hash_in(self, delivery: Delivery) -> int:
+        return sticky_hash(delivery.metadata)
+
     def _hash_of(self, place: Place) -> int:
         return self._late.pop(place, 0)
 

@@ -149,6 +149,7 @@ class SubscriptionReader:
         mark = self._cursor.mark_delete_position
         ledgers = self._log.ledgers() if compacted else []
         first = Position(ledgers[0].ledger_id, BEFORE_FIRST) if ledgers else Position(-1, BEFORE_FIRST)
+        held, partly = self._acks.in_transactions, self._acks.partly
         for each in found:
             if mark <= first and each.place < first:  # a copy of what the history has let go of
                 yield each
@@ -157,6 +158,8 @@ class SubscriptionReader:
                 continue
             if each.control:
                 self._acks.done(each.place)
+            elif held is not None and held.covers(each.place, each.messages, partly.get(each.place)):
+                continue  # whether it is done with, a transaction has to tell
             elif is_done is None or not is_done(Position(*each.place)):
                 yield each
 

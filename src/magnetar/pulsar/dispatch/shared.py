@@ -11,7 +11,9 @@ import heapq
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from magnetar.broker.transactions import Ack, TxnId
 from magnetar.ledger.cursor import Cursor
+from magnetar.ledger.errors import LedgerNotFound
 from magnetar.ledger.port import Position
 from magnetar.pulsar.dispatch.base import SubType, foremost
 from magnetar.pulsar.dispatch.consumer import Consumer, PendingAck
@@ -202,7 +204,7 @@ class Shared(Subscription):
 
     def _hand(self, delivery: Delivery, key_hash: int, consumer: Consumer, outbox: Outbox) -> None:
         place = delivery.place
-        remaining = self._partly.get(place)
+        remaining = self.acks.remaining(place, delivery.messages)
         messages = delivery.messages if remaining is None else remaining.bit_count()
         consumer.permits -= messages
         consumer.unacked += messages
@@ -286,6 +288,69 @@ class Shared(Subscription):
                 self._redeliveries[place] = self._redeliveries.get(place, 0) + 1
                 self._let_go(place, pending)
         self.wake()
+
+    # -- in transactions
+
+    def _set_aside(self, consumer: Consumer, ack: Ack) -> None:
+        """A whole entry is its consumer's no more; of a batch it keeps what remains until the transaction ends."""
+        place = ack[:2]
+        if ack.remaining is None:
+            pending = self._take_from(place)
+            held = self.acks.in_transactions
+            if pending is not None and held is not None:
+                held.had[place] = pending
+        super()._set_aside(consumer, ack)
+        self.wake()
+
+    def _take_from(self, place: Place) -> PendingAck | None:
+        """Take an entry from whoever has it, or from what is to be sent again."""
+        self._replay.pop(place, None)
+        owner = next((each for each in self.consumers if place in each.pending), None)
+        if owner is None:
+            return None
+        pending = owner.pending.pop(place)
+        owner.unacked -= pending.messages
+        self._acknowledged(place, pending)
+        return pending
+
+    def _settled(self, place: Place) -> None:
+        self._take_from(place)
+        self._redeliveries.pop(place, None)
+        held = self.acks.in_transactions
+        if held is not None:
+            held.had.pop(place, None)
+
+    async def give_back(self, txn: TxnId, acks: Sequence[Ack]) -> None:
+        await super().give_back(txn, acks)
+        held, generation = self.acks.in_transactions, self._reading.generation
+        had = {} if held is None else held.had
+        for place in dict.fromkeys(each[:2] for each in acks):
+            pending = self._take_from(place) or had.pop(place, None)
+            position = Position(*place)
+            if self.cursor.is_done_with(position) or position >= self._reading.position:
+                continue  # somebody else is done with it, or it is still to be read
+            if pending is None:
+                pending = await self._as_delivered(position)
+                if generation != self._reading.generation:
+                    continue  # it is read again
+            if pending is None:
+                self.acks.done(place)
+                continue
+            self._redeliveries[place] = self._redeliveries.get(place, 0) + 1
+            self._again_later(place, Replay(pending.last_offset, pending.key_hash))
+        self.wake()
+
+    async def _as_delivered(self, position: Position) -> PendingAck | None:
+        """Return what is known of an entry when it is delivered; None if retention took it."""
+        try:
+            entry = await self._log.entry(position)
+        except LedgerNotFound:
+            return None
+        (delivery,) = await self._readings.conversions.deliveries([entry])
+        return PendingAck(delivery.messages, delivery.last_offset, self._hash_in(delivery))
+
+    def _hash_in(self, delivery: Delivery) -> int:
+        return 0
 
     def skip_to(self, position: Position) -> int:
         for consumer in self.consumers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from magnetar.broker.transactions import Ack, TxnId
 from magnetar.ledger.cursor import Cursor
 from magnetar.pulsar.dispatch.base import SubType, chosen, tell_chosen
 from magnetar.pulsar.dispatch.consumer import Consumer
@@ -58,7 +59,7 @@ class SingleActive(Subscription):
             outbox = self._new_outbox()
             while self._ahead and consumer.permits > 0 and not outbox.is_full:
                 delivery = self._ahead.popleft()
-                remaining = self._partly.get(delivery.place)
+                remaining = self.acks.remaining(delivery.place, delivery.messages)
                 consumer.permits -= delivery.messages if remaining is None else remaining.bit_count()
                 if delivery.messages > 1:
                     self.acks.sent(delivery.place, delivery.messages)
@@ -73,6 +74,12 @@ class SingleActive(Subscription):
                 consumer.epoch = epoch
             self.rewind()
             self.wake()
+
+    async def give_back(self, txn: TxnId, acks: Sequence[Ack]) -> None:
+        """See `Subscription`: in order, so that everything that is not acknowledged comes again."""
+        await super().give_back(txn, acks)
+        self.rewind()
+        self.wake()
 
     def acknowledge_up_to(self, consumer: Consumer, place: Place, remaining: int | None) -> None:
         if consumer is not self._active:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
+from magnetar.broker.transactions import Ack, TxnId
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import Position
@@ -20,6 +22,7 @@ from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.dispatch.deliveries import Place
 from magnetar.pulsar.dispatch.outbox import Outbox
 from magnetar.pulsar.dispatch.reading import Readings, SubscriptionReader
+from magnetar.pulsar.errors import NotAllowed, PulsarError
 from magnetar.pulsar.rate_limits import RateLimit
 from magnetar.records.errors import RecordsError
 
@@ -156,6 +159,53 @@ class Subscription(AnySubscription):
         self.acks.done_up_to(place, remaining)
         consumer.acknowledged += 1
         self.tell_end()
+
+    # -- in transactions
+
+    def set_aside(self, consumer: Consumer, txn: TxnId, acks: Sequence[Ack]) -> None:
+        """A transaction acknowledges; raise ``PulsarError`` if it cannot, and nothing has changed.
+
+        `settle` or `give_back` follows once it is known what becomes of it.
+        """
+        held = self.acks.in_transactions
+        if held is None or not self.is_durable:
+            raise NotAllowed(f"subscription {self.name} takes no acknowledgements of transactions")
+        for each in acks:
+            self.acks.check(each[:2])
+        self.flush_acks()
+        held.take(txn, acks, self.cursor)
+        for each in acks:
+            self._set_aside(consumer, each)
+
+    def _set_aside(self, consumer: Consumer, ack: Ack) -> None:
+        consumer.acknowledged += 1
+
+    def settle(self, txn: TxnId, acks: Sequence[Ack]) -> None:
+        """A transaction was committed: what it acknowledged is done with."""
+        held = self.acks.in_transactions
+        if held is not None:
+            held.drop(txn, acks)
+        for ledger_id, entry_id, remaining, _, cumulative in acks:
+            place = ledger_id, entry_id
+            with suppress(PulsarError):  # of what there is no more there is nothing to be done with
+                if cumulative:
+                    self.acks.done_up_to(place, remaining)
+                elif remaining is None or not self.acks.done_but(place, remaining):
+                    self.acks.check(place)
+                    self._settled(place)
+                    self.acks.done(place)
+        self.flush_acks()
+        self.tell_end()
+        self.wake()
+
+    def _settled(self, place: Place) -> None:
+        """An entry is done with by a transaction."""
+
+    async def give_back(self, txn: TxnId, acks: Sequence[Ack]) -> None:
+        """A transaction was aborted: what it acknowledged comes again."""
+        held = self.acks.in_transactions
+        if held is not None:
+            held.drop(txn, acks)
 
     def tell_end(self) -> None:
         if self._log.terminated is None or not self.consumers or self.backlog:

@@ -52,23 +52,23 @@ ROUTES: dict[BaseCommand.Type, CommandRoute] = {
     ),
     BaseCommand.TC_CLIENT_CONNECT_REQUEST: CommandRoute(
         "tcClientConnectRequest",
-        transactions.refuse,
+        transactions.connect,
         transactions.refusal(BaseCommand.TC_CLIENT_CONNECT_RESPONSE, "tcClientConnectResponse"),
     ),
     BaseCommand.NEW_TXN: CommandRoute(
-        "newTxn", transactions.refuse, transactions.refusal(BaseCommand.NEW_TXN_RESPONSE, "newTxnResponse")
+        "newTxn", transactions.new_txn, transactions.refusal(BaseCommand.NEW_TXN_RESPONSE, "newTxnResponse")
     ),
     BaseCommand.ADD_PARTITION_TO_TXN: CommandRoute(
         "addPartitionToTxn",
-        transactions.refuse,
+        transactions.add_partition,
         transactions.refusal(BaseCommand.ADD_PARTITION_TO_TXN_RESPONSE, "addPartitionToTxnResponse"),
     ),
     BaseCommand.ADD_SUBSCRIPTION_TO_TXN: CommandRoute(
         "addSubscriptionToTxn",
-        transactions.refuse,
+        transactions.add_subscription,
         transactions.refusal(BaseCommand.ADD_SUBSCRIPTION_TO_TXN_RESPONSE, "addSubscriptionToTxnResponse"),
     ),
     BaseCommand.END_TXN: CommandRoute(
-        "endTxn", transactions.refuse, transactions.refusal(BaseCommand.END_TXN_RESPONSE, "endTxnResponse")
+        "endTxn", transactions.end_txn, transactions.refusal(BaseCommand.END_TXN_RESPONSE, "endTxnResponse")
     ),
 }

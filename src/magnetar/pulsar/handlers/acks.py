@@ -10,14 +10,20 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from magnetar.broker.errors import BrokerError
+from magnetar.broker.transactions import Ack, TxnId, TxnSubscription
 from magnetar.ledger.ack_sets import set_of
 from magnetar.ledger.errors import LedgerError
 from magnetar.pulsar.connection import Consuming
 from magnetar.pulsar.dispatch.base import AnySubscription
 from magnetar.pulsar.dispatch.consumer import Consumer
 from magnetar.pulsar.dispatch.deliveries import Place
+from magnetar.pulsar.dispatch.shared import Shared
+from magnetar.pulsar.dispatch.subscription import Subscription
 from magnetar.pulsar.errors import NotAllowed, PulsarError, code_for
 from magnetar.pulsar.handlers.consume import place_of
+from magnetar.pulsar.handlers.transactions import service_of
+from magnetar.pulsar.topic import PulsarTopic
 from magnetar.records.errors import RecordsError
 from magnetar.wire.pulsar.pulsar_pb2 import BaseCommand, CommandAck, MessageIdData, ServerError
 
@@ -36,8 +42,7 @@ def ack(
     if consuming is None:
         _answer(connection, command, None, _gone())
     elif command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits"):
-        error = NotAllowed("Transaction manager is not started or not enabled")
-        _answer(connection, command, consuming, error)
+        return _acknowledge_in_transaction(connection, command, consuming)
     elif len(command.message_id) > _AT_ONCE or not _all_known(consuming.subscription, command):
         return _acknowledge_slowly(connection, command, consuming)
     else:
@@ -89,6 +94,52 @@ async def _acknowledge_slowly(
                 return
         failed = _try(acknowledge, consuming.consumer, place, _remaining(message_id, size)) or failed
     _answer(connection, command, consuming, failed)
+
+
+async def _acknowledge_in_transaction(
+    connection: PulsarConnection, command: CommandAck, consuming: Consuming
+) -> None:
+    """Set messages aside until their transaction ends; the answer says that it is kept.
+
+    Of one command all is set aside or nothing.
+    """
+    failed: Exception | None = None
+    try:
+        await _set_aside(connection, command, consuming)
+    except (PulsarError, BrokerError, LedgerError, RecordsError) as error:
+        failed = error
+    _answer(connection, command, consuming, failed)
+
+
+async def _set_aside(connection: PulsarConnection, command: CommandAck, consuming: Consuming) -> None:
+    service, txn = service_of(connection), TxnId(command.txnid_most_bits, command.txnid_least_bits)
+    subscription, topic = consuming.subscription, consuming.topic
+    if not isinstance(subscription, Subscription) or not isinstance(topic, PulsarTopic):
+        raise NotAllowed("messages that are not kept cannot be acknowledged in a transaction")
+    cumulative = command.ack_type == CommandAck.Cumulative
+    if cumulative and isinstance(subscription, Shared):
+        raise NotAllowed("Cumulative ack is not allowed on a shared subscription")
+    begun = subscription.begun_anew
+    acks: list[Ack] = []
+    for number, message_id in enumerate(command.message_id, 1):
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+        place = place_of(message_id)
+        remaining, size = None, 0
+        if message_id.ack_set:
+            known = subscription.batch_size(place)
+            size = await subscription.stored_batch_size(place) if known is None else known
+            remaining = _remaining(message_id, size)
+        acks.append(Ack(*place, remaining or None, size, cumulative))
+    if subscription.begun_anew != begun or topic.subscriptions.get(subscription.name) is not subscription:
+        raise _gone()
+    subscription.set_aside(consuming.consumer, txn, acks)
+    where = TxnSubscription(topic.topic.kafka_name, topic.index, subscription.name)
+    try:
+        await service.coordinator.acknowledge(txn, where, acks)
+    except BrokerError:
+        await subscription.give_back(txn, acks)
+        raise
 
 
 def _gone() -> PulsarError:

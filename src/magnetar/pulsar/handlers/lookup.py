@@ -38,12 +38,18 @@ def lookup(
 ) -> Coroutine[Any, Any, None] | None:
     """Tell which broker has a topic, of those there are or may be; this one takes what nobody has."""
     name = PulsarName.parse(command.topic)
-    check_look_up(connection, name.topic)
-    if connection.services.topics.find(name) is None:
+    transactions = connection.services.transactions
+    finds_coordinator = transactions is not None and name.finds_coordinator
+    if not finds_coordinator:
+        check_look_up(connection, name.topic)
+    if not finds_coordinator and connection.services.topics.find(name) is None:
         check_namespace(connection.services.broker, name)
     listener = command.advertised_listener_name
     if listener and listener.upper() != connection.listener.name:
         raise PulsarError(f"the broker do not have {listener} listener", ServerError.MetadataError)
+    if finds_coordinator:  # it is where its transactions are kept, and that is taken when this one starts
+        assert transactions is not None
+        name = transactions.kept_in(name)
     ownership = connection.services.broker.ownership
     owner = ownership.owner(name.topic, name.partition or 0)
     if owner is None:
@@ -103,6 +109,12 @@ async def partitioned_metadata(
 ) -> None:
     """Answer with the number of partitions; 0 for a topic that is not partitioned, or is still to be made."""
     name = PulsarName.parse(command.topic)
+    transactions = connection.services.transactions
+    if transactions is not None and name.finds_coordinator:  # all who have logged in may
+        _tell_partitions(
+            connection, command, 0 if name.partition is not None else transactions.coordinator.coordinators
+        )
+        return
     check_look_up(connection, name.topic)
     broker, topics = connection.services.broker, connection.services.topics
     topic = topics.find(name)
@@ -119,14 +131,18 @@ async def partitioned_metadata(
         topic.partitioned or not command.metadata_auto_creation_enabled
     ):
         raise TopicNotFound(f"Topic {name} does not exist")
+    has_partitions = topic is not None and name.partition is None and topic.partitioned
+    _tell_partitions(connection, command, topic.partitions if topic is not None and has_partitions else 0)
+
+
+def _tell_partitions(
+    connection: PulsarConnection, command: CommandPartitionedTopicMetadata, partitions: int
+) -> None:
     answer = BaseCommand(type=BaseCommand.PARTITIONED_METADATA_RESPONSE)
     response = answer.partitionMetadataResponse
     response.request_id = command.request_id
     response.response = CommandPartitionedTopicMetadataResponse.Success
-    if topic is not None and name.partition is None and topic.partitioned:
-        response.partitions = topic.partitions
-    else:
-        response.partitions = 0
+    response.partitions = partitions
     connection.answer(answer)
 
 

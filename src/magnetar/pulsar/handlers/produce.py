@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
 
+from magnetar.broker.transactions import TxnId, TxnPartition
 from magnetar.ledger.cursor import Start
 from magnetar.ledger.errors import LedgerError
 from magnetar.ledger.port import NOWHERE, Pending
@@ -31,6 +32,7 @@ from magnetar.pulsar.errors import (
     TopicTerminated,
     code_for,
 )
+from magnetar.pulsar.handlers.transactions import service_of
 from magnetar.pulsar.names import PulsarName
 from magnetar.pulsar.non_persistent import PLACE, NonPersistentTopic
 from magnetar.pulsar.producers import Producer
@@ -76,7 +78,7 @@ async def _produce(connection: PulsarConnection, command: CommandProducer) -> No
     if first and connection.access is not None and not connection.access.consumes(name.topic, first):
         raise NotAuthorized(f"Role {connection.role} is not authorized to subscribe to {name.topic}")
     if command.txn_enabled:
-        raise NotAllowed("Transaction manager is not started or not enabled")
+        service_of(connection)
     topic = await services.topics.any(name, create=True)
     if isinstance(topic, PulsarTopic):
         await backlog.check_producer(topic, services.clock())
@@ -165,8 +167,6 @@ def send(connection: PulsarConnection, command: CommandSend, entry: memoryview) 
         raise BadCommand(f"a message of producer {command.producer_id}, which is not there")
     topic, made = producing.topic, producing.producer
     try:
-        if command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits"):
-            raise NotAllowed("Transaction manager is not started or not enabled")
         _check_size(connection, entry, topic.limits.max_message_bytes)
         sent = open_send(
             entry, num_messages=command.num_messages if command.HasField("num_messages") else None
@@ -176,6 +176,7 @@ def send(connection: PulsarConnection, command: CommandSend, entry: memoryview) 
         metadata = _check_metadata(sent)
         if not metadata.encryption_keys and _must_encrypt(connection, topic):
             raise PulsarError("Messages must be encrypted", ServerError.MetadataError)
+        sent = _in_transaction(connection, command, sent, topic)
         if isinstance(topic, NonPersistentTopic):
             _pass_on(connection, command, sent, metadata, producing)
         else:
@@ -188,6 +189,33 @@ def send(connection: PulsarConnection, command: CommandSend, entry: memoryview) 
     except (RecordsError, LedgerError, PulsarError) as error:
         frame = _refused(command, error)
         connection.receipt(Receipt(None, lambda _: frame))
+
+
+def _in_transaction(
+    connection: PulsarConnection, command: CommandSend, sent: Sent, topic: PulsarTopic | NonPersistentTopic
+) -> Sent:
+    """Return the message with the transaction that its command names in its metadata, if it names one.
+
+    Raises ``NotAllowed`` unless that is open and has the topic: none that comes late hangs there.
+    """
+    said = sent.metadata.txnid_most_bits, sent.metadata.txnid_least_bits
+    in_command = command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits")
+    if not in_command and said == (None, None):
+        return sent
+    service = service_of(connection)
+    txn = TxnId(command.txnid_most_bits, command.txnid_least_bits)
+    if not in_command or (said != (None, None) and sent.metadata.txn != txn):
+        raise NotAllowed("a message whose metadata name another transaction than its command does")
+    where = TxnPartition(topic.topic.kafka_name, topic.index)
+    if isinstance(topic, NonPersistentTopic) or not service.coordinator.is_open(txn, where):
+        raise NotAllowed(f"transaction {txn} is not open, or {topic.name} is not of it")
+    if topic.log.transactions is None:
+        raise NotAllowed(f"transaction {txn} had {topic.name} before it was made anew")
+    if said != (None, None):
+        return sent
+    from magnetar.records.pulsar_markers import in_transaction  # most brokers have no transactions
+
+    return in_transaction(sent, txn)
 
 
 def _must_encrypt(connection: PulsarConnection, topic: PulsarTopic | NonPersistentTopic) -> bool:

@@ -29,6 +29,12 @@ from magnetar.broker.errors import (
     TopicNotFound,
 )
 from magnetar.broker.ownership import NotOwned
+from magnetar.broker.transactions import (
+    CoordinatorNotFound,
+    CoordinatorNotReady,
+    InvalidTxnStatus,
+    TransactionNotFound,
+)
 from magnetar.broker.web import BodyTooLarge, body_of
 from magnetar.broker.web_common import principal_of
 from magnetar.ledger.errors import LedgerError, LedgerNotFound, OffsetOutOfRange, StorageFull
@@ -82,6 +88,10 @@ _STATUS: dict[type[BaseException], int] = {
     PulsarError: 412,
     LedgerError: 500,
     RecordsError: 500,
+    TransactionNotFound: 404,
+    CoordinatorNotFound: 404,
+    CoordinatorNotReady: 503,
+    InvalidTxnStatus: 409,
     BrokerError: 412,
 }
 

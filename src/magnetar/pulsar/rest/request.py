@@ -189,6 +189,8 @@ def check(ask: AdminRequest, needs: RequiredLevel) -> None:
     role = ask.principal.role
     if needs in (RequiredLevel.nobody, RequiredLevel.metrics, RequiredLevel.anybody):
         return
+    if needs is RequiredLevel.look_up and ask.topic.finds_coordinator:
+        return  # all who have logged in may find a transaction coordinator
     access = ask.services.broker.security.authorization.access(role)
     if access is None or may(access, *_wanted(ask, needs)):
         return

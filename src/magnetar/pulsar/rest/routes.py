@@ -15,6 +15,7 @@ from magnetar.pulsar.rest import (
     tenants,
     topic_policies,
     topics,
+    transactions,
 )
 from magnetar.pulsar.rest.request import RestRoute
 
@@ -36,6 +37,7 @@ _PARTS = (
     messages,
     stats,
     schemas,
+    transactions,
 )
 ROUTES: tuple[RestRoute, ...] = tuple(
     sorted((route for part in _PARTS for route in part.ROUTES), key=_is_general)

@@ -65,6 +65,9 @@ async def partitioned_topics(ask: AdminRequest) -> list[str]:
 
 async def partitions(ask: AdminRequest) -> dict[str, Any]:
     """Tell how many partitions a topic has; 0 for one that is not partitioned."""
+    if ask.services.transactions is not None and ask.topic.finds_coordinator:
+        count = ask.services.transactions.coordinator.coordinators
+        return {"partitions": count if ask.topic.partition is None else 0}
     topic = ask.services.topics.find(ask.topic)
     if topic is None and not ask.topic.persistent:
         return {"partitions": 0}  # made when somebody uses it
@@ -276,7 +279,8 @@ async def not_served(ask: AdminRequest) -> None:
 async def look_up(ask: AdminRequest) -> dict[str, Any]:
     """Tell which broker serves a topic."""
     services = ask.services
-    if services.topics.find(ask.topic) is None:
+    finds_coordinator = services.transactions is not None and ask.topic.finds_coordinator
+    if not finds_coordinator and services.topics.find(ask.topic) is None:
         check_namespace(services.broker, ask.topic)
         if not services.broker.auto_topics(ask.topic.topic).allowed:
             raise TopicNotFound(f"Topic {ask.topic} not found")
@@ -303,7 +307,10 @@ async def bundle(ask: AdminRequest) -> Reply:
 
 
 def _place(ask: AdminRequest) -> tuple[TopicName, int]:
-    return ask.topic.topic, ask.topic.partition or 0
+    name, transactions = ask.topic, ask.services.transactions
+    if transactions is not None and name.finds_coordinator:
+        name = transactions.kept_in(name)
+    return name.topic, name.partition or 0
 
 
 def managing(

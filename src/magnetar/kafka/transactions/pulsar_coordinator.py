@@ -1,0 +1,193 @@
+"""`PulsarCoordinator`: the transaction coordinator as Pulsar's handler calls it (`magnetar.broker.transactions`).
+
+Coordinator *n* of Pulsar's is partition *n* of ``__transaction_state``, for the first sixteen. A transaction's number
+is taken from the producer ids: each is given once, ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from magnetar.broker.ownership import Owned
+from magnetar.broker.transactions import (
+    Ack,
+    Acks,
+    CoordinatorNotFound,
+    CoordinatorNotReady,
+    PulsarTransaction,
+    PulsarTransactions,
+    TxnId,
+    TxnPartition,
+    TxnStatus,
+    TxnSubscription,
+)
+from magnetar.kafka.coordinators.decision import Action, Decision
+from magnetar.kafka.coordinators.log import OffsetsLog
+from magnetar.kafka.coordinators.refused import CoordinatorRefused
+from magnetar.kafka.coordinators.shard import Shard
+from magnetar.kafka.transactions.decider import TransactionsDecider
+from magnetar.kafka.transactions.pulsar_decider import EndTxn, PulsarDecider, TxnRefused
+from magnetar.wire.kafka.errors import ErrorCode
+
+MAX_COORDINATORS: Final = 16
+"""As many as a Pulsar cluster has unless somebody says otherwise."""
+T = TypeVar("T")
+
+
+class PulsarCoordinator:
+    """See the module, and ``Coordinator``."""
+
+    def __init__(
+        self,
+        shards: Sequence[Shard[TransactionsDecider]],
+        log: OffsetsLog,
+        new_number: Callable[[], Awaitable[int]],
+        meeting: PulsarTransactions,
+        clock: Callable[[], int],
+    ) -> None:
+        self._shards = shards[:MAX_COORDINATORS]
+        self._log = log
+        self._new_number = new_number
+        self._meeting = meeting
+        self._clock = clock
+        self._ending: dict[TxnId, asyncio.Future[None]] = {}
+        """Of those that are being ended: done once that counts everywhere."""
+
+    @property
+    def coordinators(self) -> int:
+        return len(self._shards)
+
+    def owner(self, coordinator: int) -> Owned | None:
+        self._shard(coordinator)
+        return self._log.owner(coordinator)
+
+    def check(self, coordinator: int) -> None:
+        self._decider(coordinator)
+
+    async def loaded(self) -> None:
+        await asyncio.gather(*(shard.reloaded() for shard in self._shards))
+
+    # -- what clients ask
+
+    async def begin(self, coordinator: int, timeout_ms: int, owner: str, most_open: int) -> TxnId:
+        self._decider(coordinator)
+        txn = TxnId(coordinator, await self._new_number())
+        return await self._ask(
+            coordinator, lambda decider: decider.begin(txn, timeout_ms, owner, most_open, self._clock())
+        )
+
+    async def add_partitions(self, txn: TxnId, partitions: Mapping[TxnPartition, str]) -> None:
+        await self._ask(txn.most, lambda decider: decider.add(txn, partitions=partitions))
+
+    async def add_subscriptions(self, txn: TxnId, subscriptions: Mapping[TxnSubscription, str]) -> None:
+        await self._ask(txn.most, lambda decider: decider.add(txn, subscriptions=subscriptions))
+
+    async def acknowledge(self, txn: TxnId, where: TxnSubscription, acks: Sequence[Ack]) -> None:
+        await self._ask(txn.most, lambda decider: decider.acknowledge(txn, where, acks))
+
+    async def end(self, txn: TxnId, *, committed: bool) -> None:
+        await self._ask(txn.most, lambda decider: decider.end(txn, committed=committed))
+        while self.find(txn).status.is_ending:
+            ending = self._ending.get(txn)
+            if ending is None:
+                await asyncio.sleep(0.001)  # it is about to begin
+            elif ending.done():
+                break  # what was acknowledged is still being kept where it belongs
+            else:
+                await asyncio.wait([ending])
+        self._shard(txn.most).tell(lambda decider: decider.of_pulsar().told(txn))
+
+    async def end_for_operator(self, txn: TxnId) -> None:
+        """Abort a transaction if it is open; raise `CoordinatorRefused` if that is not to be had."""
+        if self.find(txn).status is TxnStatus.OPEN:
+            await self._shard(txn.most).ask(
+                lambda decider, token: decider.of_pulsar().end(txn, committed=False)
+            )
+
+    # -- what is known
+
+    def is_open(self, txn: TxnId, partition: TxnPartition) -> bool:
+        if txn.most >= len(self._shards):
+            return False
+        decider = self._shards[txn.most].decider
+        if decider is None or decider.pulsars is None:
+            return False
+        known = decider.pulsars.transactions.get(txn)
+        return known is not None and known.status is TxnStatus.OPEN and partition in known.partitions
+
+    def find(self, txn: TxnId) -> PulsarTransaction:
+        try:
+            return self._decider(txn.most).find(txn)
+        except TxnRefused as refused:
+            raise refused.error from None
+
+    def acks_of(self, txn: TxnId) -> Acks:
+        return self._decider(txn.most).acks_of(txn)
+
+    def all(self, coordinator: int) -> Sequence[PulsarTransaction]:
+        return list(self._decider(coordinator).transactions.values())
+
+    def acks_on(self, topic: str, partition: int) -> Sequence[tuple[TxnId, TxnSubscription, Sequence[Ack]]]:
+        found: list[tuple[TxnId, TxnSubscription, Sequence[Ack]]] = []
+        for shard in self._shards:
+            if shard.decider is not None and shard.decider.pulsars is not None:
+                found += shard.decider.pulsars.acks_on(topic, partition)
+        return found
+
+    # -- ending
+
+    def act(self, action: Action) -> Awaitable[object]:
+        """Return what ends a decided transaction."""
+        assert isinstance(action, EndTxn)
+        ending = self._ending[action.txn] = asyncio.get_running_loop().create_future()
+        return self._end(action, ending)
+
+    async def _end(self, action: EndTxn, ending: asyncio.Future[None]) -> None:
+        try:
+            participants = await self._meeting.participants()
+            kept = await participants.end(
+                action.txn,
+                committed=action.committed,
+                partitions=action.partitions,
+                acks=self._decider(action.txn.most).acks_of(action.txn),
+            )
+            ending.set_result(None)
+            await kept
+        finally:
+            # Told a turn later: by then the decider has heard of it.
+            asyncio.get_running_loop().call_soon(self._ended, action.txn, ending)
+
+    def _ended(self, txn: TxnId, ending: asyncio.Future[None]) -> None:
+        if self._ending.get(txn) is ending:
+            del self._ending[txn]
+        if not ending.done():
+            ending.cancel()
+
+    # -- finding the coordinator
+
+    def _shard(self, coordinator: int) -> Shard[TransactionsDecider]:
+        if not 0 <= coordinator < len(self._shards):
+            raise CoordinatorNotFound(f"Transaction coordinator with id {coordinator} not found!")
+        return self._shards[coordinator]
+
+    def _decider(self, coordinator: int) -> PulsarDecider:
+        try:
+            return self._shard(coordinator).check_loaded().of_pulsar()
+        except CoordinatorRefused as refused:
+            raise _as_pulsars(coordinator, refused) from None
+
+    async def _ask(self, coordinator: int, decide: Callable[[PulsarDecider], Decision[T]]) -> T:
+        try:
+            return await self._shard(coordinator).ask(lambda decider, token: decide(decider.of_pulsar()))
+        except CoordinatorRefused as refused:
+            raise _as_pulsars(coordinator, refused) from None
+
+
+def _as_pulsars(coordinator: int, refused: CoordinatorRefused) -> Exception:
+    if isinstance(refused, TxnRefused):
+        return refused.error
+    if refused.code is ErrorCode.NOT_COORDINATOR:
+        return CoordinatorNotFound(f"Transaction coordinator with id {coordinator} not found!")
+    return CoordinatorNotReady(f"Transaction coordinator with id {coordinator} is not ready: {refused}")

@@ -1,0 +1,273 @@
+"""Transactions for operators, by Pulsar's paths: coordinators, what one has in it, which are slow, aborting them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from magnetar.broker.auth.authorization import Right, may
+from magnetar.broker.transactions import (
+    CoordinatorNotFound,
+    PulsarTransaction,
+    TransactionNotFound,
+    TxnId,
+    TxnPartition,
+    TxnStatus,
+    TxnSubscription,
+)
+from magnetar.ledger.port import Position
+from magnetar.pulsar.dispatch.pending_acks import PendingAcks
+from magnetar.pulsar.errors import SubscriptionNotFound
+from magnetar.pulsar.rest.request import AdminRequest, RequiredLevel, RestError, RestRoute, address_of
+from magnetar.pulsar.rest.topics import one
+from magnetar.pulsar.topic import PulsarTopic
+from magnetar.pulsar.transactions.service import TransactionService
+
+
+def _service(ask: AdminRequest) -> TransactionService:
+    found = ask.services.transactions
+    if found is None:
+        raise RestError(503, "This Broker is not configured with transactionCoordinatorEnabled=true.")
+    return found
+
+
+def _txn(ask: AdminRequest) -> TxnId:
+    return TxnId(ask.number("most"), ask.number("least"))
+
+
+async def coordinators(ask: AdminRequest) -> list[dict[str, Any]]:
+    """List the transaction coordinators, and the broker that has each."""
+    coordinator, ownership = _service(ask).coordinator, ask.services.broker.ownership
+    found = []
+    for number in range(coordinator.coordinators):
+        owner = coordinator.owner(number)
+        where = None if owner is None else address_of(ownership, owner.node_id, ask.address)
+        found.append({"id": number, "brokerServiceUrl": where and (where.pulsar or where.pulsar_tls)})
+    return found
+
+
+async def coordinator_stats(ask: AdminRequest) -> dict[str, Any]:
+    """Return how coordinators are: of one, by its number, or of all that this broker has."""
+    coordinator = _service(ask).coordinator
+    if "coordinatorId" in ask.query:
+        return await _stats_of(ask, ask.number("coordinatorId"))
+    found = {}
+    for number in range(coordinator.coordinators):
+        try:
+            found[str(number)] = await _stats_of(ask, number)
+        except CoordinatorNotFound:
+            continue  # another broker has it, and tells
+    return found
+
+
+async def _stats_of(ask: AdminRequest, number: int) -> dict[str, Any]:
+    coordinator = _service(ask).coordinator
+    numbers = [each.txn.least for each in coordinator.all(number)]
+    going = [each for each in coordinator.all(number) if not each.ended_ms]
+    return {
+        "state": "Ready",
+        "leastSigBits": max(numbers, default=-1),
+        "lowWaterMark": min((each.txn.least for each in going), default=0) - 1,
+        "ongoingTxnSize": len(going),
+        "recoverStartTime": 0,
+        "recoverEndTime": 0,
+    }
+
+
+async def internal_stats(ask: AdminRequest) -> dict[str, Any]:
+    """Return where a coordinator keeps its transactions: in a partition of ``__transaction_state``."""
+    number = ask.number("coordinator")
+    _service(ask).coordinator.check(number)
+    return {"transactionLogStats": {"managedLedgerName": f"__transaction_state-{number}"}}
+
+
+async def metadata(ask: AdminRequest) -> dict[str, Any]:
+    """Return a transaction: its state and, of the topics that it is about, those that whoever asks may see."""
+    service = _service(ask)
+    return await _described(ask, service, service.coordinator.find(_txn(ask)))
+
+
+async def _described(
+    ask: AdminRequest, service: TransactionService, each: PulsarTransaction
+) -> dict[str, Any]:
+    spelled = dict(sorted(each.names))
+    access = ask.services.broker.security.authorization.access(ask.principal.role)
+    parse = ask.services.broker.naming.parse
+
+    def is_shown(where: TxnPartition | TxnSubscription) -> bool:
+        return may(access, Right.see, parse(where.topic))
+
+    produced = {}
+    for where in sorted(filter(is_shown, each.partitions)):
+        produced[spelled.get(where) or service.name_of(where)] = await _in_buffer(ask, where, each.txn)
+    acked: dict[str, dict[str, Any]] = {}
+    for of in sorted(filter(is_shown, each.subscriptions)):
+        where = TxnPartition(of.topic, of.partition)
+        name = spelled.get(where) or service.name_of(where)
+        acked.setdefault(name, {})[of.subscription] = _in_pending_acks(
+            service, each.txn, of.subscription, where
+        )
+    return {
+        "txnId": str(each.txn),
+        "status": str(each.status),
+        "openTimestamp": each.start_ms,
+        "timeoutAt": each.timeout_ms,
+        "owner": each.owner or None,
+        "producedPartitions": produced,
+        "ackedPartitions": acked,
+    }
+
+
+async def _in_buffer(ask: AdminRequest, where: TxnPartition, txn: TxnId) -> dict[str, Any]:
+    topic = ask.services.broker.get(where.topic)
+    found = None if topic is None else ask.services.topics.opened(topic, where.partition)
+    return {"startPosition": None, "aborted": False} if found is None else await _buffered(found, txn)
+
+
+async def _buffered(topic: PulsarTopic, txn: TxnId) -> dict[str, Any]:
+    """Return where a transaction begins in a topic, and whether it was aborted there."""
+    transactions = topic.log.transactions
+    first = None if transactions is None else transactions.first_of(txn.producer_id)
+    aborted = transactions is not None and any(
+        each.producer_id == txn.producer_id for each in transactions.aborted()
+    )
+    position = None
+    if first is not None and first >= topic.log.log_start_offset:
+        entries = await topic.log.read(first, max_bytes=1)
+        position = f"{entries[0].ledger_id}:{entries[0].entry_id}" if entries else None
+    return {"startPosition": position, "aborted": aborted}
+
+
+def _in_pending_acks(
+    service: TransactionService, txn: TxnId, subscription: str, where: TxnPartition
+) -> dict[str, Any]:
+    acks = [
+        each
+        for of, those in service.coordinator.acks_of(txn).items()
+        if of.subscription == subscription and of[:2] == where
+        for each in those
+    ]
+    cumulative = [f"{each.ledger_id}:{each.entry_id}" for each in acks if each.cumulative]
+    return {"cumulativeAckPosition": cumulative[-1] if cumulative else None}
+
+
+async def slow(ask: AdminRequest) -> dict[str, Any]:
+    """Return the transactions that are open for longer than so many milliseconds, by id."""
+    service, least_ms = _service(ask), ask.number("timeout")
+    numbers = range(service.coordinator.coordinators)
+    if "coordinatorId" in ask.query:
+        numbers = range(ask.number("coordinatorId"), ask.number("coordinatorId") + 1)
+    now_ms, found = ask.services.clock(), {}
+    for number in numbers:
+        for each in service.coordinator.all(number):
+            await asyncio.sleep(0)
+            if not each.ended_ms and now_ms - each.start_ms > least_ms:
+                found[str(each.txn)] = await _described(ask, service, each)
+    return found
+
+
+async def in_buffer(ask: AdminRequest) -> dict[str, Any]:
+    """Return what a topic knows of a transaction's messages."""
+    _service(ask)
+    return await _buffered(await one(ask), _txn(ask))
+
+
+async def in_pending_ack(ask: AdminRequest) -> dict[str, Any]:
+    """Return what a transaction has acknowledged in a subscription."""
+    service, topic = _service(ask), await one(ask)
+    _subscription(ask, topic)
+    where = TxnPartition(topic.topic.kafka_name, topic.index)
+    service.coordinator.find(_txn(ask))
+    return _in_pending_acks(service, _txn(ask), ask.path["subscription"], where)
+
+
+async def buffer_stats(ask: AdminRequest) -> dict[str, Any]:
+    """Return how many transactions a topic has open, how many were aborted, and how far it can be read."""
+    _service(ask)
+    topic = await one(ask)
+    transactions, last = topic.log.transactions, await topic.places.last()
+    return {
+        "state": "Ready" if transactions is not None else "NoSnapshot",
+        "maxReadPosition": f"{last.ledger_id}:{last.entry_id}",
+        "lastSnapshotTimestamps": 0,
+        "ongoingTxnSize": 0 if transactions is None else len(transactions),
+        "recoverStartTime": 0,
+        "recoverEndTime": 0,
+        "totalAbortedTransactions": 0 if transactions is None else transactions.aborted_count,
+        "segmentsStats": {"segmentsSize": 0, "currentSegmentCapacity": 0, "unsealedAbortTxnIDSize": 0},
+        "snapshotType": "Single",
+    }
+
+
+async def pending_ack_stats(ask: AdminRequest) -> dict[str, Any]:
+    """Return how many entries of a subscription open transactions have acknowledged."""
+    service, topic = _service(ask), await one(ask)
+    held = _subscription(ask, topic)
+    open_here = Counter(
+        txn
+        for txn, of, _ in service.coordinator.acks_on(topic.topic.kafka_name, topic.index)
+        if of.subscription == ask.path["subscription"]
+    )
+    return {
+        "state": "Ready" if open_here else "None",
+        "ongoingTxnSize": len(open_here),
+        "pendingAcks": len(held),
+        "recoverStartTime": 0,
+        "recoverEndTime": 0,
+    }
+
+
+async def position_in_pending_ack(ask: AdminRequest) -> dict[str, str]:
+    """Tell whether an entry is acknowledged, or is by a transaction that is open."""
+    _service(ask)
+    topic = await one(ask)
+    held = _subscription(ask, topic)
+    place = Position(ask.number("ledger"), ask.number("entry"))
+    if topic.subscriptions[ask.path["subscription"]].cursor.is_done_with(place):
+        return {"state": "MarkDelete"}
+    return {"state": held.state_of(place)}
+
+
+def _subscription(ask: AdminRequest, topic: PulsarTopic) -> PendingAcks:
+    name = ask.path["subscription"]
+    if name not in topic.subscriptions:
+        raise SubscriptionNotFound(f"Subscription {name} not found")
+    return topic.pending_acks(name)
+
+
+async def abort(ask: AdminRequest) -> None:
+    """Abort a transaction."""
+    coordinator, txn = _service(ask).coordinator, _txn(ask)
+    if coordinator.find(txn).status is not TxnStatus.OPEN:
+        raise TransactionNotFound(f"transaction {txn} is not open")
+    await coordinator.end(txn, committed=False)
+
+
+_ANY, _SUPER, _TENANT = RequiredLevel.anybody, RequiredLevel.super_user, RequiredLevel.tenant
+_ROOT = "//admin/v3/transactions"
+_TOPIC = "{tenant}/{namespace}/{topic}"
+_TXN = "{most}/{least}"
+ROUTES = (
+    RestRoute("GET", f"{_ROOT}/coordinators", coordinators, _SUPER),
+    RestRoute("GET", f"{_ROOT}/coordinatorStats", coordinator_stats, _SUPER),
+    RestRoute("GET", f"{_ROOT}/coordinatorInternalStats/{{coordinator}}", internal_stats, _SUPER),
+    RestRoute("GET", f"{_ROOT}/transactionMetadata/{_TXN}", metadata, _ANY),
+    RestRoute("GET", f"{_ROOT}/slowTransactions/{{timeout}}", slow, _SUPER),
+    RestRoute("GET", f"{_ROOT}/transactionInBufferStats/{_TOPIC}/{_TXN}", in_buffer, _TENANT),
+    RestRoute(
+        "GET",
+        f"{_ROOT}/transactionInPendingAckStats/{_TOPIC}/{{subscription}}/{_TXN}",
+        in_pending_ack,
+        _TENANT,
+    ),
+    RestRoute("GET", f"{_ROOT}/transactionBufferStats/{_TOPIC}", buffer_stats, _TENANT),
+    RestRoute("GET", f"{_ROOT}/pendingAckStats/{_TOPIC}/{{subscription}}", pending_ack_stats, _TENANT),
+    RestRoute(
+        "GET",
+        f"{_ROOT}/positionStatsInPendingAck/{_TOPIC}/{{subscription}}/{{ledger}}/{{entry}}",
+        position_in_pending_ack,
+        _TENANT,
+    ),
+    RestRoute("POST", f"{_ROOT}/abortTransaction/{_TXN}", abort, _SUPER),
+)
